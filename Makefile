@@ -1,0 +1,30 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each sets up .venv by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+export DRAGOMAN_DATA ?= $(abspath ../shared/data)
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test check setup clean
+
+demo: .venv/installed
+	$(BIN)/dragoman demo
+
+test: .venv/installed
+	$(BIN)/python -m pytest -n 2
+
+check: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+setup: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv runs build src/*.egg-info

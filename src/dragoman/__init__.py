@@ -1,0 +1,44 @@
+"""Dragoman: parallel text in, a translator out.
+
+    from dragoman import Translator, load_recipe, train
+
+    run = train(load_recipe("recipes/multi30k-en-de/recipe.toml"), "runs/multi30k-en-de")
+    print(Translator.load(run).translate(["A man is riding a bike."])[0].text)
+
+Public names are imported on first use (PEP 562), so that `import dragoman` loads neither torch nor
+anything else that is slow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.config import Config, load_recipe
+    from dragoman.errors import DragomanError
+    from dragoman.predict import Translation, Translator
+    from dragoman.training.loop import train
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Config": "dragoman.config",
+    "DragomanError": "dragoman.errors",
+    "Translation": "dragoman.predict",
+    "Translator": "dragoman.predict",
+    "load_recipe": "dragoman.config",
+    "train": "dragoman.training.loop",
+}
+
+__all__ = ["Config", "DragomanError", "Translation", "Translator", "load_recipe", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

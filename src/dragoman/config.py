@@ -1,0 +1,364 @@
+"""Every setting there is, on one page.
+
+A recipe is a TOML file with the sections below. Settings are checked strictly: unknown keys, wrong
+types and contradictions are all reported at once, misspelt names with a suggestion.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from dragoman.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CorpusFiles: TypeAlias = tuple[str, ...]
+
+
+class Section(BaseModel):
+    """A group of settings: frozen, strict, and closed to names it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class DataConfig(Section):
+    """Where the text comes from.
+
+    A corpus is two aligned files `["train.en", "train.de"]`, one tab-separated file `["train.tsv"]`,
+    or a split of the embedded corpus `["phrasebook:train"]`. Files may end in .gz, .xz or .zst.
+    Relative names are looked up in the working directory, then in $DRAGOMAN_DATA.
+    """
+
+    src_lang: str
+    """Language code of the source, such as "en"."""
+    tgt_lang: str
+    """Language code of the target. Picks BLEU's tokenisation ("zh" is scored by characters)."""
+    train: CorpusFiles
+    """The sentence pairs to learn from."""
+    valid: CorpusFiles = ()
+    """The pairs that choose checkpoints. Empty: `n_held_out` pairs are held out of train."""
+    test: dict[str, CorpusFiles] = Field(default_factory=dict)
+    """The pairs for the final score, by name."""
+    columns: tuple[int, int] = (0, 1)
+    """For a tab-separated corpus: the columns of source and target, counted from 0."""
+    max_length: int = Field(default=128, ge=2)
+    """Longest training sentence in tokens, end token included; longer pairs are skipped and counted."""
+    n_held_out: int = Field(default=1000, ge=1)
+    """Pairs held out of train where there is no valid (at most a tenth of the corpus)."""
+
+    @field_validator("train", "valid", "test", mode="before")
+    @classmethod
+    def _lists_become_tuples(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(value)
+        if isinstance(value, dict):
+            return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+        return value
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _pair_becomes_tuple(cls, value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("train", "valid")
+    @classmethod
+    def _corpus_is_one_or_two_files(cls, value: CorpusFiles) -> CorpusFiles:
+        if len(value) > 2:
+            raise ValueError("a corpus is two aligned files or one tab-separated file")
+        return value
+
+    @field_validator("test")
+    @classmethod
+    def _tests_are_one_or_two_files(cls, value: dict[str, CorpusFiles]) -> dict[str, CorpusFiles]:
+        for name, files in value.items():
+            if not 1 <= len(files) <= 2:
+                raise ValueError(f"{name}: a corpus is two aligned files or one tab-separated file")
+        return value
+
+    @model_validator(mode="after")
+    def _train_is_named(self) -> DataConfig:
+        if not self.train:
+            raise ValueError('train names no file: train = ["train.en", "train.de"]')
+        return self
+
+
+class TokenizerConfig(Section):
+    """How text becomes tokens."""
+
+    kind: Literal["bpe", "unigram"] = "bpe"
+    """Byte-pair encoding (Sennrich et al. 2016) or unigram language model (Kudo 2018)."""
+    vocab_size: int = Field(default=8000, ge=300)
+    """Tokens per vocabulary, the 4 special and 256 byte tokens included."""
+    shared: bool = True
+    """One vocabulary for both languages (needed to tie source and target embeddings)."""
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Probability of leaving out a merge while training (BPE-dropout, Provilkov et al. 2020)."""
+
+    @model_validator(mode="after")
+    def _dropout_needs_bpe(self) -> TokenizerConfig:
+        if self.dropout and self.kind != "bpe":
+            raise ValueError('dropout is for kind = "bpe"; set dropout = 0.0 for unigram')
+        return self
+
+
+class ModelConfig(Section):
+    """The architecture (Vaswani et al. 2017, section 3). The defaults are a small model for two CPU cores."""
+
+    d_model: int = Field(default=256, ge=2)
+    """Width of every layer's input and output (paper: 512)."""
+    n_heads: int = Field(default=4, ge=1)
+    """Attention heads; each has d_model / n_heads dimensions (paper: 8)."""
+    d_ff: int = Field(default=1024, ge=1)
+    """Width inside the feed-forward block (paper: 2048)."""
+    n_encoder_layers: int = Field(default=3, ge=1)
+    """Encoder layers (paper: 6)."""
+    n_decoder_layers: int = Field(default=3, ge=1)
+    """Decoder layers (paper: 6)."""
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    """On embeddings and on the output of every sub-layer (section 5.4)."""
+    attention_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """On attention weights (tensor2tensor; not in the paper)."""
+    activation_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Inside the feed-forward block, after the activation (tensor2tensor; not in the paper)."""
+    norm: Literal["pre", "post"] = "pre"
+    """Layer norm before each sub-layer, or after its residual as in the paper."""
+    activation: Literal["relu", "gelu"] = "relu"
+    """Non-linearity of the feed-forward block."""
+    tie_embeddings: Literal["all", "output", "none"] = "all"
+    """Weights shared: source, target and output ("all", section 3.4), target and output, or none."""
+    max_positions: int = Field(default=512, ge=2)
+    """Longest sentence the model accepts, in tokens; longer input is an error, never cut."""
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> ModelConfig:
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model = {self.d_model} is not a multiple of n_heads = {self.n_heads}")
+        if self.d_model % 2:
+            raise ValueError(f"d_model = {self.d_model} is odd; sinusoidal positions need an even width")
+        return self
+
+
+class TrainingConfig(Section):
+    """How the model learns (sections 5.1, 5.3 and 5.4)."""
+
+    max_steps: int = Field(default=6000, ge=1)
+    """Updates of the weights."""
+    max_minutes: float = Field(default=0.0, ge=0.0)
+    """Stop after so many minutes of training, resumed time included; 0 means no limit."""
+    batch_tokens: int = Field(default=4096, ge=1)
+    """Target tokens in a batch, padding included."""
+    update_freq: int = Field(default=1, ge=1)
+    """Batches whose gradients are added before the weights change."""
+    learning_rate: float = Field(default=2e-3, gt=0.0)
+    """The peak rate, reached at the end of warm-up (the paper's is 1/sqrt(d_model * warmup_steps))."""
+    warmup_steps: int = Field(default=800, ge=1)
+    """Updates of linear rise."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
+    """After warm-up: 1/sqrt(step) (the paper), to zero at max_steps by a line or a cosine, or level."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    """AdamW's decay rates of first and second moments."""
+    eps: float = Field(default=1e-9, gt=0.0)
+    """AdamW's epsilon."""
+    weight_decay: float = Field(default=0.0, ge=0.0)
+    """Decoupled weight decay of matrices; biases, norms and embeddings are left alone."""
+    label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
+    """Probability spread over the whole vocabulary, PyTorch's convention (section 5.4)."""
+    clip_norm: float = Field(default=1.0, ge=0.0)
+    """Largest norm of the gradient; 0 means no clipping."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Arithmetic of activations; weights and optimizer stay fp32. "auto": bf16 where the processor has it."""
+    kernels: Literal["fast", "plain"] = "fast"
+    """Hand-written dropout and loss (model/kernels.py), or PyTorch's own. Same results, other speed."""
+    ema_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Decay an update of the moving average of weights that is validated and kept; 0: no average."""
+    log_every: int = Field(default=50, ge=1)
+    """Updates between log lines."""
+    valid_every: int = Field(default=500, ge=1)
+    """Updates between validations and checkpoints."""
+    valid_beam_size: int = Field(default=1, ge=1)
+    """Beam for the BLEU of validation; 1 is greedy."""
+    metric: Literal["bleu", "loss"] = "bleu"
+    """What chooses the best checkpoint."""
+    patience: int = Field(default=0, ge=0)
+    """Stop after so many validations without a better score; 0 means never."""
+    keep_checkpoints: int = Field(default=5, ge=1)
+    """Checkpoints kept for averaging and for continuing."""
+    average: Literal["last", "best", "none"] = "last"
+    """The checkpoints averaged at the end; the average is kept only if it scores better."""
+    device: str = "auto"
+    """"auto", "cpu", "cuda" or "cuda:1"."""
+    n_threads: int = Field(default=0, ge=0)
+    """CPU threads; 0 leaves PyTorch's choice."""
+
+    @field_validator("betas", mode="before")
+    @classmethod
+    def _list_becomes_tuple(cls, value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+
+class SearchConfig(Section):
+    """How translations are searched for."""
+
+    beam_size: int = Field(default=5, ge=1)
+    """Hypotheses kept; 1 is greedy."""
+    length_penalty: float = Field(default=1.0, ge=0.0)
+    """Alpha of Wu et al. 2016, equation 14: 0 favours short translations, 1 nearly averages per token."""
+    n_best: int = Field(default=1, ge=1)
+    """Alternatives returned, best first; at most beam_size."""
+    max_length_factor: float = Field(default=2.0, gt=0.0)
+    """Longest translation in tokens: factor times the source's length ..."""
+    max_length_extra: int = Field(default=20, ge=1)
+    """... plus this."""
+    batch_sentences: int = Field(default=100, ge=1)
+    """Sentences searched at once."""
+
+    @model_validator(mode="after")
+    def _n_best_fits_beam(self) -> SearchConfig:
+        if self.n_best > self.beam_size:
+            raise ValueError(
+                f"n_best = {self.n_best} needs a beam at least as large; beam_size = {self.beam_size}"
+            )
+        return self
+
+
+class Config(Section):
+    """A whole recipe."""
+
+    task: Literal["translation"] = "translation"
+    """What is learnt."""
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """The recipe's name; runs are written to runs/<name> unless told otherwise."""
+    seed: int = Field(default=1, ge=0)
+    """Everything random follows from it."""
+    data: DataConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    search: SearchConfig = SearchConfig()
+
+    @model_validator(mode="after")
+    def _tied_sides_share_a_vocabulary(self) -> Config:
+        if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
+            raise ValueError(
+                'model.tie_embeddings = "all" needs tokenizer.shared = true; '
+                'for two vocabularies set model.tie_embeddings = "output"'
+            )
+        if self.model.max_positions < self.data.max_length:
+            raise ValueError(
+                f"data.max_length = {self.data.max_length} is more than "
+                f"model.max_positions = {self.model.max_positions}"
+            )
+        return self
+
+
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """The configuration in the TOML file `path`, with `overrides` such as "model.d_model=128" on top.
+
+    ConfigError: the file is missing, is not TOML, or holds mistakes (all of them are in the message).
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}); give the path of a recipe.toml"
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8 text; a recipe is a TOML file") from None
+    try:
+        settings = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+    return parse_config(settings, overrides=overrides, where=str(path))
+
+
+def parse_config(
+    settings: Mapping[str, Any], *, overrides: Sequence[str] = (), where: str = "settings"
+) -> Config:
+    """The checked configuration of nested `settings`, `overrides` applied first.
+
+    ConfigError: with every problem found, one a line after the first.
+    """
+    merged: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in settings.items()}
+    problems = list(_apply_overrides(merged, overrides))
+    try:
+        config = Config.model_validate(merged)
+    except ValidationError as error:
+        problems += [_describe(problem) for problem in error.errors()]
+    if problems:
+        raise ConfigError(f"{where}: " + "; ".join(problems))
+    return config
+
+
+def to_toml(config: Config) -> str:
+    """The configuration as TOML, every default written out; `load_recipe` reads it back to an equal one."""
+    return tomli_w.dumps(config.model_dump(mode="json"))
+
+
+def _apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> Iterator[str]:
+    """Writes each "section.key=value" into `settings`; yields what is wrong with those that cannot be."""
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        parts = key.strip().split(".")
+        if not equals or not all(parts):
+            yield f"--set {override}: is not of the form section.key=value"
+            continue
+        target: Any = settings
+        for part in parts[:-1]:
+            target = target.setdefault(part, {}) if isinstance(target, dict) else None
+        if not isinstance(target, dict):
+            yield f"--set {override}: {key.strip()} is not a setting"
+            continue
+        target[parts[-1]] = _toml_value(value.strip())
+
+
+def _toml_value(text: str) -> Any:
+    """`text` as TOML reads it; text that is no TOML value is a string, so that quotes may be left out."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _describe(problem: Any) -> str:
+    """One validation problem in words, with the closest known name for an unknown one."""
+    location = [str(part) for part in problem["loc"]]
+    name = ".".join(location)
+    if problem["type"] == "extra_forbidden":
+        known = _names_beside(location)
+        close = difflib.get_close_matches(location[-1], known, n=1)
+        hint = (
+            f"did you mean {'.'.join([*location[:-1], close[0]])}?"
+            if close
+            else f"known are {', '.join(known)}"
+        )
+        return f"{name} is not a setting; {hint}"
+    if problem["type"] == "missing":
+        return f"{name} is missing"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if problem["type"] == "value_error":
+        return f"{name}: {message}" if name else message
+    return f"{name} = {problem['input']!r}: {message}"
+
+
+def _names_beside(location: Sequence[str]) -> list[str]:
+    """The names of the settings in the section that `location` points into."""
+    section: type[BaseModel] = Config
+    for part in location[:-1]:
+        field = section.model_fields.get(part)
+        annotation = field.annotation if field else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        section = annotation
+    return sorted(section.model_fields)
