@@ -1,0 +1,107 @@
+"""The encoder-decoder Transformer (Vaswani et al. 2017, figure 1)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dragoman.config import ModelConfig
+from dragoman.model.kernels import PLAIN, Kernels
+from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm, MultiHeadAttention
+
+
+class Seq2SeqTransformer(nn.Module):
+    """Source ids and the target ids so far to logits of the next target token.
+
+    Weights are fp32; activations are of `dtype`, which may be changed at any time.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        kernels: Kernels = PLAIN,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.kernels = kernels
+        self.dtype = dtype
+        self.src_embedding = Embedding(src_vocab_size, config, kernels)
+        self.tgt_embedding = Embedding(tgt_vocab_size, config, kernels)
+        self.encoder = nn.ModuleList(EncoderLayer(config, kernels) for _ in range(config.n_encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config, kernels) for _ in range(config.n_decoder_layers))
+        # With pre-norm the residual stream is never normalised on its way; it is once, at the end.
+        closes = config.norm == "pre"
+        self.encoder_norm = LayerNorm(config.d_model) if closes else nn.Identity()
+        self.decoder_norm = LayerNorm(config.d_model) if closes else nn.Identity()
+        self.output = nn.Linear(config.d_model, tgt_vocab_size, bias=False)
+        self._initialise()
+        self._tie()
+
+    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+        """src (B, S), src_mask (B, S), tgt_in (B, T) -> logits (B, T, V)."""
+        return self.project(self.decode(tgt_in, self.encode(src, src_mask), src_mask))
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        """src (B, S), src_mask (B, S) True at real tokens -> memory (B, S, D)."""
+        src_bias = attention_bias(src_mask)
+        x = self.src_embedding(src, dtype=self.dtype)
+        for layer in self.encoder:
+            x = layer(x, src_bias)
+        return self.encoder_norm(x)
+
+    def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor) -> Tensor:
+        """tgt_in (B, T) from `<s>` on, memory (B, S, D), src_mask (B, S) -> hidden states (B, T, D)."""
+        src_bias = attention_bias(src_mask)
+        causal_bias = causal_attention_bias(tgt_in.shape[1], device=tgt_in.device)
+        x = self.tgt_embedding(tgt_in, dtype=self.dtype)
+        for layer in self.decoder:
+            x = layer(x, memory, src_bias, causal_bias)
+        return self.decoder_norm(x)
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) -> logits (..., V)."""
+        return F.linear(hidden, self.output.weight.to(hidden.dtype))
+
+    @property
+    def n_parameters(self) -> int:
+        """Distinct weights; tied ones count once."""
+        return sum(p.numel() for p in self.parameters())
+
+    def _initialise(self) -> None:
+        """Xavier-uniform matrices, Q, K and V each by itself; embeddings normal with variance 1/d_model."""
+        for module in reversed(list(self.modules())):  # an attention block after its projections
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
+            elif isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, MultiHeadAttention):
+                for part in module.in_proj.weight.chunk(3):
+                    nn.init.xavier_uniform_(part)
+        nn.init.normal_(self.output.weight, std=self.config.d_model**-0.5)
+
+    def _tie(self) -> None:
+        """Section 3.4: one matrix for the embeddings and the projection before the softmax."""
+        if self.config.tie_embeddings in ("all", "output"):
+            self.output.weight = self.tgt_embedding.tokens.weight
+        if self.config.tie_embeddings == "all":
+            self.src_embedding.tokens.weight = self.tgt_embedding.tokens.weight
+
+
+def attention_bias(mask: Tensor) -> Tensor | None:
+    """What a mask (B, S), True where attention is allowed, adds to scores: (B, 1, 1, S); None: nothing."""
+    if mask.all():
+        return None
+    bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, float("-inf"))
+    return bias[:, None, None, :]
+
+
+def causal_attention_bias(length: int, *, device: torch.device) -> Tensor:
+    """(T, T): 0 at and before the diagonal, -inf after it; no position sees a later one."""
+    return torch.full((length, length), float("-inf"), device=device).triu_(1)
