@@ -1,0 +1,1 @@
+"""Text to ids and back: normalisation, and subword tokenizers learnt from the corpus."""

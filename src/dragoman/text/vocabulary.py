@@ -1,0 +1,150 @@
+"""Learning a vocabulary: what a tokenizer's JSON file holds, made from a sample of the corpus.
+
+Hugging Face's trainers know special tokens only as words to be found in text, and no byte tokens at all.
+So they learn pieces, and the vocabulary is put together here: 4 special tokens, 256 byte tokens, pieces.
+The special tokens are in the vocabulary but not among the file's `added_tokens`: a user's "</s>" is text.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Literal, TypeVar
+
+import tokenizers
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+
+from dragoman.errors import DataError
+from dragoman.text.normalisation import META_SPACE, normalise
+
+PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
+SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
+BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
+N_FIXED = len(SPECIAL_TOKENS) + len(BYTE_TOKENS)
+
+MAX_TEXTS = 500_000
+"""Texts that a vocabulary is learnt from; of a larger corpus, a random sample of so many."""
+
+WORDS = r"▁?[\p{L}\p{M}]+|▁?\p{N}|▁?[^\p{L}\p{M}\p{N}▁]|▁"
+"""A word, one digit or one other character, with the space before it. Pieces never cross these borders,
+so that "bushes." is "bushes" and "."; nor can text that looks like a special or byte token become one."""
+
+RARE = "\uffff"
+"""Stands for characters left to bytes while a vocabulary is learnt. Unicode never assigns it."""
+
+Item = TypeVar("Item")
+
+
+def learn(texts: Iterable[str], *, kind: Literal["bpe", "unigram"], vocab_size: int, dropout: float) -> str:
+    """A tokenizer as JSON, with `vocab_size` tokens, or fewer where the texts don't hold so many pieces.
+
+    The same texts give the same JSON. DataError: there is no text.
+    """
+    assert vocab_size > N_FIXED + 1, "the configuration asks for 300 or more"
+    sample = [text for text in map(normalise, draw_sample(texts, MAX_TEXTS)) if text]
+    if not sample:
+        raise DataError("no text to learn a vocabulary from: every line is empty; check the corpus")
+    n_pieces = vocab_size - N_FIXED
+    tokenizer = _learn_pieces(_hide_rare(sample, n_kept=n_pieces // 2), kind=kind, n_pieces=n_pieces)
+    tokenizer.pre_tokenizer = _splitter()
+    tokenizer.decoder = _joiner()
+    spec = json.loads(tokenizer.to_str())
+    spec["model"] |= _bpe_model(spec["model"], dropout) if kind == "bpe" else _unigram_model(spec["model"])
+    return json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
+
+
+def draw_sample(items: Iterable[Item], n: int) -> list[Item]:
+    """All items, or `n` of them where there are more, each as likely as any other; always the same ones.
+
+    One pass, in the memory of `n` items (Vitter 1985, algorithm R).
+    """
+    rng = random.Random(0)
+    sample: list[Item] = []
+    for i, item in enumerate(items):
+        if i < n:
+            sample.append(item)
+        elif (place := rng.randrange(i + 1)) < n:
+            sample[place] = item
+    return sample
+
+
+def _hide_rare(texts: list[str], *, n_kept: int) -> list[str]:
+    """The texts with all but the `n_kept` most frequent characters replaced, and those that occur once.
+
+    What is replaced is written as bytes: thousands of Chinese characters leave room for whole words.
+    """
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    frequent = sorted((c for c, n in counts.items() if n > 1), key=lambda c: (-counts[c], c))[:n_kept]
+    rare = "".join(sorted(counts.keys() - set(frequent) - {" "}))
+    if not rare:
+        return texts
+    pattern = re.compile(f"[{re.escape(rare)}]+")
+    return [pattern.sub(RARE, text) for text in texts]
+
+
+def _learn_pieces(
+    texts: list[str], *, kind: Literal["bpe", "unigram"], n_pieces: int
+) -> tokenizers.Tokenizer:
+    """A tokenizer of learnt pieces alone; BPE merges what occurs twice or more."""
+    trainer: Any
+    if kind == "bpe":
+        tokenizer = tokenizers.Tokenizer(models.BPE())
+        trainer = trainers.BpeTrainer(
+            vocab_size=n_pieces, min_frequency=2, show_progress=False, special_tokens=[]
+        )
+    else:
+        tokenizer = tokenizers.Tokenizer(models.Unigram())
+        trainer = trainers.UnigramTrainer(vocab_size=n_pieces, show_progress=False, special_tokens=[])
+    tokenizer.pre_tokenizer = _splitter(without=RARE)
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _splitter(*, without: str = "") -> Any:
+    """Text into words with META_SPACE for the space before each, dropping the character `without`."""
+    steps: list[Any] = [
+        pre_tokenizers.Metaspace(replacement=META_SPACE, prepend_scheme="always", split=False),
+        pre_tokenizers.Split(Regex(WORDS), behavior="isolated"),
+    ]
+    if without:
+        steps.insert(1, pre_tokenizers.Split(without, behavior="removed"))
+    return pre_tokenizers.Sequence(steps)
+
+
+def _joiner() -> Any:
+    """Pieces into text: the inverse of `_splitter`. Bytes that are no UTF-8 become U+FFFD."""
+    return decoders.Sequence(
+        [
+            decoders.Replace(META_SPACE, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(content=" ", left=1, right=0),
+        ]
+    )
+
+
+def _bpe_model(model: dict[str, Any], dropout: float) -> dict[str, Any]:
+    """What changes in the JSON of a BPE model: the vocabulary, and unknown characters become bytes."""
+    pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    vocab = {token: i for i, token in enumerate((*SPECIAL_TOKENS, *BYTE_TOKENS, *pieces))}
+    assert len(vocab) == N_FIXED + len(pieces), "a piece looks like a special or byte token"
+    unknown = SPECIAL_TOKENS[UNK_ID]
+    return {"vocab": vocab, "unk_token": unknown, "byte_fallback": True, "dropout": dropout or None}
+
+
+def _unigram_model(model: dict[str, Any]) -> dict[str, Any]:
+    """What changes in the JSON of a unigram model; scores are log-probabilities.
+
+    The trainer adds up in parallel, so that the last digits differ from run to run: they are cut.
+    """
+    pieces = sorted(
+        ((piece, round(score, 6)) for piece, score in model["vocab"]), key=lambda p: (-p[1], p[0])
+    )
+    never = min(score for _, score in pieces) - 100.0
+    fixed = [(token, never) for token in (*SPECIAL_TOKENS, *BYTE_TOKENS)]
+    return {"vocab": [*fixed, *pieces], "unk_id": UNK_ID, "byte_fallback": True}
