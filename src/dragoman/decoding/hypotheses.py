@@ -1,0 +1,143 @@
+"""What greedy and beam search share: the next-token function, the hypothesis, and the paths walked."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from dragoman.errors import RunError
+
+
+class NextToken(Protocol):
+    """All that search knows of a model."""
+
+    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+        """Log-probabilities (N, V), fp32, of the token after `last` (N,).
+
+        Row i continues row `parents[i]` of the previous call. In the first call N is the number of
+        sentences, `last` is bos and `parents` is arange(N). N changes from call to call: a sentence
+        grows into the rows of its beam, and its rows go when it is done. A forbidden token has
+        log-probability -inf.
+        """
+
+
+class Hypothesis(NamedTuple):
+    """A finished sequence."""
+
+    ids: tuple[int, ...]
+    """The tokens, without bos and eos."""
+    log_prob: float
+    """Sum of the tokens' log-probabilities in nats, eos included."""
+    score: float
+    """log_prob divided by the length penalty: what hypotheses are ranked by."""
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """((5 + length) / 6) ** alpha, where `length` counts eos. Wu et al. 2016, equation 14.
+
+    Never falls as `length` grows, for alpha >= 0; without a beam or an attention term.
+    """
+    return ((5 + length) / 6) ** alpha
+
+
+class Paths:
+    """The tree of everything a search has tried, as tensors on the CPU: a column of rows per call.
+
+    The arguments of the call t of a next-token function are the last token of each row and its
+    back-pointer into call t - 1, so keeping them is all it takes to read sequences off at the end.
+    """
+
+    def __init__(self, alpha: float) -> None:
+        assert alpha >= 0
+        self.alpha = alpha
+        self._tokens: list[Tensor] = []
+        self._parents: list[Tensor] = []
+        self._ends: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in each live row, bos not counted."""
+        return len(self._tokens) - 1
+
+    def extend(self, last: Tensor, parents: Tensor) -> None:
+        """Adds the column of rows that the next call is made with."""
+        self._tokens.append(last)
+        self._parents.append(parents)
+
+    def end(self, sentences: Tensor, rows: Tensor, log_probs: Tensor) -> Tensor:
+        """Closes `rows` of the newest column with eos; their scores. All arguments (M,)."""
+        self._ends.append((sentences, rows, log_probs, torch.full_like(rows, self.n_tokens)))
+        return log_probs / length_penalty(self.n_tokens + 1, self.alpha)
+
+    def hypotheses(self, n_sentences: int, n_best: int) -> list[list[Hypothesis]]:
+        """The best `n_best` closed rows of each sentence, best first; of equals, the first closed.
+
+        A row of log-probability -inf is left out, unless it is all its sentence has.
+        """
+        results: list[list[Hypothesis]] = [[] for _ in range(n_sentences)]
+        if not self._ends:
+            return results
+        sentences, rows, log_probs, lengths = (torch.cat(column) for column in zip(*self._ends, strict=True))
+        penalties = [length_penalty(t + 1, self.alpha) for t in range(self.n_tokens + 1)]
+        scores = log_probs / log_probs.new_tensor(penalties)[lengths]
+
+        order = scores.argsort(descending=True, stable=True)
+        order = order[sentences[order].argsort(stable=True)]
+        rank = torch.arange(len(order)) - torch.searchsorted(sentences[order], sentences[order])
+        order = order[(rank < n_best) & ((rank == 0) | scores[order].isfinite())]
+        ids = self._read(rows[order], lengths[order])
+        columns = (column[order].tolist() for column in (sentences, lengths, log_probs, scores))
+        for path, sentence, length, log_prob, score in zip(ids, *columns, strict=True):
+            results[sentence].append(Hypothesis(tuple(path[:length]), log_prob, score))
+        return results
+
+    def _read(self, rows: Tensor, lengths: Tensor) -> list[list[int]]:
+        """The tokens on the way to each of `rows` (M,), which lie in the columns `lengths` (M,)."""
+        ids = torch.zeros(len(rows), self.n_tokens, dtype=torch.long)
+        rows = rows.clone()
+        for t in range(self.n_tokens, 0, -1):
+            on = lengths >= t
+            ids[on, t - 1] = self._tokens[t][rows[on]]
+            rows[on] = self._parents[t][rows[on]]
+        return ids.tolist()
+
+
+def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The `k` best of each row of `log_probs` (N, V), best first: fp64 values and tokens, (N, k) on the CPU.
+
+    Of equal tokens the one with the lower id comes first, as in `argmax`; `topk` alone promises no order,
+    and half-precision models produce many ties. RunError: a log-probability is NaN.
+    """
+    k = min(k, log_probs.size(1))
+    values, tokens = log_probs.topk(min(k + 1, log_probs.size(1)))
+    values, tokens = values.cpu(), tokens.cpu()
+    check_no_nan(values[:, :1])  # topk counts NaN as the largest
+    if values.size(1) > k:
+        tied = (values[:, k] == values[:, k - 1]) & values[:, k].isfinite()
+        values, tokens = values[:, :k], tokens[:, :k].clone()
+        if tied.any():
+            tokens[tied] = _lowest_ids_of_ties(log_probs[tied.to(log_probs.device)], k).cpu()
+            values = log_probs.gather(1, tokens.to(log_probs.device)).cpu()
+    tokens, by_id = tokens.sort(dim=1)
+    values, by_value = values.gather(1, by_id).sort(dim=1, descending=True, stable=True)
+    return values.double(), tokens.gather(1, by_value)
+
+
+def _lowest_ids_of_ties(log_probs: Tensor, k: int) -> Tensor:
+    """The tokens (N, k) of the `k` best, ties at the edge decided for the lower ids; in order of id."""
+    edge = log_probs.topk(k).values[:, -1:]
+    above, equal = log_probs > edge, log_probs == edge
+    room = k - above.sum(dim=1, keepdim=True)
+    chosen = above | (equal & (equal.cumsum(dim=1) <= room))
+    return chosen.nonzero()[:, 1].view(-1, k)
+
+
+def check_no_nan(log_probs: Tensor) -> None:
+    """RunError: one of `log_probs` is NaN."""
+    if log_probs.isnan().any():
+        raise RunError(
+            "the model's probabilities are not numbers (NaN): its weights are damaged or its training "
+            "diverged; use an earlier checkpoint, or train again with a lower learning rate"
+        )

@@ -1,0 +1,248 @@
+"""Greedy and beam search against brute force and against themselves, on random tables.
+
+A table gives the log-probabilities of the next token for a sentence and its whole prefix, so that a
+wrong back-pointer anywhere changes the result.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from dragoman.decoding import Hypothesis, beam_search, greedy_search, length_penalty
+
+BOS, EOS = 0, 1
+
+
+class Table:
+    """Random log-probabilities (V,) per sentence and prefix; bos is forbidden.
+
+    `n_levels` > 0 rounds the logits to so many values, which makes ties; `forbidden` is the share of -inf.
+    """
+
+    def __init__(self, seed: int, n_tokens: int, *, n_levels: int = 0, forbidden: float = 0.0) -> None:
+        self.seed, self.vocab_size = seed, n_tokens + 2
+        self.n_levels, self.forbidden = n_levels, forbidden
+
+    def __call__(self, sentence: int, prefix: tuple[int, ...]) -> np.ndarray:
+        random = np.random.default_rng([self.seed, sentence, *prefix])
+        logits = random.normal(scale=2.0, size=self.vocab_size)
+        if self.n_levels:
+            logits = random.integers(self.n_levels, size=self.vocab_size).astype(float)
+        log_probs = logits - np.log(np.exp(logits).sum())
+        log_probs[random.random(self.vocab_size) < self.forbidden] = -math.inf
+        log_probs[BOS] = -math.inf
+        return log_probs.astype(np.float32)
+
+
+class Stepper:
+    """A next-token function whose state is the sentence and prefix of each row, reordered by `parents`."""
+
+    def __init__(self, table: Table, sentences: list[int]) -> None:
+        self.table, self.rows = table, [(sentence, ()) for sentence in sentences]
+        self.started = False
+        self.emitted: list[float] = []
+
+    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+        if not self.started:
+            assert last.tolist() == [BOS] * len(self.rows)
+            assert parents.tolist() == list(range(len(self.rows)))
+            self.started = True
+        else:
+            rows = [self.rows[parent] for parent in parents.tolist()]
+            self.rows = [
+                (s, (*prefix, token)) for (s, prefix), token in zip(rows, last.tolist(), strict=True)
+            ]
+        return torch.tensor(np.stack([self.table(*row) for row in self.rows]))
+
+
+def all_hypotheses(table: Table, sentence: int, max_length: int, alpha: float) -> list[Hypothesis]:
+    """Every possible sequence, best first."""
+
+    def walk(prefix: tuple[int, ...], log_prob: float) -> Iterator[Hypothesis]:
+        log_probs = table(sentence, prefix).tolist()
+        total = log_prob + log_probs[EOS]
+        yield Hypothesis(prefix, total, total / length_penalty(len(prefix) + 1, alpha))
+        for token in range(table.vocab_size):
+            if token != EOS and len(prefix) < max_length and log_probs[token] > -math.inf:
+                yield from walk((*prefix, token), log_prob + log_probs[token])
+
+    found = [hypothesis for hypothesis in walk((), 0.0) if hypothesis.log_prob > -math.inf]
+    return sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+
+def beam_in_plain_loops(
+    table: Table, sentence: int, *, max_length: int, beam_size: int, alpha: float, n_best: int
+) -> list[Hypothesis]:
+    """The definition of beam_search for one sentence, without a tensor."""
+    live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    finished: list[Hypothesis] = []
+    for n_tokens in itertools.count():
+        candidates = []
+        for prefix, log_prob in live:
+            log_probs = table(sentence, prefix).tolist()
+            tokens = [EOS] if n_tokens == max_length else range(table.vocab_size)
+            candidates += [(prefix, token, log_prob + log_probs[token]) for token in tokens]
+        ranked = sorted(candidates, key=lambda candidate: -candidate[2])
+        if ranked[0][2] == -math.inf:
+            finished.append(Hypothesis(live[0][0], -math.inf, -math.inf))
+        possible = [candidate for candidate in ranked if candidate[2] > -math.inf]
+        for prefix, token, log_prob in possible[:beam_size]:
+            if token == EOS:
+                penalty = length_penalty(n_tokens + 1, alpha)
+                finished.append(Hypothesis(prefix, log_prob, log_prob / penalty))
+        finished.sort(key=lambda hypothesis: -hypothesis.score)
+        living = [((*prefix, token), total) for prefix, token, total in possible if token != EOS]
+        live = living[:beam_size]
+        if not live or len(finished) >= beam_size:
+            break
+        reachable = live[0][1] / length_penalty(max_length + 1, alpha)
+        if len(finished) >= n_best and reachable <= finished[n_best - 1].score:
+            break
+    possible_ones = [hypothesis for hypothesis in finished if hypothesis.log_prob > -math.inf]
+    return (possible_ones or finished[:1])[:n_best]
+
+
+def beam(table: Table, sentences: list[int], **options: object) -> list[list[Hypothesis]]:
+    return beam_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
+
+
+def greedy(table: Table, sentences: list[int], **options: object) -> list[list[Hypothesis]]:
+    return greedy_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
+
+
+seeds = st.integers(0, 2**32 - 1)
+alphas = st.sampled_from([0.0, 0.6, 1.0, 2.0])
+max_lengths = st.lists(st.integers(0, 5), min_size=1, max_size=4)
+tables = st.builds(
+    Table,
+    seeds,
+    st.integers(1, 6),
+    n_levels=st.sampled_from([0, 0, 2, 3]),
+    forbidden=st.sampled_from([0.0, 0.3, 0.7]),
+)
+laws = settings(max_examples=60, deadline=None)
+
+
+@laws
+@given(seeds, st.integers(1, 3), st.integers(0, 3), alphas, st.integers(1, 6), st.sampled_from([0.0, 0.3]))
+def test_a_beam_as_wide_as_there_are_sequences_finds_the_best_of_all(
+    seed: int, n_tokens: int, max_length: int, alpha: float, n_best: int, forbidden: float
+) -> None:
+    table = Table(seed, n_tokens, forbidden=forbidden)
+    n_sequences = sum(n_tokens**length for length in range(max_length + 1))
+    (found,) = beam(
+        table,
+        [0],
+        max_lengths=[max_length],
+        beam_size=max(n_sequences, n_best),
+        length_penalty=alpha,
+        n_best=n_best,
+    )
+    expected = all_hypotheses(table, 0, max_length, alpha)[:n_best]
+    if expected:
+        assert found == expected
+    else:
+        assert [hypothesis.log_prob for hypothesis in found] == [-math.inf]
+
+
+@laws
+@given(tables, max_lengths, st.integers(1, 5), alphas, st.data())
+def test_beam_search_is_its_definition_in_plain_loops(
+    table: Table, limits: list[int], beam_size: int, alpha: float, data: st.DataObject
+) -> None:
+    n_best = data.draw(st.integers(1, beam_size))
+    found = beam(
+        table,
+        list(range(len(limits))),
+        max_lengths=limits,
+        beam_size=beam_size,
+        length_penalty=alpha,
+        n_best=n_best,
+    )
+    assert found == [
+        beam_in_plain_loops(table, i, max_length=limit, beam_size=beam_size, alpha=alpha, n_best=n_best)
+        for i, limit in enumerate(limits)
+    ]
+
+
+@laws
+@given(tables, max_lengths, alphas)
+def test_a_beam_of_one_is_greedy(table: Table, limits: list[int], alpha: float) -> None:
+    sentences = list(range(len(limits)))
+    options = {"max_lengths": limits, "length_penalty": alpha}
+    assert beam(table, sentences, beam_size=1, **options) == greedy(table, sentences, **options)
+
+
+@laws
+@given(tables, max_lengths)
+def test_greedy_takes_the_most_probable_token_each_time(table: Table, limits: list[int]) -> None:
+    found = greedy(table, list(range(len(limits))), max_lengths=limits)
+    for i, ((ids, log_prob, _),) in enumerate(found):
+        total = 0.0
+        for t, token in enumerate((*ids, EOS)):
+            log_probs = table(i, ids[:t])
+            if t < limits[i] and log_prob > -math.inf:
+                assert token == log_probs.argmax()
+            total += float(log_probs[token])
+        assert total == log_prob
+
+
+@laws
+@given(tables, max_lengths, st.integers(1, 5), alphas)
+def test_a_batch_is_searched_like_its_sentences_one_by_one(
+    table: Table, limits: list[int], beam_size: int, alpha: float
+) -> None:
+    options = {"beam_size": beam_size, "n_best": beam_size, "length_penalty": alpha}
+    together = beam(table, list(range(len(limits))), max_lengths=limits, **options)
+    alone = [beam(table, [i], max_lengths=[limit], **options)[0] for i, limit in enumerate(limits)]
+    assert together == alone
+
+    together = greedy(table, list(range(len(limits))), max_lengths=limits)
+    assert together == [greedy(table, [i], max_lengths=[limit])[0] for i, limit in enumerate(limits)]
+
+
+@laws
+@given(tables, max_lengths, st.integers(1, 5), alphas)
+def test_log_prob_and_score_are_those_of_the_ids(
+    table: Table, limits: list[int], beam_size: int, alpha: float
+) -> None:
+    found = beam(
+        table,
+        list(range(len(limits))),
+        max_lengths=limits,
+        beam_size=beam_size,
+        n_best=beam_size,
+        length_penalty=alpha,
+    )
+    for i, hypotheses in enumerate(found):
+        assert 1 <= len(hypotheses) <= beam_size
+        assert len({hypothesis.ids for hypothesis in hypotheses}) == len(hypotheses)
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        for ids, log_prob, score in hypotheses:
+            assert len(ids) <= limits[i]
+            assert EOS not in ids
+            total = 0.0
+            for t, token in enumerate((*ids, EOS)):
+                total += float(table(i, ids[:t])[token])
+            assert log_prob in (total, -math.inf)
+            assert score == log_prob / length_penalty(len(ids) + 1, alpha)
+
+
+@laws
+@given(tables, max_lengths, st.integers(1, 5))
+def test_a_forbidden_token_is_never_emitted(table: Table, limits: list[int], beam_size: int) -> None:
+    found = beam(table, list(range(len(limits))), max_lengths=limits, beam_size=beam_size, n_best=beam_size)
+    for i, hypotheses in enumerate(found):
+        for hypothesis in hypotheses:
+            for t, token in enumerate(hypothesis.ids):
+                assert table(i, hypothesis.ids[:t])[token] > -math.inf
+        assert len(hypotheses) == 1 or all(hypothesis.log_prob > -math.inf for hypothesis in hypotheses)

@@ -1,0 +1,161 @@
+"""Greedy and beam search on small tables whose answers can be read off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from dragoman.decoding import Hypothesis, beam_search, greedy_search, length_penalty
+from dragoman.decoding.hypotheses import best_tokens
+from dragoman.errors import RunError
+
+BOS, EOS, A, B = range(4)
+
+
+def markov(rows: dict[int, list[float]]) -> Callable[[Tensor, Tensor], Tensor]:
+    """A next-token function with probabilities that depend on the last token alone."""
+    table = torch.zeros(4, 4)
+    for token, probabilities in rows.items():
+        table[token] = torch.tensor(probabilities)
+    return lambda last, parents: table.log()[last]
+
+
+# Greedy takes A, 0.6 · 0.4 = 0.24; the best sequence is B, 0.4 · 0.9 = 0.36.
+GARDEN_PATH = {BOS: [0, 0, 0.6, 0.4], A: [0, 0.4, 0.3, 0.3], B: [0, 0.9, 0.05, 0.05]}
+
+
+def beam(step: Callable[[Tensor, Tensor], Tensor], **options: object) -> list[list[Hypothesis]]:
+    return beam_search(step, **{"max_lengths": [5], "bos_id": BOS, "eos_id": EOS, "beam_size": 2, **options})
+
+
+def greedy(step: Callable[[Tensor, Tensor], Tensor], **options: object) -> list[list[Hypothesis]]:
+    return greedy_search(step, **{"max_lengths": [5], "bos_id": BOS, "eos_id": EOS, **options})
+
+
+def test_length_penalty_is_equation_14() -> None:
+    assert length_penalty(1, 0.7) == 1.0
+    assert length_penalty(7, 1.0) == 2.0
+    assert length_penalty(19, 0.5) == 2.0
+    assert length_penalty(100, 0.0) == 1.0
+
+
+def test_greedy_follows_the_garden_path() -> None:
+    ((hypothesis,),) = greedy(markov(GARDEN_PATH), length_penalty=1.0)
+    assert hypothesis.ids == (A,)
+    assert math.exp(hypothesis.log_prob) == pytest.approx(0.6 * 0.4)
+    assert hypothesis.score == pytest.approx(math.log(0.24) / (7 / 6))
+
+
+def test_a_beam_of_two_finds_the_better_sequence_and_ranks_both() -> None:
+    ((first, second),) = beam(markov(GARDEN_PATH), length_penalty=0.0, n_best=2)
+    assert (first.ids, second.ids) == ((B,), (A,))
+    assert first.score == first.log_prob
+    assert math.exp(first.log_prob) == pytest.approx(0.4 * 0.9)
+    assert math.exp(second.log_prob) == pytest.approx(0.6 * 0.4)
+
+
+def test_a_larger_alpha_favours_the_longer_hypothesis() -> None:
+    step = markov({BOS: [0, 0.5, 0.5, 0], A: [0, 0.2, 0, 0.8], B: [0, 0.9, 0.1, 0]})
+    ((short,),) = beam(step, beam_size=3, length_penalty=0.0)
+    ((long,),) = beam(step, beam_size=3, length_penalty=3.0)
+    assert (short.ids, long.ids) == ((), (A, B))
+
+
+@pytest.mark.parametrize("max_length", [0, 1, 4])
+def test_eos_is_forced_at_the_longest_length_and_its_log_probability_counts(max_length: int) -> None:
+    step = markov({BOS: [0, 0.1, 0.9, 0], A: [0, 0.1, 0.9, 0]})
+    expected = 0.9**max_length * 0.1
+    for search in (greedy, lambda step, **options: beam(step, beam_size=1, **options)):
+        ((hypothesis,),) = search(step, max_lengths=[max_length])
+        assert hypothesis.ids == (A,) * max_length
+        assert math.exp(hypothesis.log_prob) == pytest.approx(expected)
+
+
+def test_each_sentence_has_its_own_longest_length() -> None:
+    step = markov({BOS: [0, 0, 0.9, 0.1], A: [0, 0.01, 0.9, 0.09], B: [0, 0.01, 0.9, 0.09]})
+    found = beam(step, max_lengths=[3, 0, 6], beam_size=2, length_penalty=5.0)
+    assert [len(hypotheses[0].ids) for hypotheses in found] == [3, 0, 6]
+
+
+def test_finished_sentences_leave_the_batch() -> None:
+    table = torch.full((3, 4), -torch.inf)
+    n_rows = []
+
+    def step(last: Tensor, parents: Tensor) -> Tensor:
+        n_rows.append(len(last))
+        log_probs = table[:1].repeat(len(last), 1)
+        log_probs[:, A] = -0.1
+        log_probs[0, EOS] = -0.01 if len(n_rows) == 1 else -9.0
+        return log_probs
+
+    greedy(step, max_lengths=[5, 0, 5])
+    assert n_rows == [3, 1, 1, 1, 1, 1]
+
+
+def test_search_stops_when_no_live_hypothesis_can_win() -> None:
+    calls = []
+    certain = markov({BOS: [0, 0.98, 0.02, 0], A: [0, 0.5, 0.5, 0]})
+
+    def step(last: Tensor, parents: Tensor) -> Tensor:
+        calls.append(len(last))
+        return certain(last, parents)
+
+    ((hypothesis,),) = beam(step, max_lengths=[50], beam_size=4)
+    assert hypothesis.ids == ()
+    assert calls == [1]
+    beam(step, max_lengths=[50], beam_size=4, n_best=2)
+    assert len(calls) > 2
+
+
+def test_n_best_is_shorter_where_fewer_sequences_are_possible() -> None:
+    step = markov({BOS: [0, 0.5, 0.5, 0], A: [0, 1, 0, 0]})
+    ((first, second),) = beam(step, beam_size=4, n_best=4, length_penalty=0.0)
+    assert {first.ids, second.ids} == {(), (A,)}
+
+
+def test_a_sentence_without_a_possible_token_ends_where_it_stands() -> None:
+    step = markov({BOS: [0, 0, 1, 0], A: [0, 0, 0, 0]})
+    expected = [[Hypothesis((A,), -math.inf, -math.inf)]]
+    assert greedy(step) == expected
+    assert beam(step, n_best=2) == expected
+
+
+def test_no_sentences_give_no_hypotheses() -> None:
+    assert greedy(markov({}), max_lengths=[]) == []
+    assert beam(markov({}), max_lengths=[]) == []
+
+
+@pytest.mark.parametrize("search", [greedy, beam])
+def test_nan_is_an_error_that_says_what_to_do(search: Callable[..., object]) -> None:
+    def step(last: Tensor, parents: Tensor) -> Tensor:
+        return torch.tensor([[0.0, -1.0, math.nan, -2.0]])
+
+    with pytest.raises(RunError, match=r"not numbers \(NaN\).*use an earlier checkpoint"):
+        search(step)
+
+
+@pytest.mark.parametrize("search", [greedy, beam])
+def test_search_leaves_no_gradient_behind(search: Callable[..., object]) -> None:
+    weight = torch.zeros(4, 4, requires_grad=True)
+    seen = []
+
+    def step(last: Tensor, parents: Tensor) -> Tensor:
+        seen.append(weight.log_softmax(-1)[last])
+        return seen[-1]
+
+    search(step)
+    assert not any(log_probs.requires_grad for log_probs in seen)
+
+
+def test_of_equal_tokens_the_lowest_ids_are_the_best() -> None:
+    generator = torch.Generator().manual_seed(0)
+    log_probs = torch.randint(-3, 0, (50, 40), generator=generator).float()
+    for k in (1, 2, 7, 39, 40, 60):
+        values, tokens = best_tokens(log_probs, k)
+        expected = log_probs.sort(dim=1, descending=True, stable=True)
+        assert torch.equal(tokens, expected.indices[:, :k])
+        assert torch.equal(values, expected.values[:, :k].double())
