@@ -111,6 +111,13 @@ def test_search_stops_when_no_live_hypothesis_can_win() -> None:
     assert len(calls) > 2
 
 
+def test_search_goes_on_while_the_longest_possible_hypothesis_could_win() -> None:
+    # ln 0.51 / 1 is less than ln 0.49 / (7/6), which only the length with eos shows.
+    step = markov({BOS: [0, 0.51, 0.49, 0], A: [0, 1, 0, 0]})
+    ((hypothesis,),) = beam(step, max_lengths=[1], beam_size=4, length_penalty=1.0)
+    assert hypothesis.ids == (A,)
+
+
 def test_n_best_is_shorter_where_fewer_sequences_are_possible() -> None:
     step = markov({BOS: [0, 0.5, 0.5, 0], A: [0, 1, 0, 0]})
     ((first, second),) = beam(step, beam_size=4, n_best=4, length_penalty=0.0)

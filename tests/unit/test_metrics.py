@@ -1,0 +1,161 @@
+"""Scores against sacreBLEU itself, and against BLEU worked out by hand."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import pytest
+import sacrebleu
+
+from dragoman.errors import DataError
+from dragoman.metrics import bleu, chrf, score_all, ter, tokenised_lowercased_bleu
+
+REFERENCES = [
+    "A man is riding a bike in the park.",
+    "Two dogs play with a well-known ball.",
+    "The children are eating ice cream.",
+    "It costs 3.50 euros, she says.",
+]
+HYPOTHESES = [
+    "A man rides a bike in the park.",
+    "Two dogs are playing with a ball.",
+    "The children are eating ice cream.",
+    "it costs 3.50 euros, she said.",
+]
+
+
+def test_values_are_sacrebleus_own() -> None:
+    expected = [
+        sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score,
+        sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score,
+        sacrebleu.corpus_ter(HYPOTHESES, [REFERENCES]).score,
+    ]
+    scores = score_all(HYPOTHESES, REFERENCES, tgt_lang="en", n_bootstrap=0)
+    assert [score.value for score in scores] == expected
+    assert [score.name for score in scores] == ["BLEU", "chrF2", "TER"]
+
+
+def test_bleu_is_what_its_formula_gives() -> None:
+    # 5 tokens against 6; precisions 5/5, 3/4, 1/3 and, smoothed, 1/(2·2); brevity penalty exp(1 - 6/5).
+    score = bleu(["a b c e f"], ["a b c d e f"], tgt_lang="en", n_bootstrap=0)
+    geometric_mean = (5 / 5 * 3 / 4 * 1 / 3 * 1 / 4) ** (1 / 4)
+    assert score.value == pytest.approx(100 * math.exp(1 - 6 / 5) * geometric_mean)
+
+
+def test_a_translation_equal_to_its_reference_is_perfect() -> None:
+    for lang in ("en", "zh", "ja", "ko"):
+        values = [score.value for score in score_all(REFERENCES, REFERENCES, tgt_lang=lang, n_bootstrap=20)]
+        assert values == pytest.approx([100, 100, 0])
+
+
+def test_empty_lines_are_scored_not_refused() -> None:
+    for score in score_all(["", ""], ["a b c d", ""], tgt_lang="en", n_bootstrap=10):
+        assert math.isfinite(score.value)
+        assert score.interval is not None
+
+
+def test_the_signature_names_every_choice() -> None:
+    score = bleu(HYPOTHESES, REFERENCES, tgt_lang="de", n_bootstrap=50, seed=7)
+    parts = dict(part.split(":") for part in score.signature.split("|"))
+    assert parts == {
+        "nrefs": "1",
+        "bs": "50",
+        "seed": "7",
+        "case": "mixed",
+        "eff": "no",
+        "tok": "13a",
+        "smooth": "exp",
+        "version": sacrebleu.__version__,
+    }
+
+
+@pytest.mark.parametrize(
+    ("tgt_lang", "tokenisation"),
+    [
+        ("en", "13a"),
+        ("de-CH", "13a"),
+        ("zh", "zh"),
+        ("zh-Hant", "zh"),
+        ("zh_CN", "zh"),
+        ("zho_Hans", "zh"),
+        ("ja", "char"),
+        ("ko", "char"),
+        ("th", "char"),
+    ],
+)
+def test_the_target_language_picks_the_tokenisation(tgt_lang: str, tokenisation: str) -> None:
+    score = bleu(["我喜欢猫。"], ["我喜欢狗。"], tgt_lang=tgt_lang, n_bootstrap=0)
+    assert f"tok:{tokenisation}|" in score.signature
+
+
+def test_chinese_is_scored_by_characters() -> None:
+    hypotheses, references = ["我很喜欢这只猫。"], ["我很喜欢那只猫。"]
+    assert bleu(hypotheses, references, tgt_lang="en", n_bootstrap=0).value == 0
+    assert bleu(hypotheses, references, tgt_lang="zh", n_bootstrap=0).value > 30
+    # One of eight characters is another.
+    assert ter(hypotheses, references, tgt_lang="zh", n_bootstrap=0).value == pytest.approx(100 / 8)
+
+
+def test_the_interval_is_mean_and_half_width_of_the_resampled_scores() -> None:
+    for metric in (bleu, chrf, ter):
+        score = metric(HYPOTHESES, REFERENCES, tgt_lang="en", n_bootstrap=100)
+        assert score.interval is not None
+        low, high = score.interval
+        name = metric.__name__.upper()
+        peer = getattr(sacrebleu, name)().corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=100)
+        assert f"(μ = {(low + high) / 2:.2f} ± {(high - low) / 2:.2f})" in str(peer)
+        assert low < score.value < high
+
+
+def test_the_interval_follows_from_the_seed() -> None:
+    def interval(seed: int) -> tuple[float, float] | None:
+        return bleu(HYPOTHESES, REFERENCES, tgt_lang="en", n_bootstrap=50, seed=seed).interval
+
+    assert interval(1) == interval(1) != interval(2)
+
+
+def test_without_bootstrap_there_is_no_interval() -> None:
+    score = bleu(HYPOTHESES, REFERENCES, tgt_lang="en", n_bootstrap=0)
+    assert score.interval is None
+    assert "bs:" not in score.signature
+
+
+@pytest.mark.parametrize("before", [None, "99"])
+def test_scoring_leaves_the_environment_as_it_was(
+    before: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if before is None:
+        monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    else:
+        monkeypatch.setenv("SACREBLEU_SEED", before)
+    bleu(HYPOTHESES, REFERENCES, tgt_lang="en", n_bootstrap=10, seed=3)
+    assert os.environ.get("SACREBLEU_SEED") == before
+
+
+def test_case_counts_in_bleu_and_not_in_lowercased_bleu() -> None:
+    shouted = [text.upper() for text in REFERENCES]
+    assert bleu(shouted, REFERENCES, tgt_lang="en", n_bootstrap=0).value < 100
+    score = tokenised_lowercased_bleu(shouted, REFERENCES, tgt_lang="en", n_bootstrap=0)
+    assert score.value == pytest.approx(100)
+    assert score.name == "BLEU (lower-cased)"
+    assert "case:lc|" in score.signature
+
+
+def test_lowercased_bleu_keeps_hyphenated_words_whole_and_splits_punctuation() -> None:
+    tokenised = ['a well-known man , 3.5 meters " tall " .']
+    plain = ['A well-known man, 3.5 meters "tall".']
+    score = tokenised_lowercased_bleu(plain, tokenised, tgt_lang="en", n_bootstrap=0)
+    assert score.value == pytest.approx(100)
+    split = tokenised_lowercased_bleu(
+        ["a well - known man"], ["a well-known man"], tgt_lang="en", n_bootstrap=0
+    )
+    assert split.value < 100
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf, ter, tokenised_lowercased_bleu, score_all])
+def test_counts_that_differ_are_an_error_with_both_numbers(metric) -> None:
+    with pytest.raises(DataError, match="there are 4 translations and 3 references; scoring needs one"):
+        metric(HYPOTHESES, REFERENCES[:3], tgt_lang="en")
+    with pytest.raises(DataError, match="nothing to score: 0 translations and 0 references"):
+        metric([], [], tgt_lang="en")
