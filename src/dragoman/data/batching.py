@@ -19,6 +19,9 @@ SRC_ROOM = 1.5
 SRC_JITTER = 0.5
 """Tokens by which source lengths are shifted at random before sorting, so that batches mix."""
 
+BAND_BATCHES = 3
+"""Batches, about, that a band of target lengths fills. Fewer: less padding of targets, more of sources."""
+
 
 class TranslationBatch(NamedTuple):
     """Sentence pairs as rows of int64 ids, filled up with PAD_ID."""
@@ -55,28 +58,41 @@ def plan_epoch(store: TokenStore, *, batch_tokens: int, seed: int, epoch: int) -
     """
     src, tgt = store.src_lengths, store.tgt_lengths
     rng = np.random.default_rng([seed, epoch])
-    # By target length; within one length by source length, up for even and down for odd target lengths, so
-    # that neighbours have similar sources also where the target length changes.
+    # Into bands of similar target length, each of a few batches; within a band by source length, up and down
+    # by turns, so that neighbours have similar sources also where the band changes.
+    n_tokens = np.bincount(tgt, weights=tgt)  # of the target sentences of each length
+    bands = (np.cumsum(n_tokens) - n_tokens) // (BAND_BATCHES * batch_tokens)
+    band = np.unique(bands, return_inverse=True)[1][tgt]
     src_keys = src + rng.uniform(-SRC_JITTER, SRC_JITTER, size=len(src))
-    order = np.lexsort((np.where(tgt % 2, -src_keys, src_keys), tgt))
+    order = np.lexsort((np.where(band % 2, -src_keys, src_keys), band))
     src_tokens = SRC_ROOM * batch_tokens * max(1.0, src.sum() / tgt.sum())
-    ends = _cut(src[order], tgt[order], src_tokens=int(src_tokens), tgt_tokens=batch_tokens)
+    ends = _cut(
+        src[order], tgt[order], src_tokens=src_tokens, tgt_tokens=batch_tokens, first_filled=rng.random()
+    )
     batches = np.split(order, ends[:-1])
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def _cut(
-    src: npt.NDArray[np.int32], tgt: npt.NDArray[np.int32], *, src_tokens: int, tgt_tokens: int
+    src: npt.NDArray[np.int32],
+    tgt: npt.NDArray[np.int32],
+    *,
+    src_tokens: float,
+    tgt_tokens: float,
+    first_filled: float,
 ) -> list[int]:
-    """Where each batch ends, the longest ones that fit; `tgt` rises."""
+    """Where each batch ends: the longest that fit, but for the first, filled in part to move the rest."""
+    most = max(1, int(tgt_tokens // tgt.min()))
+    sizes = np.arange(1, most + 1)
     ends = [0]
+    filled = first_filled
     while (start := ends[-1]) < len(tgt):
-        most = max(1, tgt_tokens // int(tgt[start]))
-        sizes = np.arange(1, min(most, len(tgt) - start) + 1)
-        tgt_area = sizes * tgt[start : start + most]
-        src_area = sizes * np.maximum.accumulate(src[start : start + most])
-        n = int(np.count_nonzero((tgt_area <= tgt_tokens) & (src_area <= src_tokens)))
-        ends.append(start + max(1, n))
+        src_width = np.maximum.accumulate(src[start : start + most])
+        tgt_width = np.maximum.accumulate(tgt[start : start + most])
+        n = sizes[: len(tgt_width)]
+        fits = (n * tgt_width <= filled * tgt_tokens) & (n * src_width <= filled * src_tokens)
+        ends.append(start + max(1, int(np.count_nonzero(fits))))
+        filled = 1.0
     return ends[1:]
 
 
