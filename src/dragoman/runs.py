@@ -1,0 +1,322 @@
+"""A run directory: everything a training writes and everything a translation needs.
+
+    config.toml            every setting, resolved
+    tokenizer/             the vocabularies
+    model.safetensors      the weights to use
+    checkpoints/           what a training continues from
+    history.jsonl          one JSON object a log line
+    report.json, environment.json
+
+Files are written beside their place and renamed into it, so that a kill at any instant leaves the
+old file or the new one. Nothing is ever unpickled. torch is imported where it is needed only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from dragoman.config import Config, load_recipe, to_toml
+from dragoman.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run directory. Make it with `create` or `open`."""
+
+    path: Path
+    config: Config
+
+    @classmethod
+    def create(cls, path: str | Path, config: Config) -> Run:
+        """The run in `path`, made with its config.toml if it is not there yet.
+
+        A run that is there already is returned as it is, to be continued. RunError: it has other
+        settings (the message names them), or is damaged, or the folder cannot be written.
+        """
+        run = cls(Path(path), config)
+        if not run.config_path.exists():
+            leftover = [p.name for p in (run.weights_path, run.checkpoints, run.history_path) if p.exists()]
+            if leftover:
+                raise RunError(
+                    f"{run.path}: holds {', '.join(leftover)} but no config.toml; choose another folder"
+                )
+            try:
+                run.path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise _cannot_write(run.path, error) from None
+            write_atomically(run.config_path, to_toml(config).encode())
+            return run
+        there = cls.open(path)
+        differences = list(_differences(there.config.model_dump(), config.model_dump()))
+        if differences:
+            raise RunError(
+                f"{run.path}: holds a run with other settings ({'; '.join(differences)}); "
+                "choose another folder, or use the same settings to continue it"
+            )
+        return there
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """The run that is in `path`. RunError: there is none, or its config.toml cannot be understood."""
+        path = Path(path)
+        if not path.is_dir():
+            raise RunError(f"{path}: there is no such folder; give the path of a run that was trained")
+        config_path = path / "config.toml"
+        if not config_path.exists():
+            raise RunError(f"{path}: is not a run, for it holds no config.toml; give the path of a run")
+        try:
+            return cls(path, load_recipe(config_path))
+        except ConfigError as error:
+            raise RunError(f"{error} (the file was edited, or written by another version)") from None
+
+    @property
+    def config_path(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        return self.path / "tokenizer"
+
+    @property
+    def weights_path(self) -> Path:
+        return self.path / "model.safetensors"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def history_path(self) -> Path:
+        return self.path / "history.jsonl"
+
+    def save_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Writes model.safetensors. RunError: it cannot be written."""
+        save_tensors(self.weights_path, weights)
+
+    def load_weights(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+        """The weights to use. RunError: there are none yet, or the file is damaged."""
+        if not self.weights_path.exists():
+            raise RunError(
+                f"{self.path}: holds no model.safetensors yet; train it until its first validation"
+            )
+        return load_tensors(self.weights_path, device=device)
+
+    def append_history(self, record: Mapping[str, Any]) -> None:
+        """Adds one line to history.jsonl; NaN and infinity, which JSON has not, become null.
+
+        RunError: it cannot be written.
+        """
+        line = json.dumps(_jsonable(record), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        try:
+            with self.history_path.open("ab+") as file:
+                _drop_half_written_line(file)
+                file.write(line)
+        except OSError as error:
+            raise _cannot_write(self.history_path, error) from None
+
+    def history(self) -> list[dict[str, Any]]:
+        """The records of history.jsonl; a last line that a kill left half-written is no record.
+
+        RunError: a line is not a JSON object.
+        """
+        try:
+            *lines, _ = self.history_path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        records = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            if not isinstance(record, dict):
+                raise RunError(f"{self.history_path}, line {number}: is not a JSON object; remove the line")
+            records.append(record)
+        return records
+
+    def truncate_history(self, step: int) -> None:
+        """Removes the records of steps after `step`: a continued training writes them again."""
+        if not self.history_path.exists():
+            return
+        kept = [record for record in self.history() if record.get("step", 0) <= step]
+        lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in kept]
+        write_atomically(self.history_path, "".join(lines).encode())
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Writes a file such as report.json; NaN and infinity become null. RunError: it cannot be written."""
+        text = json.dumps(_jsonable(content), indent=2, ensure_ascii=False, allow_nan=False)
+        write_atomically(self.path / name, text.encode() + b"\n")
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """What a file such as report.json holds. RunError: it is missing or damaged."""
+        path = self.path / name
+        try:
+            content = json.loads(path.read_bytes())
+        except OSError as error:
+            raise RunError(f"{path}: cannot be read ({error.strerror}); is the training finished?") from None
+        except ValueError:
+            content = None
+        if not isinstance(content, dict):
+            raise RunError(f"{path}: is damaged, for it holds no JSON object; remove it and write it again")
+        return content
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Puts a file at `path`, whole or not at all; it is on the disk when this returns.
+
+    A file that was there stays until the new one takes its place. RunError: it cannot be written, for
+    want of space or of rights; nothing is left behind then.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_bytes(content)
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise _cannot_write(path, error) from None
+        raise
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes named tensors as a safetensors file, atomically.
+
+    Tensors that share memory are written under each of their names. RunError: it cannot be written.
+    """
+    from safetensors.torch import save
+
+    own: dict[str, Tensor] = {}
+    storages: set[int] = set()
+    for name, tensor in tensors.items():
+        own[name] = tensor.detach().cpu().contiguous()
+        storage = own[name].untyped_storage().data_ptr()
+        if storage in storages:
+            own[name] = own[name].clone()
+        storages.add(storage)
+    # Not save_file: it makes files that nobody but their owner may read.
+    metadata = {"format": "pt", "dragoman": _version("dragoman") or "unknown"}
+    write_atomically(path, save(own, metadata=metadata))
+
+
+def load_tensors(path: Path, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """The named tensors of a safetensors file. RunError: it is missing or damaged."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path, device=str(device))
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror or 'no such file'}); is it there?") from None
+    except SafetensorError as error:
+        raise RunError(
+            f"{path}: is damaged or cut short ({error}); copy it again, or train the run again"
+        ) from None
+
+
+def environment() -> dict[str, Any]:
+    """What a result depends on beside its settings: versions, processor, threads, GPUs. As JSON has it."""
+    import torch
+
+    packages = ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu")
+    return {
+        **{name: _version(name) for name in packages},
+        "torch": str(torch.__version__),  # names the build too: 2.13.0+cu130
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **_processor(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "n_cores": os.cpu_count(),
+        "n_threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "cuda": torch.version.cuda,
+    }
+
+
+def _processor() -> dict[str, Any]:
+    """The processor's name, and whether it multiplies in bf16 and has AMX (None where it is not known)."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {"cpu": platform.processor() or platform.machine(), "cpu_bf16": None, "cpu_amx": None}
+    facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    facts = {key.strip(): value.strip() for key, value in facts.items()}
+    flags = (facts.get("flags") or facts.get("Features") or "").split()
+    return {
+        "cpu": facts.get("model name") or platform.processor() or platform.machine(),
+        "cpu_bf16": any(flag in flags for flag in ("avx512_bf16", "amx_bf16", "bf16")),
+        "cpu_amx": "amx_tile" in flags,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _cannot_write(path: Path, error: OSError) -> RunError:
+    return RunError(
+        f"{path}: cannot be written ({error.strerror}); free some space, or choose a folder that is yours"
+    )
+
+
+def _sync(path: Path) -> None:
+    """Waits until a file, or a folder's list of names, is on the disk."""
+    if path.is_dir() and os.name != "posix":
+        return  # Windows has no handle on folders
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _drop_half_written_line(file: BinaryIO) -> None:
+    """Cuts off what follows the last line end of a file opened with "ab+"."""
+    size = file.seek(0, os.SEEK_END)
+    if size == 0:
+        return
+    file.seek(size - 1)
+    if file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _jsonable(value: Any) -> Any:
+    """`value` with every NaN and infinity in it replaced by None."""
+    if isinstance(value, Mapping):
+        return {key: _jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Each setting that differs, in words; nested settings by their dotted names."""
+    for name in sorted({*there, *here}):
+        old, new = there.get(name), here.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _differences(old, new, f"{prefix}{name}.")
+        elif old != new:
+            yield f"{prefix}{name} is {_said(old)} there, {_said(new)} here"
+
+
+def _said(value: Any) -> str:
+    return "not set" if value is None else json.dumps(value, ensure_ascii=False)

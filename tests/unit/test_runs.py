@@ -1,0 +1,268 @@
+"""Run directories: what is written is read back, and damage is told in one line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from dragoman.config import Config, load_recipe, parse_config
+from dragoman.errors import DragomanError, RunError
+from dragoman.runs import Run, environment, load_tensors, save_tensors, write_atomically
+
+
+def recipe(*overrides: str) -> Config:
+    data = {"src_lang": "en", "tgt_lang": "de", "train": ["phrasebook:train"]}
+    return parse_config({"name": "small", "data": data}, overrides=overrides)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "runs" / "small", recipe())
+
+
+def test_a_created_run_opens_with_an_equal_configuration(run: Run) -> None:
+    opened = Run.open(run.path)
+    assert opened == run
+    assert opened.config == load_recipe(run.path / "config.toml") == recipe()
+
+
+def test_creating_a_run_again_with_the_same_settings_continues_it(run: Run) -> None:
+    run.append_history({"step": 1})
+    again = Run.create(run.path, recipe())
+    assert again == run
+    assert again.history() == [{"step": 1}]
+
+
+def test_creating_a_run_with_other_settings_names_them_all(run: Run) -> None:
+    other = recipe("model.d_model=128", "seed=2", 'data.test.news=["a.tsv"]')
+    with pytest.raises(RunError, match="holds a run with other settings") as error:
+        Run.create(run.path, other)
+    message = str(error.value)
+    assert 'data.test.news is not set there, ["a.tsv"] here' in message
+    assert "model.d_model is 256 there, 128 here" in message
+    assert "seed is 1 there, 2 here" in message
+    assert message.count(" there, ") == 3
+    assert Run.open(run.path).config == recipe()
+
+
+def test_a_run_is_not_created_over_files_of_another(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(
+        RunError, match=r"holds model\.safetensors but no config\.toml; choose another folder"
+    ):
+        Run.create(tmp_path, recipe())
+
+
+def test_a_run_may_be_created_in_a_folder_that_holds_something_else(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").touch()
+    assert Run.create(tmp_path, recipe()).config_path.exists()
+
+
+def test_a_run_cannot_be_created_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"cannot be written \(.*\); free some space, or choose a folder"):
+        Run.create(tmp_path / "file" / "run", recipe())
+
+
+def test_opening_what_is_no_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="nowhere: there is no such folder; give the path of a run"):
+        Run.open(tmp_path / "nowhere")
+    with pytest.raises(RunError, match=r"is not a run, for it holds no config\.toml"):
+        Run.open(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["name = ", 'name = "small"\ncolour = "red"\n', "\x00"])
+def test_a_configuration_that_cannot_be_understood_is_a_run_error(run: Run, content: str) -> None:
+    run.config_path.write_text(content)
+    with pytest.raises(RunError, match=r"config\.toml: .*edited, or written by another version"):
+        Run.open(run.path)
+
+
+def test_weights_come_back_as_they_were_saved(run: Run) -> None:
+    weight = torch.randn(3, 4)
+    weights = {"weight": weight, "tied": weight, "transposed": weight.T, "half": weight.bfloat16()}
+    run.save_weights(weights)
+    loaded = run.load_weights()
+    assert loaded.keys() == weights.keys()
+    for name, tensor in weights.items():
+        assert loaded[name].dtype == tensor.dtype
+        assert torch.equal(loaded[name], tensor)
+
+
+def test_the_weights_file_tells_its_format_and_version(run: Run) -> None:
+    run.save_weights({"weight": torch.zeros(2)})
+    with safe_open(run.weights_path, framework="pt") as file:
+        assert file.metadata()["format"] == "pt"
+        assert file.metadata()["dragoman"] == environment()["dragoman"]
+
+
+def test_the_weights_may_be_read_by_whoever_may_read_the_settings(run: Run) -> None:
+    run.save_weights({"weight": torch.zeros(2)})
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (run.weights_path, run.config_path)}
+    assert len(modes) == 1
+
+
+def test_saving_again_leaves_loaded_weights_alone(run: Run) -> None:
+    run.save_weights({"weight": torch.zeros(1000)})
+    before = run.load_weights()
+    run.save_weights({"weight": torch.ones(1000)})
+    assert before["weight"].sum() == 0
+    assert run.load_weights()["weight"].sum() == 1000
+
+
+def test_a_run_without_weights_says_what_to_do(run: Run) -> None:
+    with pytest.raises(RunError, match=r"no model\.safetensors yet; train it until its first validation"):
+        run.load_weights()
+
+
+def test_weights_cut_short_at_any_place_are_a_run_error(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    save_tensors(path, {"weight": torch.arange(10.0)})
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(RunError, match=r"weights\.safetensors: is damaged or cut short") as error:
+            load_tensors(path)
+        assert "\n" not in str(error.value)
+
+
+def test_weights_that_are_a_pickle_are_refused(tmp_path: Path) -> None:
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "weights.safetensors")
+    with pytest.raises(RunError, match="is damaged or cut short"):
+        load_tensors(tmp_path / "weights.safetensors")
+
+
+def test_tensors_that_are_missing_are_a_run_error(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"none\.safetensors: cannot be read \(.*\); is it there\?"):
+        load_tensors(tmp_path / "none.safetensors")
+
+
+def test_history_is_read_as_it_was_appended(run: Run) -> None:
+    assert run.history() == []
+    records = [{"step": 1, "train_loss": 3.5}, {"step": 2, "note": "ä\n"}]
+    for record in records:
+        run.append_history(record)
+    assert run.history() == records
+    assert len(run.history_path.read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_numbers_that_json_has_not_become_null(run: Run) -> None:
+    run.append_history({"step": 1, "loss": math.nan, "nested": {"scores": (math.inf, 1.0)}})
+    assert run.history() == [{"step": 1, "loss": None, "nested": {"scores": [None, 1.0]}}]
+    run.write_json("report.json", {"loss": -math.inf})
+    assert run.read_json("report.json") == {"loss": None}
+
+
+def test_a_half_written_last_line_is_ignored_and_overwritten(run: Run) -> None:
+    run.append_history({"step": 1})
+    run.append_history({"step": 2})
+    whole = run.history_path.read_bytes()
+    for length in range(len(whole)):
+        run.history_path.write_bytes(whole[:length])
+        expected = [{"step": i + 1} for i in range(whole[:length].count(b"\n"))]
+        assert run.history() == expected
+        run.append_history({"step": 9})
+        assert run.history() == [*expected, {"step": 9}]
+
+
+def test_truncating_history_removes_the_steps_that_will_come_again(run: Run) -> None:
+    run.truncate_history(0)
+    assert run.history() == []
+    for step in (1, 2, 3, 3, 4):
+        run.append_history({"step": step})
+    run.append_history({"note": "of no step"})
+    with run.history_path.open("ab") as file:
+        file.write(b'{"step": 5')
+    run.truncate_history(3)
+    assert run.history() == [{"step": 1}, {"step": 2}, {"step": 3}, {"step": 3}, {"note": "of no step"}]
+
+
+@pytest.mark.parametrize("line", ["{", "[1]", '"text"', "\x00"])
+def test_a_damaged_line_of_history_is_named(run: Run, line: str) -> None:
+    run.append_history({"step": 1})
+    with run.history_path.open("a") as file:
+        file.write(line + "\n")
+    run.append_history({"step": 2})
+    with pytest.raises(RunError, match=r"history\.jsonl, line 2: is not a JSON object; remove the line"):
+        run.history()
+
+
+def test_history_that_cannot_be_written_is_a_run_error(run: Run) -> None:
+    run.history_path.mkdir()
+    with pytest.raises(RunError, match=r"history\.jsonl: cannot be written"):
+        run.append_history({"step": 1})
+
+
+def test_json_files_come_back_and_damage_is_told(run: Run) -> None:
+    run.write_json("report.json", {"bleu": 35.5, "name": "ä"})
+    assert run.read_json("report.json") == {"bleu": 35.5, "name": "ä"}
+    (run.path / "report.json").write_text('{"bleu": 3')
+    with pytest.raises(RunError, match=r"report\.json: is damaged, for it holds no JSON object"):
+        run.read_json("report.json")
+    with pytest.raises(RunError, match=r"none\.json: cannot be read \(.*\); is the training finished\?"):
+        run.read_json("none.json")
+
+
+def test_a_written_file_is_synced_before_it_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    seen = []
+
+    def fsync(handle: int) -> None:
+        seen.append(("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file", path.read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_atomically(path, b"new")
+    assert seen == [("file", b"old"), ("folder", b"new")]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def fsync(handle: int) -> None:
+        raise failure
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises((RunError, KeyboardInterrupt)) as error:
+        write_atomically(path, b"new")
+    if isinstance(failure, OSError):
+        assert str(error.value) == (
+            f"{path}: cannot be written (No space left on device); "
+            "free some space, or choose a folder that is yours"
+        )
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_writing_below_what_is_no_folder_is_a_run_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "x", tmp_path / "none" / "x"):
+        with pytest.raises(RunError, match=r"cannot be written \(.+\)"):
+            write_atomically(path, b"")
+
+
+def test_the_environment_is_json_and_names_versions_and_processor() -> None:
+    facts = environment()
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["torch"] == torch.__version__
+    assert facts["n_threads"] == torch.get_num_threads()
+    assert facts["cpu"]
+
+
+def test_run_errors_are_errors_that_a_user_can_put_right() -> None:
+    assert issubclass(RunError, DragomanError)
