@@ -6,6 +6,7 @@ types and contradictions are all reported at once, misspelt names with a suggest
 
 from __future__ import annotations
 
+import copy
 import difflib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -289,7 +290,7 @@ def parse_config(
 
     ConfigError: with every problem found, one a line after the first.
     """
-    merged: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in settings.items()}
+    merged: dict[str, Any] = copy.deepcopy(dict(settings))
     problems = list(_apply_overrides(merged, overrides))
     try:
         config = Config.model_validate(merged)

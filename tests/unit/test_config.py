@@ -1,0 +1,218 @@
+"""Settings: strict, all mistakes at once, written and read back without loss."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+import dragoman.config
+from dragoman.config import Config, load_recipe, parse_config, to_toml
+from dragoman.errors import ConfigError
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "data": {"src_lang": "en", "tgt_lang": "de", "train": ["train.en", "train.de"]},
+}
+
+
+def parse(*overrides: str, **sections: dict[str, Any]) -> Config:
+    settings = {key: SMALL.get(key, {}) | values for key, values in sections.items()}
+    return parse_config(SMALL | settings, overrides=overrides)
+
+
+def sections(model: type[BaseModel] = Config) -> list[type[BaseModel]]:
+    nested = [field.annotation for field in model.model_fields.values()]
+    return [
+        model,
+        *(
+            s
+            for part in nested
+            if isinstance(part, type) and issubclass(part, BaseModel)
+            for s in sections(part)
+        ),
+    ]
+
+
+def test_a_recipe_needs_only_a_name_and_a_corpus() -> None:
+    config = parse()
+    assert config.data.train == ("train.en", "train.de")
+    assert config.task == "translation"
+
+
+def test_toml_gives_the_configuration_back(tmp_path: Path) -> None:
+    config = parse(
+        "training.betas=[0.9, 0.99]",
+        "data.columns=[2, 1]",
+        'data.test.news=["a.tsv"]',
+        "training.learning_rate=1e-4",
+        'name="other"',
+    )
+    path = tmp_path / "config.toml"
+    path.write_text(to_toml(config), encoding="utf-8")
+    assert load_recipe(path) == config
+
+
+def test_toml_writes_every_setting_out() -> None:
+    text = to_toml(parse())
+    for section in sections():
+        for name, field in section.model_fields.items():
+            if field.annotation in sections():
+                assert f"[{name}]" in text
+            else:
+                assert f"{name} = " in text or f"[data.{name}]" in text
+
+
+def test_settings_cannot_be_changed() -> None:
+    config = parse()
+    with pytest.raises(ValidationError, match="frozen"):
+        config.model.d_model = 8
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.n_head=2", r"model\.n_head is not a setting; did you mean model\.n_heads\?"),
+        ("modell.n_heads=2", r"modell is not a setting; did you mean model\?"),
+        ("search.zzz=2", r"search\.zzz is not a setting; known are batch_sentences, beam_size, "),
+        ("zzzzzz=2", r"zzzzzz is not a setting; known are data, model, name, "),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_a_suggestion(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(override)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.d_model=wide", r"model\.d_model = 'wide': input should be a valid integer"),
+        ('model.d_model="256"', r"model\.d_model = '256': input should be a valid integer"),
+        ("model.d_model=256.0", r"model\.d_model = 256\.0: input should be a valid integer"),
+        ("tokenizer.shared=1", r"tokenizer\.shared = 1: input should be a valid boolean"),
+        ("model.dropout=1.0", r"model\.dropout = 1\.0: input should be less than 1"),
+        ("training.learning_rate=nan", r"training\.learning_rate = nan: input should be a finite number"),
+        ("training.max_steps=0", r"training\.max_steps = 0: input should be greater than or equal to 1"),
+        ("model.norm=middle", r"model\.norm = 'middle': input should be 'pre' or 'post'"),
+        ("training.betas=[0.9]", r"training\.betas\.1 is missing"),
+        ("model=3", r"model = 3: input should be a valid dictionary"),
+        ("name=a/b", r"name = 'a/b': string should match pattern"),
+    ],
+)
+def test_a_value_of_the_wrong_type_or_size_is_refused(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(override)
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"name is missing.*data\.tgt_lang is missing"):
+        parse_config({"data": {"src_lang": "en", "train": ["a.tsv"]}})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.n_heads=3"], r"model: d_model = 256 is not a multiple of n_heads = 3"),
+        (
+            ["model.d_model=9", "model.n_heads=3"],
+            r"d_model = 9 is odd; sinusoidal positions need an even width",
+        ),
+        (
+            ["tokenizer.shared=false"],
+            r'model\.tie_embeddings = "all" needs tokenizer\.shared = true; '
+            r'for two vocabularies set model\.tie_embeddings = "output"',
+        ),
+        (["data.max_length=600"], r"data\.max_length = 600 is more than model\.max_positions = 512"),
+        (
+            ["tokenizer.kind=unigram", "tokenizer.dropout=0.1"],
+            r'dropout is for kind = "bpe"; set dropout = 0\.0',
+        ),
+        (["search.n_best=6"], r"n_best = 6 needs a beam at least as large; beam_size = 5"),
+        (["data.train=[]"], r'train names no file: train = \["train\.en", "train\.de"\]'),
+        (['data.train=["a", "b", "c"]'], r"a corpus is two aligned files or one tab-separated file"),
+        (["data.test.news=[]"], r"news: a corpus is two aligned files or one tab-separated file"),
+    ],
+)
+def test_settings_that_contradict_one_another_are_refused(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(*overrides)
+
+
+@pytest.mark.parametrize("tie", ["output", "none"])
+def test_two_vocabularies_go_with_the_other_ties(tie: str) -> None:
+    config = parse("tokenizer.shared=false", f"model.tie_embeddings={tie}")
+    assert config.model.tie_embeddings == tie
+
+
+def test_all_problems_are_reported_at_once_in_one_line() -> None:
+    with pytest.raises(ConfigError) as error:
+        parse("model.d_modell=1", "training.max_steps=0", "search.beam_size=x", "noequals", "seed=-1")
+    message = str(error.value)
+    assert message.startswith("settings: ")
+    for problem in ("--set noequals", "model.d_modell", "training.max_steps", "search.beam_size", "seed"):
+        assert problem in message
+    assert "\n" not in message
+
+
+def test_an_override_wins_and_reads_values_as_toml_does() -> None:
+    config = parse(
+        "model.d_model = 128",
+        "training.learning_rate=1e-3",
+        "tokenizer.kind=unigram",
+        "data.tgt_lang=no",
+        'data.valid=["v.tsv"]',
+        model={"d_model": 64},
+    )
+    assert config.model.d_model == 128
+    assert config.training.learning_rate == 1e-3
+    assert config.tokenizer.kind == "unigram"
+    assert config.data.tgt_lang == "no"
+    assert config.data.valid == ("v.tsv",)
+
+
+def test_overrides_leave_the_settings_they_were_given_alone() -> None:
+    settings = {"name": "small", "data": dict(SMALL["data"]) | {"test": {"a": ["a.tsv"]}}}
+    parse_config(settings, overrides=["name=other", "data.max_length=9", 'data.test.b=["b.tsv"]'])
+    assert settings == {"name": "small", "data": SMALL["data"] | {"test": {"a": ["a.tsv"]}}}
+
+
+@pytest.mark.parametrize("override", ["seed", "=3", "model.=3", ".d_model=3", ""])
+def test_an_override_that_is_none_is_refused(override: str) -> None:
+    with pytest.raises(ConfigError, match=f"--set {override}: is not of the form section.key=value"):
+        parse(override)
+
+
+def test_an_override_below_a_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--set name\.first=3: name\.first is not a setting"):
+        parse("name.first=3")
+
+
+def test_a_recipe_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    with pytest.raises(
+        ConfigError, match=r"recipe\.toml: cannot be read \(No such file or directory\); give"
+    ):
+        load_recipe(path)
+    path.write_bytes(b'name = "\xff"')
+    with pytest.raises(ConfigError, match=r"recipe\.toml: is not UTF-8 text; a recipe is a TOML file"):
+        load_recipe(path)
+    path.write_text("name: small")
+    with pytest.raises(ConfigError, match=r"recipe\.toml: is not valid TOML: .*line 1"):
+        load_recipe(path)
+    path.write_text('name = "small"')
+    with pytest.raises(ConfigError, match=r"recipe\.toml: data is missing"):
+        load_recipe(path)
+
+
+def test_every_setting_is_explained() -> None:
+    tree = ast.parse(Path(dragoman.config.__file__).read_text(encoding="utf-8"))
+    for section in (
+        node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Config")
+    ):
+        for setting, after in zip(section.body, [*section.body[1:], None], strict=True):
+            if isinstance(setting, ast.AnnAssign) and section.name != "Config":
+                explained = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                assert explained, f"{section.name}.{ast.unparse(setting.target)}"
