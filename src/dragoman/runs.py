@@ -148,10 +148,14 @@ class Run:
         return records
 
     def truncate_history(self, step: int) -> None:
-        """Removes the records of steps after `step`: a continued training writes them again."""
+        """Removes what a training continued at `step` writes again: later steps, and a closing average."""
         if not self.history_path.exists():
             return
-        kept = [record for record in self.history() if record.get("step", 0) <= step]
+        kept = [
+            record
+            for record in self.history()
+            if record.get("step", 0) <= step and record.get("kind") != "average"
+        ]
         lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in kept]
         write_atomically(self.history_path, "".join(lines).encode())
 
@@ -183,9 +187,9 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_bytes(content)
-        _sync(temporary)
+        sync(temporary)
         temporary.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
@@ -210,7 +214,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             own[name] = own[name].clone()
         storages.add(storage)
     # Not save_file: it makes files that nobody but their owner may read.
-    metadata = {"format": "pt", "dragoman": _version("dragoman") or "unknown"}
+    metadata = {"format": "pt"}  # one entry: safetensors writes several in any order
     write_atomically(path, save(own, metadata=metadata))
 
 
@@ -277,7 +281,7 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
     )
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Waits until a file, or a folder's list of names, is on the disk."""
     if path.is_dir() and os.name != "posix":
         return  # Windows has no handle on folders

@@ -1,0 +1,177 @@
+"""A trained run as a function from text to text."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dragoman.config import Config
+from dragoman.data.batching import pad
+from dragoman.decoding.beam import beam_search
+from dragoman.decoding.greedy import greedy_search
+from dragoman.decoding.hypotheses import Hypothesis
+from dragoman.errors import DataError, RunError
+from dragoman.hardware import choose_device, choose_dtype
+from dragoman.model.incremental import IncrementalDecoder
+from dragoman.model.kernels import choose_kernels
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.runs import Run
+from dragoman.text.subword import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
+
+
+class Alternative(NamedTuple):
+    """One candidate translation and its score: log-probability in nats over the length penalty."""
+
+    text: str
+    score: float
+
+
+class Translation(NamedTuple):
+    """The best translation of `source`, and all that were asked for, best first."""
+
+    source: str
+    text: str
+    score: float
+    alternatives: tuple[Alternative, ...]
+
+
+class Translator:
+    """Text in, text out: a model with its tokenizers and the search settings of its configuration."""
+
+    def __init__(self, model: Seq2SeqTransformer, tokenizers: TokenizerPair, config: Config) -> None:
+        """Takes `model` as it is; `inference_copy` makes one whose weights need no casting."""
+        self.model = model.eval()
+        self.tokenizers = tokenizers
+        self.config = config
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto", precision: str = "auto") -> Translator:
+        """The translator in the run directory `path`.
+
+        RunError: no run is there, training has not yet written weights, or a file is damaged.
+        """
+        run = Run.open(path)
+        target = choose_device(device)
+        tokenizers = TokenizerPair.load(run.tokenizer_folder)
+        model = build_model(run.config, tokenizers, device=target)
+        load_weights(model, run.load_weights(), where=str(run.weights_path))
+        return cls(inference_copy(model, choose_dtype(precision, target)), tokenizers, run.config)
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Translation]:
+        """One translation per text, in order. What is None comes from the run's [search] section.
+
+        A text is one sentence; an empty one stays empty. `progress` is called with the number of texts
+        finished. DataError: a text has more tokens than the model accepts.
+        """
+        search = self.config.search
+        beam_size = search.beam_size if beam_size is None else beam_size
+        n_best = (search.n_best if beam_size >= search.n_best else 1) if n_best is None else n_best
+        length_penalty = search.length_penalty if length_penalty is None else length_penalty
+        if not 1 <= n_best <= beam_size:
+            raise DataError(f"n_best = {n_best} needs a beam of at least {n_best}; beam_size is {beam_size}")
+        if isinstance(texts, str):
+            raise DataError("translate takes a list of sentences; for a single one write translate([text])")
+        sources = self._encode(texts)
+        filled = [i for i, ids in enumerate(sources) if len(ids) > 1]  # more than the end token
+        by_length = sorted(filled, key=lambda i: len(sources[i]), reverse=True)
+        translations = [Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts]
+        done = len(texts) - len(filled)
+        for start in range(0, len(by_length), search.batch_sentences):
+            chosen = by_length[start : start + search.batch_sentences]
+            found = self._search([sources[i] for i in chosen], beam_size, length_penalty, n_best)
+            for i, hypotheses in zip(chosen, found, strict=True):
+                translations[i] = self._read(texts[i], hypotheses)
+            done += len(chosen)
+            if progress is not None:
+                progress(done)
+        return translations
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        sources = [[*ids, EOS_ID] for ids in self.tokenizers.src.encode_batch(texts)]
+        limit = self.config.model.max_positions
+        for number, ids in enumerate(sources, start=1):
+            if len(ids) > limit:
+                raise DataError(
+                    f"sentence {number} has {len(ids)} tokens and the model accepts {limit}; "
+                    "split it into shorter sentences, one a line"
+                )
+        return sources
+
+    @torch.inference_mode()
+    def _search(
+        self, sources: list[list[int]], beam_size: int, length_penalty: float, n_best: int
+    ) -> list[list[Hypothesis]]:
+        device = next(self.model.parameters()).device
+        src = pad(sources).to(device)
+        step = IncrementalDecoder(self.model, src, src != PAD_ID, forbidden=(PAD_ID, BOS_ID))
+        longest = self.config.model.max_positions - 1
+        factor, extra = self.config.search.max_length_factor, self.config.search.max_length_extra
+        max_lengths = [min(longest, int(factor * (len(ids) - 1)) + extra) for ids in sources]
+        search: dict[str, Any] = {
+            "max_lengths": max_lengths, "bos_id": BOS_ID, "eos_id": EOS_ID,
+            "length_penalty": length_penalty, "device": device,
+        }  # fmt: skip
+        if beam_size == 1:
+            return greedy_search(step, **search)
+        return beam_search(step, beam_size=beam_size, n_best=n_best, **search)
+
+    def _read(self, source: str, hypotheses: list[Hypothesis]) -> Translation:
+        texts = self.tokenizers.tgt.decode_batch([h.ids for h in hypotheses])
+        alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
+        return Translation(source, alternatives[0].text, alternatives[0].score, alternatives)
+
+
+def build_model(config: Config, tokenizers: TokenizerPair, *, device: torch.device) -> Seq2SeqTransformer:
+    """A model with fresh weights for these tokenizers, on `device`."""
+    return Seq2SeqTransformer(
+        config.model,
+        src_vocab_size=tokenizers.src.vocab_size,
+        tgt_vocab_size=tokenizers.tgt.vocab_size,
+        kernels=choose_kernels(config.training.kernels, device),
+    ).to(device)
+
+
+def load_weights(model: Seq2SeqTransformer, weights: dict[str, Tensor], *, where: str) -> None:
+    """Puts `weights` into `model`. RunError: names or shapes are not its own, or a number is not finite."""
+    own = dict(model.named_parameters())  # tied weights once
+    missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
+    if missing or unknown:
+        raise RunError(
+            f"{where}: is not for this configuration; missing {missing[:3]}, unknown {unknown[:3]}; "
+            "config.toml and weights must come from the same run"
+        )
+    for name, tensor in weights.items():
+        if tensor.shape != own[name].shape:
+            raise RunError(
+                f"{where}: {name} has shape {tuple(tensor.shape)}, the configuration says "
+                f"{tuple(own[name].shape)}; config.toml and weights must come from the same run"
+            )
+        if not torch.isfinite(tensor).all():
+            raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(weights[name])
+
+
+def inference_copy(
+    model: Seq2SeqTransformer, dtype: torch.dtype, *, weights: dict[str, Tensor] | None = None
+) -> Seq2SeqTransformer:
+    """A copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
+    frozen = copy.deepcopy(model).requires_grad_(False).eval()
+    if weights is not None:
+        load_weights(frozen, weights, where="weights")
+    frozen.dtype = dtype
+    return frozen.to(dtype)

@@ -1,0 +1,39 @@
+"""The training loss: cross-entropy with label smoothing (section 5.4)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from dragoman.data.batching import TranslationBatch
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.text.subword import PAD_ID
+
+
+class BatchLoss(NamedTuple):
+    """Sums over the real target tokens of a batch, in nats."""
+
+    smoothed: Tensor
+    """What is minimised: (1 - eps) times the log-loss plus eps times the mean over the vocabulary."""
+    log_loss: Tensor
+    """-log p(token): what perplexity is made of. Carries no gradient."""
+
+
+def batch_loss(model: Seq2SeqTransformer, batch: TranslationBatch, *, smoothing: float) -> BatchLoss:
+    """The loss of the model's predictions for `batch`; padding takes no part in it."""
+    src_mask = batch.src != PAD_ID
+    hidden = model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)  # (B, T, D)
+    real = batch.tgt_out.flatten().ne(PAD_ID).nonzero().squeeze(1)
+    rows = hidden.flatten(0, 1).index_select(0, real)  # (R, D)
+    targets = batch.tgt_out.flatten().index_select(0, real)
+    return BatchLoss(*model.kernels.linear_cross_entropy(rows, model.output.weight, targets, smoothing))
+
+
+def from_other_classes(smoothing: float, n_classes: int) -> float:
+    """Our smoothing for one that is spread over the other C - 1 classes.
+
+    They give the target 1 - e and every other class e/(C-1). We follow PyTorch and spread over all C
+    classes: the target gets 1 - e' + e'/C, every other class e'/C; both agree for e' = e C/(C-1).
+    """
+    return smoothing * n_classes / (n_classes - 1)

@@ -1,0 +1,28 @@
+"""AdamW with the groups that weight decay needs."""
+
+from __future__ import annotations
+
+import torch
+
+from dragoman.config import TrainingConfig
+from dragoman.model.transformer import Seq2SeqTransformer
+
+
+def make_optimizer(model: Seq2SeqTransformer, config: TrainingConfig) -> torch.optim.AdamW:
+    """AdamW (Loshchilov and Hutter 2019) that decays matrices only: no biases, norms or embeddings."""
+    embeddings = {id(model.src_embedding.tokens.weight), id(model.tgt_embedding.tokens.weight)}
+    decayed: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
+    for parameter in model.parameters():
+        matrix = parameter.dim() == 2 and id(parameter) not in embeddings
+        (decayed if matrix else others).append(parameter)
+    groups = [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate

@@ -1,0 +1,38 @@
+"""The learning rate at every step, as a multiple of its peak."""
+
+from __future__ import annotations
+
+import math
+
+from dragoman.config import TrainingConfig
+
+
+def learning_rate(step: int, config: TrainingConfig) -> float:
+    """The learning rate of update `step`, counted from 1."""
+    return config.learning_rate * _multiplier(step, config)
+
+
+def _multiplier(step: int, config: TrainingConfig) -> float:
+    if config.schedule == "inverse_sqrt":
+        return inverse_sqrt(step, warmup_steps=config.warmup_steps)
+    if step <= config.warmup_steps:
+        return step / config.warmup_steps
+    left = max(0.0, (config.max_steps - step) / max(1, config.max_steps - config.warmup_steps))
+    if config.schedule == "linear":
+        return left
+    if config.schedule == "cosine":
+        return 0.5 * (1 - math.cos(math.pi * left))
+    return 1.0
+
+
+def inverse_sqrt(step: int, *, warmup_steps: int) -> float:
+    """The multiplier of the peak rate at `step`, counted from 1: linear rise, then 1/sqrt(step).
+
+    1.0 at `step == warmup_steps`. Vaswani et al. 2017, section 5.3, equation 3, divided by its own peak.
+    """
+    return min(step / warmup_steps, (warmup_steps / step) ** 0.5)
+
+
+def paper_learning_rate(step: int, *, d_model: int, warmup_steps: int) -> float:
+    """Equation 3 as it stands: d_model^-0.5 min(step^-0.5, step warmup_steps^-1.5)."""
+    return float(d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))

@@ -1,0 +1,150 @@
+"""All that changes during training, as one object, so that a run can continue to the bit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dragoman.errors import RunError
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict import load_weights
+from dragoman.runs import load_tensors, save_tensors, sync, write_atomically
+
+Weights = dict[str, Tensor]
+
+
+@dataclass
+class Position:
+    """Where a training stands: counters and scores, everything that JSON can hold."""
+
+    step: int = 0
+    """Updates made."""
+    epoch: int = 0
+    """Passes over the data completed."""
+    batch: int = 0
+    """Batches of this epoch already used."""
+    seconds: float = 0.0
+    """Time spent in training, validation included, over all sittings."""
+    best_score: float | None = None
+    """The best validation score so far, of `metric`, higher is better."""
+    best_step: int = 0
+    n_worse: int = 0
+    """Validations since the best one."""
+    scores: dict[str, float] = field(default_factory=dict)
+    """Validation score by step, of the checkpoints that are kept."""
+    window_loss: float = 0.0
+    """Since the last log line: summed smoothed loss in nats ..."""
+    window_tgt_tokens: int = 0
+    """... target tokens ..."""
+    window_tokens: int = 0
+    """... and source and target tokens."""
+
+
+@dataclass
+class TrainState:
+    """The model, the optimizer, the averaged weights if any, and the position.
+
+    PyTorch's own random state belongs to it too: it is read when saving and set when restoring.
+    """
+
+    model: Seq2SeqTransformer
+    optimizer: torch.optim.Optimizer
+    ema: Weights | None
+    position: Position
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint `folder`; it appears whole or not at all."""
+        temporary = folder.with_name(f".{folder.name}.partial")
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir(parents=True)
+            for name, tensors in self._tensors().items():
+                save_tensors(temporary / f"{name}.safetensors", tensors)
+            write_atomically(
+                temporary / "position.json", json.dumps(asdict(self.position), indent=1).encode()
+            )
+            shutil.rmtree(folder, ignore_errors=True)
+            temporary.replace(folder)
+            sync(folder.parent)
+        except (OSError, RunError) as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise RunError(
+                f"{folder}: the checkpoint cannot be written ({error}); "
+                "the last one stands; put that right and run the same command again"
+            ) from None
+
+    def restore(self, folder: Path) -> None:
+        """Takes over everything that `save` wrote. RunError: a file is missing or damaged."""
+        try:
+            model = load_tensors(folder / "model.safetensors")
+            optimizer = load_tensors(folder / "optimizer.safetensors")
+            random = load_tensors(folder / "random.safetensors")
+            ema = load_tensors(folder / "ema.safetensors") if self.ema is not None else None
+            position = Position(**json.loads((folder / "position.json").read_text(encoding="utf-8")))
+        except (OSError, RunError, ValueError, TypeError) as error:
+            raise RunError(
+                f"{folder}: the checkpoint is damaged ({error}); "
+                "remove this folder to continue from the one before"
+            ) from None
+        load_weights(self.model, model, where=str(folder / "model.safetensors"))
+        _restore_optimizer(self.optimizer, self.model, optimizer)
+        if self.ema is not None and ema is not None:
+            for name, average in self.ema.items():
+                average.copy_(ema[name])
+        self.position = position
+        torch.set_rng_state(random["cpu"])
+        if "cuda" in random and torch.cuda.is_available():
+            torch.cuda.set_rng_state(random["cuda"])
+
+    def weights(self) -> Weights:
+        """The weights to validate and to use: the moving average where there is one."""
+        return self.ema if self.ema is not None else parameters(self.model)
+
+    def update_ema(self, decay: float) -> None:
+        """Moves the average towards the current weights; younger averages move faster."""
+        if self.ema is None:
+            return
+        decay = min(decay, (1 + self.position.step) / (10 + self.position.step))
+        current = parameters(self.model)
+        torch._foreach_lerp_(list(self.ema.values()), [current[name] for name in self.ema], 1 - decay)
+
+    def _tensors(self) -> dict[str, Weights]:
+        random = {"cpu": torch.get_rng_state()}
+        if torch.cuda.is_available():
+            random["cuda"] = torch.cuda.get_rng_state()
+        files = {
+            "model": parameters(self.model),
+            "optimizer": _optimizer_tensors(self.optimizer, self.model),
+            "random": random,
+        }
+        if self.ema is not None:
+            files["ema"] = self.ema
+        return files
+
+
+def parameters(model: Seq2SeqTransformer) -> Weights:
+    """The weights by name, tied ones once, without gradients."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: Seq2SeqTransformer) -> Weights:
+    return {
+        f"{key}:{name}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, model: Seq2SeqTransformer, tensors: Weights) -> None:
+    by_name = dict(model.named_parameters())
+    optimizer.state.clear()
+    for key, tensor in tensors.items():
+        kind, _, name = key.partition(":")
+        parameter = by_name[name]
+        on_device = tensor if kind == "step" else tensor.to(parameter.device)
+        optimizer.state.setdefault(parameter, {})[kind] = on_device

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dragoman.config import TrainingConfig
+from dragoman.model.kernels import plain_linear_cross_entropy
+from dragoman.training.loss import from_other_classes
+from dragoman.training.schedule import inverse_sqrt, learning_rate, paper_learning_rate
+
+C, EPS = 7, 0.1
+
+
+def logits_and_targets() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(5, C, generator=generator), torch.randint(0, C, (5,), generator=generator)
+
+
+def test_label_smoothing_is_divergence_from_the_smoothed_target() -> None:
+    """KL(q || p) plus the entropy of q, which no model can change, is the smoothed cross-entropy."""
+    logits, targets = logits_and_targets()
+    loss, _ = plain_linear_cross_entropy(logits, torch.eye(C), targets, EPS)
+    q = torch.full((5, C), EPS / C).scatter_add_(1, targets[:, None], torch.full((5, 1), 1 - EPS))
+    divergence = F.kl_div(logits.log_softmax(1), q, reduction="sum")
+    entropy = -(q * q.log()).sum()
+    assert loss.item() == pytest.approx((divergence + entropy).item(), rel=1e-5)
+
+
+def test_smoothing_over_the_other_classes_translates_into_ours() -> None:
+    """1 - e for the target and e/(C-1) for each other class is our loss with e C/(C-1)."""
+    logits, targets = logits_and_targets()
+    theirs = torch.full((5, C), EPS / (C - 1)).scatter_(1, targets[:, None], 1 - EPS)
+    expected = -(theirs * logits.log_softmax(1)).sum()
+    loss, _ = plain_linear_cross_entropy(logits, torch.eye(C), targets, from_other_classes(EPS, C))
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("step", [1, 10, 3999, 4000, 4001, 100_000])
+def test_inverse_sqrt_is_the_paper_divided_by_its_peak(step: int) -> None:
+    peak = paper_learning_rate(4000, d_model=512, warmup_steps=4000)
+    assert peak == pytest.approx(1 / math.sqrt(512 * 4000))
+    paper = paper_learning_rate(step, d_model=512, warmup_steps=4000)
+    assert inverse_sqrt(step, warmup_steps=4000) == pytest.approx(paper / peak)
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "linear", "cosine", "constant"])
+def test_every_schedule_rises_to_its_peak_and_never_after(schedule: str) -> None:
+    config = TrainingConfig.model_validate(
+        {"schedule": schedule, "learning_rate": 0.5, "warmup_steps": 10, "max_steps": 100}
+    )
+    rates = [learning_rate(step, config) for step in range(1, 101)]
+    assert rates[9] == pytest.approx(0.5)
+    assert rates[:10] == sorted(rates[:10])
+    assert rates[9:] == sorted(rates[9:], reverse=True)
+    assert rates[-1] == pytest.approx(
+        {"inverse_sqrt": 0.5 * math.sqrt(0.1), "constant": 0.5}.get(schedule, 0)
+    )

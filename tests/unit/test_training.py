@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dragoman.config import Config, parse_config
+from dragoman.data.batching import TranslationBatch, pad
+from dragoman.errors import RunError, TrainingError
+from dragoman.model.kernels import FAST, PLAIN
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict import Translator
+from dragoman.runs import Run
+from dragoman.training.loop import TrainingListener, newest_checkpoint, train, update
+from dragoman.training.loss import batch_loss
+from dragoman.training.optimizer import make_optimizer
+from dragoman.training.state import Position, TrainState, parameters
+from dragoman.training.validation import average_weights
+
+TINY = {
+    "name": "tiny",
+    "data": {
+        "src_lang": "en", "tgt_lang": "de",
+        "train": ["train.en", "train.de"], "valid": ["valid.en", "valid.de"],
+    },
+    "tokenizer": {"vocab_size": 300},
+    "model": {
+        "d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 1, "n_decoder_layers": 1, "dropout": 0.1,
+    },
+    "training": {
+        "max_steps": 12, "batch_tokens": 120, "learning_rate": 0.01, "warmup_steps": 4, "log_every": 1,
+        "valid_every": 6, "keep_checkpoints": 2, "n_threads": 1, "precision": "fp32",
+    },
+}  # fmt: skip
+
+
+def tiny_config(*overrides: str) -> Config:
+    return parse_config(TINY, overrides=overrides)
+
+
+@pytest.fixture(autouse=True)
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = {"cat": "Katze", "dog": "Hund", "house": "Haus", "tree": "Baum", "sees": "sieht", "the": "das"}
+    lines = [f"the {a} sees {b} {c}" for a in words for b in words for c in words]
+    for name, chosen in {"train": lines[:150], "valid": lines[150:170]}.items():
+        translated = [" ".join(words.get(w, w) for w in line.split()) for line in chosen]
+        Path(f"{name}.en").write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
+        Path(f"{name}.de").write_text("".join(f"{line}\n" for line in translated), encoding="utf-8")
+
+
+def tiny_state(config: Config, *, kernels: Any = PLAIN) -> TrainState:
+    torch.manual_seed(0)
+    settings = config.model.model_copy(update={"dropout": 0.0})
+    model = Seq2SeqTransformer(settings, src_vocab_size=20, tgt_vocab_size=20, kernels=kernels)
+    ema = {k: v.clone() for k, v in parameters(model).items()}
+    return TrainState(model, make_optimizer(model, config.training), ema, Position())
+
+
+def batch_of(*pairs: tuple[list[int], list[int]]) -> TranslationBatch:
+    src, tgt = zip(*pairs, strict=True)
+    return TranslationBatch(pad(src), pad([[1, *t] for t in tgt]), pad([[*t, 2] for t in tgt]))
+
+
+PAIRS = [([5, 6, 2], [7, 8, 9]), ([4, 2], [10]), ([9, 9, 9, 9, 2], [11, 12, 13, 14, 15]), ([6, 2], [16, 17])]
+
+
+@pytest.mark.parametrize("kernels", [PLAIN, FAST], ids=["plain", "fast"])
+def test_an_update_does_not_depend_on_how_its_pairs_are_cut_into_batches(kernels: Any) -> None:
+    """Gradients are those of the mean over all target tokens, however long the sentences of each batch."""
+    weights = []
+    for cuts in ([PAIRS], [PAIRS[:1], PAIRS[1:]], [[pair] for pair in PAIRS]):
+        config = tiny_config("training.clip_norm=0.0")
+        state = tiny_state(config, kernels=kernels)
+        for (
+            parameter
+        ) in state.model.parameters():  # SGD shows the gradient as it is; Adam would hide its scale
+            parameter.requires_grad_()
+        state.optimizer = torch.optim.SGD(state.model.parameters(), lr=1.0)
+        update(state, [batch_of(*cut) for cut in cuts], config)
+        weights.append(parameters(state.model))
+    for other in weights[1:]:
+        for name, value in weights[0].items():
+            torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_padding_takes_no_part_in_the_loss() -> None:
+    state = tiny_state(tiny_config())
+    together = batch_loss(state.model, batch_of(*PAIRS), smoothing=0.1).smoothed
+    alone = sum(batch_loss(state.model, batch_of(pair), smoothing=0.1).smoothed for pair in PAIRS)
+    torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
+
+
+def test_a_loss_that_is_not_a_number_stops_with_an_explanation() -> None:
+    config, state = tiny_config(), tiny_state(tiny_config())
+    before = {name: value.clone() for name, value in parameters(state.model).items()}
+    with torch.no_grad():
+        state.model.decoder[0].feed_forward.linear1.bias[0] = torch.nan
+    before["decoder.0.feed_forward.linear1.bias"][0] = torch.nan
+    with pytest.raises(
+        TrainingError, match=r"not a number at step 1 .*last checkpoint stands.*learning_rate"
+    ):
+        update(state, [batch_of(*PAIRS)], config)
+    for name, value in parameters(state.model).items():
+        torch.testing.assert_close(value, before[name], equal_nan=True)
+
+
+def test_the_moving_average_is_the_recursion_it_claims() -> None:
+    config, state = tiny_config(), tiny_state(tiny_config())
+    name, expected = "decoder.0.feed_forward.linear1.weight", None
+    expected = parameters(state.model)[name].clone()
+    for _ in range(5):
+        update(
+            state,
+            [batch_of(*PAIRS)],
+            config.model_copy(update={"training": config.training.model_copy(update={"ema_decay": 0.5})}),
+        )
+        step = state.position.step
+        decay = min(0.5, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * parameters(state.model)[name]
+    assert state.ema is not None
+    torch.testing.assert_close(state.ema[name], expected)
+
+
+def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
+    state = tiny_state(tiny_config("training.weight_decay=0.1"))
+    by_id = {id(p): name for name, p in state.model.named_parameters()}
+    decayed, others = state.optimizer.param_groups
+    assert decayed["weight_decay"] == 0.1
+    assert others["weight_decay"] == 0.0
+    assert all(by_id[id(p)].endswith("weight") and "norm" not in by_id[id(p)] for p in decayed["params"])
+    assert not any("embedding" in by_id[id(p)] for p in decayed["params"])
+    assert len(decayed["params"]) + len(others["params"]) == len(by_id)
+
+
+def test_a_checkpoint_restores_every_tensor_and_the_random_state(tmp_path: Path) -> None:
+    config, state = tiny_config(), tiny_state(tiny_config())
+    update(state, [batch_of(*PAIRS)], config)
+    state.save(tmp_path / "step-000001")
+    draws = torch.rand(5)
+    other = tiny_state(config)
+    other.restore(tmp_path / "step-000001")
+    torch.testing.assert_close(torch.rand(5), draws, rtol=0, atol=0)
+    assert other.position == state.position
+    for a, b in ((state, other),):
+        assert all(torch.equal(v, parameters(b.model)[k]) for k, v in parameters(a.model).items())
+        update(a, [batch_of(*PAIRS)], config)
+        update(b, [batch_of(*PAIRS)], config)
+        assert all(torch.equal(v, parameters(b.model)[k]) for k, v in parameters(a.model).items())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "position.json"])
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str) -> None:
+    state = tiny_state(tiny_config())
+    update(state, [batch_of(*PAIRS)], tiny_config())
+    state.save(tmp_path / "step-000001")
+    file = tmp_path / "step-000001" / name
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(
+        RunError, match=r"step-000001: the checkpoint is damaged .*continue from the one before"
+    ):
+        state.restore(tmp_path / "step-000001")
+
+
+def test_the_average_of_checkpoints_is_their_mean(tmp_path: Path) -> None:
+    states = []
+    for seed in range(3):
+        state = tiny_state(tiny_config())
+        torch.manual_seed(seed)
+        for parameter in state.model.parameters():
+            torch.nn.init.normal_(parameter)
+        state.save(tmp_path / f"step-{seed}")
+        states.append(parameters(state.model))
+    mean = average_weights([tmp_path / f"step-{seed}" / "model.safetensors" for seed in range(3)])
+    for name, value in mean.items():
+        torch.testing.assert_close(value, torch.stack([s[name] for s in states]).mean(0))
+
+
+def losses(run: Path) -> list[tuple[int, float]]:
+    return [(r["step"], r["train_loss"]) for r in Run.open(run).history() if r["kind"] == "train"]
+
+
+class Recorder(TrainingListener):
+    def __init__(self, stop_at: int = 0) -> None:
+        self.stop_at, self.messages = stop_at, []
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+    def stepped(self, position: Position) -> None:
+        if position.step == self.stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_run_directory_holds_what_it_promises() -> None:
+    path = train(tiny_config(), "runs/tiny")
+    for name in ("config.toml", "model.safetensors", "history.jsonl", "report.json", "tokenizer/shared.json"):
+        assert (path / name).is_file(), name
+    kinds = [record["kind"] for record in Run.open(path).history()]
+    assert kinds.count("train") == 12
+    assert kinds.count("valid") == 2
+    assert kinds.count("average") == 1
+    assert sorted(p.name for p in (path / "checkpoints").iterdir()) == ["step-000006", "step-000012"]
+    assert Translator.load(path).translate(["the cat"])[0].source == "the cat"
+
+
+def test_training_lowers_the_loss() -> None:
+    found = losses(train(tiny_config("training.max_steps=40", "training.valid_every=40"), "runs/tiny"))
+    assert found[-1][1] < 0.8 * found[0][1]
+
+
+def test_an_interrupted_run_saves_and_continues_to_the_bit() -> None:
+    overrides = ["training.update_freq=2", "training.ema_decay=0.9"]
+    whole = train(tiny_config(*overrides), "runs/whole")
+    listener = Recorder(stop_at=7)  # between two validations
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_config(*overrides), "runs/cut", listener=listener)
+    assert "interrupted at step 7; the same command continues" in listener.messages[-1]
+    cut = train(tiny_config(*overrides), "runs/cut")
+    assert losses(cut) == losses(whole)
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_finished_run_is_left_as_it_is() -> None:
+    path = train(tiny_config(), "runs/tiny")
+    before = (path / "history.jsonl").read_bytes()
+    listener = Recorder()
+    train(tiny_config(), "runs/tiny", listener=listener)
+    assert (path / "history.jsonl").read_bytes() == before
+    assert any("is finished" in message for message in listener.messages)
+
+
+def test_patience_stops_a_run_that_no_longer_improves() -> None:
+    stuck = [
+        "training.learning_rate=1e-12",
+        "training.valid_every=2",
+        "training.patience=2",
+        "training.max_steps=50",
+    ]
+    path = train(tiny_config(*stuck, "training.average=none"), "runs/tiny")
+    valid = [r["step"] for r in Run.open(path).history() if r["kind"] == "valid"]
+    assert valid == [2, 4, 6]
+
+
+def test_half_written_checkpoints_do_not_count() -> None:
+    path = train(tiny_config(), "runs/tiny")
+    (path / "checkpoints" / ".step-000099.partial").mkdir()
+    newest = newest_checkpoint(Run.open(path))
+    assert newest is not None
+    assert newest.name == "step-000012"
+
+
+def test_the_best_checkpoint_is_the_one_that_is_used() -> None:
+    """The average wins only where it scores better; otherwise the weights are those of the best step."""
+    path = train(tiny_config("training.metric=loss", "training.valid_every=3"), "runs/tiny")
+    records = Run.open(path).history()
+    best = min(r["valid_loss"] for r in records if r["kind"] in ("valid", "average"))
+    report = json.loads((path / "report.json").read_text(encoding="utf-8"))
+    assert report["valid_loss"] == pytest.approx(-best)
+    average = next(r for r in records if r["kind"] == "average")
+    assert (report["kept"] == "average") == (average["valid_loss"] == best)
+
+
+def test_held_out_pairs_are_used_where_no_validation_files_are_named() -> None:
+    path = train(tiny_config("data.valid=[]", "data.n_held_out=10"), "runs/tiny")
+    assert Run.open(path).config.data.valid == ()
+
+
+def test_bpe_dropout_run_continues_from_the_same_segmentations() -> None:
+    overrides = ["tokenizer.dropout=0.2", "training.max_steps=6", "training.valid_every=3"]
+    path = train(tiny_config(*overrides), "runs/tiny")
+    assert len(losses(path)) == 6
