@@ -1,0 +1,301 @@
+"""Corpora: whatever a file is like, its pairs come out, or one line says what is wrong with it."""
+
+from __future__ import annotations
+
+import builtins
+import gzip
+import lzma
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import zstandard
+
+from dragoman.data.corpora import Pair, find_file, locate_drift, open_corpus, open_lines, split_held_out
+from dragoman.errors import DataError, MissingExtraError
+
+TEXT = "Zwei Büsche.\n\n我们\t😀\r\nlast"
+LINES = ["Zwei Büsche.", "", "我们\t😀", "last"]
+COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+
+
+def write(path: Path, content: str | bytes) -> str:
+    data = content if isinstance(content, bytes) else content.encode()
+    path.write_bytes(COMPRESS[path.suffix if path.suffix in COMPRESS else ""](data))
+    return str(path)
+
+
+def read(*files: str, columns: tuple[int, int] = (0, 1)) -> list[Pair]:
+    return list(open_corpus(files, src_lang="en", tgt_lang="de", columns=columns).pairs())
+
+
+def complaint(*files: str, columns: tuple[int, int] = (0, 1)) -> str:
+    with pytest.raises(DataError) as error:
+        read(*files, columns=columns)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_lines_are_the_same_however_compressed(tmp_path: Path, suffix: str) -> None:
+    path = Path(write(tmp_path / f"text{suffix}", TEXT))
+    assert list(open_lines(path)) == LINES
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_a_byte_order_mark_is_not_text(tmp_path: Path, suffix: str) -> None:
+    path = Path(write(tmp_path / f"text{suffix}", b"\xef\xbb\xbf" + TEXT.encode()))
+    assert list(open_lines(path)) == LINES
+
+
+def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "text", "a\x0bb\x0cc\x85d\u2028e\rf\ng\n"))
+    assert list(open_lines(path)) == ["a\x0bb\x0cc\x85d\u2028e\rf", "g"]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_concatenated_compressed_files_are_read_to_the_end(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"".join(COMPRESS[suffix](f"line {i}\n".encode()) for i in range(3)))
+    assert list(open_lines(path)) == ["line 0", "line 1", "line 2"]
+
+
+def test_a_long_zst_file_is_read_whole(tmp_path: Path) -> None:
+    lines = [f"{i} {i * i}" for i in range(50_000)]
+    path = Path(write(tmp_path / "text.zst", "\n".join(lines)))
+    assert list(open_lines(path)) == lines
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("share", [0.0001, 0.5, 0.999])
+def test_a_compressed_file_cut_short_is_reported(tmp_path: Path, suffix: str, share: float) -> None:
+    path = Path(write(tmp_path / f"text{suffix}", "".join(f"{i} {i * i}\n" for i in range(20_000))))
+    data = path.read_bytes()
+    path.write_bytes(data[: max(2, int(len(data) * share))])
+    message = complaint(str(path), str(path))
+    assert f"{path}: damaged or cut short after line " in message
+    assert message.endswith("; compress or fetch it again")
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_file_that_is_not_what_its_suffix_says_is_reported(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"plain text\n")
+    assert f"{path}: damaged or cut short after line 0" in complaint(str(path), str(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_flipped_byte_in_a_compressed_file_is_reported(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    text = "".join(f"{i} {i * i}\n" for i in range(20_000)).encode()
+    checked = zstandard.ZstdCompressor(write_checksum=True)
+    data = bytearray(checked.compress(text) if suffix == ".zst" else COMPRESS[suffix](text))
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(bytes(data))
+    message = complaint(str(path), str(path))
+    assert "damaged or cut short" in message or "not UTF-8" in message
+
+
+def test_zst_without_its_package_names_the_install_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "text.zst", TEXT)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(
+        MissingExtraError, match=r"needs the package zstandard: pip install 'dragoman\[zst\]'"
+    ):
+        read(path, path)
+
+
+def test_invalid_utf8_is_reported_with_file_line_and_remedy(tmp_path: Path) -> None:
+    good = write(tmp_path / "a.en", "one\ntwo\n")
+    bad = write(tmp_path / "a.de", b"eins\n" + "zwölf\n".encode("latin1"))
+    message = complaint(good, bad)
+    assert message.startswith(f"{bad} line 2: not UTF-8 (byte 0xf6 at position 3)")
+    assert "iconv -f latin1 -t utf-8" in message
+
+
+def test_utf16_is_reported_and_not_read_as_garbage(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "one\teins\n".encode("utf-16"))
+    assert f"{path} line 1: not UTF-8" in complaint(path)
+
+
+def test_aligned_files_give_their_lines_in_pairs(tmp_path: Path) -> None:
+    en, de = write(tmp_path / "a.en", "one\n\nthree\n"), write(tmp_path / "a.de.gz", "eins\r\nzwei\r\ndrei")
+    assert read(en, de) == [("one", "eins"), ("", "zwei"), ("three", "drei")]
+
+
+@pytest.mark.parametrize(("n_src", "n_tgt"), [(3, 5), (5, 3), (0, 2)])
+def test_different_line_counts_are_reported_with_both_counts(tmp_path: Path, n_src: int, n_tgt: int) -> None:
+    en, de = write(tmp_path / "a.en", "x\n" * n_src), write(tmp_path / "a.de", "y\n" * n_tgt)
+    message = complaint(en, de)
+    assert message == f"{en} has {n_src} lines and {de} {n_tgt}; parallel files must match line by line"
+
+
+def parallel_lengths(n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    src = rng.integers(20, 120, size=n)
+    return src, np.round(src * rng.normal(1.1, 0.1, size=n)).astype(np.int64)
+
+
+@pytest.mark.parametrize("n_missing", [1, 7])
+def test_missing_lines_are_located_by_the_lengths_of_lines(tmp_path: Path, n_missing: int) -> None:
+    src, tgt = parallel_lengths(1000)
+    tgt = np.delete(tgt, slice(400, 400 + n_missing))
+    en = write(tmp_path / "a.en", "".join("x" * n + "\n" for n in src))
+    de = write(tmp_path / "a.de", "".join("y" * n + "\n" for n in tgt))
+    hint = complaint(en, de).partition("(by the lengths of lines, ")[2]
+    what, _, line = hint.rstrip(")").partition(f" missing from {de} near line ")
+    assert what == ("a line is" if n_missing == 1 else "7 lines are")
+    assert abs(int(line) - 401) < 10
+
+
+def test_a_file_that_ends_early_is_recognised() -> None:
+    src, tgt = parallel_lengths(500)
+    assert locate_drift([src[:-3], tgt], names=["a", "b"]) == "by the lengths of lines, a ends too early"
+
+
+def test_no_place_is_named_where_lengths_tell_nothing() -> None:
+    same = np.full(500, 40)
+    assert locate_drift([same, same[:-1]], names=["a", "b"]) == ""
+    assert locate_drift([same[:5], same[:4]], names=["a", "b"]) == ""
+
+
+def test_columns_of_a_tab_separated_file_are_chosen(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv.gz", "1\teins\tone\n2\tzwei\ttwo\textra\n\n")
+    assert read(path, columns=(2, 1)) == [("one", "eins"), ("two", "zwei"), ("", "")]
+
+
+def test_a_missing_column_is_reported_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "one\teins\ntwo zwei\n")
+    message = complaint(path)
+    assert message.startswith(f"{path} line 2: no column 1, counted from 0, among 1")
+    assert "tabs" in message
+    assert "data.columns" in message
+
+
+def test_a_negative_column_is_refused(tmp_path: Path) -> None:
+    assert "columns are counted from 0" in complaint(write(tmp_path / "a.tsv", "a\tb\n"), columns=(0, -1))
+
+
+def test_an_empty_corpus_is_reported(tmp_path: Path) -> None:
+    en, de = write(tmp_path / "a.en", ""), write(tmp_path / "a.de", "")
+    assert complaint(en, de).startswith(f"{en} + {de}: empty corpus; give files with")
+    assert "empty corpus" in complaint(write(tmp_path / "a.tsv", ""))
+
+
+def test_a_corpus_of_only_empty_lines_is_reported(tmp_path: Path) -> None:
+    en, de = write(tmp_path / "a.en", "one\n \n"), write(tmp_path / "a.de", "\t\nzwei\n")
+    assert "none of the 2 lines has text on both sides; check that" in complaint(en, de)
+
+
+def test_a_relative_name_is_looked_up_here_and_then_in_the_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here, data) = tmp_path / "here", tmp_path / "data"
+    for folder in (here, data):
+        folder.mkdir()
+        write(folder / "both", "")
+    write(data / "only", "")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("DRAGOMAN_DATA", str(data))
+    assert find_file("both").resolve() == here / "both"
+    assert find_file("only") == data / "only"
+    with pytest.raises(DataError) as error:
+        find_file("none")
+    assert f"none: no such file in {here} nor in $DRAGOMAN_DATA = {data}" in str(error.value)
+    monkeypatch.delenv("DRAGOMAN_DATA")
+    with pytest.raises(DataError, match="nor in \\$DRAGOMAN_DATA, which is not set; check the path"):
+        find_file("none")
+    with pytest.raises(DataError, match="/none: no such file; check the path"):
+        find_file("/none")
+
+
+def test_a_corpus_is_one_file_or_two() -> None:
+    assert "a corpus of 0 files; give two aligned files" in complaint()
+    assert "a corpus of 3 files" in complaint("a", "b", "c")
+
+
+def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.tsv", "a\tb\n")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(builtins, "open", refuse)
+    assert complaint(path) == f"{path}: cannot be read (Permission denied); check the path and its rights"
+    with pytest.raises(DataError, match="Permission denied"):
+        open_corpus([path], src_lang="en", tgt_lang="de").fingerprint()
+
+
+def test_the_fingerprint_changes_with_content_and_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "a\tb\tc\n")
+    seen = {open_corpus([path], src_lang="en", tgt_lang="de").fingerprint() for _ in range(2)}
+    assert len(seen) == 1
+    seen.add(open_corpus([path], src_lang="en", tgt_lang="de", columns=(0, 2)).fingerprint())
+    write(tmp_path / "a.tsv", "a\tB\tc\n")
+    seen.add(open_corpus([path], src_lang="en", tgt_lang="de").fingerprint())
+    seen.add(open_corpus([path, path], src_lang="en", tgt_lang="de").fingerprint())
+    assert len(seen) == 4
+
+
+@pytest.fixture
+def phrasebook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A phrasebook of two pairs in place of the real one."""
+    module = ModuleType("dragoman.data.phrasebook")
+    module.SPLITS, module.LANGUAGES = ("train", "valid"), ("de", "en")  # type: ignore[attr-defined]
+    module.pairs = lambda split, src, tgt, *, seed=1: iter([(f"{split} {src}", tgt), ("one", "two")])  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("dragoman.data.phrasebook", module, raising=False)
+    return module
+
+
+@pytest.mark.usefixtures("phrasebook")
+def test_a_split_of_the_phrasebook_is_a_corpus() -> None:
+    assert read("phrasebook:valid") == [("valid en", "de"), ("one", "two")]
+    train, again, valid = (
+        open_corpus([f"phrasebook:{split}"], src_lang="en", tgt_lang="de").fingerprint()
+        for split in ("train", "train", "valid")
+    )
+    assert train == again != valid
+
+
+@pytest.mark.usefixtures("phrasebook")
+def test_an_unknown_split_or_language_of_the_phrasebook_is_reported() -> None:
+    assert complaint("phrasebook:dev") == "phrasebook:dev: no such split; there are train, valid"
+    with pytest.raises(DataError, match="no language 'xx' in the phrasebook; there are de, en"):
+        open_corpus(["phrasebook:train"], src_lang="en", tgt_lang="xx")
+
+
+def numbered(tmp_path: Path, n: int) -> str:
+    return write(tmp_path / "n.tsv", "".join(f"source {i % 300}\ttarget {i}\n" for i in range(n)))
+
+
+def test_held_out_pairs_and_the_rest_are_the_corpus_and_share_no_source(tmp_path: Path) -> None:
+    corpus = open_corpus([numbered(tmp_path, 1000)], src_lang="en", tgt_lang="de")
+    train, held_out = split_held_out(corpus, n_held_out=50, seed=1)
+    kept, out = list(train.pairs()), list(held_out.pairs())
+    assert sorted(kept + out) == sorted(corpus.pairs())
+    assert 45 <= len(out) <= 50
+    assert not {pair.src for pair in kept} & {pair.src for pair in out}
+    assert list(held_out.pairs()) == out
+    assert len({corpus.fingerprint(), train.fingerprint(), held_out.fingerprint()}) == 3
+
+
+def test_at_most_a_tenth_is_held_out_and_the_seed_chooses_it(tmp_path: Path) -> None:
+    corpus = open_corpus([numbered(tmp_path, 200)], src_lang="en", tgt_lang="de")
+    first, same, other = (
+        list(split_held_out(corpus, n_held_out=1000, seed=seed)[1].pairs()) for seed in (1, 1, 2)
+    )
+    assert len(first) == len(other) == 20
+    assert first == same != other
+
+
+def test_a_corpus_too_small_or_too_alike_to_hold_pairs_out_is_reported(tmp_path: Path) -> None:
+    for content in ("a\tb\n", "a\tb\n" * 100):
+        corpus = open_corpus([write(tmp_path / "a.tsv", content)], src_lang="en", tgt_lang="de")
+        with pytest.raises(DataError, match=r"too few, or too alike, to hold some out; give data.valid"):
+            split_held_out(corpus, n_held_out=10, seed=1)
