@@ -1,0 +1,128 @@
+"""Writes docs/configuration.md from src/dragoman/config.py: every setting, its default and its docstring.
+
+    python docs/generate_configuration.py
+
+tests/unit/test_configuration_page.py fails while the page and the code disagree.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from dragoman import config
+
+PAGE = Path(__file__).resolve().parent / "configuration.md"
+
+INTRODUCTION = """\
+# Configuration
+
+<!-- Written by docs/generate_configuration.py from src/dragoman/config.py. Change the docstrings there. -->
+
+A recipe is one TOML file. What it does not say has the default below; `dragoman train` writes every
+setting, defaults included, into the run's `config.toml`, so that a default which changes later never changes
+what an old run meant. Only `name`, `data.src_lang`, `data.tgt_lang` and `data.train` must be given.
+
+Any setting can be changed for one training with `--set section.key=value`, as often as needed; the value is
+checked like the file. A name that does not exist is an error, with the closest one that does:
+
+```
+training.learing_rate is not a setting; did you mean training.learning_rate?
+```
+"""
+
+WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+SIGNS = {"Ge": ("ge", "≥"), "Gt": ("gt", ">"), "Le": ("le", "≤"), "Lt": ("lt", "<")}
+
+
+def page() -> str:
+    """The whole page."""
+    docstrings = setting_docstrings()
+    sections: list[tuple[str | None, Any]] = [(None, config.Config)]
+    sections += [
+        (name, field.annotation) for name, field in config.Config.model_fields.items() if is_section(field)
+    ]
+    return "\n".join([INTRODUCTION, *(section_text(*section, docstrings) for section in sections)])
+
+
+def section_text(name: str | None, section: Any, docstrings: dict[tuple[str, str], str]) -> str:
+    """A heading, what the section is for, and the table of its settings."""
+    title = "Top level" if name is None else f"`[{name}]`"
+    about = "At the top of the file, before any section." if name is None else paragraph(section.__doc__)
+    rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
+    for key, field in section.model_fields.items():
+        if not is_section(field):
+            meaning = paragraph(docstrings[section.__name__, key])
+            cells = (f"`{key}`", type_in_words(field), default_as_toml(field), meaning)
+            rows.append(
+                "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
+            )
+    return "\n".join([f"## {title}", "", about, "", *rows, ""])
+
+
+def is_section(field: FieldInfo) -> bool:
+    return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+
+
+def setting_docstrings() -> dict[tuple[str, str], str]:
+    """The string that stands under each attribute, by class and attribute."""
+    return dict(_docstrings(ast.parse(Path(config.__file__).read_text(encoding="utf-8"))))
+
+
+def _docstrings(module: ast.Module) -> Iterator[tuple[tuple[str, str], str]]:
+    for node in module.body:
+        if isinstance(node, ast.ClassDef):
+            for attribute, below in zip(node.body, node.body[1:]):  # noqa: B905 (one shorter on purpose)
+                if isinstance(attribute, ast.AnnAssign) and isinstance(attribute.target, ast.Name):
+                    text = getattr(getattr(below, "value", None), "value", None)
+                    if isinstance(below, ast.Expr) and isinstance(text, str):
+                        yield (node.name, attribute.target.id), text
+
+
+def paragraph(text: str | None) -> str:
+    """`text` in one line."""
+    return " ".join((text or "").split())
+
+
+def type_in_words(field: FieldInfo) -> str:
+    """The type of a setting and the range it must be in."""
+    annotation = field.annotation
+    if get_origin(annotation) is Literal:
+        *first, last = (f"`{as_toml(value)}`" for value in get_args(annotation))
+        return f"{', '.join(first)} or {last}" if first else last
+    if annotation == config.CorpusFiles:
+        return "one or two files"
+    if get_origin(annotation) is dict:
+        return "name = one or two files"
+    if get_origin(annotation) is tuple:
+        return f"two {WORDS[get_args(annotation)[0]]}s"
+    bounds = []
+    for constraint in field.metadata:
+        attribute, sign = SIGNS.get(type(constraint).__name__, ("", ""))
+        if sign:
+            bounds.append(f"{sign} {getattr(constraint, attribute):g}")
+    return f"{WORDS[annotation]}{' ' + ', '.join(bounds) if bounds else ''}"  # type: ignore[index]
+
+
+def default_as_toml(field: FieldInfo) -> str:
+    return "required" if field.is_required() else f"`{as_toml(field.get_default(call_default_factory=True))}`"
+
+
+def as_toml(value: Any) -> str:
+    """A setting's value as it is written in a recipe."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(map(as_toml, value)) + "]"
+    return "{}" if value == {} else repr(value)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,43 @@
+"""docs/configuration.md says what config.py says."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import Config, parse_config
+from dragoman.errors import ConfigError
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+SCRIPT = runpy.run_path(str(DOCS / "generate_configuration.py"))
+PAGE = (DOCS / "configuration.md").read_text(encoding="utf-8")
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert SCRIPT["page"]() == PAGE, "run python docs/generate_configuration.py"
+
+
+def test_every_setting_is_on_the_page() -> None:
+    for name, field in Config.model_fields.items():
+        section = field.annotation
+        names = [*section.model_fields] if SCRIPT["is_section"](field) else [name]
+        for setting in names:
+            assert f"| `{setting}` |" in PAGE
+
+
+def test_the_settings_called_required_are_those_that_are() -> None:
+    required = re.findall(r"^\| `(\w+)` \|[^|]*\| required \|", PAGE, re.MULTILINE)
+    assert sorted(required) == ["name", "src_lang", "tgt_lang", "train"]
+    with pytest.raises(ConfigError) as error:
+        parse_config({"data": {}})
+    assert all(f"{name} is missing" in str(error.value) for name in required)
+
+
+def test_the_message_about_a_misspelt_setting_is_as_printed() -> None:
+    settings = {"name": "x", "data": {"src_lang": "en", "tgt_lang": "de", "train": ["train.tsv"]}}
+    with pytest.raises(ConfigError) as error:
+        parse_config(settings, overrides=["training.learing_rate=1e-3"])
+    assert str(error.value).removeprefix("settings: ") in PAGE
