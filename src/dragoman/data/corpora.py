@@ -247,7 +247,9 @@ def open_lines(path: Path) -> Iterator[str]:
             f"{path}: damaged or cut short after line {n} ({error}); compress or fetch it again"
         ) from None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its rights") from None
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror or error}); check the path and its rights"
+        ) from None
 
 
 def locate_drift(lengths: Sequence[np.ndarray], *, names: Sequence[str]) -> str:
@@ -336,6 +338,11 @@ def _open_bytes(path: Path) -> io.BufferedIOBase:
     return path.open("rb")
 
 
+def _unreadable(path: Path, error: OSError) -> DataError:
+    """The complaint about a file that the system does not let us read."""
+    return DataError(f"{path}: cannot be read ({error.strerror or error}); check the path and its rights")
+
+
 def _hash_source(pair: Pair, seed: int) -> int:
     """64 random-looking bits of the source sentence, other ones for every seed."""
     digest = hashlib.blake2b(
@@ -361,5 +368,7 @@ def _hash_file(path: Path) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its rights") from None
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror or error}); check the path and its rights"
+        ) from None
     return digest.hexdigest()

@@ -160,7 +160,7 @@ class TokenStore:
             return cls(folder)
         except OSError as error:
             raise DataError(
-                f"{cache}: cannot hold the token store of {corpus.name} ({error.strerror}); "
+                f"{cache}: cannot hold the token store of {corpus.name} ({error.strerror or error}); "
                 "free some space there, or choose another folder"
             ) from None
 
