@@ -1,0 +1,44 @@
+"""benchmarks/kernels.py runs, on shapes that take no time."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from dragoman.model.kernels import FAST, PLAIN
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "kernels.py"
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("kernels_benchmark", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, value in {"TOKENS": 6, "D": 8, "H": 2, "V": 11, "B": 3, "T": 4}.items():
+        monkeypatch.setattr(module, name, value)
+    return module
+
+
+def test_every_comparison_prints_both_times_and_their_ratio(
+    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kernels.py", "--rounds", "1"])
+    benchmark.main()
+    table = capsys.readouterr().out
+    assert len(re.findall(r"\d+\.\d\d \(\d+\.\d\d\) .* \d+\.\d$", table, re.MULTILINE)) == 4
+    assert "float32, 6 x 8 x 32" in table
+
+
+def test_plain_and_fast_kernels_take_turns(benchmark: ModuleType) -> None:
+    calls: list[object] = []
+    plain, fast = benchmark.in_turn([lambda: calls.append(PLAIN), lambda: calls.append(FAST)], rounds=3)
+    assert calls == [PLAIN, FAST] * 5  # two rounds to warm up
+    assert len(plain) == len(fast) == 3
