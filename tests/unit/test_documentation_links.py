@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import runpy
 from pathlib import Path
@@ -64,6 +66,16 @@ def test_every_link_to_a_line_can_be_updated() -> None:
     for page in PAGES:
         n_lines = sum(fragment.startswith("L") for _, _, fragment in links(page))
         assert n_lines == len(SCRIPT["LINE_LINK"].findall(page.read_text(encoding="utf-8"))), page.name
+
+
+@every_page
+def test_every_name_that_python_examples_import_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(node.module or "")
+                assert all(hasattr(module, alias.name) for alias in node.names)
 
 
 @every_page
