@@ -1,0 +1,28 @@
+"""The command `dragoman`: a command parses, calls, prints.
+
+Results go to stdout, talk goes to stderr. What is slow to import (torch, rich) is imported inside the
+commands, so that `dragoman --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from dragoman.cli import demo, evaluate, show, train, translate
+from dragoman.cli.app import app
+
+__all__ = ["app", "main"]
+
+train.register(app)
+translate.register(app)
+evaluate.register(app)
+show.register(app)
+demo.register(app)
+
+
+def main() -> None:
+    """Runs the command line; leaves with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    app(prog_name="dragoman")

@@ -1,0 +1,96 @@
+"""The command line as a whole: its help, its version, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from dragoman import __version__
+from dragoman.errors import DragomanError
+
+USER_ERROR = 1
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader has had enough
+
+
+class Commands(TyperGroup):
+    """The commands, in the order in which they are needed; their errors become one line and an exit code."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except DragomanError as error:
+            fail(str(error))
+        except KeyboardInterrupt:
+            fail("interrupted", code=INTERRUPTED, prefix="")
+        except BrokenPipeError:
+            _discard_output()
+            raise typer.Exit(BROKEN_PIPE) from None
+        except OSError as error:
+            _discard_output()
+            fail(f"{error.filename or 'output'}: {error.strerror or error}; check the path, rights and space")
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            fail(
+                "out of memory; for training set a smaller training.batch_tokens (and a larger "
+                "training.update_freq), for translating give a smaller --batch-sentences"
+            )
+
+
+def fail(message: str, *, code: int = USER_ERROR, prefix: str = "error: ") -> NoReturn:
+    """Says what is wrong in one line on stderr, and leaves with `code`."""
+    with suppress(OSError):
+        typer.echo(prefix + " ".join(message.splitlines()), err=True)
+    raise typer.Exit(code)
+
+
+def say(message: str) -> None:
+    """One line on stderr."""
+    typer.echo(message, err=True)
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    rich_markup_mode=None,  # the plain help takes half the time
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Parallel text in, a translator out: train a Transformer, translate with it, score it.",
+    epilog="Start with: dragoman demo",
+)
+
+
+@app.callback(invoke_without_command=True)
+def dragoman(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"dragoman {__version__}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def _discard_output() -> None:
+    """Points stdout at nothing, so that Python does not stumble over it once more when it leaves."""
+    with suppress(OSError, ValueError):
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said

@@ -1,0 +1,168 @@
+"""`dragoman evaluate` and `dragoman score`: how good translations are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dragoman.cli.app import say
+from dragoman.cli.translate import (
+    BatchSentences,
+    BeamSize,
+    Device,
+    LengthPenalty,
+    Precision,
+    RunPath,
+    load_translator,
+)
+from dragoman.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from dragoman.data.corpora import Corpus, Pair
+    from dragoman.evaluation import Evaluation
+    from dragoman.metrics import Score
+    from dragoman.runs import Run
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(evaluate)
+    app.command()(score)
+
+
+def evaluate(
+    run: RunPath,
+    split: Annotated[
+        str | None, typer.Option(help="test or valid.", show_default="test, or valid where there is none")
+    ] = None,
+    src: Annotated[str | None, typer.Option(help="Translate this file instead ...")] = None,
+    ref: Annotated[str | None, typer.Option(help="... and score against this one.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the translations here, or one file per test here.")
+    ] = None,
+    as_json: AsJson = False,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    batch_sentences: BatchSentences = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
+) -> None:
+    """Translate test sets and score them: BLEU, chrF, TER.
+
+    Each score has its 95 % bootstrap interval and sacreBLEU's signature. The run's scores.json
+    keeps them.
+    """
+    from dragoman.evaluation import evaluate as evaluate_pairs
+    from dragoman.evaluation import keep_scores
+    from dragoman.runs import Run
+
+    opened = Run.open(run)
+    tests = test_sets(opened, split=split, src=src, ref=ref)
+    translator = load_translator(run, device=device, precision=precision, batch_sentences=batch_sentences)
+    evaluations = []
+    for name, pairs in tests.items():
+        evaluation = evaluate_pairs(
+            translator, name, pairs, beam_size=beam_size, length_penalty=length_penalty
+        )
+        say(
+            f"{name}: {len(pairs):,} sentences in {evaluation.seconds:.1f} s, "
+            f"{evaluation.sentences_per_second:.1f} sentences/s"
+        )
+        if out is not None:
+            write_hypotheses(evaluation, out if len(tests) == 1 else out / f"{name}.txt")
+        if not as_json:
+            typer.echo(describe_evaluation(evaluation))
+        evaluations.append(evaluation)
+    keep_scores(opened, evaluations)
+    if as_json:
+        record = {"run": str(run), "results": [evaluation.record() for evaluation in evaluations]}
+        typer.echo(json.dumps(record, ensure_ascii=False, indent=2))
+
+
+def score(
+    hypotheses: Annotated[Path, typer.Argument(help="Translations, one a line.", show_default=False)],
+    references: Annotated[Path, typer.Argument(help="References, line by line.", show_default=False)],
+    tgt_lang: Annotated[
+        str, typer.Option(help="Their language, which decides how words are told apart.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Score a file of translations against references."""
+    from dragoman.data.corpora import find_file, open_lines
+    from dragoman.evaluation import score_record, scores_of
+
+    found, expected = (list(open_lines(find_file(str(p)))) for p in (hypotheses, references))
+    if len(found) != len(expected):
+        raise DataError(
+            f"{hypotheses} has {len(found)} lines and {references} {len(expected)}; "
+            "every translation needs its reference on the same line"
+        )
+    scores = scores_of(found, expected, tgt_lang=tgt_lang)
+    if as_json:
+        typer.echo(json.dumps([score_record(s) for s in scores], ensure_ascii=False, indent=2))
+    else:
+        typer.echo(scores_table(scores))
+
+
+def test_sets(run: Run, *, split: str | None, src: str | None, ref: str | None) -> dict[str, list[Pair]]:
+    """The pairs to evaluate, by name. ConfigError: the options contradict each other, or there are none."""
+    from dragoman.data.corpora import open_corpus
+    from dragoman.evaluation import read_pairs, split_of
+
+    data = run.config.data
+    if split not in (None, "test", "valid"):
+        raise ConfigError(f"--split {split}: there are test and valid")
+    if (src is None) != (ref is None) or (src is not None and split is not None):
+        raise ConfigError("give --src and --ref together and without --split, or none of them")
+    corpora: dict[str, Corpus]
+    if src is not None and ref is not None:
+        corpora = {Path(src).name: open_corpus([src, ref], src_lang=data.src_lang, tgt_lang=data.tgt_lang)}
+    else:
+        if split is None and not data.test:
+            say("the run names no test set, so its validation pairs are translated")
+        corpora = dict(split_of(run.config, split or ("test" if data.test else "valid")))
+    if not corpora:
+        raise ConfigError(f"{run.config_path} names no test set; say --split valid, or give --src and --ref")
+    return {name: read_pairs(corpus) for name, corpus in corpora.items()}
+
+
+def write_hypotheses(evaluation: Evaluation, path: Path) -> None:
+    """Writes the translations, one a line. RunError: the file cannot be written."""
+    from dragoman.runs import write_atomically
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, "".join(f"{line}\n" for line in evaluation.hypotheses).encode())
+    say(f"translations: {path}")
+
+
+def describe_evaluation(evaluation: Evaluation) -> str:
+    """A heading and the table of scores."""
+    heading = (
+        f"{evaluation.name} · {len(evaluation.hypotheses):,} sentences · beam {evaluation.beam_size} · "
+        f"length penalty {evaluation.length_penalty:g}"
+    )
+    return f"{heading}\n{scores_table(evaluation.scores)}"
+
+
+def scores_table(scores: Sequence[Score]) -> str:
+    """A line for each score: name, value, 95 % interval, signature."""
+    rows = [("", "score", "95 % interval", "signature")]
+    for s in scores:
+        interval = "" if s.interval is None else f"{s.interval[0]:.1f} – {s.interval[1]:.1f}"
+        rows.append((s.name, f"{s.value:.1f}", interval, s.signature))
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    return "\n".join(
+        f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {interval:>{widths[2]}}  {signature}"
+        for name, value, interval, signature in rows
+    )
+
+
+def describe_saved(record: dict[str, Any]) -> str:
+    """One line about an entry of scores.json."""
+    values = " · ".join(f"{s['name']} {s['value']:.1f}" for s in record["scores"])
+    return f"{record['name']} · {values} · beam {record['beam_size']} · {record['n_sentences']:,} sentences"

@@ -1,0 +1,90 @@
+"""`dragoman show`: what is in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli.translate import RunPath
+
+if TYPE_CHECKING:
+    from dragoman.runs import Run
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(show)
+
+
+def show(
+    run: RunPath,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the learning curves into the run.")] = False,
+) -> None:
+    """Show a run: state, size, scores, files and settings."""
+    from dragoman.runs import Run
+
+    opened = Run.open(run)
+    if plot:
+        from dragoman.report import CURVES, plot_learning_curves
+
+        plot_learning_curves(opened, opened.path / CURVES)
+    typer.echo("\n".join(describe_run(opened)))
+
+
+def describe_run(run: Run) -> Iterator[str]:
+    """Everything about a run that is worth knowing, line by line."""
+    from dragoman.cli.evaluate import describe_saved
+    from dragoman.config import to_toml
+    from dragoman.evaluation import saved_scores
+
+    config = run.config
+    yield f"{run.path} · {config.name} · {config.data.src_lang} → {config.data.tgt_lang}"
+    yield f"state     {_state(run)}"
+    yield f"size      {_size(run)}"
+    yield f"best      {_best(run)}"
+    for record in saved_scores(run):
+        yield f"score     {describe_saved(record)}"
+    yield "files"
+    for path in sorted(p for p in run.path.iterdir() if not p.name.startswith(".")):
+        yield f"  {path.name + '/' * path.is_dir():<24} {_kilobytes(path):>12,.1f} kB"
+    curves = run.path / "curves.svg"
+    yield f"curves    {curves if curves.exists() else f'dragoman show --plot {run.path}'}"
+    yield "settings"
+    yield from (f"  {line}".rstrip() for line in to_toml(config).splitlines())
+
+
+def _state(run: Run) -> str:
+    history = run.history()
+    step = max((record["step"] for record in history), default=0)
+    if (run.path / "report.json").exists():
+        report = run.read_json("report.json")
+        return (
+            f"finished after {report['steps']:,} steps, {report['epochs']} epochs, "
+            f"{report['minutes']:.1f} minutes"
+        )
+    return f"not finished, step {step:,} of {run.config.training.max_steps:,}; train again to continue"
+
+
+def _size(run: Run) -> str:
+    if not run.weights_path.exists():
+        return "no weights yet"
+    n_parameters = sum(tensor.numel() for tensor in run.load_weights().values())
+    return f"{n_parameters:,} parameters, {run.weights_path.stat().st_size / 1e6:.1f} MB"
+
+
+def _best(run: Run) -> str:
+    best = [record for record in run.history() if record.get("best")]
+    if not best:
+        return "no validation yet"
+    record = best[-1]
+    return (
+        f"step {record['step']:,} · loss {record['valid_loss']:.2f} nats/token · BLEU {record['bleu']:.1f} · "
+        f"chrF {record['chrf']:.1f} (validation{', averaged weights' * (record['kind'] == 'average')})"
+    )
+
+
+def _kilobytes(path: Path) -> float:
+    files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
+    return sum(p.stat().st_size for p in files) / 1000

@@ -1,0 +1,145 @@
+"""`dragoman train`: a recipe, or two files and nothing else, becomes a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli.app import INTERRUPTED, say
+from dragoman.errors import ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    from dragoman.config import Config
+    from dragoman.runs import Run
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(train)
+
+
+def train(
+    recipe: Annotated[Path | None, typer.Argument(help="A recipe.toml.", show_default=False)] = None,
+    src: Annotated[str | None, typer.Option(help="Source sentences, one a line.")] = None,
+    tgt: Annotated[str | None, typer.Option(help="Their translations, line by line.")] = None,
+    tsv: Annotated[str | None, typer.Option(help="Or both in one file: source<TAB>target.")] = None,
+    valid_src: Annotated[str | None, typer.Option(help="Sources for validation.")] = None,
+    valid_tgt: Annotated[
+        str | None, typer.Option(help="Their translations. Else a part is held out.")
+    ] = None,
+    valid_tsv: Annotated[str | None, typer.Option(help="Or both in one file.")] = None,
+    src_lang: Annotated[str | None, typer.Option(help="Language of the source, as in train.en.")] = None,
+    tgt_lang: Annotated[str | None, typer.Option(help="Language of the target, as in train.de.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/<name> unless given.")] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Train a translator: from a recipe, or from two files.
+
+    Without a recipe, architecture, vocabulary and steps are chosen by the size of the corpus and written
+    to the run's config.toml. The same command continues a training that was interrupted.
+    """
+    files = _corpus("train", src=src, tgt=tgt, tsv=tsv)
+    valid = _corpus("valid", src=valid_src, tgt=valid_tgt, tsv=valid_tsv)
+    if recipe is not None:
+        if files or valid or src_lang or tgt_lang:
+            raise ConfigError(
+                f"{recipe} names its own files and languages; leave --src, --tgt and the like away, "
+                "or change the recipe with --set"
+            )
+        from dragoman.config import load_recipe
+
+        config = load_recipe(recipe, overrides or ())
+    elif files:
+        config = settings_for(
+            files, valid=valid, src_lang=src_lang, tgt_lang=tgt_lang, overrides=overrides or []
+        )
+    else:
+        raise ConfigError("nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv")
+    path = run_training(config, out or Path("runs") / config.name)
+    say(f"next: dragoman translate {path}")
+    say(f"      dragoman evaluate {path}")
+    typer.echo(path)
+
+
+def settings_for(
+    files: list[str],
+    *,
+    valid: list[str],
+    src_lang: str | None,
+    tgt_lang: str | None,
+    overrides: list[str],
+) -> Config:
+    """The configuration for a corpus of which nothing but its files is known.
+
+    ConfigError: the languages are not said and the names of the files do not tell them.
+    """
+    from dragoman.config import parse_config
+    from dragoman.data.corpora import has_text, open_corpus
+    from dragoman.presets import guess_language, preset_for
+
+    if len(files) == 1 and not (src_lang and tgt_lang):
+        raise ConfigError(f"{files[0]}: say its languages, as in --src-lang en --tgt-lang de")
+    guessed = not (src_lang and tgt_lang)
+    src_lang = src_lang or guess_language(files[0], option="--src-lang")
+    tgt_lang = tgt_lang or guess_language(files[-1], option="--tgt-lang")
+    data = {"src_lang": src_lang, "tgt_lang": tgt_lang, "train": files, "valid": valid}
+    n_pairs = sum(map(has_text, open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang).pairs()))
+    config = parse_config(
+        {"name": f"{src_lang}-{tgt_lang}", "data": data, **preset_for(n_pairs)},
+        overrides=overrides,
+        where="settings chosen by corpus size",
+    )
+    say(
+        f"{n_pairs:,} pairs, {src_lang} → {tgt_lang}{' (as the file names say)' if guessed else ''}: "
+        f"{config.model.n_encoder_layers}+{config.model.n_decoder_layers} layers of "
+        f"{config.model.d_model}, {config.tokenizer.vocab_size:,} tokens, {config.training.max_steps:,} steps"
+    )
+    return config
+
+
+def run_training(config: Config, out: Path) -> Path:
+    """Trains with a progress bar on stderr, and draws the learning curves; the run's path."""
+    from dragoman.cli.listener import TerminalListener
+    from dragoman.runs import Run
+    from dragoman.training.loop import train
+
+    try:
+        with TerminalListener() as listener:
+            path = train(config, out, listener=listener)
+    except KeyboardInterrupt:
+        say(f"stopped; to continue, run the same command again ({out})")
+        raise typer.Exit(INTERRUPTED) from None
+    draw_curves(Run.open(path))
+    return path
+
+
+def draw_curves(run: Run) -> None:
+    """Writes the learning curves into the run; without matplotlib, says how to get it."""
+    from dragoman.report import CURVES, plot_learning_curves
+
+    try:
+        plot_learning_curves(run, run.path / CURVES)
+        say(f"learning curves: {run.path / CURVES}")
+    except MissingExtraError as error:
+        say(str(error))
+
+
+def _corpus(what: str, *, src: str | None, tgt: str | None, tsv: str | None) -> list[str]:
+    """The files of one corpus; none where none is named. ConfigError: one is missing, or too many."""
+    prefix = "--" if what == "train" else f"--{what}-"
+    if tsv is not None:
+        if src is not None or tgt is not None:
+            raise ConfigError(f"give {prefix}src and {prefix}tgt, or {prefix}tsv, but not both")
+        return [tsv]
+    if (src is None) != (tgt is None):
+        there, missing = ("src", "tgt") if tgt is None else ("tgt", "src")
+        raise ConfigError(
+            f"{prefix}{there} needs {prefix}{missing} beside it, with a translation on each line"
+        )
+    return [src, tgt] if src is not None and tgt is not None else []

@@ -1,0 +1,164 @@
+"""Test sets translated and scored, and the scores kept in the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dragoman.config import Config
+from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
+from dragoman.errors import DataError, RunError
+from dragoman.metrics import Score, score_all, tokenised_lowercased_bleu
+from dragoman.predict import Translator
+from dragoman.runs import Run
+
+SCORES = "scores.json"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The translations of one test set, and how good they are."""
+
+    name: str
+    hypotheses: tuple[str, ...]
+    references: tuple[str, ...]
+    scores: tuple[Score, ...]
+    beam_size: int
+    length_penalty: float
+    seconds: float
+    """Time spent on translating, scoring excluded."""
+
+    @property
+    def sentences_per_second(self) -> float:
+        return len(self.hypotheses) / max(self.seconds, 1e-9)
+
+    def record(self) -> dict[str, Any]:
+        """What scores.json keeps of it."""
+        return {
+            "name": self.name,
+            "n_sentences": len(self.hypotheses),
+            "beam_size": self.beam_size,
+            "length_penalty": self.length_penalty,
+            "seconds": self.seconds,
+            "sentences_per_second": self.sentences_per_second,
+            "scores": [score_record(score) for score in self.scores],
+        }
+
+    def part(self, name: str, indices: Sequence[int], *, tgt_lang: str) -> Evaluation:
+        """The scores of the sentences at `indices` alone; the time is their share."""
+        hypotheses = tuple(self.hypotheses[i] for i in indices)
+        references = tuple(self.references[i] for i in indices)
+        return replace(
+            self,
+            name=name,
+            hypotheses=hypotheses,
+            references=references,
+            scores=tuple(scores_of(hypotheses, references, tgt_lang=tgt_lang)),
+            seconds=self.seconds * len(indices) / len(self.hypotheses),
+        )
+
+
+def evaluate(
+    translator: Translator,
+    name: str,
+    pairs: Sequence[Pair],
+    *,
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Evaluation:
+    """The translations of the sources of `pairs`, scored against the targets; None is the run's own setting.
+
+    DataError: there is no pair, or a source is longer than the model accepts.
+    """
+    config = translator.config
+    beam_size = config.search.beam_size if beam_size is None else beam_size
+    length_penalty = config.search.length_penalty if length_penalty is None else length_penalty
+    start = time.perf_counter()
+    translations = translator.translate(
+        [pair.src for pair in pairs],
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        n_best=1,
+        progress=progress,
+    )
+    seconds = time.perf_counter() - start
+    hypotheses = tuple(translation.text for translation in translations)
+    references = tuple(pair.tgt for pair in pairs)
+    scores = scores_of(hypotheses, references, tgt_lang=config.data.tgt_lang)
+    return Evaluation(name, hypotheses, references, tuple(scores), beam_size, length_penalty, seconds)
+
+
+def scores_of(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str) -> list[Score]:
+    """BLEU, chrF2, TER with their intervals, and the BLEU of papers about Multi30k."""
+    return [
+        *score_all(hypotheses, references, tgt_lang=tgt_lang),
+        tokenised_lowercased_bleu(hypotheses, references, tgt_lang=tgt_lang),
+    ]
+
+
+def score_record(score: Score) -> dict[str, Any]:
+    """A score as JSON has it."""
+    return {
+        "name": score.name,
+        "value": score.value,
+        "interval": None if score.interval is None else list(score.interval),
+        "signature": score.signature,
+    }
+
+
+def split_of(config: Config, split: str) -> Iterator[tuple[str, Corpus]]:
+    """The corpora of "test" or "valid" by name; a part held out of train is the valid that was not named.
+
+    DataError: a file is missing.
+    """
+    data = config.data
+    named = dict(data.test) if split == "test" else {"valid": data.valid} if data.valid else {}
+    for name, files in named.items():
+        yield (
+            name,
+            open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns),
+        )
+    if split == "valid" and not named:
+        train = open_corpus(data.train, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
+        yield "valid", split_held_out(train, n_held_out=data.n_held_out, seed=config.seed)[1]
+
+
+def read_pairs(corpus: Corpus) -> list[Pair]:
+    """The pairs to score. A test set is never thinned out; only lines empty on both sides are left away.
+
+    DataError: a reference is empty where its source is not, or the other way round.
+    """
+    pairs = []
+    for number, pair in enumerate(corpus.pairs(), start=1):
+        if has_text(pair):
+            pairs.append(pair)
+        elif pair.src.strip() or pair.tgt.strip():
+            side = "target" if pair.src.strip() else "source"
+            raise DataError(
+                f"{corpus.name}, pair {number}: the {side} is empty; a test set needs text on both sides"
+            )
+    return pairs
+
+
+def keep_scores(run: Run, evaluations: Sequence[Evaluation]) -> None:
+    """Adds the scores to the run's scores.json, in place of older ones of the same test and search."""
+    new = [evaluation.record() for evaluation in evaluations]
+    kept = [old for old in saved_scores(run) if all(_key(old) != _key(record) for record in new)]
+    run.write_json(SCORES, {"results": [*kept, *new]})
+
+
+def saved_scores(run: Run) -> list[dict[str, Any]]:
+    """What `keep_scores` has kept so far, oldest first. RunError: the file is damaged."""
+    if not (run.path / SCORES).exists():
+        return []
+    results = run.read_json(SCORES).get("results")
+    if not isinstance(results, list) or not all(isinstance(r, dict) and "name" in r for r in results):
+        raise RunError(f"{run.path / SCORES}: is damaged; remove it and evaluate again")
+    return results
+
+
+def _key(record: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(record.get(name) for name in ("name", "beam_size", "length_penalty"))

@@ -1,0 +1,84 @@
+"""Settings chosen by corpus size."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from dragoman.config import Config, parse_config
+from dragoman.errors import ConfigError
+from dragoman.presets import PRESETS, guess_language, preset_for
+
+DATA = {"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]}
+SIZES = [1, 9_999, 10_000, 49_999, 50_000, 249_999, 250_000, 999_999, 1_000_000, 10**9]
+
+
+def config_for(n_pairs: int) -> Config:
+    return parse_config({"name": "x", "data": DATA, **preset_for(n_pairs)})
+
+
+@pytest.mark.parametrize("n_pairs", SIZES)
+def test_every_size_has_valid_settings_written_out(n_pairs: int) -> None:
+    row = next(row for row in PRESETS if n_pairs < row.n_pairs)
+    config = config_for(n_pairs)
+    assert config.model.d_model == row.d_model
+    assert config.model.n_encoder_layers == config.model.n_decoder_layers == row.n_layers
+    assert config.tokenizer.vocab_size == row.vocab_size
+    assert config.training.max_steps == row.max_steps
+
+
+def test_rows_are_ordered_by_size_and_the_last_has_no_end() -> None:
+    sizes = [row.n_pairs for row in PRESETS]
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == float("inf")
+
+
+def test_more_text_never_means_a_smaller_model_or_more_dropout() -> None:
+    configs = [config_for(n) for n in SIZES]
+    for smaller, larger in pairwise(configs):
+        assert smaller.model.d_model <= larger.model.d_model
+        assert smaller.tokenizer.vocab_size <= larger.tokenizer.vocab_size
+        assert smaller.training.max_steps <= larger.training.max_steps
+        assert smaller.model.dropout >= larger.model.dropout
+
+
+def test_more_text_never_means_a_smaller_batch_or_a_higher_rate() -> None:
+    batches = [row.batch_tokens * row.update_freq for row in PRESETS]
+    rates = [row.learning_rate for row in PRESETS]
+    assert batches == sorted(batches)
+    assert rates == sorted(rates, reverse=True)
+
+
+@pytest.mark.parametrize("row", PRESETS)
+def test_warm_up_is_the_smaller_part_and_validations_divide_the_steps(row: tuple[float, ...]) -> None:
+    training = config_for(int(min(row[0] - 1, 10**9))).training
+    assert training.warmup_steps <= training.max_steps / 5
+    assert training.max_steps % training.valid_every == 0
+
+
+def test_the_last_row_is_the_base_model_of_the_paper() -> None:
+    model = config_for(10**7).model
+    assert (model.d_model, model.n_heads, model.d_ff, model.n_encoder_layers) == (512, 8, 2048, 6)
+    assert model.dropout == 0.1
+
+
+@pytest.mark.parametrize(
+    ("file", "language"),
+    [
+        ("train.en", "en"),
+        ("data/v1.0/train.en.gz", "en"),
+        ("news.de.txt", "de"),
+        ("corpus.zh-CN.zst", "zh-CN"),
+        ("corpus.pt_BR", "pt_BR"),
+        ("train.tok.deu.xz", "deu"),
+    ],
+)
+def test_language_is_read_from_the_file_name(file: str, language: str) -> None:
+    assert guess_language(file, option="--src-lang") == language
+
+
+@pytest.mark.parametrize("file", ["train.txt", "english", "train.src", "a.tsv.gz", "de/train", "train.2"])
+def test_a_name_without_language_is_an_error_that_names_the_option(file: str) -> None:
+    with pytest.raises(ConfigError, match=r"does not tell the language; say it, as in --tgt-lang en"):
+        guess_language(file, option="--tgt-lang")
