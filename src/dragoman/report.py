@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,17 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"
 def plot_learning_curves(run: Run, path: Path) -> None:
     """Draws loss, BLEU and learning rate over the steps of `run`; `path` ends in .svg, .png or .pdf.
 
-    MissingExtraError: matplotlib is not installed. RunError: the run has no history yet, or the picture
-    cannot be written.
+    MissingExtraError: matplotlib is not installed. RunError: the run has no history yet, or `path` has
+    another ending or cannot be written.
     """
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("matplotlib", extra="plots", purpose="drawing learning curves") from None
+    kind = path.suffix.removeprefix(".")
+    if kind not in ("svg", "png", "pdf"):
+        raise RunError(f"{path}: is no kind of picture; give a name that ends in .svg, .png or .pdf")
     history = run.history()
     if not any(record["kind"] == "train" for record in history):
         raise RunError(f"{run.history_path}: holds no log line yet; train until training.log_every steps")
@@ -57,7 +61,6 @@ def plot_learning_curves(run: Run, path: Path) -> None:
         data = run.config.data
         figure.suptitle(f"{run.config.name} · {data.src_lang} → {data.tgt_lang}", x=0.01, ha="left", size=11)
         picture = io.BytesIO()
-        kind = path.suffix.removeprefix(".") or "svg"
         figure.savefig(picture, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     write_atomically(path, picture.getvalue())
 
@@ -86,7 +89,7 @@ def _draw_bleu(axes: Any, history: Sequence[dict[str, Any]]) -> None:
     if not scores:
         axes.text(0.5, 0.5, "no validation yet", transform=axes.transAxes, ha="center", color=GREY)
         return
-    axes.plot(steps, scores, color=GREEN, linewidth=1.4, marker="o", markersize=3.5)
+    axes.plot(steps, scores, color=GREEN, linewidth=1.4, marker="o", markersize=3.5, gid="bleu")
     axes.set_ylim(0, min(100.0, 1.15 * max(*scores, 5.0)))
     best = max(range(len(scores)), key=scores.__getitem__)
     axes.annotate(
@@ -108,6 +111,7 @@ def _draw_rate(axes: Any, history: Sequence[dict[str, Any]]) -> None:
 
 
 def _series(history: Sequence[dict[str, Any]], kind: str, key: str) -> tuple[list[int], list[float]]:
-    """The steps and values of `key` in the records of a kind; what is not a number is left away."""
-    points = [(r["step"], r[key]) for r in history if r["kind"] == kind and r.get(key) is not None]
-    return [step for step, _ in points], [value for _, value in points]
+    """The steps and values of `key` in the records of a kind; a gap where it was not a number."""
+    records = [record for record in history if record["kind"] == kind and key in record]
+    values = [math.nan if record[key] is None else record[key] for record in records]
+    return [record["step"] for record in records], values
