@@ -8,8 +8,9 @@ held_out.toml lists occur in the test only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import zip_longest
 from typing import NamedTuple
 
 from dragoman.data.phrasebook.grammar import LANGUAGES, Grammar, Sentence, hash_of
@@ -21,7 +22,7 @@ SPLITS = ("train", "valid", "test")
 N_VALID = 1000
 N_TEST_SEEN = 500  # test sentences of words and constructions that train combines as well
 N_TEST_UNSEEN = 500  # test sentences of a combination in held_out.toml
-AT_MOST = 2500  # sentences of one construction
+AT_MOST = 800  # sentences of one construction
 
 
 class Phrase(NamedTuple):
@@ -57,19 +58,28 @@ def unseen_phrases(*, seed: int = 1) -> tuple[Phrase, ...]:
 @lru_cache(maxsize=2)
 def sentences(seed: int) -> dict[str, tuple[Sentence, ...]]:
     """Every split, with the construction and the words of each sentence."""
-    seen: tuple[set[str], ...] = tuple(set() for _ in LANGUAGES)
-    known, unknown = [], []
-    for sentence in Grammar().sentences(seed=seed, at_most=AT_MOST):
-        if any(text in texts for text, texts in zip(sentence.texts, seen, strict=True)):
-            continue  # another sentence is the same in one of the languages
-        for text, texts in zip(sentence.texts, seen, strict=True):
-            texts.add(text)
-        (unknown if sentence.held_out else known).append(sentence)
-    for part in (known, unknown):
-        part.sort(key=lambda sentence: hash_of(f"{seed} {sentence.texts[0]}"))
-    test, valid = known[:N_TEST_SEEN], known[N_TEST_SEEN : N_TEST_SEEN + N_VALID]
+    known: list[Sentence] = []
+    unseen: dict[tuple[str, str], list[Sentence]] = {}
+    for sentence in _distinct(Grammar().sentences(seed=seed, at_most=AT_MOST), seed=seed):
+        if sentence.held_out:
+            unseen.setdefault((sentence.construction, sentence.held_out), []).append(sentence)
+        else:
+            known.append(sentence)
+    in_turn = [sentence for round_ in zip_longest(*unseen.values()) for sentence in round_ if sentence]
+    valid_end = N_TEST_SEEN + N_VALID
     return {
-        "train": tuple(known[N_TEST_SEEN + N_VALID :]),
-        "valid": tuple(valid),
-        "test": tuple(test + unknown[:N_TEST_UNSEEN]),
+        "train": tuple(known[valid_end:]),
+        "valid": tuple(known[N_TEST_SEEN:valid_end]),
+        "test": tuple(known[:N_TEST_SEEN] + in_turn[:N_TEST_UNSEEN]),
     }
+
+
+def _distinct(generated: Iterable[Sentence], *, seed: int) -> list[Sentence]:
+    """The sentences in the order of a hash, without those that repeat another one in some language."""
+    seen: set[str] = set()
+    kept = []
+    for sentence in generated:
+        if seen.isdisjoint(sentence.texts):
+            seen.update(sentence.texts)
+            kept.append(sentence)
+    return sorted(kept, key=lambda sentence: hash_of(f"{seed} {sentence.texts[0]}"))

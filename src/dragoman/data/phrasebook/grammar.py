@@ -1,6 +1,6 @@
-"""Sentences out of the tables of this folder: words (*.tsv), constructions.toml, held_out.toml, paradigms.toml.
+"""Sentences out of the tables of this folder: words (*.tsv), constructions and paradigms (*.toml).
 
-Nothing here knows a word. `Grammar.load` reads and checks the tables, `Grammar.sentences` fills in the slots.
+Nothing here knows a word. `Grammar` reads and checks the tables, `Grammar.sentences` fills in the slots.
 """
 
 from __future__ import annotations
@@ -21,21 +21,11 @@ else:
     import tomli as tomllib
 
 LANGUAGES = ("en", "de", "pl", "zh")
-TABLES = (
-    "nouns",
-    "places",
-    "cities",
-    "persons",
-    "adjectives",
-    "verbs",
-    "numbers",
-    "times",
-    "hours",
-    "weather",
-)
-TABLES += ("jobs", "containers", "transports")
+TABLES = "nouns places cities persons adjectives verbs numbers times hours weather"
+TABLES += " jobs containers transports sides relations"
 CONTRACTIONS = {"zu dem": "zum", "zu der": "zur", "von dem": "vom", "bei dem": "beim", "in dem": "im"}
 _CONTRACTED = re.compile(r"\b([Zz]u de[mr]|[Vv]on dem|[Bb]ei dem|[Ii]n dem)\b")
+_BEFORE_MARK = re.compile(r" (?=[.,?!])")
 _GROUP = re.compile(r"\{([^{}]*)\}")
 
 
@@ -45,7 +35,7 @@ class Sentence(NamedTuple):
     construction: str
     texts: tuple[str, ...]  # in the order of LANGUAGES
     words: Mapping[str, Word]
-    held_out: bool  # a combination of word and construction that only the test may hold
+    held_out: str  # the combination, such as "thing=umbrella", that only the test may hold; or ""
 
 
 class Construction(NamedTuple):
@@ -60,7 +50,7 @@ class Construction(NamedTuple):
 
 
 def read_table(name: str) -> list[Word]:
-    """The rows of <name>.tsv; a cell `-` is empty. `id` is the English form unless a column says otherwise."""
+    """The rows of <name>.tsv; a cell `-` is empty. The `id` of a row is its English text."""
     lines = _read(f"{name}.tsv").splitlines()
     header = lines[0].split("\t")
     words = []
@@ -84,7 +74,7 @@ class Grammar:
     """The tables, read and checked, and what can be said with them."""
 
     def __init__(self) -> None:
-        self.tables = {name: read_table(name) for name in TABLES}
+        self.tables = {name: read_table(name) for name in TABLES.split()}
         self.paradigms = tomllib.loads(_read("paradigms.toml"))
         self.held_out: dict[str, list[str]] = tomllib.loads(_read("held_out.toml"))
         tables = tomllib.loads(_read("constructions.toml"))
@@ -114,10 +104,10 @@ class Grammar:
         """All sentences of each construction, or `at_most` of them in the order of a hash of `seed`."""
         for construction in self.constructions:
             fill = self._filler(construction)
-            held_out = [tuple(pair.split("=")) for pair in self.held_out.get(construction.id, [])]
+            held_out = [pair.split("=") for pair in self.held_out.get(construction.id, [])]
             for words in _combinations(construction, seed=seed, at_most=at_most):
-                held = any(words[slot].forms["id"] == word for slot, word in held_out)
-                yield Sentence(construction.id, fill(words), words, held)
+                held = (f"{slot}={word}" for slot, word in held_out if words[slot].forms["id"] == word)
+                yield Sentence(construction.id, fill(words), words, next(held, ""))
 
     def _filler(self, construction: Construction) -> Callable[[Mapping[str, Word]], tuple[str, ...]]:
         """A function from words by slot to the texts; what a group says is worked out once per its words."""
@@ -134,7 +124,7 @@ class Grammar:
     def _group(
         self, lang: str, text: str, construction: Construction, *, odd: bool
     ) -> Callable[[Mapping[str, Word]], str]:
-        """What one part of a template says: groups are at odd positions, what is between them is said as it is."""
+        """What one part of a template says: a group (odd), or the text between groups as it is."""
         if not odd:
             return lambda words: text
         tokens = text.split()
@@ -146,7 +136,10 @@ class Grammar:
         def say(words: Mapping[str, Word]) -> str:
             key = tuple(words[slot].forms["id"] for slot in slots)
             if key not in said:
-                said[key] = inflect(lang, [words[slot] for slot in slots], features, self.paradigms)
+                try:
+                    said[key] = inflect(lang, [words[slot] for slot in slots], features, self.paradigms)
+                except (KeyError, IndexError, ValueError) as error:
+                    raise AssertionError(f"{construction.id}: {{{text}}} of {key} in {lang}") from error
             return said[key]
 
         return say
@@ -154,7 +147,7 @@ class Grammar:
 
 def _finish(lang: str, text: str) -> str:
     """The text as it is printed: one space between words, a capital first, German prepositions contracted."""
-    text = " ".join(text.split())
+    text = _BEFORE_MARK.sub("", " ".join(text.split()))
     if lang == "zh":
         return text
     if lang == "de":
@@ -167,10 +160,10 @@ def _combinations(construction: Construction, *, seed: int, at_most: int) -> Ite
     slots, sizes = list(construction.slots), [len(words) for words in construction.slots.values()]
     total, found = math.prod(sizes), 0
     for index in _draw(f"{seed} {construction.id}", total, enough=4 * at_most):
-        words = {}
+        words, rest = {}, index
         for slot, size in zip(slots, sizes, strict=True):
-            index, position = divmod(index, size)
-            words[slot] = construction.slots[slot][position]
+            words[slot] = construction.slots[slot][rest % size]
+            rest //= size
         if all(_fits(words[slot], words[other]) for slot, other in construction.fits) and all(
             words[a].forms["id"] != words[b].forms["id"] for a, b in construction.apart
         ):

@@ -52,13 +52,16 @@ def inflect(lang: str, words: Sequence[Word], features: Sequence[str], paradigms
     rules = paradigms[lang]
     auxiliary = next((name for name in features if name in rules["auxiliaries"]), None)
     if auxiliary is not None:
-        return _by_person(rules["auxiliaries"][auxiliary], group.words["person"])
+        subject = group.words["person"] if "person" in group.words else group.words["noun"]
+        return _by_person(rules["auxiliaries"][auxiliary], subject)
     if "verb" in group.words and lang in _VERB:
         return _VERB[lang](group)
     if group.has("like"):
         return _like(group, rules)
     if "noun" in group.words and _is_noun_phrase(group):
         return _NOUN_PHRASE[lang](group, rules)
+    if "phrase" in group.words and "person" in group.words:
+        return group.words["phrase"].form(lang, *features, group.words["person"].forms["gender"])
     (word,) = words
     return word.form(lang, *features)
 
@@ -69,11 +72,14 @@ def _is_noun_phrase(group: Group) -> bool:
     return len(group.words) > 1 or not group.features or column not in group.words["noun"].forms
 
 
-def _by_person(forms: Sequence[str], person: Word) -> str:
-    """One of the forms for I, you, he, we, they; `był/była` is masculine (or virile) and the rest."""
-    form = forms[PERSONS.index(person.forms["person"])]
-    masculine, _, other = form.partition("/")
-    return other if other and person.forms["gender"] not in ("m", "vir") else masculine
+def _by_person(forms: Sequence[str], subject: Word) -> str:
+    """One of the forms for I, you, he, we, they; a noun takes that for he.
+
+    `był/była/było` is masculine/feminine/neuter, `byli/były` virile/other.
+    """
+    choices = forms[PERSONS.index(subject.forms.get("person", "he"))].split("/")
+    gender = subject.forms["gender"] if "gender" in subject.forms else polish_gender(subject)
+    return choices[min({"f": 1, "n": 2, "nonvir": 1}.get(gender, 0), len(choices) - 1)]
 
 
 # English
@@ -283,7 +289,8 @@ def _polish_noun_phrase(group: Group, rules: Mapping[str, Any]) -> str:
     plural, case, parts = group.has("pl"), group.case, []
     gender = polish_gender(noun)
     if number:
-        assert gender != "p" and case in ("nom", "acc"), "numerals of men and oblique numerals are left out"
+        assert gender != "p", "numerals of men are left out"
+        assert case in ("nom", "acc"), "oblique numerals are left out"
         numeral, case = polish_counted(number, noun)
         plural = True
         parts.append(numeral)
@@ -291,9 +298,14 @@ def _polish_noun_phrase(group: Group, rules: Mapping[str, Any]) -> str:
     for name in group.features:
         if name in rules["determiners"]:
             form = rules["articles"][name][agreement].split()[column]
-            if name in rules["pronouns"]:
+            if group.has("alone"):  # a relative pronoun
                 return form
             parts.append(form)
+    if group.has("own"):
+        name = group.words["person"].form("pl", "poss")  # jego, jej and ich are the same everywhere
+        parts.append(
+            rules["articles"][name][agreement].split()[column] if name in rules["articles"] else name
+        )
     if adjective:
         parts.append(_polish_described(adjective, agreement, column, group, rules))
     return " ".join([*parts, polish_noun(noun, case, plural=plural)])
