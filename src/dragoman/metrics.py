@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.chrf import CHRF, CHRFScore
 from sacrebleu.metrics.ter import TER, TERScore
 
 from dragoman.errors import DataError
@@ -72,7 +72,7 @@ def chrf(
 
     DataError: as in `bleu`.
     """
-    return _score(CHRF(), hypotheses, references, n_bootstrap, seed)
+    return _score(_FloatCHRF(), hypotheses, references, n_bootstrap, seed)
 
 
 def ter(
@@ -130,11 +130,18 @@ def score_all(
     ]
 
 
-class _FloatTER(TER):
-    """TER whose bootstrap survives resamples of empty references.
+class _FloatCHRF(CHRF):
+    """chrF whose bootstrap survives resamples that score 0.
 
     sacreBLEU 2.6 scores those with a float and all others with an np.float32, which have no common mean.
     """
+
+    def _compute_score_from_stats(self, stats: Sequence[float]) -> CHRFScore:
+        return super()._compute_score_from_stats([float(count) for count in stats])
+
+
+class _FloatTER(TER):
+    """The same for TER, and resamples of empty references."""
 
     def _compute_score_from_stats(self, stats: Sequence[float]) -> TERScore:
         return super()._compute_score_from_stats([float(count) for count in stats])

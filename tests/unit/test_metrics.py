@@ -55,6 +55,13 @@ def test_empty_lines_are_scored_not_refused() -> None:
         assert score.interval is not None
 
 
+def test_translations_that_score_0_in_some_resamples_have_intervals() -> None:
+    hypotheses = ["a b", *[""] * 9]
+    for score in score_all(hypotheses, ["a b c d"] * 10, tgt_lang="en", n_bootstrap=50):
+        assert score.interval is not None
+        assert all(map(math.isfinite, score.interval))
+
+
 def test_the_signature_names_every_choice() -> None:
     score = bleu(HYPOTHESES, REFERENCES, tgt_lang="de", n_bootstrap=50, seed=7)
     parts = dict(part.split(":") for part in score.signature.split("|"))
