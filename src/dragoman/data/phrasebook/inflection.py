@@ -324,7 +324,10 @@ def _chinese_noun_phrase(group: Group, rules: Mapping[str, Any]) -> str:
     """一本新书: determiner or number, the measure word of the noun, adjective, noun."""
     noun, adjective, number = (group.words.get(kind) for kind in ("noun", "adjective", "number"))
     assert noun is not None
-    parts = [adjective.form("zh") if adjective else "", noun.form("zh")]
+    described = adjective.form("zh") if adjective else ""
+    if described.endswith("色") and len(noun.form("zh")) == 1:
+        described += "的"  # 黄色桌子, but 黄色的灯
+    parts = [described, noun.form("zh")]
     counted = number.form("zh") if number else ""
     for determiner in group.features:
         if determiner in rules["determiners"]:
