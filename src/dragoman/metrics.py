@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
@@ -137,7 +138,8 @@ class _FloatCHRF(CHRF):
     """
 
     def _compute_score_from_stats(self, stats: Sequence[float]) -> CHRFScore:
-        return super()._compute_score_from_stats([float(count) for count in stats])
+        counts: Any = [float(count) for count in stats]  # they call them integers
+        return super()._compute_score_from_stats(counts)
 
 
 class _FloatTER(TER):
