@@ -1,39 +1,13 @@
-"""What several tests share: a tiny corpus, the settings of a tiny training, and a run made of them."""
+"""What several tests share: a finished run."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
 
 from dragoman.config import parse_config
-
-WORDS = {
-    "red": "rot", "blue": "blau", "green": "grün", "big": "groß", "small": "klein", "old": "alt",
-    "cat": "Katze", "dog": "Hund", "bird": "Vogel", "house": "Haus", "tree": "Baum", "river": "Fluss",
-}  # fmt: skip
-
-TINY = (
-    "tokenizer.vocab_size=300", "model.d_model=16", "model.n_heads=2", "model.d_ff=16",
-    "model.n_encoder_layers=1", "model.n_decoder_layers=1", "training.max_steps=6", "training.batch_tokens=200",
-    "training.update_freq=1", "training.warmup_steps=2", "training.log_every=2", "training.valid_every=3",
-    "training.n_threads=1", "search.beam_size=3", "search.max_length_extra=3",
-)  # fmt: skip
-"""Overrides that make any training one of a second."""
-
-
-def write_corpus(folder: Path, name: str, n_pairs: int, *, seed: int) -> None:
-    """Writes <name>.en, <name>.de and <name>.tsv: word-by-word translations in a made-up language."""
-    rng = random.Random(seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    sources = [rng.choices(list(WORDS), k=rng.randint(2, 6)) for _ in range(n_pairs)]
-    src = [" ".join(words) for words in sources]
-    tgt = [" ".join(WORDS[word] for word in words) for words in sources]
-    (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in src), encoding="utf-8")
-    (folder / f"{name}.de").write_text("".join(f"{line}\n" for line in tgt), encoding="utf-8")
-    tsv = "".join(f"{s}\t{t}\n" for s, t in zip(src, tgt, strict=True))
-    (folder / f"{name}.tsv").write_text(tsv, encoding="utf-8")
+from tiny import TINY, write_corpus
 
 
 @pytest.fixture(scope="session")

@@ -69,12 +69,14 @@ class Translator:
         beam_size: int | None = None,
         length_penalty: float | None = None,
         n_best: int | None = None,
+        first_number: int = 1,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
         """One translation per text, in order. What is None comes from the run's [search] section.
 
         A text is one sentence; an empty one stays empty. `progress` is called with the number of texts
-        finished. DataError: a text has more tokens than the model accepts.
+        finished. DataError: a text has more tokens than the model accepts; `first_number` is what the
+        message counts from.
         """
         search = self.config.search
         beam_size = search.beam_size if beam_size is None else beam_size
@@ -84,7 +86,7 @@ class Translator:
             raise DataError(f"n_best = {n_best} needs a beam of at least {n_best}; beam_size is {beam_size}")
         if isinstance(texts, str):
             raise DataError("translate takes a list of sentences; for a single one write translate([text])")
-        sources = self._encode(texts)
+        sources = self._encode(texts, first_number)
         filled = [i for i, ids in enumerate(sources) if len(ids) > 1]  # more than the end token
         by_length = sorted(filled, key=lambda i: len(sources[i]), reverse=True)
         translations = [Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts]
@@ -99,10 +101,10 @@ class Translator:
                 progress(done)
         return translations
 
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+    def _encode(self, texts: Sequence[str], first_number: int) -> list[list[int]]:
         sources = [[*ids, EOS_ID] for ids in self.tokenizers.src.encode_batch(texts)]
         limit = self.config.model.max_positions
-        for number, ids in enumerate(sources, start=1):
+        for number, ids in enumerate(sources, start=first_number):
             if len(ids) > limit:
                 raise DataError(
                     f"sentence {number} has {len(ids)} tokens and the model accepts {limit}; "

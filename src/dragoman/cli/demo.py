@@ -78,7 +78,7 @@ def demo(
     path = run_training(config, out or Path("runs") / config.name)
     test = read_pairs(open_corpus(["phrasebook:test"], src_lang=src, tgt_lang=tgt))
     translator = Translator.load(path)
-    whole = evaluate(translator, "phrasebook:test", test)
+    whole = evaluate(translator, "phrasebook", test)
     unseen_sources = {phrase._asdict()[src] for phrase in unseen_phrases()}
     unseen = [i for i, pair in enumerate(test) if pair.src in unseen_sources]
     seen = [i for i in range(len(test)) if i not in set(unseen)]

@@ -71,12 +71,14 @@ def translate(
     for chunk in chunks:
         try:
             translations = translator.translate(
-                chunk, beam_size=beam_size, length_penalty=length_penalty, n_best=n_best
+                chunk,
+                beam_size=beam_size,
+                length_penalty=length_penalty,
+                n_best=n_best,
+                first_number=n_lines + 1,
             )
         except DataError as error:
-            raise DataError(
-                f"{_name(file)}, lines {n_lines + 1} to {n_lines + len(chunk)}: {error}"
-            ) from None
+            raise DataError(f"{'stdin' if file == '-' else file}: {error}") from None
         n_lines += len(chunk)
         written = [as_json(t) if json_ else t.text for t in translations]
         if out is None:
@@ -161,7 +163,3 @@ def _decode(lines: list[bytes], *, name: str, n_before: int) -> list[str]:
             ) from None
         texts.append(text.removeprefix("\ufeff") if number == 1 else text)
     return texts
-
-
-def _name(file: str) -> str:
-    return "stdin" if file == "-" else file

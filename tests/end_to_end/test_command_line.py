@@ -1,0 +1,527 @@
+"""The command line as its users meet it: what it prints where, with which exit code, whatever goes wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from dragoman import __version__
+from dragoman.cli import app
+from dragoman.cli.app import Commands
+from dragoman.config import load_recipe
+from dragoman.errors import DataError
+from tiny import TINY, write_corpus
+
+COMMANDS = ("train", "translate", "evaluate", "score", "show", "demo")
+SETTINGS = [argument for override in TINY for argument in ("--set", override)]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test works in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def run(tiny_run: Path, folder: Path) -> Path:
+    """A run that may be changed."""
+    shutil.copytree(tiny_run, folder / "run")
+    return Path("run")
+
+
+def dragoman(*arguments: object, stdin: bytes | str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+
+
+def succeed(*arguments: object, stdin: bytes | str | None = None) -> Result:
+    result = dragoman(*arguments, stdin=stdin)
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    return result
+
+
+def error_of(*arguments: object, stdin: bytes | str | None = None) -> str:
+    """The one line that a user's mistake is answered with."""
+    result = dragoman(*arguments, stdin=stdin)
+    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert result.stderr.splitlines()[-1:] == lines, "the error is one line, the last one"
+    return lines[0]
+
+
+def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dragoman", *map(str, arguments)],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=options.get("stdout", subprocess.PIPE),
+        stderr=subprocess.PIPE,
+    )
+
+
+# The command line as a whole
+
+
+def test_help_names_every_command_and_alone_is_the_same() -> None:
+    text = succeed("--help").stdout
+    assert all(f"\n  {command} " in text for command in COMMANDS)
+    assert succeed().stdout == text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    assert f"Usage: dragoman {command}" in succeed(command, "--help").stdout.replace("root", "dragoman", 1)
+
+
+def test_version_is_the_package_s() -> None:
+    assert succeed("--version").stdout == f"dragoman {__version__}\n"
+
+
+def test_help_as_a_module_imports_nothing_slow() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "dragoman", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.stdout.startswith("Usage: dragoman [OPTIONS] COMMAND")
+    assert "dragoman.cli" in imported
+    assert not imported & {"torch", "numpy", "rich", "pydantic", "tokenizers", "sacrebleu", "matplotlib"}
+
+
+def test_an_unknown_command_or_option_is_a_usage_error() -> None:
+    for arguments in (["trian"], ["train", "--sorce", "x"]):
+        result = dragoman(*arguments)
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert "No such" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "line"),
+    [
+        (DataError("a.en: line 3 is wrong\nreally"), 1, "error: a.en: line 3 is wrong really\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, "error: output: No space left on device; "),
+        (PermissionError(errno.EACCES, "Permission denied", "out/a"), 1, "error: out/a: Permission denied; "),
+        (MemoryError(), 1, "error: out of memory; for training set a smaller training.batch_tokens"),
+        (RuntimeError("CUDA out of memory. Tried"), 1, "error: out of memory; "),
+    ],
+)
+def test_what_a_user_can_cause_is_one_line_and_an_exit_code(
+    raised: BaseException, code: int, line: str
+) -> None:
+    failing = typer.Typer(cls=Commands)
+
+    @failing.callback()
+    def callback() -> None: ...
+
+    @failing.command()
+    def fails() -> None:
+        raise raised
+
+    result = CliRunner().invoke(failing, ["fails"])
+    assert result.exit_code == code
+    assert result.stderr.startswith(line)
+    assert result.stderr.count("\n") == (1 if line else 0)
+
+
+def test_a_bug_is_not_hidden() -> None:
+    failing = typer.Typer(cls=Commands)
+
+    @failing.callback()
+    def callback() -> None: ...
+
+    @failing.command()
+    def fails() -> None:
+        raise RuntimeError("a bug")
+
+    assert isinstance(CliRunner().invoke(failing, ["fails"]).exception, RuntimeError)
+
+
+# train
+
+
+def test_two_files_are_enough_and_the_settings_used_are_in_the_run() -> None:
+    write_corpus(Path(), "train", 60, seed=1)
+    result = succeed("train", "--src", "train.en", "--tgt", "train.de", *SETTINGS)
+    assert result.stdout == "runs/en-de\n"
+    assert "60 pairs, en → de (as the file names say): 1+1 layers of 16, 300 tokens, 6 steps" in result.stderr
+    config = load_recipe("runs/en-de/config.toml")
+    assert config.data.train == ("train.en", "train.de")
+    assert config.training.max_steps == 6  # --set
+    assert (config.model.dropout, config.training.schedule) == (0.3, "cosine")  # the table
+    assert Path("runs/en-de/curves.svg").exists()
+
+
+def test_log_lines_carry_their_units() -> None:
+    write_corpus(Path(), "train", 60, seed=1)
+    said = succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS).stderr
+    number = r"\d+(\.\d+)?"
+    line = rf"^step 2 · epoch 1 · loss {number} nats/token · {number}k? tokens/s · lr {number}e-\d$"
+    assert_line(said, line)
+    assert_line(
+        said, rf"^valid · step 3 · loss {number} nats/token · BLEU {number} · chrF {number} · best so far$"
+    )
+
+
+def assert_line(text: str, pattern: str) -> None:
+    import re
+
+    assert re.search(pattern, text, re.MULTILINE), text
+
+
+def test_tsv_with_languages_and_validation_files_train_too() -> None:
+    write_corpus(Path(), "all", 60, seed=1)
+    write_corpus(Path(), "valid", 10, seed=2)
+    corpora = ("--tsv", "all.tsv", "--valid-src", "valid.en", "--valid-tgt", "valid.de")
+    succeed("train", *corpora, "--src-lang", "en", "--tgt-lang", "de", "--out", "r", *SETTINGS)
+    config = load_recipe("r/config.toml")
+    assert config.data.train == ("all.tsv",)
+    assert config.data.valid == ("valid.en", "valid.de")
+
+
+def test_the_config_of_a_run_is_a_recipe(run: Path) -> None:
+    result = succeed("train", run / "config.toml", "--out", "again", "--set", "seed=7")
+    assert result.stdout == "again\n"
+    assert load_recipe("again/config.toml").seed == 7
+
+
+def test_a_finished_run_is_not_trained_again(run: Path) -> None:
+    before = (run / "model.safetensors").read_bytes()
+    assert "run is finished" in succeed("train", run / "config.toml", "--out", run).stderr
+    assert (run / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv"),
+        (["--src", "a.en"], "--src needs --tgt beside it"),
+        (
+            ["--src", "a.en", "--tgt", "a.de", "--valid-tgt", "b.de"],
+            "--valid-tgt needs --valid-src beside it",
+        ),
+        (["--src", "a.en", "--tgt", "a.de", "--tsv", "a.tsv"], "--src and --tgt, or --tsv, but not both"),
+        (["r.toml", "--src", "a.en", "--tgt", "a.de"], "r.toml names its own files and languages"),
+        (["r.toml"], "r.toml: cannot be read"),
+        (["--tsv", "a.tsv"], "a.tsv: say its languages, as in --src-lang en --tgt-lang de"),
+        (["--src", "a.txt", "--tgt", "a.de"], "a.txt: its name does not tell the language"),
+        (["--src", "a.en", "--tgt", "a.de"], "a.en: no such file"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_in_one_line(arguments: list[str], message: str) -> None:
+    assert message in error_of("train", *arguments)
+
+
+def test_overrides_are_checked_like_the_file() -> None:
+    write_corpus(Path(), "train", 60, seed=1)
+    files = ("train", "--src", "train.en", "--tgt", "train.de")
+    assert "did you mean model.d_model?" in error_of(*files, "--set", "model.d_modle=16")
+    assert "is not of the form section.key=value" in error_of(*files, "--set", "model")
+
+
+def test_lines_that_do_not_match_are_one_line_of_error() -> None:
+    write_corpus(Path(), "train", 60, seed=1)
+    Path("train.de").write_text("nur eine Zeile\n", encoding="utf-8")
+    assert "60 lines and train.de 1; parallel files must match" in error_of(
+        "train", "--src", "train.en", "--tgt", "train.de"
+    )
+
+
+def test_without_matplotlib_training_ends_with_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    write_corpus(Path(), "train", 60, seed=1)
+    result = succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS)
+    assert "pip install 'dragoman[plots]'" in result.stderr
+    assert not Path("r/curves.svg").exists()
+
+
+def test_an_interrupted_training_says_how_to_continue_and_does() -> None:
+    write_corpus(Path(), "train", 60, seed=1)
+    command = ("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS)
+    command += ("--set", "training.max_steps=100000", "--set", "training.valid_every=1000")
+    said = interrupt_after_first_log_line(*command)
+    assert "continuing" not in said
+    assert "the same command continues from here" in said
+    assert "stopped; to continue, run the same command again (r)" in said
+    assert_line(
+        succeed("show", "r").stdout, r"^state     not finished, step \d+ of 100,000; train again to continue$"
+    )
+    assert "continuing from step" in interrupt_after_first_log_line(*command)
+
+
+def interrupt_after_first_log_line(*command: str) -> str:
+    """What a training says on stderr that gets Ctrl-C as soon as it runs."""
+    training = process(*command)
+    assert training.stderr is not None
+    said = b""
+    for line in training.stderr:
+        said += line
+        if line.startswith(b"step "):
+            break
+    training.send_signal(signal.SIGINT)
+    said += training.communicate()[1]
+    assert training.returncode == 130
+    assert b"Traceback" not in said
+    return said.decode()
+
+
+# translate
+
+
+def test_every_line_in_is_a_line_out_and_an_empty_one_stays_empty(run: Path) -> None:
+    out = succeed("translate", run, stdin="red cat\n\n  \nold house\n").stdout
+    assert out.count("\n") == 4
+    assert out.split("\n")[1:3] == ["", ""]
+
+
+def test_stdin_file_and_out_agree(run: Path) -> None:
+    text = "red cat\n\nthe big river\r\nold dog"
+    Path("in.en").write_bytes(text.encode())
+    out = succeed("translate", run, stdin=text).stdout
+    assert succeed("translate", run, "-", stdin=text).stdout == out
+    assert succeed("translate", run, "in.en").stdout == out
+    assert succeed("translate", run, "in.en", "--out", "out.de").stdout == ""
+    assert Path("out.de").read_text(encoding="utf-8") == out
+    assert out.count("\n") == 4
+
+
+def test_only_newline_ends_a_line(run: Path) -> None:
+    assert succeed("translate", run, stdin="red\u2028cat\x0cdog\rbird\u0085tree\n").stdout.count("\n") == 1
+
+
+def test_nothing_in_is_nothing_out(run: Path) -> None:
+    assert succeed("translate", run, stdin="").stdout == ""
+
+
+def test_batch_size_and_chunks_do_not_change_the_translations(run: Path) -> None:
+    text = Path(load_recipe(run / "config.toml").data.train[0]).read_text(encoding="utf-8")
+    options = ("--precision", "fp32", "--beam-size", 2)
+    out = succeed("translate", run, *options, stdin=text).stdout
+    assert succeed("translate", run, *options, "--batch-sentences", 7, stdin=text).stdout == out
+
+
+def test_json_holds_source_translation_score_and_alternatives(run: Path) -> None:
+    out = succeed("translate", run, "--json", "--n-best", 2, stdin="red cat\n\n").stdout
+    filled, empty = map(json.loads, out.splitlines())
+    assert filled["source"] == "red cat"
+    assert filled["alternatives"][0]["translation"] == filled["translation"]
+    scores = [a["score"] for a in filled["alternatives"]]
+    assert len(scores) == 2
+    assert scores[0] == filled["score"] == max(scores)
+    assert (empty["source"], empty["translation"]) == ("", "")
+
+
+def test_a_larger_n_best_widens_the_beam(run: Path) -> None:
+    out = succeed("translate", run, "--json", "--n-best", 5, stdin="red cat\n").stdout
+    assert len(json.loads(out)["alternatives"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--n-best", "2"], "--n-best is for --json"),
+        (["--json", "--n-best", "4", "--beam-size", "2"], "n_best = 4 needs a beam of at least 4"),
+        (["--precision", "fp16"], "--precision fp16: is not a precision"),
+        (["--device", "tpu9"], 'device = "tpu9"'),
+        (["missing.txt"], "missing.txt: no such file"),
+    ],
+)
+def test_what_cannot_be_translated_is_said_in_one_line(run: Path, arguments: list[str], message: str) -> None:
+    assert message in error_of("translate", run, *arguments, stdin="red cat\n")
+
+
+def test_text_that_is_not_utf8_is_named_by_its_line(run: Path) -> None:
+    bad = b"red cat\nFl\xfcsse\n"
+    Path("bad.txt").write_bytes(bad)
+    assert "stdin, line 2: is not UTF-8" in error_of("translate", run, stdin=bad)
+    said = error_of("translate", run, "bad.txt")
+    assert "bad.txt" in said
+    assert "line 2" in said
+
+
+def test_a_sentence_too_long_is_named_by_its_line(run: Path) -> None:
+    text = "red\n" * 1499 + "cat " * 600
+    Path("long.en").write_text(text, encoding="utf-8")
+    for file, name in (("-", "stdin"), ("long.en", "long.en")):
+        said = error_of("translate", run, "--beam-size", 1, file, stdin=text)
+        assert said.startswith(f"error: {name}: sentence 1500 has ")
+
+
+def test_a_folder_that_is_no_run_is_named() -> None:
+    Path("empty").mkdir()
+    assert "empty: is not a run" in error_of("translate", "empty", stdin="")
+    assert "nowhere: there is no such folder" in error_of("translate", "nowhere", stdin="")
+
+
+def test_output_that_cannot_be_written_is_one_line(run: Path) -> None:
+    assert "nowhere/out.de: cannot be written" in error_of(
+        "translate", run, "--out", "nowhere/out.de", stdin="red cat\n"
+    )
+
+
+def test_a_pipe_is_answered_line_by_line(run: Path) -> None:
+    translating = process("translate", run)
+    assert translating.stdin is not None
+    assert translating.stdout is not None
+    for sentence in (b"red cat\n", b"old house\n"):
+        translating.stdin.write(sentence)
+        translating.stdin.flush()
+        assert translating.stdout.readline().endswith(b"\n")  # before the input has come to its end
+    rest, said = translating.communicate()
+    assert (rest, said, translating.returncode) == (b"", b"", 0)
+
+
+def test_a_reader_that_leaves_is_no_error(run: Path) -> None:
+    translating = process("translate", run)
+    assert translating.stdout is not None
+    translating.stdout.close()
+    assert translating.stderr is not None
+    said = translating.communicate(b"red cat\n" * 50)[1]
+    assert (said, translating.returncode) == (b"", 141)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_is_one_line(run: Path) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        said = process("translate", run, stdout=full).communicate(b"red cat\n")[1].decode()
+    assert said == "error: output: No space left on device; check the path, rights and space\n"
+
+
+# evaluate, score, show
+
+
+def test_evaluate_prints_scores_with_signatures_and_keeps_them(run: Path) -> None:
+    result = succeed("evaluate", run, "--out", "hypotheses.de")
+    assert "tiny-test · 15 sentences · beam 3 · length penalty 1" in result.stdout
+    for name in ("BLEU", "chrF2", "TER", "BLEU (lower-cased)"):
+        assert_line(
+            result.stdout,
+            rf"^  {name.replace('(', '[(]').replace(')', '[)]')} +[\d.]+ +[\d.]+ – [\d.]+ +nrefs:1",
+        )
+    assert "sentences/s" in result.stderr
+    assert len(Path("hypotheses.de").read_text(encoding="utf-8").splitlines()) == 15
+    (kept,) = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
+    assert kept["name"] == "tiny-test"
+    assert f"score     tiny-test · BLEU {kept['scores'][0]['value']:.1f}" in succeed("show", run).stdout
+
+
+def test_evaluating_again_replaces_the_same_and_adds_what_differs(run: Path) -> None:
+    for beam_size in (1, 1, 2):
+        succeed("evaluate", run, "--beam-size", beam_size)
+    results = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
+    assert [result["beam_size"] for result in results] == [1, 2]
+
+
+def test_evaluate_json_and_score_agree(run: Path) -> None:
+    test = load_recipe(run / "config.toml").data.test["tiny-test"]
+    out = succeed("evaluate", run, "--json", "--src", test[0], "--ref", test[1], "--out", "h.de").stdout
+    (evaluated,) = json.loads(out)["results"]
+    scored = json.loads(succeed("score", "h.de", test[1], "--tgt-lang", "de", "--json").stdout)
+    assert scored == evaluated["scores"]
+    assert evaluated["name"] == "test.en"
+
+
+def test_the_valid_split_is_the_named_one_or_the_one_held_out(run: Path) -> None:
+    assert "valid · 20 sentences" in succeed("evaluate", run, "--split", "valid").stdout
+    write_corpus(Path(), "train", 60, seed=1)
+    succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS)
+    result = succeed("evaluate", "r")
+    assert "names no test set, so its validation pairs are translated" in result.stderr
+    assert_line(result.stdout, r"^valid · [1-6] sentences")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--split", "train"], "--split train: there are test and valid"),
+        (["--src", "a.en"], "give --src and --ref together and without --split"),
+        (["--src", "a.en", "--ref", "a.de", "--split", "test"], "give --src and --ref together"),
+        (["--src", "a.en", "--ref", "a.de"], "a.en: no such file"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_said_in_one_line(run: Path, arguments: list[str], message: str) -> None:
+    assert message in error_of("evaluate", run, *arguments)
+
+
+def test_a_run_without_test_set_says_what_to_give() -> None:
+    write_corpus(Path(), "train", 60, seed=1)
+    succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS)
+    assert "names no test set; say --split valid, or give --src and --ref" in error_of(
+        "evaluate", "r", "--split", "test"
+    )
+
+
+def test_a_test_set_with_an_empty_side_is_an_error(run: Path) -> None:
+    Path("a.tsv").write_text("red cat\trote Katze\nold dog\t\n", encoding="utf-8")
+    Path("a.en").write_text("red cat\nold dog\n", encoding="utf-8")
+    Path("a.de").write_text("rote Katze\n\n", encoding="utf-8")
+    assert "pair 2: the target is empty" in error_of("evaluate", run, "--src", "a.en", "--ref", "a.de")
+
+
+def test_damaged_scores_are_an_error_and_not_overwritten(run: Path) -> None:
+    (run / "scores.json").write_text('{"results": [3]}', encoding="utf-8")
+    assert "scores.json: is damaged; remove it and evaluate again" in error_of("evaluate", run)
+    assert (run / "scores.json").read_text(encoding="utf-8") == '{"results": [3]}'
+
+
+def test_a_perfect_translation_scores_100_and_a_missing_line_is_an_error() -> None:
+    write_corpus(Path(), "a", 20, seed=1)
+    out = succeed("score", "a.de", "a.de", "--tgt-lang", "de").stdout
+    assert_line(out, r"^  BLEU +100\.0 +100\.0 – 100\.0")
+    assert_line(out, r"^  TER +0\.0 ")
+    Path("b.de").write_text("eins\nzwei\n", encoding="utf-8")
+    assert "b.de has 2 lines and a.de 20" in error_of("score", "b.de", "a.de", "--tgt-lang", "de")
+
+
+def test_show_tells_state_size_best_files_and_settings(run: Path) -> None:
+    text = succeed("show", run).stdout
+    assert_line(text, r"^run · tiny · en → de$")
+    assert_line(text, r"^state     finished after 6 steps, ")
+    assert_line(text, r"^size      [\d,]+ parameters, [\d.]+ MB$")
+    assert_line(text, r"^best      step [36] · loss [\d.]+ nats/token · BLEU ")
+    assert_line(text, r"^curves    dragoman show --plot run$")
+    assert_line(text, r"^  d_model = 16$")
+    assert "model.safetensors" in text
+    assert_line(succeed("show", run, "--plot").stdout, r"^curves    run/curves\.svg$")
+
+
+# demo
+
+
+def test_the_demo_trains_scores_and_shows_translations_beside_references() -> None:
+    small = ("--set", 'data.train=["phrasebook:valid"]')
+    result = succeed("demo", "--src", "de", "--tgt", "en", *SETTINGS, *small)
+    config = load_recipe("runs/demo-de-en/config.toml")
+    assert (config.data.src_lang, config.data.tgt_lang) == ("de", "en")
+    for heading in ("source", "translation", "reference", "BLEU", "chrF2"):
+        assert heading in result.stdout
+    assert "dragoman translate runs/demo-de-en" in result.stderr
+    assert Path("runs/demo-de-en/curves.svg").exists()
+    names = [r["name"] for r in json.loads(Path("runs/demo-de-en/scores.json").read_text())["results"]]
+    assert names[0] == "phrasebook"
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--src", "fr"], "--src fr: the phrasebook has en, de, pl, zh"),
+        (["--tgt", "en"], "--src en --tgt en: choose two different languages"),
+        (["--set", "training.max_stepps=3"], "did you mean training.max_steps?"),
+    ],
+)
+def test_what_the_demo_cannot_do_is_said_in_one_line(arguments: list[str], message: str) -> None:
+    assert message in error_of("demo", *arguments)

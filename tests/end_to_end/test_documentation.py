@@ -1,0 +1,200 @@
+"""Every command and every piece of Python in the documents runs, against small stand-ins.
+
+The blocks of a document run in their order, in one folder of their own, which holds small files of the
+names in STAND_INS. Trainings get the settings of a tiny one; recipes are copied with them. What is no
+command of ours is checked: the target of `make`, the extras of `pip install`, the file of `python`.
+A block right below
+
+    <!-- not run: the reason -->
+
+is left out; use it only where there is no other way.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from dragoman.cli import app
+from dragoman.config import load_recipe, to_toml
+from tiny import TINY, write_corpus
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT)
+    for pattern in ("*.md", "docs/*.md", "recipes/*/README.md")
+    for path in ROOT.glob(pattern)
+)
+STAND_INS = {"train": 60, "valid": 12, "test": 8, "corpus": 60, "input": 4, "your": 60}
+"""Files such as train.en, train.de and train.tsv, and their pairs."""
+
+SMALL = {
+    "train": [argument for override in TINY for argument in ("--set", override)],
+    "demo": ["--set", 'data.train=["phrasebook:valid"]'],
+}
+SMALL["demo"] += SMALL["train"]
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_RUN = re.compile(r"<!-- not run: \S.*-->\n\n?\Z")
+SHELL_SYNTAX = re.compile(r"[|<>;&$`]")
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+
+
+def blocks_of(document: str) -> Iterator[Block]:
+    """The fenced blocks of a Markdown text that are to be run."""
+    for found in FENCE.finditer(document):
+        if not NOT_RUN.search(document[: found.start()]):
+            yield Block(found[1], found[2])
+
+
+def commands_of(block: str) -> list[str]:
+    """The command lines of a block. Where some begin with "$ ", the others are output."""
+    lines = block.replace("\\\n", " ").splitlines()
+    commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")] or lines
+    return [line for line in commands if line.strip() and not line.lstrip().startswith("#")]
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the stand-ins and recipes, and a `dragoman` on the PATH that makes trainings small."""
+    folder, data, programs = (tmp_path / name for name in ("workplace", "data", "bin"))
+    for name, n_pairs in STAND_INS.items():
+        write_corpus(folder, name, n_pairs, seed=n_pairs)
+    for recipe in ROOT.glob("recipes/*/recipe.toml"):
+        _copy_recipe(recipe, folder / recipe.relative_to(ROOT), data)
+    programs.mkdir()
+    dragoman = programs / "dragoman"
+    dragoman.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom dragoman.cli import main\n"
+        f"sys.argv += {SMALL!r}.get(sys.argv[1], [])\nmain()\n",
+        encoding="utf-8",
+    )
+    dragoman.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("DRAGOMAN_DATA", str(data))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def _copy_recipe(recipe: Path, copy: Path, data: Path) -> None:
+    """Copies a recipe with the settings of a tiny training, and writes small files of the names in it."""
+    config = load_recipe(recipe, TINY)
+    copy.parent.mkdir(parents=True)
+    copy.write_text(to_toml(config), encoding="utf-8")
+    corpora = [config.data.train, config.data.valid, *config.data.test.values()]
+    write_corpus(data, "pairs", 40, seed=1)
+    for files in corpora:
+        for file, suffix in zip(files, ("en", "de") if len(files) == 2 else ("tsv",), strict=False):
+            if not file.startswith("phrasebook:"):
+                content = (data / f"pairs.{suffix}").read_bytes()
+                (data / file).parent.mkdir(parents=True, exist_ok=True)
+                (data / file).write_bytes(gzip.compress(content) if file.endswith(".gz") else content)
+
+
+def run_command(command: str) -> None:
+    """Runs a command of ours, in this process where no shell is needed; checks that of others."""
+    words = shlex.split(command, comments=True)
+    if words[:3] == ["python", "-m", "dragoman"]:
+        words = words[2:]
+    if "dragoman" in words and SHELL_SYNTAX.search(command):
+        done = subprocess.run(["sh", "-ec", command], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        assert "error: " not in done.stderr, f"{command}\n{done.stderr}"
+    elif words[0] == "dragoman":
+        result = CliRunner().invoke(app, words[1:] + SMALL.get(words[1] if words[1:] else "", []))
+        assert result.exit_code == 0, f"{command}\n{result.stderr}\n{result.exception!r}"
+    else:
+        check_command(words)
+
+
+def check_command(words: list[str]) -> None:
+    """Checks a command that is not ours, or that would take long, without running it."""
+    program, arguments = words[0], words[1:]
+    if program == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        for target in arguments:
+            assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), f"no target {target}"
+    elif program == "pip" and arguments[0] == "install":
+        for argument in arguments[1:]:
+            check_requirement(argument)
+    elif program == "python":
+        compile((ROOT / arguments[0]).read_text(encoding="utf-8"), arguments[0], "exec")
+    elif program == "source":
+        assert arguments == [".venv/bin/activate"]
+    else:
+        assert program in ("cd", "git"), f"{shlex.join(words)}: this test does not know how to check it"
+
+
+def check_requirement(argument: str) -> None:
+    """A thing to install is this package, and its extras are in pyproject.toml."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    found = re.fullmatch(r"(?:\.|dragoman)(?:\[([\w,-]+)\])?", argument)
+    assert found or argument in ("-e", "--editable"), f"pip install {argument}: is not this package"
+    for extra in (found[1] or "").split(",") if found else []:
+        assert not extra or extra in extras, f"pip install {argument}: there is no extra {extra}"
+
+
+def run_python(code: str) -> None:
+    """Runs a piece of Python; the steps of its trainings are few."""
+    exec(
+        compile(re.sub(r"max_steps=\d+", "max_steps=4", code), "<document>", "exec"), {"__name__": "__main__"}
+    )
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_every_block_of_the_document_runs(document: Path, workplace: Path) -> None:
+    for language, text in blocks_of((ROOT / document).read_text(encoding="utf-8")):
+        if language in ("sh", "bash", "shell", "console"):
+            for command in commands_of(text):
+                run_command(command)
+        elif language == "python":
+            run_python(text)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_commands_named_in_the_text_exist_with_their_options(document: Path) -> None:
+    text = FENCE.sub("", (ROOT / document).read_text(encoding="utf-8"))
+    for command, rest in re.findall(r"`dragoman ([a-z]+)([^`]*)`", text):
+        shown = CliRunner().invoke(app, [command, "--help"])
+        assert shown.exit_code == 0, f"{document}: dragoman {command}"
+        for option in re.findall(r"--[a-z-]+", rest):
+            assert f"{option} " in shown.stdout, f"{document}: dragoman {command} has no {option}"
+
+
+def test_a_marked_block_is_left_out_and_others_are_not() -> None:
+    document = "```sh\na\n```\n<!-- not run: needs a GPU -->\n```sh\nb\n```\n\n```python\nc\n```\n"
+    assert list(blocks_of(document)) == [Block("sh", "a\n"), Block("python", "c\n")]
+
+
+def test_output_comments_and_continued_lines_are_told_apart() -> None:
+    assert commands_of("$ dragoman show x\nsize 3\n$ make demo\n") == ["dragoman show x", "make demo"]
+    assert commands_of("# first\nmake \\\n demo\n\nmake test\n") == ["make   demo", "make test"]
+
+
+@pytest.mark.parametrize(
+    "command", ["make dinner", "pip install 'dragoman[gpu]'", "pip install left-pad", "rm x"]
+)
+def test_a_command_that_cannot_work_is_found(command: str) -> None:
+    with pytest.raises(AssertionError):
+        run_command(command)
