@@ -255,7 +255,7 @@ def test_an_interrupted_training_says_how_to_continue_and_does() -> None:
     said = interrupt_after_first_log_line(*command)
     assert "continuing" not in said
     assert "the same command continues from here" in said
-    assert "stopped; to continue, run the same command again (r)" in said
+    assert "to continue: dragoman train --src train.en --tgt train.de --out r --set " in said
     assert_line(
         succeed("show", "r").stdout, r"^state     not finished, step \d+ of 100,000; train again to continue$"
     )

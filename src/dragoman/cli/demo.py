@@ -82,7 +82,7 @@ def demo(
     unseen_sources = {phrase._asdict()[src] for phrase in unseen_phrases()}
     unseen = [i for i, pair in enumerate(test) if pair.src in unseen_sources]
     seen = [i for i in range(len(test)) if i not in set(unseen)]
-    parts = {"words seen in this construction": seen, "words never seen in this construction": unseen}
+    parts = {"word and construction seen together": seen, "never seen together": unseen}
     evaluations = [whole, *(whole.part(n, i, tgt_lang=tgt) for n, i in parts.items() if i)]
     keep_scores(Run.open(path), evaluations)
     _print_tables([pair.src for pair in test], evaluations, unseen)

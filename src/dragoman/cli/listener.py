@@ -112,5 +112,7 @@ def _thousands(value: float) -> str:
 
 
 def _scientific(value: float) -> str:
+    if not value:
+        return "0"
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"

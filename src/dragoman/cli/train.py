@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -113,7 +115,7 @@ def run_training(config: Config, out: Path) -> Path:
         with TerminalListener() as listener:
             path = train(config, out, listener=listener)
     except KeyboardInterrupt:
-        say(f"stopped; to continue, run the same command again ({out})")
+        say(f"to continue: {shlex.join(['dragoman', *sys.argv[1:]])}")
         raise typer.Exit(INTERRUPTED) from None
     draw_curves(Run.open(path))
     return path
