@@ -10,7 +10,7 @@ demo: .venv/installed
 	$(BIN)/dragoman demo
 
 test: .venv/installed
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 check: .venv/installed
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
 from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
 from dragoman.data.store import TokenStore
 from dragoman.errors import TrainingError
-from dragoman.hardware import choose_device, choose_dtype
+from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory
 from dragoman.predict import build_model
 from dragoman.runs import Run, environment
 from dragoman.text.subword import TokenizerPair
@@ -89,6 +89,7 @@ def train(config: Config, out: str | Path, *, listener: TrainingListener | None 
         listener.message(f"{run.path} is finished; choose another folder to train again")
         return run.path
     device = choose_device(config.training.device)
+    keep_freed_memory()
     if config.training.n_threads:
         torch.set_num_threads(config.training.n_threads)
     corpora = prepare_corpora(config, run, listener)
