@@ -4,8 +4,8 @@
     python benchmarks/train_speed.py --corpus phrasebook
 
 Prints source + target tokens a second, padding not counted, of whole updates (batch from the store,
-forward, backward, clipping, AdamW) of the 7.6 M model of recipes/multi30k-en-de-7m (d_model 256, 3+3
-layers, d_ff 1024, vocabulary 8000, dropout 0.3, batches of 4096 target tokens). Every setting runs the
+forward, backward, clipping, AdamW) of a model of 7.6 M parameters (d_model 256, 3+3 layers, d_ff 1024,
+vocabulary 8000, dropout 0.3, batches of 4096 target tokens). Every setting runs the
 same batches in turn, so that a noisy machine slows all of them; the median counts.
 """
 

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.hardware import choose_device, choose_dtype, has_bf16, keep_freed_memory
+from dragoman.predict import Translator, inference_copy, load_weights
+
+SENTENCES = ["red cat", "big old house", "", "small bird river tree", "blue dog", " "]
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, precision="fp32")
+
+
+def test_sentences_keep_their_order_and_empty_ones_stay_empty(translator: Translator) -> None:
+    translations = translator.translate(SENTENCES)
+    assert [t.source for t in translations] == SENTENCES
+    assert [t.text for t in translations if not t.source.strip()] == ["", ""]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_translating_together_equals_one_by_one(translator: Translator, beam_size: int) -> None:
+    together = translator.translate(SENTENCES, beam_size=beam_size)
+    alone = [translator.translate([text], beam_size=beam_size)[0] for text in SENTENCES]
+    assert [t.text for t in together] == [t.text for t in alone]
+    assert [t.score for t in together] == pytest.approx([t.score for t in alone], rel=1e-4, abs=1e-6)
+
+
+def test_n_best_are_alternatives_in_order_of_score(translator: Translator) -> None:
+    translation = translator.translate(["red cat"], beam_size=3, n_best=3)[0]
+    scores = [alternative.score for alternative in translation.alternatives]
+    assert 1 < len(scores) <= 3
+    assert scores == sorted(scores, reverse=True)
+    assert (translation.text, translation.score) == translation.alternatives[0]
+
+
+def test_progress_counts_up_to_every_sentence(translator: Translator) -> None:
+    counts: list[int] = []
+    translator.translate(SENTENCES, progress=counts.append)
+    assert counts[-1] == len(SENTENCES)
+    assert counts == sorted(counts)
+
+
+def test_a_single_string_is_no_list_of_sentences(translator: Translator) -> None:
+    with pytest.raises(DataError, match=r"takes a list of sentences; for a single one write"):
+        translator.translate("red cat")
+
+
+def test_more_alternatives_than_beam_are_refused(translator: Translator) -> None:
+    with pytest.raises(DataError, match=r"n_best = 3 needs a beam of at least 3; beam_size is 2"):
+        translator.translate(["red cat"], beam_size=2, n_best=3)
+
+
+def test_a_sentence_too_long_for_the_model_is_named_and_never_cut(translator: Translator) -> None:
+    limit = translator.config.model.max_positions
+    pattern = rf"sentence 2 has \d+ tokens and the model accepts {limit}; split it into shorter sentences"
+    with pytest.raises(DataError, match=pattern):
+        translator.translate(["red cat", "red cat " * limit])
+
+
+def test_bf16_translates_like_fp32_nearly_always(tiny_run: Path, translator: Translator) -> None:
+    rounded = Translator.load(tiny_run, precision="bf16").translate(["red cat"])[0]
+    assert rounded.score == pytest.approx(translator.translate(["red cat"])[0].score, rel=0.1)
+
+
+def test_weights_of_another_model_are_refused(translator: Translator) -> None:
+    model = inference_copy(translator.model, torch.float32)
+    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    first = next(iter(weights))
+    without = {name: tensor for name, tensor in weights.items() if name != first}
+    with pytest.raises(
+        RunError, match=rf"here: is not for this configuration; missing \['{re.escape(first)}'\]"
+    ):
+        load_weights(model, without, where="here")
+    with pytest.raises(
+        RunError, match=r"unknown \['extra'\]; config.toml and weights must come from the same run"
+    ):
+        load_weights(model, {**weights, "extra": torch.zeros(1)}, where="here")
+    with pytest.raises(RunError, match=rf"{re.escape(first)} has shape \(1,\), the configuration says"):
+        load_weights(model, {**weights, first: torch.zeros(1)}, where="here")
+
+
+def test_weights_that_are_not_numbers_are_refused(translator: Translator) -> None:
+    model = inference_copy(translator.model, torch.float32)
+    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    first = next(iter(weights))
+    weights[first].view(-1)[0] = torch.nan
+    with pytest.raises(RunError, match=r"holds numbers that are not finite; the file is damaged"):
+        load_weights(model, weights, where="here")
+
+
+def test_a_device_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ConfigError, match=r'device = "gpu" is not a device; try "cpu", "cuda" or "cuda:1"'):
+        choose_device("gpu")
+    beyond = f"cuda:{torch.cuda.device_count()}"
+    with pytest.raises(ConfigError, match=rf'device = "{beyond}": this machine has \d+ CUDA devices'):
+        choose_device(beyond)
+
+
+def test_auto_precision_is_bf16_exactly_where_the_processor_has_it() -> None:
+    cpu = torch.device("cpu")
+    assert choose_dtype("auto", cpu) == (torch.bfloat16 if has_bf16(cpu) else torch.float32)
+    assert choose_dtype("fp32", cpu) == torch.float32
+    assert choose_dtype("bf16", cpu) == torch.bfloat16
+
+
+def test_keeping_freed_memory_changes_no_result() -> None:
+    before = torch.arange(1000.0).sum()
+    keep_freed_memory()
+    assert torch.arange(1000.0).sum() == before
