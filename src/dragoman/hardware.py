@@ -50,8 +50,8 @@ def has_bf16(device: torch.device) -> bool:
 def keep_freed_memory() -> None:
     """Lets the C library keep the memory that one update frees for the next, where it is glibc.
 
-    By default it hands large blocks back to the system and asks for them anew, which here costs a
-    quarter of the time of a training on the CPU. Memory in use stays what the largest batch needs.
+    By default it hands large blocks back to the system and asks for them anew, which slows a training
+    on the CPU (docs/decisions.md). The memory is given back when the process ends.
     """
     mmap_threshold, trim_threshold, top_pad = -3, -1, -2  # M_... in glibc's malloc.h
     try:

@@ -48,6 +48,10 @@ class TranslationBatch(NamedTuple):
         """Source and target tokens, padding excluded."""
         return self.n_src_tokens + self.n_tgt_tokens
 
+    def to(self, device: torch.device) -> TranslationBatch:
+        """The same batch on `device`."""
+        return TranslationBatch(*(ids.to(device) for ids in self))
+
 
 def plan_epoch(store: TokenStore, *, batch_tokens: int, seed: int, epoch: int) -> list[npt.NDArray[np.int64]]:
     """The indices of each batch's pairs, in the order of training: every pair once.

@@ -205,6 +205,7 @@ def run_updates(
         position.seconds, clock = position.seconds + now - clock, now
         listener.stepped(position)
         last = is_over(position, config)
+        stop = interrupted()  # asked once: what is acted upon below must also have been saved
         if position.step % training.log_every == 0 or last:
             record = log_record(state, config, gradient_norm, position.seconds - logged_at)
             logged_at = position.seconds
@@ -217,9 +218,9 @@ def run_updates(
             position.seconds, clock = position.seconds + now - clock, now
             logged_at = position.seconds
             save_checkpoint(state, run, config)
-        elif interrupted():
+        elif stop:
             save_checkpoint(state, run, config)
-        if interrupted() or is_over(position, config):
+        if stop or is_over(position, config):
             return
 
 
@@ -242,17 +243,13 @@ def updates(state: TrainState, config: Config, corpora: Corpora) -> Iterator[lis
         plan = plan_epoch(store, batch_tokens=training.batch_tokens, seed=config.seed, epoch=position.epoch)
         while position.batch < len(plan):
             chosen = plan[position.batch : position.batch + training.update_freq]
-            batches = [on_device(make_batch(store, indices), device) for indices in chosen]
+            batches = [make_batch(store, indices).to(device) for indices in chosen]
             position.batch += len(chosen)
             if position.batch >= len(plan):
                 position.epoch, position.batch = position.epoch + 1, 0
                 yield batches
                 break
             yield batches
-
-
-def on_device(batch: TranslationBatch, device: torch.device) -> TranslationBatch:
-    return TranslationBatch(*(ids.to(device) for ids in batch))
 
 
 def update(state: TrainState, batches: list[TranslationBatch], config: Config) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from dragoman.config import Config
-from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
+from dragoman.data.batching import make_batch, plan_epoch
 from dragoman.data.corpora import Pair
 from dragoman.data.store import TokenStore
 from dragoman.hardware import choose_dtype
@@ -74,7 +74,7 @@ class Validator:
         device = next(model.parameters()).device
         total, n_tokens = 0.0, 0
         for indices in self.plan:
-            batch = TranslationBatch(*(ids.to(device) for ids in make_batch(self.store, indices)))
+            batch = make_batch(self.store, indices).to(device)
             total += batch_loss(model, batch, smoothing=0.0).log_loss.item()
             n_tokens += batch.n_tgt_tokens
         return total / n_tokens
