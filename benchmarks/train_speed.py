@@ -24,7 +24,7 @@ import torch
 from dragoman.config import Config, parse_config
 from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
 from dragoman.hardware import choose_dtype
-from dragoman.predict import build_model
+from dragoman.predict.loading import build_model
 from dragoman.runs import Run, environment
 from dragoman.training.loop import TrainingListener, prepare_corpora, update
 from dragoman.training.optimizer import make_optimizer

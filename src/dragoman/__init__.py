@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.config import Config, load_recipe
     from dragoman.errors import DragomanError
-    from dragoman.predict import Translation, Translator
+    from dragoman.predict.translator import Translation, Translator
     from dragoman.training.loop import train
 
 __version__ = "0.1.0"
@@ -25,8 +25,8 @@ __version__ = "0.1.0"
 _HOME = {
     "Config": "dragoman.config",
     "DragomanError": "dragoman.errors",
-    "Translation": "dragoman.predict",
-    "Translator": "dragoman.predict",
+    "Translation": "dragoman.predict.translator",
+    "Translator": "dragoman.predict.translator",
     "load_recipe": "dragoman.config",
     "train": "dragoman.training.loop",
 }

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import parse_config
-from dragoman.metrics import bleu
-from dragoman.predict import Translator
+from dragoman.metrics.translation import bleu
+from dragoman.predict.translator import Translator
 from dragoman.training.loop import train
 
 WORDS = {

@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 
 from dragoman.errors import DataError
-from dragoman.metrics import bleu, chrf, score_all, ter, tokenised_lowercased_bleu
+from dragoman.metrics.translation import bleu, chrf, score_all, ter, tokenised_lowercased_bleu
 
 REFERENCES = [
     "A man is riding a bike in the park.",

@@ -8,7 +8,8 @@ import torch
 
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype, has_bf16, keep_freed_memory
-from dragoman.predict import Translator, inference_copy, load_weights
+from dragoman.predict.loading import inference_copy, load_weights
+from dragoman.predict.translator import Translator
 
 SENTENCES = ["red cat", "big old house", "", "small bird river tree", "blue dog", " "]
 

@@ -14,7 +14,7 @@ from dragoman.data.batching import TranslationBatch, pad
 from dragoman.errors import RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict import Translator
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.training.loop import TrainingListener, newest_checkpoint, train, update
 from dragoman.training.loss import batch_loss

@@ -13,7 +13,7 @@ from dragoman.cli.train import Overrides, run_training
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.evaluation import Evaluation
+    from dragoman.evaluation.translation import Evaluation
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "tokenizer": {"kind": "bpe", "vocab_size": 1500},
@@ -67,8 +67,9 @@ def demo(
     from dragoman.config import parse_config
     from dragoman.data.corpora import open_corpus
     from dragoman.data.phrasebook import unseen_phrases
-    from dragoman.evaluation import evaluate, keep_scores, read_pairs
-    from dragoman.predict import Translator
+    from dragoman.evaluation.scores import keep_scores
+    from dragoman.evaluation.translation import evaluate, read_pairs
+    from dragoman.predict.translator import Translator
     from dragoman.runs import Run
 
     changes = list(overrides or ())
@@ -84,7 +85,7 @@ def demo(
     seen = [i for i in range(len(test)) if i not in set(unseen)]
     parts = {"word and construction seen together": seen, "never seen together": unseen}
     evaluations = [whole, *(whole.part(n, i, tgt_lang=tgt) for n, i in parts.items() if i)]
-    keep_scores(Run.open(path), evaluations)
+    keep_scores(Run.open(path), [evaluation.record() for evaluation in evaluations])
     _print_tables([pair.src for pair in test], evaluations, unseen)
     say(f"{len(test):,} sentences in {whole.seconds:.1f} s, {whole.sentences_per_second:.0f} sentences/s")
     for command in next_commands(path, test[0].src):

@@ -23,8 +23,8 @@ from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from dragoman.data.corpora import Corpus, Pair
-    from dragoman.evaluation import Evaluation
-    from dragoman.metrics import Score
+    from dragoman.evaluation.translation import Evaluation
+    from dragoman.metrics.score import Score
     from dragoman.runs import Run
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
@@ -57,8 +57,8 @@ def evaluate(
     Each score has its 95 % bootstrap interval and sacreBLEU's signature. The run's scores.json
     keeps them.
     """
-    from dragoman.evaluation import evaluate as evaluate_pairs
-    from dragoman.evaluation import keep_scores
+    from dragoman.evaluation.scores import keep_scores
+    from dragoman.evaluation.translation import evaluate as evaluate_pairs
     from dragoman.runs import Run
 
     opened = Run.open(run)
@@ -78,7 +78,7 @@ def evaluate(
         if not as_json:
             typer.echo(describe_evaluation(evaluation))
         evaluations.append(evaluation)
-    keep_scores(opened, evaluations)
+    keep_scores(opened, [evaluation.record() for evaluation in evaluations])
     if as_json:
         record = {"run": str(run), "results": [evaluation.record() for evaluation in evaluations]}
         typer.echo(json.dumps(record, ensure_ascii=False, indent=2))
@@ -94,7 +94,8 @@ def score(
 ) -> None:
     """Score a file of translations against references."""
     from dragoman.data.corpora import find_file, open_lines
-    from dragoman.evaluation import score_record, scores_of
+    from dragoman.evaluation.scores import score_record
+    from dragoman.evaluation.translation import scores_of
 
     found, expected = (list(open_lines(find_file(str(p)))) for p in (hypotheses, references))
     if len(found) != len(expected):
@@ -112,7 +113,7 @@ def score(
 def test_sets(run: Run, *, split: str | None, src: str | None, ref: str | None) -> dict[str, list[Pair]]:
     """The pairs to evaluate, by name. ConfigError: the options contradict each other, or there are none."""
     from dragoman.data.corpora import open_corpus
-    from dragoman.evaluation import read_pairs, split_of
+    from dragoman.evaluation.translation import read_pairs, split_of
 
     data = run.config.data
     if split not in (None, "test", "valid"):

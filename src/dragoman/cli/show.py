@@ -37,7 +37,7 @@ def describe_run(run: Run) -> Iterator[str]:
     """Everything about a run that is worth knowing, line by line."""
     from dragoman.cli.evaluate import describe_saved
     from dragoman.config import to_toml
-    from dragoman.evaluation import saved_scores
+    from dragoman.evaluation.scores import saved_scores
 
     config = run.config
     yield f"{run.path} · {config.name} · {config.data.src_lang} → {config.data.tgt_lang}"

@@ -15,7 +15,7 @@ import typer
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from dragoman.predict import Translation, Translator
+    from dragoman.predict.translator import Translation, Translator
 
 CHUNK = 1000
 """Lines of a file that are translated before the first of them is written."""
@@ -96,7 +96,7 @@ def load_translator(
     run: Path, *, device: str, precision: str, batch_sentences: int | None = None
 ) -> Translator:
     """The translator in the folder `run`. ConfigError: `precision` is none that there is."""
-    from dragoman.predict import Translator
+    from dragoman.predict.translator import Translator
 
     if precision not in ("auto", "fp32", "bf16"):
         raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')

@@ -22,7 +22,7 @@ from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_hel
 from dragoman.data.store import TokenStore
 from dragoman.errors import TrainingError
 from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory
-from dragoman.predict import build_model
+from dragoman.predict.loading import build_model
 from dragoman.runs import Run, environment
 from dragoman.text.subword import TokenizerPair
 from dragoman.training.loss import batch_loss

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dragoman.errors import RunError
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict import load_weights
+from dragoman.predict.loading import load_weights
 from dragoman.runs import load_tensors, save_tensors, sync, write_atomically
 
 Weights = dict[str, Tensor]

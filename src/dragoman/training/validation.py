@@ -14,9 +14,10 @@ from dragoman.data.batching import make_batch, plan_epoch
 from dragoman.data.corpora import Pair
 from dragoman.data.store import TokenStore
 from dragoman.hardware import choose_dtype
-from dragoman.metrics import bleu, chrf
+from dragoman.metrics.translation import bleu, chrf
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict import Translator, inference_copy
+from dragoman.predict.loading import inference_copy
+from dragoman.predict.translator import Translator
 from dragoman.runs import load_tensors
 from dragoman.text.subword import TokenizerPair
 from dragoman.training.loss import batch_loss

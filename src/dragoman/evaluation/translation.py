@@ -1,4 +1,4 @@
-"""Test sets translated and scored, and the scores kept in the run."""
+"""Test sets translated and scored."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 from dragoman.config import Config
 from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
-from dragoman.errors import DataError, RunError
-from dragoman.metrics import Score, score_all, tokenised_lowercased_bleu
-from dragoman.predict import Translator
-from dragoman.runs import Run
-
-SCORES = "scores.json"
+from dragoman.errors import DataError
+from dragoman.evaluation.scores import score_record
+from dragoman.metrics.score import Score
+from dragoman.metrics.translation import score_all, tokenised_lowercased_bleu
+from dragoman.predict.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -99,16 +98,6 @@ def scores_of(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang:
     ]
 
 
-def score_record(score: Score) -> dict[str, Any]:
-    """A score as JSON has it."""
-    return {
-        "name": score.name,
-        "value": score.value,
-        "interval": None if score.interval is None else list(score.interval),
-        "signature": score.signature,
-    }
-
-
 def split_of(config: Config, split: str) -> Iterator[tuple[str, Corpus]]:
     """The corpora of "test" or "valid" by name; a part held out of train is the valid that was not named.
 
@@ -141,24 +130,3 @@ def read_pairs(corpus: Corpus) -> list[Pair]:
                 f"{corpus.name}, pair {number}: the {side} is empty; a test set needs text on both sides"
             )
     return pairs
-
-
-def keep_scores(run: Run, evaluations: Sequence[Evaluation]) -> None:
-    """Adds the scores to the run's scores.json, in place of older ones of the same test and search."""
-    new = [evaluation.record() for evaluation in evaluations]
-    kept = [old for old in saved_scores(run) if all(_key(old) != _key(record) for record in new)]
-    run.write_json(SCORES, {"results": [*kept, *new]})
-
-
-def saved_scores(run: Run) -> list[dict[str, Any]]:
-    """What `keep_scores` has kept so far, oldest first. RunError: the file is damaged."""
-    if not (run.path / SCORES).exists():
-        return []
-    results = run.read_json(SCORES).get("results")
-    if not isinstance(results, list) or not all(isinstance(r, dict) and "name" in r for r in results):
-        raise RunError(f"{run.path / SCORES}: is damaged; remove it and evaluate again")
-    return results
-
-
-def _key(record: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(record.get(name) for name in ("name", "beam_size", "length_penalty"))

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from dragoman.config import Config
 from dragoman.data.batching import pad
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.errors import DataError, RunError
+from dragoman.errors import DataError
 from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.incremental import IncrementalDecoder
-from dragoman.model.kernels import choose_kernels
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.loading import build_model, inference_copy, load_weights
 from dragoman.runs import Run
 from dragoman.text.subword import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
 
@@ -134,46 +132,3 @@ class Translator:
         texts = self.tokenizers.tgt.decode_batch([h.ids for h in hypotheses])
         alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
         return Translation(source, alternatives[0].text, alternatives[0].score, alternatives)
-
-
-def build_model(config: Config, tokenizers: TokenizerPair, *, device: torch.device) -> Seq2SeqTransformer:
-    """A model with fresh weights for these tokenizers, on `device`."""
-    return Seq2SeqTransformer(
-        config.model,
-        src_vocab_size=tokenizers.src.vocab_size,
-        tgt_vocab_size=tokenizers.tgt.vocab_size,
-        kernels=choose_kernels(config.training.kernels, device),
-    ).to(device)
-
-
-def load_weights(model: Seq2SeqTransformer, weights: dict[str, Tensor], *, where: str) -> None:
-    """Puts `weights` into `model`. RunError: names or shapes are not its own, or a number is not finite."""
-    own = dict(model.named_parameters())  # tied weights once
-    missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
-    if missing or unknown:
-        raise RunError(
-            f"{where}: is not for this configuration; missing {missing[:3]}, unknown {unknown[:3]}; "
-            "config.toml and weights must come from the same run"
-        )
-    for name, tensor in weights.items():
-        if tensor.shape != own[name].shape:
-            raise RunError(
-                f"{where}: {name} has shape {tuple(tensor.shape)}, the configuration says "
-                f"{tuple(own[name].shape)}; config.toml and weights must come from the same run"
-            )
-        if not torch.isfinite(tensor).all():
-            raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
-    with torch.no_grad():
-        for name, parameter in own.items():
-            parameter.copy_(weights[name])
-
-
-def inference_copy(
-    model: Seq2SeqTransformer, dtype: torch.dtype, *, weights: dict[str, Tensor] | None = None
-) -> Seq2SeqTransformer:
-    """A copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
-    frozen = copy.deepcopy(model).requires_grad_(False).eval()
-    if weights is not None:
-        load_weights(frozen, weights, where="weights")
-    frozen.dtype = dtype
-    return frozen.to(dtype)

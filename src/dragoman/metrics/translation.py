@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from sacrebleu.metrics.base import Metric
@@ -16,6 +15,7 @@ from sacrebleu.metrics.chrf import CHRF, CHRFScore
 from sacrebleu.metrics.ter import TER, TERScore
 
 from dragoman.errors import DataError
+from dragoman.metrics.score import Score
 
 _CHINESE = frozenset({"zh", "zho", "chi", "cmn", "yue"})
 _JAPANESE = frozenset({"ja", "jpn"})
@@ -23,24 +23,6 @@ _KOREAN = frozenset({"ko", "kor"})
 _UNSPACED = frozenset({"th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod"})
 
 _seed_lock = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Score:
-    """One figure about a whole test set."""
-
-    name: str
-    """As sacreBLEU writes it: BLEU, chrF2, TER."""
-    value: float
-    """0–100. Higher is better, except for TER, which counts edits per 100 words and may exceed 100."""
-    signature: str
-    """sacreBLEU's: every choice that the value depends on, and its version."""
-    interval: tuple[float, float] | None
-    """95 % bootstrap interval (Koehn 2004), or None without bootstrap.
-
-    sacreBLEU reports the mean of the resampled scores and half the width of their central 95 %; these
-    are mean - half and mean + half. The mean is close to `value`, not equal to it.
-    """
 
 
 def bleu(

@@ -1,0 +1,1 @@
+"""Test sets run through a model and scored, and the scores kept in the run."""

@@ -1,0 +1,1 @@
+"""Scores: of translations (sacreBLEU), and of classifications."""

@@ -1,0 +1,57 @@
+"""From a run's files to a model that is ready to use."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from dragoman.config import Config
+from dragoman.errors import RunError
+from dragoman.model.kernels import choose_kernels
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.text.subword import TokenizerPair
+
+
+def build_model(config: Config, tokenizers: TokenizerPair, *, device: torch.device) -> Seq2SeqTransformer:
+    """A model with fresh weights for these tokenizers, on `device`."""
+    return Seq2SeqTransformer(
+        config.model,
+        src_vocab_size=tokenizers.src.vocab_size,
+        tgt_vocab_size=tokenizers.tgt.vocab_size,
+        kernels=choose_kernels(config.training.kernels, device),
+    ).to(device)
+
+
+def load_weights(model: Seq2SeqTransformer, weights: dict[str, Tensor], *, where: str) -> None:
+    """Puts `weights` into `model`. RunError: names or shapes are not its own, or a number is not finite."""
+    own = dict(model.named_parameters())  # tied weights once
+    missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
+    if missing or unknown:
+        raise RunError(
+            f"{where}: is not for this configuration; missing {missing[:3]}, unknown {unknown[:3]}; "
+            "config.toml and weights must come from the same run"
+        )
+    for name, tensor in weights.items():
+        if tensor.shape != own[name].shape:
+            raise RunError(
+                f"{where}: {name} has shape {tuple(tensor.shape)}, the configuration says "
+                f"{tuple(own[name].shape)}; config.toml and weights must come from the same run"
+            )
+        if not torch.isfinite(tensor).all():
+            raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(weights[name])
+
+
+def inference_copy(
+    model: Seq2SeqTransformer, dtype: torch.dtype, *, weights: dict[str, Tensor] | None = None
+) -> Seq2SeqTransformer:
+    """A copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
+    frozen = copy.deepcopy(model).requires_grad_(False).eval()
+    if weights is not None:
+        load_weights(frozen, weights, where="weights")
+    frozen.dtype = dtype
+    return frozen.to(dtype)
