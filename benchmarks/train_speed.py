@@ -21,14 +21,15 @@ from pathlib import Path
 
 import torch
 
-from dragoman.config import Config, parse_config
-from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
+from dragoman.config import TranslationConfig, parse_config
+from dragoman.data.batching import TranslationBatch
 from dragoman.hardware import choose_dtype
-from dragoman.predict.loading import build_model
 from dragoman.runs import Run, environment
-from dragoman.training.loop import TrainingListener, prepare_corpora, update
+from dragoman.training.listener import TrainingListener
+from dragoman.training.loop import update
 from dragoman.training.optimizer import make_optimizer
 from dragoman.training.state import Position, TrainState
+from dragoman.training.translation import TranslationTask
 
 CORPORA = {
     "multi30k": {
@@ -65,32 +66,28 @@ def main() -> None:
 def report(folder: Path, corpus: str, rounds: int, ceilings: dict[str, float]) -> None:
     config = configuration(corpus)
     run = Run.create(folder / "run", config)
-    corpora = prepare_corpora(config, run, TrainingListener())
-    store = corpora.train_store(config, epoch=0)
-    plan = plan_epoch(store, batch_tokens=config.training.batch_tokens, seed=1, epoch=0)
+    cpu = torch.device("cpu")
     steps = {}
     for name, (precision, kernels) in SETTINGS.items():
-        own = parse_config(
-            config.model_dump(mode="json"),
-            overrides=[f"training.precision={precision}", f"training.kernels={kernels}"],
-        )
-        model = build_model(own, corpora.tokenizers, device=torch.device("cpu")).train()
-        model.dtype = choose_dtype(precision, torch.device("cpu"))
-        steps[name] = TrainState(model, make_optimizer(model, own.training), None, Position()), own
-    state, _ = steps["bf16, fast kernels"]
-    print(f"{corpus}: {state.model.n_parameters / 1e6:.2f} M parameters, {len(plan)} batches an epoch\n")
+        own = configuration(corpus, f"training.precision={precision}", f"training.kernels={kernels}")
+        task = TranslationTask(own, run, cpu, TrainingListener())
+        task.model.train().dtype = choose_dtype(precision, cpu)
+        state = TrainState(task.model, make_optimizer(task.model, own.training), None, Position())
+        steps[name] = state, task
+    plan = task.plan(0)
+    print(f"{corpus}: {task.model.n_parameters / 1e6:.2f} M parameters, {len(plan)} batches an epoch\n")
     speeds: dict[str, list[float]] = {name: [] for name in steps}
     shares: dict[str, list[float]] = {name: [] for name in steps}
     for i in range(rounds + 1):
-        batch = make_batch(store, plan[i % len(plan)])
-        for name, (state, own) in steps.items():
-            seconds = timed(partial(update, state, [batch], own))
+        batch = task.batch(0, plan[i % len(plan)], cpu)
+        for name, (state, task) in steps.items():
+            seconds = timed(partial(update, state, task, [batch], task.config))
             if i == 0:
                 continue  # warm-up
             speeds[name].append(batch.n_tokens / seconds)
             ceiling = ceilings[SETTINGS[name][0]]
             shares[name].append(
-                matrix_flops(config, batch, state.model.output.weight.shape[0]) / seconds / ceiling
+                matrix_flops(config, batch, task.model.output.weight.shape[0]) / seconds / ceiling
             )
     print(f"{'':22}{'tokens/s (median)':>20}{'min':>9}{'max':>9}{'of ceiling':>12}")
     for name in steps:
@@ -101,8 +98,8 @@ def report(folder: Path, corpus: str, rounds: int, ceilings: dict[str, float]) -
         )
 
 
-def configuration(corpus: str) -> Config:
-    return parse_config(
+def configuration(corpus: str, *overrides: str) -> TranslationConfig:
+    config = parse_config(
         {
             "name": "train-speed",
             "data": {"src_lang": "en", "tgt_lang": "de", **CORPORA[corpus]},
@@ -115,11 +112,14 @@ def configuration(corpus: str) -> Config:
                 "dropout": 0.3,
             },
             "training": {"batch_tokens": 4096},
-        }
+        },
+        overrides=overrides,
     )
+    assert config.task == "translation"
+    return config
 
 
-def matrix_flops(config: Config, batch: TranslationBatch, vocab_size: int) -> float:
+def matrix_flops(config: TranslationConfig, batch: TranslationBatch, vocab_size: int) -> float:
     """Operations of the weights' matrix products for one update of `batch`: 6 per weight and real token."""
     d, d_ff = config.model.d_model, config.model.d_ff
     encoder = config.model.n_encoder_layers * (4 * d * d + 2 * d * d_ff)

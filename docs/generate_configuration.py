@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -26,7 +27,8 @@ INTRODUCTION = """\
 
 A recipe is one TOML file. What it does not say has the default below; `dragoman train` writes every
 setting, defaults included, into the run's `config.toml`, so that a default which changes later never changes
-what an old run meant. Only `name`, `data.src_lang`, `data.tgt_lang` and `data.train` must be given.
+what an old run meant. For a translator only `name`, `data.src_lang`, `data.tgt_lang` and `data.train` must be
+given, for a classifier `task = "classification"`, `name` and `data.train`.
 
 Any setting can be changed for one training with `--set section.key=value`, as often as needed; the value is
 checked like the file. A name that does not exist is an error, with the closest one that does:
@@ -43,11 +45,15 @@ SIGNS = {"Ge": ("ge", "≥"), "Gt": ("gt", ">"), "Le": ("le", "≤"), "Lt": ("lt
 def page() -> str:
     """The whole page."""
     docstrings = setting_docstrings()
-    sections: list[tuple[str | None, Any]] = [(None, config.Config)]
-    sections += [
-        (name, field.annotation) for name, field in config.Config.model_fields.items() if is_section(field)
-    ]
-    return "\n".join([INTRODUCTION, *(section_text(*section, docstrings) for section in sections)])
+    parts = [INTRODUCTION]
+    for recipe in (config.TranslationConfig, config.ClassificationConfig):
+        parts += [f"# {paragraph(recipe.__doc__)[:-1]}\n", section_text(None, recipe, docstrings)]
+        parts += [
+            section_text(name, field.annotation, docstrings)
+            for name, field in recipe.model_fields.items()
+            if is_section(field) and not (recipe is config.ClassificationConfig and name == "tokenizer")
+        ]
+    return "\n".join(parts)
 
 
 def section_text(name: str | None, section: Any, docstrings: dict[tuple[str, str], str]) -> str:
@@ -57,7 +63,11 @@ def section_text(name: str | None, section: Any, docstrings: dict[tuple[str, str
     rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     for key, field in section.model_fields.items():
         if not is_section(field):
-            meaning = paragraph(docstrings[section.__name__, key])
+            meaning = next(
+                paragraph(docstrings[part.__name__, key])
+                for part in section.__mro__
+                if (part.__name__, key) in docstrings
+            )
             cells = (f"`{key}`", type_in_words(field), default_as_toml(field), meaning)
             rows.append(
                 "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
@@ -92,13 +102,17 @@ def paragraph(text: str | None) -> str:
 def type_in_words(field: FieldInfo) -> str:
     """The type of a setting and the range it must be in."""
     annotation = field.annotation
-    if get_origin(annotation) is Literal:
-        *first, last = (f"`{as_toml(value)}`" for value in get_args(annotation))
+    if choices := _choices(annotation):
+        *first, last = (f"`{as_toml(value)}`" for value in choices)
         return f"{', '.join(first)} or {last}" if first else last
     if annotation == config.CorpusFiles:
         return "one or two files"
     if get_origin(annotation) is dict:
         return "name = one or two files"
+    if annotation == config.Column:
+        return "number or name"
+    if annotation == tuple[config.Column, config.Column]:
+        return "two numbers or names"
     if get_origin(annotation) is tuple:
         return f"two {WORDS[get_args(annotation)[0]]}s"
     bounds = []
@@ -107,6 +121,16 @@ def type_in_words(field: FieldInfo) -> str:
         if sign:
             bounds.append(f"{sign} {getattr(constraint, attribute):g}")
     return f"{WORDS[annotation]}{' ' + ', '.join(bounds) if bounds else ''}"  # type: ignore[index]
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    """The values of a Literal, or of several that are joined; none for other types."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
+    if parts and all(get_origin(part) is Literal for part in parts):
+        return tuple(value for part in parts for value in get_args(part))
+    return ()
 
 
 def default_as_toml(field: FieldInfo) -> str:

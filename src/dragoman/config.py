@@ -11,7 +11,7 @@ import difflib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -19,11 +19,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from dragoman.errors import ConfigError
 
 if sys.version_info >= (3, 11):
+    from typing import Self
+
     import tomllib
 else:
     import tomli as tomllib
+    from typing_extensions import Self
 
 CorpusFiles: TypeAlias = tuple[str, ...]
+TokenizerKind: TypeAlias = Literal["bpe", "unigram", "words", "characters"]
+RecipeName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Column: TypeAlias = int | str
+"""A column by its number, counted from 0, or by its name where the file names its fields."""
 
 
 class Section(BaseModel):
@@ -33,29 +40,20 @@ class Section(BaseModel):
 
 
 class DataConfig(Section):
-    """Where the text comes from.
+    """Where the text comes from: what both tasks have in common.
 
-    A corpus is two aligned files `["train.en", "train.de"]`, one tab-separated file `["train.tsv"]`,
-    or a split of the embedded corpus `["phrasebook:train"]`. Files may end in .gz, .xz or .zst.
-    Relative names are looked up in the working directory, then in $DRAGOMAN_DATA.
+    Files may end in .gz, .xz or .zst. Relative names are looked up in the working directory, then in
+    $DRAGOMAN_DATA, then among the data sets that `dragoman data fetch` has brought.
     """
 
-    src_lang: str
-    """Language code of the source, such as "en"."""
-    tgt_lang: str
-    """Language code of the target. Picks BLEU's tokenisation ("zh" is scored by characters)."""
     train: CorpusFiles
-    """The sentence pairs to learn from."""
+    """What to learn from."""
     valid: CorpusFiles = ()
-    """The pairs that choose checkpoints. Empty: `n_held_out` pairs are held out of train."""
+    """What chooses checkpoints. Empty: `n_held_out` examples are held out of train."""
     test: dict[str, CorpusFiles] = Field(default_factory=dict)
-    """The pairs for the final score, by name."""
-    columns: tuple[int, int] = (0, 1)
-    """For a tab-separated corpus: the columns of source and target, counted from 0."""
-    max_length: int = Field(default=128, ge=2)
-    """Longest training sentence in tokens, end token included; longer pairs are skipped and counted."""
+    """What the final score is computed on, by name."""
     n_held_out: int = Field(default=1000, ge=1)
-    """Pairs held out of train where there is no valid (at most a tenth of the corpus)."""
+    """Examples held out of train where there is no valid (at most a tenth of the corpus)."""
 
     @field_validator("train", "valid", "test", mode="before")
     @classmethod
@@ -66,54 +64,111 @@ class DataConfig(Section):
             return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
         return value
 
+    @model_validator(mode="after")
+    def _train_is_named(self) -> Self:
+        if not self.train:
+            raise ValueError('train names no file: train = ["train.en", "train.de"], or ["train.tsv"]')
+        return self
+
+    def corpora(self) -> Iterator[tuple[str, CorpusFiles]]:
+        """The name and the files of every corpus named."""
+        yield "train", self.train
+        if self.valid:
+            yield "valid", self.valid
+        yield from ((f"test.{name}", files) for name, files in self.test.items())
+
+
+class TranslationDataConfig(DataConfig):
+    """Parallel text.
+
+    A corpus is two aligned files `["train.en", "train.de"]`, one file with both sides (tab-separated, CSV,
+    JSON lines, TMX, PO, Parquet), or a split of the embedded corpus `["phrasebook:train"]`.
+    """
+
+    src_lang: str
+    """Language code of the source, such as "en"."""
+    tgt_lang: str
+    """Language code of the target. Picks BLEU's tokenisation ("zh" is scored by characters)."""
+    columns: tuple[Column, Column] = (0, 1)
+    """The columns of source and target in one file: counted from 0, or the names of fields."""
+    max_length: int = Field(default=128, ge=2)
+    """Longest training sentence in tokens, end token included; longer pairs are skipped and counted."""
+
     @field_validator("columns", mode="before")
     @classmethod
     def _pair_becomes_tuple(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
-    @field_validator("train", "valid")
-    @classmethod
-    def _corpus_is_one_or_two_files(cls, value: CorpusFiles) -> CorpusFiles:
-        if len(value) > 2:
-            raise ValueError("a corpus is two aligned files or one tab-separated file")
-        return value
-
-    @field_validator("test")
-    @classmethod
-    def _tests_are_one_or_two_files(cls, value: dict[str, CorpusFiles]) -> dict[str, CorpusFiles]:
-        for name, files in value.items():
+    @model_validator(mode="after")
+    def _corpora_are_one_or_two_files(self) -> Self:
+        for name, files in self.corpora():
             if not 1 <= len(files) <= 2:
-                raise ValueError(f"{name}: a corpus is two aligned files or one tab-separated file")
-        return value
+                raise ValueError(f"{name}: a corpus is two aligned files or one file with both sides")
+        return self
+
+
+class ClassificationDataConfig(DataConfig):
+    """Labelled text: one file (tab-separated, CSV, JSON lines, Parquet) or "phrasebook:reviews-train"."""
+
+    text_column: Column = 1
+    """The column of the text: counted from 0, or the name of the field."""
+    label_column: Column = 0
+    """The column of the label. Labels are names; numbers are names too."""
+    max_length: int = Field(default=256, ge=2)
+    """Tokens in a window. A longer text is read in several, and all of them take part in its label."""
+    max_windows: int = Field(default=0, ge=0)
+    """Windows of a text that are read; what lies behind them is cut and counted. 0: all of them."""
 
     @model_validator(mode="after")
-    def _train_is_named(self) -> DataConfig:
-        if not self.train:
-            raise ValueError('train names no file: train = ["train.en", "train.de"]')
+    def _corpora_are_one_file(self) -> Self:
+        for name, files in self.corpora():
+            if len(files) != 1:
+                raise ValueError(f"{name}: labelled text is one file, with a column for the label")
         return self
 
 
 class TokenizerConfig(Section):
     """How text becomes tokens."""
 
-    kind: Literal["bpe", "unigram"] = "bpe"
-    """Byte-pair encoding (Sennrich et al. 2016) or unigram language model (Kudo 2018)."""
-    vocab_size: int = Field(default=8000, ge=300)
-    """Tokens per vocabulary, the 4 special and 256 byte tokens included."""
+    kind: TokenizerKind = "bpe"
+    """Byte-pair encoding (Sennrich et al. 2016), unigram language model (Kudo 2018), words or characters."""
+    tgt_kind: TokenizerKind | Literal["same"] = "same"
+    """Another kind for the target, with shared = false; "same": as `kind`."""
+    vocab_size: int = Field(default=8000, ge=10)
+    """Tokens per vocabulary, special ones included; "bpe" and "unigram" need 300, for their byte tokens."""
     shared: bool = True
     """One vocabulary for both languages (needed to tie source and target embeddings)."""
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Probability of leaving out a merge while training (BPE-dropout, Provilkov et al. 2020)."""
+    lowercase: bool = False
+    """Read and write lower case only."""
+    min_frequency: int = Field(default=1, ge=1)
+    """For words and characters: what occurs less often in train is unknown."""
+    splitter: Literal["regex", "spacy"] = "regex"
+    """For words: a regular expression, or spaCy's rules for the language (extra "spacy")."""
+    format_output: bool = False
+    """For words: capitalise the first letter of what is written, and close up its punctuation."""
 
     @model_validator(mode="after")
-    def _dropout_needs_bpe(self) -> TokenizerConfig:
-        if self.dropout and self.kind != "bpe":
-            raise ValueError('dropout is for kind = "bpe"; set dropout = 0.0 for unigram')
+    def _settings_fit_the_kind(self) -> Self:
+        kinds = {self.kind, self.kind if self.tgt_kind == "same" else self.tgt_kind}
+        if self.dropout and "bpe" not in kinds:
+            raise ValueError(f'dropout is for kind = "bpe"; set dropout = 0.0 for {self.kind}')
+        if kinds & {"bpe", "unigram"} and self.vocab_size < 300:
+            raise ValueError(
+                f"vocab_size = {self.vocab_size} leaves no room beside 256 byte tokens; 300 does"
+            )
+        if self.tgt_kind not in ("same", self.kind) and self.shared:
+            raise ValueError(f'tgt_kind = "{self.tgt_kind}" needs a vocabulary of its own: shared = false')
+        if "words" not in kinds and (self.format_output or self.splitter != "regex"):
+            raise ValueError('splitter and format_output are for kind = "words"')
+        if not kinds & {"words", "characters"} and self.min_frequency > 1:
+            raise ValueError('min_frequency is for kind = "words" or "characters"')
         return self
 
 
-class ModelConfig(Section):
-    """The architecture (Vaswani et al. 2017, section 3). The defaults are a small model for two CPU cores."""
+class EncoderConfig(Section):
+    """What every architecture here has in common: an encoder (Vaswani et al. 2017, section 3)."""
 
     d_model: int = Field(default=256, ge=2)
     """Width of every layer's input and output (paper: 512)."""
@@ -123,8 +178,6 @@ class ModelConfig(Section):
     """Width inside the feed-forward block (paper: 2048)."""
     n_encoder_layers: int = Field(default=3, ge=1)
     """Encoder layers (paper: 6)."""
-    n_decoder_layers: int = Field(default=3, ge=1)
-    """Decoder layers (paper: 6)."""
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     """On embeddings and on the output of every sub-layer (section 5.4)."""
     attention_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
@@ -135,13 +188,11 @@ class ModelConfig(Section):
     """Layer norm before each sub-layer, or after its residual as in the paper."""
     activation: Literal["relu", "gelu"] = "relu"
     """Non-linearity of the feed-forward block."""
-    tie_embeddings: Literal["all", "output", "none"] = "all"
-    """Weights shared: source, target and output ("all", section 3.4), target and output, or none."""
     max_positions: int = Field(default=512, ge=2)
-    """Longest sentence the model accepts, in tokens; longer input is an error, never cut."""
+    """Positions of the encoding: the longest sentence or window, in tokens. Longer input is an error."""
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> ModelConfig:
+    def _heads_divide_width(self) -> Self:
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model = {self.d_model} is not a multiple of n_heads = {self.n_heads}")
         if self.d_model % 2:
@@ -149,23 +200,51 @@ class ModelConfig(Section):
         return self
 
 
+class ModelConfig(EncoderConfig):
+    """The encoder-decoder of the paper. The defaults are a small model for two CPU cores."""
+
+    n_decoder_layers: int = Field(default=3, ge=1)
+    """Decoder layers (paper: 6)."""
+    tie_embeddings: Literal["all", "output", "none"] = "all"
+    """Weights shared: source, target and output ("all", section 3.4), target and output, or none."""
+
+
+class ClassifierConfig(EncoderConfig):
+    """An encoder, a pooling over the tokens of a text, and a linear head."""
+
+    pooling: Literal["mean", "max", "mean+max", "first"] = "mean"
+    """How the encoded tokens of a text become one vector; "first" is the first token's."""
+    word_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Probability of leaving out a token, with its n-grams, while training."""
+
+
 class TrainingConfig(Section):
-    """How the model learns (sections 5.1, 5.3 and 5.4)."""
+    """How the model learns (sections 5.1, 5.3 and 5.4): what both tasks have in common."""
 
     max_steps: int = Field(default=6000, ge=1)
     """Updates of the weights."""
+    max_epochs: int = Field(default=0, ge=0)
+    """Stop after so many passes over the corpus; 0 means no limit."""
     max_minutes: float = Field(default=0.0, ge=0.0)
     """Stop after so many minutes of training, resumed time included; 0 means no limit."""
     batch_tokens: int = Field(default=4096, ge=1)
-    """Target tokens in a batch, padding included."""
+    """Tokens in a batch, padding included: of the target, or of the texts to classify."""
     update_freq: int = Field(default=1, ge=1)
     """Batches whose gradients are added before the weights change."""
     learning_rate: float = Field(default=2e-3, gt=0.0)
     """The peak rate, reached at the end of warm-up (the paper's is 1/sqrt(d_model * warmup_steps))."""
     warmup_steps: int = Field(default=800, ge=1)
     """Updates of linear rise."""
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
-    """After warm-up: 1/sqrt(step) (the paper), to zero at max_steps by a line or a cosine, or level."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "wsd", "plateau"] = "inverse_sqrt"
+    """After warm-up: 1/sqrt(step) (the paper); to zero at max_steps by a line or a cosine; level; level
+    until `decay_fraction` of the steps is left, then by a line to zero ("wsd": warm-up, stable, decay);
+    or level until validation stalls ("plateau")."""
+    decay_fraction: float = Field(default=0.2, gt=0.0, le=1.0)
+    """For "wsd": the part of max_steps, at the end, in which the rate falls."""
+    plateau_factor: float = Field(default=0.5, gt=0.0, lt=1.0)
+    """For "plateau": what the rate is multiplied by ..."""
+    plateau_patience: int = Field(default=2, ge=1)
+    """... after so many validations without a better score."""
     betas: tuple[float, float] = (0.9, 0.98)
     """AdamW's decay rates of first and second moments."""
     eps: float = Field(default=1e-9, gt=0.0)
@@ -176,20 +255,17 @@ class TrainingConfig(Section):
     """Probability spread over the whole vocabulary, PyTorch's convention (section 5.4)."""
     clip_norm: float = Field(default=1.0, ge=0.0)
     """Largest norm of the gradient; 0 means no clipping."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Arithmetic of activations; weights and optimizer stay fp32. "auto": bf16 where the processor has it."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Arithmetic of activations; weights and optimizer stay fp32. "auto": bf16 where the processor has it.
+    "fp16" scales the loss against underflow, and lowers the scale where gradients overflow."""
     kernels: Literal["fast", "plain"] = "fast"
     """Hand-written dropout and loss (model/kernels.py), or PyTorch's own. Same results, other speed."""
     ema_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Decay an update of the moving average of weights that is validated and kept; 0: no average."""
     log_every: int = Field(default=50, ge=1)
     """Updates between log lines."""
-    valid_every: int = Field(default=500, ge=1)
-    """Updates between validations and checkpoints."""
-    valid_beam_size: int = Field(default=1, ge=1)
-    """Beam for the BLEU of validation; 1 is greedy."""
-    metric: Literal["bleu", "loss"] = "bleu"
-    """What chooses the best checkpoint."""
+    valid_every: int = Field(default=500, ge=0)
+    """Updates between validations and checkpoints; 0: one at the end of every epoch."""
     patience: int = Field(default=0, ge=0)
     """Stop after so many validations without a better score; 0 means never."""
     keep_checkpoints: int = Field(default=5, ge=1)
@@ -205,6 +281,28 @@ class TrainingConfig(Section):
     @classmethod
     def _list_becomes_tuple(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
+
+
+class TranslationTrainingConfig(TrainingConfig):
+    """How a translator learns."""
+
+    valid_beam_size: int = Field(default=1, ge=1)
+    """Beam for the BLEU of validation; 1 is greedy."""
+    metric: Literal["bleu", "loss"] = "bleu"
+    """What chooses the best checkpoint."""
+    consistency: float = Field(default=0.0, ge=0.0)
+    """Weight of how far two passes with other dropout disagree (R-Drop, Wu et al. 2021); 0: one pass."""
+
+
+class ClassificationTrainingConfig(TrainingConfig):
+    """How a classifier learns."""
+
+    label_smoothing: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Probability spread over all labels."""
+    metric: Literal["accuracy", "macro_f1", "loss"] = "accuracy"
+    """What chooses the best checkpoint."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """"balanced": examples of rare labels count more, as if all labels were equally frequent."""
 
 
 class SearchConfig(Section):
@@ -232,34 +330,78 @@ class SearchConfig(Section):
         return self
 
 
-class Config(Section):
-    """A whole recipe."""
+class TranslationConfig(Section):
+    """A whole recipe for a translator."""
 
     task: Literal["translation"] = "translation"
-    """What is learnt."""
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """What is learnt: "translation" or "classification"."""
+    name: RecipeName
     """The recipe's name; runs are written to runs/<name> unless told otherwise."""
     seed: int = Field(default=1, ge=0)
     """Everything random follows from it."""
-    data: DataConfig
+    data: TranslationDataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
-    training: TrainingConfig = TrainingConfig()
+    training: TranslationTrainingConfig = TranslationTrainingConfig()
     search: SearchConfig = SearchConfig()
 
     @model_validator(mode="after")
-    def _tied_sides_share_a_vocabulary(self) -> Config:
+    def _sections_fit(self) -> Self:
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             raise ValueError(
                 'model.tie_embeddings = "all" needs tokenizer.shared = true; '
                 'for two vocabularies set model.tie_embeddings = "output"'
             )
-        if self.model.max_positions < self.data.max_length:
-            raise ValueError(
-                f"data.max_length = {self.data.max_length} is more than "
-                f"model.max_positions = {self.model.max_positions}"
-            )
+        _check_positions(self.data.max_length, self.model)
         return self
+
+    @property
+    def subject(self) -> str:
+        """What is learnt, in words."""
+        return f"{self.data.src_lang} → {self.data.tgt_lang}"
+
+
+class ClassificationConfig(Section):
+    """A whole recipe for a classifier."""
+
+    task: Literal["classification"]
+    """What is learnt: must be said here."""
+    name: RecipeName
+    """The recipe's name; runs are written to runs/<name> unless told otherwise."""
+    seed: int = Field(default=1, ge=0)
+    """Everything random follows from it."""
+    data: ClassificationDataConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ClassifierConfig = ClassifierConfig()
+    training: ClassificationTrainingConfig = ClassificationTrainingConfig()
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> Self:
+        if self.tokenizer.tgt_kind != "same":
+            raise ValueError("tokenizer.tgt_kind is for translation; a classifier has no target text")
+        _check_positions(self.data.max_length, self.model)
+        return self
+
+    @property
+    def subject(self) -> str:
+        """What is learnt, in words."""
+        return "text → label"
+
+
+Config: TypeAlias = TranslationConfig | ClassificationConfig
+"""A whole recipe; `task` tells which of the two it is."""
+
+TASKS: dict[str, type[TranslationConfig] | type[ClassificationConfig]] = {
+    "translation": TranslationConfig,
+    "classification": ClassificationConfig,
+}
+
+
+def _check_positions(max_length: int, model: EncoderConfig) -> None:
+    if model.max_positions < max_length:
+        raise ValueError(
+            f"data.max_length = {max_length} is more than model.max_positions = {model.max_positions}"
+        )
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -292,10 +434,14 @@ def parse_config(
     """
     merged: dict[str, Any] = copy.deepcopy(dict(settings))
     problems = list(_apply_overrides(merged, overrides))
+    task = merged.get("task", "translation")
+    if task not in TASKS:
+        raise ConfigError(f"{where}: task = {task!r}: there are {', '.join(TASKS)}")
+    recipe = TASKS[task]
     try:
-        config = Config.model_validate(merged)
+        config = recipe.model_validate(merged)
     except ValidationError as error:
-        problems += [_describe(problem) for problem in error.errors()]
+        problems += [_describe(problem, recipe) for problem in error.errors()]
     if problems:
         raise ConfigError(f"{where}: " + "; ".join(problems))
     return config
@@ -331,12 +477,12 @@ def _toml_value(text: str) -> Any:
         return text
 
 
-def _describe(problem: Any) -> str:
+def _describe(problem: Any, recipe: type[BaseModel]) -> str:
     """One validation problem in words, with the closest known name for an unknown one."""
     location = [str(part) for part in problem["loc"]]
     name = ".".join(location)
     if problem["type"] == "extra_forbidden":
-        known = _names_beside(location)
+        known = _names_beside(location, recipe)
         close = difflib.get_close_matches(location[-1], known, n=1)
         hint = (
             f"did you mean {'.'.join([*location[:-1], close[0]])}?"
@@ -353,9 +499,8 @@ def _describe(problem: Any) -> str:
     return f"{name} = {problem['input']!r}: {message}"
 
 
-def _names_beside(location: Sequence[str]) -> list[str]:
-    """The names of the settings in the section that `location` points into."""
-    section: type[BaseModel] = Config
+def _names_beside(location: Sequence[str], section: type[BaseModel]) -> list[str]:
+    """The names of the settings in the section of a recipe that `location` points into."""
     for part in location[:-1]:
         field = section.model_fields.get(part)
         annotation = field.annotation if field else None

@@ -30,10 +30,10 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The type of activations: "fp32", "bf16", or for "auto" bf16 where `device` multiplies in it."""
+    """The type of activations: "fp32", "bf16", "fp16", or for "auto" bf16 where `device` multiplies in it."""
     if precision == "auto":
         precision = "bf16" if has_bf16(device) else "fp32"
-    return torch.bfloat16 if precision == "bf16" else torch.float32
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
 
 
 def has_bf16(device: torch.device) -> bool:

@@ -58,8 +58,7 @@ def plot_learning_curves(run: Run, path: Path) -> None:
             axes.grid(axis="y", color="#e4e4e4", linewidth=0.7)
             axes.set_axisbelow(True)
             axes.set_xlim(left=0)
-        data = run.config.data
-        figure.suptitle(f"{run.config.name} · {data.src_lang} → {data.tgt_lang}", x=0.01, ha="left", size=11)
+        figure.suptitle(f"{run.config.name} · {run.config.subject}", x=0.01, ha="left", size=11)
         picture = io.BytesIO()
         figure.savefig(picture, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     write_atomically(path, picture.getvalue())

@@ -13,7 +13,8 @@ import pytest
 PROGRAM = """
 import os, signal, sys
 from dragoman.config import load_recipe
-from dragoman.training.loop import TrainingListener, train
+from dragoman.training.listener import TrainingListener
+from dragoman.training.loop import train
 
 class Assassin(TrainingListener):
     def stepped(self, position):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config import Config, parse_config
+from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import ConfigError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -21,7 +21,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_every_setting_is_on_the_page() -> None:
-    for name, field in Config.model_fields.items():
+    for name, field in TranslationConfig.model_fields.items():
         section = field.annotation
         names = [*section.model_fields] if SCRIPT["is_section"](field) else [name]
         for setting in names:

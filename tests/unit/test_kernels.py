@@ -11,9 +11,11 @@ from dragoman.model.kernels import (
     PLAIN,
     byte_dropout,
     choose_kernels,
+    chunked_consistent_cross_entropy,
     chunked_linear_cross_entropy,
     matmul_attention,
     plain_attention,
+    plain_consistent_cross_entropy,
     plain_linear_cross_entropy,
 )
 
@@ -45,6 +47,51 @@ def test_chunked_cross_entropy_has_the_gradient_of_its_value() -> None:
     assert torch.autograd.gradcheck(
         lambda h, w: chunked_linear_cross_entropy(h, w, targets, 0.1)[0], (hidden, weight)
     )
+
+
+@pytest.mark.parametrize("n_rows", [1, 7, 300])  # one chunk, and a second that is not full
+def test_chunked_consistency_equals_the_plain_one(n_rows: int) -> None:
+    targets = torch.randint(0, 11, (n_rows,), generator=torch.Generator().manual_seed(3))
+    results = []
+    for loss in (plain_consistent_cross_entropy, chunked_consistent_cross_entropy):
+        hidden, weight = (
+            double(2 * n_rows, 6, seed=1).float().detach(),
+            double(11, 6, seed=2).float().detach(),
+        )
+        hidden.requires_grad_()
+        weight.requires_grad_()
+        smoothed, log_loss = loss(hidden, weight, targets, 0.1, 3.0)
+        (smoothed / 7).backward()
+        results.append((smoothed, log_loss, hidden.grad, weight.grad))
+    for plain, fast in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_chunked_consistency_has_the_gradient_of_its_value() -> None:
+    targets = torch.tensor([3, 0, 4])
+    hidden, weight = double(6, 3, seed=1), double(5, 3, seed=2)
+    assert torch.autograd.gradcheck(
+        lambda h, w: chunked_consistent_cross_entropy(h, w, targets, 0.1, 2.5)[0], (hidden, weight)
+    )
+
+
+def test_two_passes_that_agree_have_the_loss_of_one() -> None:
+    targets = torch.tensor([1, 0])
+    hidden, weight = double(2, 3, seed=1), double(4, 3, seed=2)
+    once = plain_linear_cross_entropy(hidden, weight, targets, 0.1)
+    twice = chunked_consistent_cross_entropy(hidden.repeat(2, 1), weight, targets, 0.1, 5.0)
+    torch.testing.assert_close(twice, once, check_dtype=False)
+
+
+def test_the_disagreement_is_both_divergences() -> None:
+    hidden, weight = double(2, 3, seed=1), double(4, 3, seed=2)
+    p, q = (hidden @ weight.t()).softmax(-1)
+    divergences = (p * (p / q).log()).sum() + (q * (q / p).log()).sum()
+    with_it, without = (
+        chunked_consistent_cross_entropy(hidden, weight, torch.tensor([1]), 0.0, alpha)[0]
+        for alpha in (4.0, 0.0)
+    )
+    torch.testing.assert_close(with_it - without, divergences)
 
 
 def test_chunked_cross_entropy_survives_huge_logits() -> None:

@@ -58,3 +58,21 @@ def test_every_schedule_rises_to_its_peak_and_never_after(schedule: str) -> None
     assert rates[-1] == pytest.approx(
         {"inverse_sqrt": 0.5 * math.sqrt(0.1), "constant": 0.5}.get(schedule, 0)
     )
+
+
+def test_warmup_stable_decay_is_level_and_then_falls_in_a_line_to_zero() -> None:
+    config = TrainingConfig(
+        schedule="wsd", learning_rate=2.0, max_steps=100, warmup_steps=10, decay_fraction=0.2
+    )
+    rates = [learning_rate(step, config) for step in range(1, 101)]
+    assert rates[4] == pytest.approx(1.0)  # half of the warm-up
+    assert rates[9:80] == [2.0] * 71
+    assert rates[89] == pytest.approx(1.0)  # half of the decay
+    assert rates[99] == 0.0
+
+
+def test_only_plateau_takes_the_factor_of_stalled_validations() -> None:
+    for schedule in ("inverse_sqrt", "linear", "cosine", "constant", "wsd", "plateau"):
+        config = TrainingConfig(schedule=schedule, learning_rate=1.0, max_steps=100, warmup_steps=10)
+        lowered = learning_rate(20, config, plateau_factor=0.25) / learning_rate(20, config)
+        assert lowered == (0.25 if schedule == "plateau" else 1.0)

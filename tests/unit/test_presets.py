@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from dragoman.config import Config, parse_config
+from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import ConfigError
 from dragoman.presets import PRESETS, guess_language, preset_for
 
@@ -14,7 +14,7 @@ DATA = {"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]}
 SIZES = [1, 9_999, 10_000, 49_999, 50_000, 249_999, 250_000, 999_999, 1_000_000, 10**9]
 
 
-def config_for(n_pairs: int) -> Config:
+def config_for(n_pairs: int) -> TranslationConfig:
     return parse_config({"name": "x", "data": DATA, **preset_for(n_pairs)})
 
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from dragoman.config import Config, load_recipe, parse_config
+from dragoman.config import TranslationConfig, load_recipe, parse_config
 from dragoman.errors import DragomanError, RunError
 from dragoman.runs import Run, environment, load_tensors, save_tensors, write_atomically
 
 
-def recipe(*overrides: str) -> Config:
+def recipe(*overrides: str) -> TranslationConfig:
     data = {"src_lang": "en", "tgt_lang": "de", "train": ["phrasebook:train"]}
     return parse_config({"name": "small", "data": data}, overrides=overrides)
 

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.config import Config, parse_config
+from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch, pad
 from dragoman.errors import RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from dragoman.training.loop import TrainingListener, newest_checkpoint, train, update
+from dragoman.training.listener import TrainingListener
+from dragoman.training.loop import lower_loss_scale, newest_checkpoint, raise_loss_scale, train, update
 from dragoman.training.loss import batch_loss
 from dragoman.training.optimizer import make_optimizer
-from dragoman.training.state import Position, TrainState, parameters
-from dragoman.training.validation import average_weights
+from dragoman.training.state import Position, TrainState, average_weights, parameters
+from dragoman.training.task import BatchResult, Task, Validation, Weights
 
 TINY = {
     "name": "tiny",
@@ -39,7 +40,7 @@ TINY = {
 }  # fmt: skip
 
 
-def tiny_config(*overrides: str) -> Config:
+def tiny_config(*overrides: str) -> TranslationConfig:
     return parse_config(TINY, overrides=overrides)
 
 
@@ -54,12 +55,40 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(f"{name}.de").write_text("".join(f"{line}\n" for line in translated), encoding="utf-8")
 
 
-def tiny_state(config: Config, *, kernels: Any = PLAIN) -> TrainState:
+def tiny_state(config: TranslationConfig, *, kernels: Any = PLAIN) -> TrainState:
     torch.manual_seed(0)
     settings = config.model.model_copy(update={"dropout": 0.0})
     model = Seq2SeqTransformer(settings, src_vocab_size=20, tgt_vocab_size=20, kernels=kernels)
     ema = {k: v.clone() for k, v in parameters(model).items()}
     return TrainState(model, make_optimizer(model, config.training), ema, Position())
+
+
+class PairsTask(Task[TranslationBatch]):
+    """The loss of translation on given batches."""
+
+    item = "token"
+
+    def __init__(self, model: Seq2SeqTransformer) -> None:
+        self.model = model
+
+    def plan(self, epoch: int) -> list[Any]:
+        raise NotImplementedError
+
+    def batch(self, epoch: int, indices: Any, device: torch.device) -> TranslationBatch:
+        raise NotImplementedError
+
+    def n_items(self, batch: TranslationBatch) -> float:
+        return batch.n_tgt_tokens
+
+    def loss(self, batch: TranslationBatch) -> BatchResult:
+        return BatchResult(batch_loss(self.model, batch, smoothing=0.1).smoothed, batch.n_tokens)
+
+    def validate(self, weights: Weights) -> Validation:
+        raise NotImplementedError
+
+
+def update_on(state: TrainState, batches: list[TranslationBatch], config: TranslationConfig) -> float:
+    return update(state, PairsTask(state.model), batches, config)
 
 
 def batch_of(*pairs: tuple[list[int], list[int]]) -> TranslationBatch:
@@ -82,7 +111,7 @@ def test_an_update_does_not_depend_on_how_its_pairs_are_cut_into_batches(kernels
         ) in state.model.parameters():  # SGD shows the gradient as it is; Adam would hide its scale
             parameter.requires_grad_()
         state.optimizer = torch.optim.SGD(state.model.parameters(), lr=1.0)
-        update(state, [batch_of(*cut) for cut in cuts], config)
+        update_on(state, [batch_of(*cut) for cut in cuts], config)
         weights.append(parameters(state.model))
     for other in weights[1:]:
         for name, value in weights[0].items():
@@ -105,7 +134,7 @@ def test_a_loss_that_is_not_a_number_stops_with_an_explanation() -> None:
     with pytest.raises(
         TrainingError, match=r"not a number at step 1 .*last checkpoint stands.*learning_rate"
     ):
-        update(state, [batch_of(*PAIRS)], config)
+        update_on(state, [batch_of(*PAIRS)], config)
     for name, value in parameters(state.model).items():
         torch.testing.assert_close(value, before[name], equal_nan=True)
 
@@ -115,7 +144,7 @@ def test_the_moving_average_is_the_recursion_it_claims() -> None:
     name, expected = "decoder.0.feed_forward.linear1.weight", None
     expected = parameters(state.model)[name].clone()
     for _ in range(5):
-        update(
+        update_on(
             state,
             [batch_of(*PAIRS)],
             config.model_copy(update={"training": config.training.model_copy(update={"ema_decay": 0.5})}),
@@ -140,7 +169,7 @@ def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
 
 def test_a_checkpoint_restores_every_tensor_and_the_random_state(tmp_path: Path) -> None:
     config, state = tiny_config(), tiny_state(tiny_config())
-    update(state, [batch_of(*PAIRS)], config)
+    update_on(state, [batch_of(*PAIRS)], config)
     state.save(tmp_path / "step-000001")
     draws = torch.rand(5)
     other = tiny_state(config)
@@ -149,15 +178,15 @@ def test_a_checkpoint_restores_every_tensor_and_the_random_state(tmp_path: Path)
     assert other.position == state.position
     for a, b in ((state, other),):
         assert all(torch.equal(v, parameters(b.model)[k]) for k, v in parameters(a.model).items())
-        update(a, [batch_of(*PAIRS)], config)
-        update(b, [batch_of(*PAIRS)], config)
+        update_on(a, [batch_of(*PAIRS)], config)
+        update_on(b, [batch_of(*PAIRS)], config)
         assert all(torch.equal(v, parameters(b.model)[k]) for k, v in parameters(a.model).items())
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "position.json"])
 def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str) -> None:
     state = tiny_state(tiny_config())
-    update(state, [batch_of(*PAIRS)], tiny_config())
+    update_on(state, [batch_of(*PAIRS)], tiny_config())
     state.save(tmp_path / "step-000001")
     file = tmp_path / "step-000001" / name
     file.write_bytes(file.read_bytes()[:20])
@@ -275,3 +304,72 @@ def test_bpe_dropout_run_continues_from_the_same_segmentations() -> None:
     overrides = ["tokenizer.dropout=0.2", "training.max_steps=6", "training.valid_every=3"]
     path = train(tiny_config(*overrides), "runs/tiny")
     assert len(losses(path)) == 6
+
+
+def test_fp16_learns_and_scales_its_loss(tmp_path: Path) -> None:
+    weights = {}
+    for precision in ("fp32", "fp16"):
+        out = train(tiny_config(f'training.precision="{precision}"'), tmp_path / precision)
+        weights[precision] = [r["train_loss"] for r in Run.open(out).history() if r["kind"] == "train"]
+    assert weights["fp16"] == pytest.approx(weights["fp32"], rel=2e-2)
+
+
+def test_an_fp16_overflow_leaves_the_update_out_and_halves_the_scale() -> None:
+    config, state = tiny_config(), tiny_state(tiny_config())
+    state.model.dtype = torch.float16
+    state.position.loss_scale = 2.0**24
+    before = {name: value.clone() for name, value in parameters(state.model).items()}
+    with torch.no_grad():
+        state.model.output.weight *= 1e3
+        before["tgt_embedding.tokens.weight"] *= 1e3
+    update_on(state, [batch_of(*PAIRS)], config)
+    assert state.position.loss_scale == 2.0**23
+    for name, value in parameters(state.model).items():
+        torch.testing.assert_close(value, before[name])
+
+
+def test_fp16_gives_up_when_no_scale_helps() -> None:
+    position = Position(loss_scale=2.0**-10)
+    with pytest.raises(TrainingError, match=r"fp16 gradients overflow at step 1 .*precision = \"bf16\""):
+        lower_loss_scale(position)
+
+
+def test_the_loss_scale_doubles_after_two_thousand_good_updates() -> None:
+    position = Position(loss_scale=8.0)
+    for _ in range(2000):
+        assert position.loss_scale == 8.0
+        raise_loss_scale(position)
+    assert position.loss_scale == 16.0
+
+
+def test_validation_may_close_every_epoch(tmp_path: Path) -> None:
+    run = Run.open(train(tiny_config("training.valid_every=0", "training.max_epochs=2"), tmp_path / "run"))
+    records = run.history()
+    assert [r["epoch"] for r in records if r["kind"] == "valid"] == [1, 2]
+    assert run.read_json("report.json")["epochs"] == 2
+
+
+def test_plateau_lowers_the_rate_when_validation_stalls(tmp_path: Path) -> None:
+    config = tiny_config(
+        'training.schedule="plateau"', "training.plateau_patience=1", "training.plateau_factor=0.1",
+        "training.valid_every=1", "training.learning_rate=10.0", "training.warmup_steps=1",
+    )  # fmt: skip
+    records = Run.open(train(config, tmp_path / "run")).history()
+    rate, expected = 10.0, []
+    for record in records:
+        if record["kind"] == "train":
+            expected.append(rate)
+        elif record["kind"] == "valid" and not record["best"]:
+            rate *= 0.1
+    assert [r["lr"] for r in records if r["kind"] == "train"] == pytest.approx(expected)
+    assert rate < 10.0
+
+
+def test_consistency_is_trained_with_and_continues_to_the_bit(tmp_path: Path) -> None:
+    config = tiny_config("training.consistency=2.0")
+    whole = train(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "cut", listener=Recorder(stop_at=7))
+    cut = train(config, tmp_path / "cut")
+    weights = [Run.open(path).load_weights() for path in (whole, cut)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])

@@ -114,8 +114,10 @@ def test_sets(run: Run, *, split: str | None, src: str | None, ref: str | None) 
     """The pairs to evaluate, by name. ConfigError: the options contradict each other, or there are none."""
     from dragoman.data.corpora import open_corpus
     from dragoman.evaluation.translation import read_pairs, split_of
+    from dragoman.predict.translator import translation_config
 
-    data = run.config.data
+    config = translation_config(run)
+    data = config.data
     if split not in (None, "test", "valid"):
         raise ConfigError(f"--split {split}: there are test and valid")
     if (src is None) != (ref is None) or (src is not None and split is not None):
@@ -126,7 +128,7 @@ def test_sets(run: Run, *, split: str | None, src: str | None, ref: str | None) 
     else:
         if split is None and not data.test:
             say("the run names no test set, so its validation pairs are translated")
-        corpora = dict(split_of(run.config, split or ("test" if data.test else "valid")))
+        corpora = dict(split_of(config, split or ("test" if data.test else "valid")))
     if not corpora:
         raise ConfigError(f"{run.config_path} names no test set; say --split valid, or give --src and --ref")
     return {name: read_pairs(corpus) for name, corpus in corpora.items()}

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from dragoman.config import Config
-from dragoman.training.loop import TrainingListener
+from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
 
 

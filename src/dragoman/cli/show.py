@@ -40,7 +40,7 @@ def describe_run(run: Run) -> Iterator[str]:
     from dragoman.evaluation.scores import saved_scores
 
     config = run.config
-    yield f"{run.path} · {config.name} · {config.data.src_lang} → {config.data.tgt_lang}"
+    yield f"{run.path} · {config.name} · {config.subject}"
     yield f"state     {_state(run)}"
     yield f"size      {_size(run)}"
     yield f"best      {_best(run)}"

@@ -13,7 +13,7 @@ from dragoman.cli.app import INTERRUPTED, say
 from dragoman.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
-    from dragoman.config import Config
+    from dragoman.config import Config, TranslationConfig
     from dragoman.runs import Run
 
 Overrides = Annotated[
@@ -76,7 +76,7 @@ def settings_for(
     src_lang: str | None,
     tgt_lang: str | None,
     overrides: list[str],
-) -> Config:
+) -> TranslationConfig:
     """The configuration for a corpus of which nothing but its files is known.
 
     ConfigError: the languages are not said and the names of the files do not tell them.
@@ -97,6 +97,7 @@ def settings_for(
         overrides=overrides,
         where="settings chosen by corpus size",
     )
+    assert config.task == "translation"
     say(
         f"{n_pairs:,} pairs, {src_lang} → {tgt_lang}{' (as the file names say)' if guessed else ''}: "
         f"{config.model.n_encoder_layers}+{config.model.n_decoder_layers} layers of "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dragoman.config import Config
+from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
 from dragoman.errors import DataError
 from dragoman.evaluation.scores import score_record
@@ -98,7 +98,7 @@ def scores_of(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang:
     ]
 
 
-def split_of(config: Config, split: str) -> Iterator[tuple[str, Corpus]]:
+def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpus]]:
     """The corpora of "test" or "valid" by name; a part held out of train is the valid that was not named.
 
     DataError: a file is missing.

@@ -38,12 +38,27 @@ class Loss(Protocol):
         """
 
 
+class ConsistencyLoss(Protocol):
+    def __call__(
+        self, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of two passes over the same R targets, and what they disagree: half of
+
+            CE_1 + CE_2 + alpha/2 (KL(p_1 || p_2) + KL(p_2 || p_1)),
+
+        summed, in nats, and the summed log-loss, the mean of both passes (R-Drop, Wu et al. 2021,
+        equation 4). hidden (2R, D): the first pass, then the second; weight (V, D), targets (R,).
+        Only the first result carries a gradient.
+        """
+
+
 class Kernels(NamedTuple):
     """One choice for the whole model."""
 
     dropout: Dropout
     attention: Attention
     linear_cross_entropy: Loss
+    consistent_cross_entropy: ConsistencyLoss
 
 
 def plain_dropout(x: Tensor, p: float) -> Tensor:
@@ -63,6 +78,15 @@ def plain_linear_cross_entropy(
     with torch.no_grad():
         log_loss = F.cross_entropy(logits, targets, reduction="sum")
     return loss, log_loss
+
+
+def plain_consistent_cross_entropy(
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
+) -> tuple[Tensor, Tensor]:
+    loss, log_loss = plain_linear_cross_entropy(hidden, weight, targets.repeat(2), smoothing)
+    log_p, log_q = F.linear(hidden, weight.to(hidden.dtype)).float().log_softmax(-1).chunk(2)
+    disagreement = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()  # both divergences at once
+    return (loss + alpha / 2 * disagreement) / 2, log_loss / 2
 
 
 def byte_dropout(x: Tensor, p: float) -> Tensor:
@@ -152,9 +176,78 @@ def chunked_linear_cross_entropy(
     return loss, log_loss
 
 
-PLAIN = Kernels(plain_dropout, plain_attention, plain_linear_cross_entropy)
-FAST = Kernels(byte_dropout, matmul_attention, chunked_linear_cross_entropy)
-FAST_ON_GPU = Kernels(plain_dropout, plain_attention, chunked_linear_cross_entropy)
+class _ChunkedConsistency(torch.autograd.Function):
+    """`plain_consistent_cross_entropy` with its gradient, a few hundred rows of both passes at a time.
+
+    With d = log p - log q, and z the logits of the first pass, the divergences' gradient is
+    p (d - KL(p || q)) + p - q; that of the second pass follows by exchanging p and q.
+    """
+
+    CHUNK = 256
+
+    @staticmethod
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        alpha: float,
+    ) -> tuple[Tensor, Tensor]:
+        exact = torch.promote_types(hidden.dtype, torch.float32)
+        w = weight.detach().to(hidden.dtype)
+        grad_hidden = torch.empty_like(hidden)
+        both, grad_both = (t.view(2, -1, t.shape[1]) for t in (hidden.detach(), grad_hidden))
+        grad_weight = torch.zeros(w.shape, dtype=exact, device=w.device)
+        loss = torch.zeros((), dtype=exact, device=w.device)
+        log_loss = torch.zeros((), dtype=exact, device=w.device)
+        for start in range(0, len(targets), _ChunkedConsistency.CHUNK):
+            rows = slice(start, start + _ChunkedConsistency.CHUNK)
+            h, y = both[:, rows].flatten(0, 1), targets[rows].repeat(2)[:, None]
+            log_probs = (h @ w.t()).to(exact).log_softmax(1)  # (2 chunk, V)
+            at_target = log_probs.gather(1, y).sum()
+            log_loss -= at_target / 2
+            loss -= ((1 - smoothing) * at_target + smoothing * log_probs.mean(1).sum()) / 2
+            probs = log_probs.exp()
+            (p, q), (log_p, log_q) = probs.chunk(2), log_probs.chunk(2)
+            d, difference = log_p.sub_(log_q), p - q
+            loss += alpha / 4 * torch.vdot(difference.flatten(), d.flatten())
+            grad = probs - smoothing / w.shape[0]
+            grad.scatter_add_(1, y, torch.full_like(y, smoothing - 1, dtype=exact))
+            grad_p, grad_q = grad.chunk(2)
+            pd, qd = p * d, q * d
+            grad_p.add_(pd.addcmul_(p, pd.sum(1, keepdim=True), value=-1).add_(difference), alpha=alpha / 2)
+            grad_q.sub_(qd.addcmul_(q, qd.sum(1, keepdim=True), value=-1).add_(difference), alpha=alpha / 2)
+            grad = grad.mul_(0.5).to(h.dtype)
+            grad_both[:, rows] = (grad @ w).view(2, -1, w.shape[1])
+            grad_weight += grad.t() @ h
+        ctx.save_for_backward(grad_hidden, grad_weight.to(weight.dtype))
+        ctx.mark_non_differentiable(log_loss)
+        return loss, log_loss
+
+    @staticmethod
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, grad_loss: Tensor, _: Tensor
+    ) -> tuple[Tensor, Tensor, None, None, None]:
+        grad_hidden, grad_weight = ctx.saved_tensors  # type: ignore[attr-defined]
+        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, None, None, None
+
+
+def chunked_consistent_cross_entropy(
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
+) -> tuple[Tensor, Tensor]:
+    """The summed loss, with the gradient of hidden and weight already computed when it returns."""
+    loss, log_loss = _ChunkedConsistency.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, targets, smoothing, alpha
+    )
+    return loss, log_loss
+
+
+PLAIN = Kernels(plain_dropout, plain_attention, plain_linear_cross_entropy, plain_consistent_cross_entropy)
+FAST = Kernels(byte_dropout, matmul_attention, chunked_linear_cross_entropy, chunked_consistent_cross_entropy)
+FAST_ON_GPU = Kernels(
+    plain_dropout, plain_attention, chunked_linear_cross_entropy, chunked_consistent_cross_entropy
+)
 
 
 def choose_kernels(name: str, device: torch.device) -> Kernels:

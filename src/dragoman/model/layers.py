@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dragoman.config import ModelConfig
+from dragoman.config import EncoderConfig
 from dragoman.model.kernels import Kernels
 
 
@@ -57,7 +57,7 @@ def sinusoids(n_positions: int, d_model: int) -> Tensor:
 class Embedding(nn.Module):
     """Token embeddings times sqrt(d_model), plus positions, then dropout (sections 3.4, 3.5 and 5.4)."""
 
-    def __init__(self, vocab_size: int, config: ModelConfig, kernels: Kernels) -> None:
+    def __init__(self, vocab_size: int, config: EncoderConfig, kernels: Kernels) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.d_model)
         self.scale = math.sqrt(config.d_model)
@@ -74,7 +74,7 @@ class Embedding(nn.Module):
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (section 3.2.2); `in_proj` holds W^Q, W^K and W^V of all heads, stacked."""
 
-    def __init__(self, config: ModelConfig, kernels: Kernels) -> None:
+    def __init__(self, config: EncoderConfig, kernels: Kernels) -> None:
         super().__init__()
         self.n_heads = config.n_heads
         self.dropout = config.attention_dropout
@@ -124,7 +124,7 @@ class MultiHeadAttention(nn.Module):
 class FeedForward(nn.Module):
     """max(0, x W1 + b1) W2 + b2 at every position (section 3.3), or GELU in place of max."""
 
-    def __init__(self, config: ModelConfig, kernels: Kernels) -> None:
+    def __init__(self, config: EncoderConfig, kernels: Kernels) -> None:
         super().__init__()
         self.linear1 = Linear(config.d_model, config.d_ff)
         self.linear2 = Linear(config.d_ff, config.d_model)
@@ -139,7 +139,7 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Round every sub-layer: norm(x + sublayer(x)) as in the paper ("post"), or x + sublayer(norm(x))."""
 
-    def __init__(self, config: ModelConfig, kernels: Kernels) -> None:
+    def __init__(self, config: EncoderConfig, kernels: Kernels) -> None:
         super().__init__()
         self.pre_norm = config.norm == "pre"
         self.norm = LayerNorm(config.d_model)
@@ -154,7 +154,7 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward (figure 1, left)."""
 
-    def __init__(self, config: ModelConfig, kernels: Kernels) -> None:
+    def __init__(self, config: EncoderConfig, kernels: Kernels) -> None:
         super().__init__()
         self.self_attention = MultiHeadAttention(config, kernels)
         self.feed_forward = FeedForward(config, kernels)
@@ -170,7 +170,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the encoder's output, then feed-forward (figure 1, right)."""
 
-    def __init__(self, config: ModelConfig, kernels: Kernels) -> None:
+    def __init__(self, config: EncoderConfig, kernels: Kernels) -> None:
         super().__init__()
         self.self_attention = MultiHeadAttention(config, kernels)
         self.cross_attention = MultiHeadAttention(config, kernels)

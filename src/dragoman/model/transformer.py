@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer (Vaswani et al. 2017, figure 1)."""
+"""The Transformer (Vaswani et al. 2017, figure 1): what all of them share, and the encoder-decoder."""
 
 from __future__ import annotations
 
@@ -6,16 +6,54 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dragoman.config import ModelConfig
+from dragoman.config import EncoderConfig, ModelConfig
 from dragoman.model.kernels import PLAIN, Kernels
 from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm, MultiHeadAttention
 
 
-class Seq2SeqTransformer(nn.Module):
-    """Source ids and the target ids so far to logits of the next target token.
+class Transformer(nn.Module):
+    """What every architecture here shares: the encoder's layers, and how weights begin.
 
     Weights are fp32; activations are of `dtype`, which may be changed at any time.
     """
+
+    def __init__(self, config: EncoderConfig, *, kernels: Kernels, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.kernels = kernels
+        self.dtype = dtype
+        self.d_model = config.d_model
+        self.encoder = nn.ModuleList(EncoderLayer(config, kernels) for _ in range(config.n_encoder_layers))
+        # With pre-norm the residual stream is never normalised on its way; it is once, at the end.
+        self.encoder_norm = LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+
+    def encode_embedded(self, x: Tensor, real: Tensor) -> Tensor:
+        """x (B, S, D), real (B, S) True at real tokens -> encoded (B, S, D)."""
+        bias = attention_bias(real)
+        for layer in self.encoder:
+            x = layer(x, bias)
+        return self.encoder_norm(x)
+
+    @property
+    def n_parameters(self) -> int:
+        """Distinct weights; tied ones count once."""
+        return sum(p.numel() for p in self.parameters())
+
+    def initialise(self) -> None:
+        """Xavier-uniform matrices, Q, K and V each by itself; embeddings normal with variance 1/d_model."""
+        for module in reversed(list(self.modules())):  # an attention block after its projections
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.d_model**-0.5)
+            elif isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, MultiHeadAttention):
+                for part in module.in_proj.weight.chunk(3):
+                    nn.init.xavier_uniform_(part)
+
+
+class Seq2SeqTransformer(Transformer):
+    """Source ids and the target ids so far to logits of the next target token."""
 
     def __init__(
         self,
@@ -26,20 +64,15 @@ class Seq2SeqTransformer(nn.Module):
         kernels: Kernels = PLAIN,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__()
+        super().__init__(config, kernels=kernels, dtype=dtype)
         self.config = config
-        self.kernels = kernels
-        self.dtype = dtype
         self.src_embedding = Embedding(src_vocab_size, config, kernels)
         self.tgt_embedding = Embedding(tgt_vocab_size, config, kernels)
-        self.encoder = nn.ModuleList(EncoderLayer(config, kernels) for _ in range(config.n_encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config, kernels) for _ in range(config.n_decoder_layers))
-        # With pre-norm the residual stream is never normalised on its way; it is once, at the end.
-        closes = config.norm == "pre"
-        self.encoder_norm = LayerNorm(config.d_model) if closes else nn.Identity()
-        self.decoder_norm = LayerNorm(config.d_model) if closes else nn.Identity()
+        self.decoder_norm = LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
         self.output = nn.Linear(config.d_model, tgt_vocab_size, bias=False)
-        self._initialise()
+        self.initialise()
+        nn.init.normal_(self.output.weight, std=config.d_model**-0.5)
         self._tie()
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
@@ -48,11 +81,7 @@ class Seq2SeqTransformer(nn.Module):
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """src (B, S), src_mask (B, S) True at real tokens -> memory (B, S, D)."""
-        src_bias = attention_bias(src_mask)
-        x = self.src_embedding(src, dtype=self.dtype)
-        for layer in self.encoder:
-            x = layer(x, src_bias)
-        return self.encoder_norm(x)
+        return self.encode_embedded(self.src_embedding(src, dtype=self.dtype), src_mask)
 
     def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor) -> Tensor:
         """tgt_in (B, T) from `<s>` on, memory (B, S, D), src_mask (B, S) -> hidden states (B, T, D)."""
@@ -66,25 +95,6 @@ class Seq2SeqTransformer(nn.Module):
     def project(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., D) -> logits (..., V)."""
         return F.linear(hidden, self.output.weight.to(hidden.dtype))
-
-    @property
-    def n_parameters(self) -> int:
-        """Distinct weights; tied ones count once."""
-        return sum(p.numel() for p in self.parameters())
-
-    def _initialise(self) -> None:
-        """Xavier-uniform matrices, Q, K and V each by itself; embeddings normal with variance 1/d_model."""
-        for module in reversed(list(self.modules())):  # an attention block after its projections
-            if isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
-            elif isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, MultiHeadAttention):
-                for part in module.in_proj.weight.chunk(3):
-                    nn.init.xavier_uniform_(part)
-        nn.init.normal_(self.output.weight, std=self.config.d_model**-0.5)
 
     def _tie(self) -> None:
         """Section 3.4: one matrix for the embeddings and the projection before the softmax."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import copy
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from dragoman.config import Config
+from dragoman.config import TranslationConfig
 from dragoman.errors import RunError
 from dragoman.model.kernels import choose_kernels
-from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.model.transformer import Seq2SeqTransformer, Transformer
 from dragoman.text.subword import TokenizerPair
 
+Model = TypeVar("Model", bound=Transformer)
 
-def build_model(config: Config, tokenizers: TokenizerPair, *, device: torch.device) -> Seq2SeqTransformer:
+
+def build_model(
+    config: TranslationConfig, tokenizers: TokenizerPair, *, device: torch.device
+) -> Seq2SeqTransformer:
     """A model with fresh weights for these tokenizers, on `device`."""
     return Seq2SeqTransformer(
         config.model,
@@ -24,7 +29,7 @@ def build_model(config: Config, tokenizers: TokenizerPair, *, device: torch.devi
     ).to(device)
 
 
-def load_weights(model: Seq2SeqTransformer, weights: dict[str, Tensor], *, where: str) -> None:
+def load_weights(model: Transformer, weights: dict[str, Tensor], *, where: str) -> None:
     """Puts `weights` into `model`. RunError: names or shapes are not its own, or a number is not finite."""
     own = dict(model.named_parameters())  # tied weights once
     missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
@@ -46,9 +51,7 @@ def load_weights(model: Seq2SeqTransformer, weights: dict[str, Tensor], *, where
             parameter.copy_(weights[name])
 
 
-def inference_copy(
-    model: Seq2SeqTransformer, dtype: torch.dtype, *, weights: dict[str, Tensor] | None = None
-) -> Seq2SeqTransformer:
+def inference_copy(model: Model, dtype: torch.dtype, *, weights: dict[str, Tensor] | None = None) -> Model:
     """A copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
     frozen = copy.deepcopy(model).requires_grad_(False).eval()
     if weights is not None:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dragoman.config import Config
+from dragoman.config import TranslationConfig
 from dragoman.data.batching import pad
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.errors import DataError
+from dragoman.errors import DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -38,10 +38,21 @@ class Translation(NamedTuple):
     alternatives: tuple[Alternative, ...]
 
 
+def translation_config(run: Run) -> TranslationConfig:
+    """The configuration of a run that translates. RunError: it is a classifier."""
+    if run.config.task != "translation":
+        raise RunError(
+            f"{run.path}: is a classifier; try: dragoman classify {run.path}"
+        )
+    return run.config
+
+
 class Translator:
     """Text in, text out: a model with its tokenizers and the search settings of its configuration."""
 
-    def __init__(self, model: Seq2SeqTransformer, tokenizers: TokenizerPair, config: Config) -> None:
+    def __init__(
+        self, model: Seq2SeqTransformer, tokenizers: TokenizerPair, config: TranslationConfig
+    ) -> None:
         """Takes `model` as it is; `inference_copy` makes one whose weights need no casting."""
         self.model = model.eval()
         self.tokenizers = tokenizers
@@ -54,11 +65,12 @@ class Translator:
         RunError: no run is there, training has not yet written weights, or a file is damaged.
         """
         run = Run.open(path)
+        config = translation_config(run)
         target = choose_device(device)
         tokenizers = TokenizerPair.load(run.tokenizer_folder)
-        model = build_model(run.config, tokenizers, device=target)
+        model = build_model(config, tokenizers, device=target)
         load_weights(model, run.load_weights(), where=str(run.weights_path))
-        return cls(inference_copy(model, choose_dtype(precision, target)), tokenizers, run.config)
+        return cls(inference_copy(model, choose_dtype(precision, target)), tokenizers, config)
 
     def translate(
         self,

@@ -9,72 +9,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from dragoman.config import Config
-from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
-from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
-from dragoman.data.store import TokenStore
 from dragoman.errors import TrainingError
 from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory
-from dragoman.predict.loading import build_model
 from dragoman.runs import Run, environment
-from dragoman.text.subword import TokenizerPair
-from dragoman.training.loss import batch_loss
+from dragoman.training.listener import TrainingListener
 from dragoman.training.optimizer import make_optimizer, set_learning_rate
 from dragoman.training.schedule import learning_rate
-from dragoman.training.state import Position, TrainState, parameters
-from dragoman.training.validation import Validation, Validator, average_weights
+from dragoman.training.state import Position, TrainState, average_weights, parameters
+from dragoman.training.task import Task, Validation
 
 REPORT = "report.json"
 """Written last: a run that has it is finished."""
-
-
-class TrainingListener:
-    """Is told what happens during a training. This one says nothing; override what you want to hear."""
-
-    def message(self, text: str) -> None:
-        """A sentence for the user."""
-
-    def started(self, position: Position, config: Config, n_parameters: int) -> None:
-        """The first update is about to be made, or the first after a pause."""
-
-    def stepped(self, position: Position) -> None:
-        """One update was made."""
-
-    def logged(self, record: dict[str, Any]) -> None:
-        """A line was added to history.jsonl."""
-
-    def validating(self) -> None:
-        """Training pauses for a validation."""
-
-
-@dataclass(frozen=True)
-class Corpora:
-    """The stores and texts of one training."""
-
-    tokenizers: TokenizerPair
-    train: Corpus
-    valid_store: TokenStore
-    valid_pairs: list[Pair]
-    cache: Path
-
-    def train_store(self, config: Config, *, epoch: int) -> TokenStore:
-        """The training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
-        drawn = config.tokenizer.dropout > 0
-        return TokenStore.prepare(
-            self.train,
-            self.tokenizers,
-            max_length=config.data.max_length,
-            cache=self.cache / "train",
-            dropout=drawn,
-            draw=epoch if drawn else 0,
-        )
 
 
 def train(config: Config, out: str | Path, *, listener: TrainingListener | None = None) -> Path:
@@ -92,17 +43,28 @@ def train(config: Config, out: str | Path, *, listener: TrainingListener | None 
     keep_freed_memory()
     if config.training.n_threads:
         torch.set_num_threads(config.training.n_threads)
-    corpora = prepare_corpora(config, run, listener)
-    state = start_or_continue(config, run, corpora.tokenizers, device, listener)
-    validator = Validator(config, corpora.tokenizers, corpora.valid_pairs, corpora.valid_store)
-    listener.started(state.position, config, state.model.n_parameters)
+    torch.manual_seed(config.seed)
+    task = make_task(config, run, device, listener)
+    state = start_or_continue(task, config, run, listener)
+    listener.started(state.position, config, task.model.n_parameters)
     with interruption() as interrupted:
-        run_updates(state, config, run, corpora, validator, listener, interrupted)
+        run_updates(state, task, config, run, listener, interrupted)
     if interrupted():
         listener.message(f"interrupted at step {state.position.step}; the same command continues from here")
         raise KeyboardInterrupt
-    finish(state, config, run, validator, listener)
+    finish(state, task, config, run, listener)
     return run.path
+
+
+def make_task(config: Config, run: Run, device: torch.device, listener: TrainingListener) -> Task[Any]:
+    """The task that `config` describes, its data read and its model fresh, in the type it is trained in."""
+    if config.task == "classification":
+        from dragoman.training.classification import ClassificationTask
+
+        return ClassificationTask(config, run, device, listener)
+    from dragoman.training.translation import TranslationTask
+
+    return TranslationTask(config, run, device, listener)
 
 
 @contextmanager
@@ -129,51 +91,10 @@ def interruption() -> Iterator[Callable[[], bool]]:
             signal.signal(signum, previous[signum])
 
 
-def prepare_corpora(config: Config, run: Run, listener: TrainingListener) -> Corpora:
-    """Reads, tokenizes and stores the corpora; trains the tokenizer where the run has none yet."""
-    data = config.data
-    open_files = partial(open_corpus, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
-    if data.valid:
-        train_corpus, valid_corpus = open_files(data.train), open_files(data.valid)
-    else:
-        corpus = open_files(data.train)
-        train_corpus, valid_corpus = split_held_out(corpus, n_held_out=data.n_held_out, seed=config.seed)
-    valid_pairs = [pair for pair in valid_corpus.pairs() if has_text(pair)]
-    tokenizers = prepare_tokenizers(config, run, train_corpus, listener)
-    cache = run.path / "cache"
-    valid_store = TokenStore.prepare(
-        valid_corpus, tokenizers, max_length=config.model.max_positions, cache=cache / "valid"
-    )
-    corpora = Corpora(tokenizers, train_corpus, valid_store, valid_pairs, cache)
-    store = corpora.train_store(config, epoch=0)
-    listener.message(
-        f"{len(store):,} training pairs ({store.src_lengths.sum():,} + {store.tgt_lengths.sum():,} tokens), "
-        f"{len(valid_pairs):,} validation pairs"
-    )
-    if skipped := store.skipped_message():
-        listener.message(skipped)
-    return corpora
-
-
-def prepare_tokenizers(config: Config, run: Run, corpus: Corpus, listener: TrainingListener) -> TokenizerPair:
-    """The run's tokenizers, learnt from `corpus` where it has none yet."""
-    folder = run.tokenizer_folder
-    if not folder.exists():
-        listener.message("training the tokenizer")
-        unfinished = folder.with_name(".tokenizer.partial")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        TokenizerPair.train(corpus.pairs(), config.tokenizer).save(unfinished)
-        unfinished.replace(folder)
-    return TokenizerPair.load(folder)
-
-
-def start_or_continue(
-    config: Config, run: Run, tokenizers: TokenizerPair, device: torch.device, listener: TrainingListener
-) -> TrainState:
+def start_or_continue(task: Task[Any], config: Config, run: Run, listener: TrainingListener) -> TrainState:
     """The state of the newest checkpoint, or a fresh one."""
-    torch.manual_seed(config.seed)
-    model = build_model(config, tokenizers, device=device).train()
-    model.dtype = choose_dtype(config.training.precision, device)
+    model = task.model.train()
+    model.dtype = choose_dtype(config.training.precision, next(model.parameters()).device)
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
     state = TrainState(model, make_optimizer(model, config.training), ema, Position())
     newest = newest_checkpoint(run)
@@ -186,10 +107,9 @@ def start_or_continue(
 
 def run_updates(
     state: TrainState,
+    task: Task[Any],
     config: Config,
     run: Run,
-    corpora: Corpora,
-    validator: Validator,
     listener: TrainingListener,
     interrupted: Callable[[], bool],
 ) -> None:
@@ -199,8 +119,8 @@ def run_updates(
         return
     clock = time.perf_counter()
     logged_at = position.seconds
-    for batches in updates(state, config, corpora):
-        gradient_norm = update(state, batches, config)
+    for batches in updates(state, task, config):
+        gradient_norm = update(state, task, batches, config)
         now = time.perf_counter()
         position.seconds, clock = position.seconds + now - clock, now
         listener.stepped(position)
@@ -211,9 +131,9 @@ def run_updates(
             logged_at = position.seconds
             run.append_history(record)
             listener.logged(record)
-        if position.step % training.valid_every == 0 or last:
+        if is_validated(position, config) or last:
             listener.validating()
-            validate(state, config, run, validator, listener)
+            validate(state, task, config, run, listener)
             now = time.perf_counter()
             position.seconds, clock = position.seconds + now - clock, now
             logged_at = position.seconds
@@ -225,25 +145,31 @@ def run_updates(
 
 
 def is_over(position: Position, config: Config) -> bool:
-    """Whether steps, time or patience have come to their end."""
+    """Whether steps, passes, time or patience have come to their end."""
     training = config.training
     return (
         position.step >= training.max_steps
+        or 0 < training.max_epochs <= position.epoch
         or 0 < 60 * training.max_minutes <= position.seconds
         or 0 < training.patience <= position.n_worse
     )
 
 
-def updates(state: TrainState, config: Config, corpora: Corpora) -> Iterator[list[TranslationBatch]]:
+def is_validated(position: Position, config: Config) -> bool:
+    """Whether the weights are to be scored after this update: every so many, or where an epoch ended."""
+    every = config.training.valid_every
+    return position.step % every == 0 if every else position.batch == 0
+
+
+def updates(state: TrainState, task: Task[Any], config: Config) -> Iterator[list[Any]]:
     """The batches of one update after another, for ever, from the position on, which it advances."""
     position, training = state.position, config.training
     device = next(state.model.parameters()).device
     while True:
-        store = corpora.train_store(config, epoch=position.epoch)
-        plan = plan_epoch(store, batch_tokens=training.batch_tokens, seed=config.seed, epoch=position.epoch)
+        plan = task.plan(position.epoch)
         while position.batch < len(plan):
             chosen = plan[position.batch : position.batch + training.update_freq]
-            batches = [make_batch(store, indices).to(device) for indices in chosen]
+            batches = [task.batch(position.epoch, indices, device) for indices in chosen]
             position.batch += len(chosen)
             if position.batch >= len(plan):
                 position.epoch, position.batch = position.epoch + 1, 0
@@ -252,38 +178,73 @@ def updates(state: TrainState, config: Config, corpora: Corpora) -> Iterator[lis
             yield batches
 
 
-def update(state: TrainState, batches: list[TranslationBatch], config: Config) -> float:
+def update(state: TrainState, task: Task[Any], batches: list[Any], config: Config) -> float:
     """One update of the weights from the gradients of `batches`; returns the norm of the gradient.
 
-    The loss is divided by the target tokens of the whole update, so that it does not matter how they
-    are cut into batches. TrainingError: the loss or the gradient is not a finite number.
+    The loss is divided by the items of the whole update, so that it does not matter how they are cut into
+    batches: gradients are summed first and divided once. TrainingError: the loss or the gradient is not
+    a finite number.
     """
     training, position = config.training, state.position
-    n_tokens = sum(batch.n_tgt_tokens for batch in batches)
-    total = 0.0
+    scale = position.loss_scale if state.model.dtype == torch.float16 else 1.0
+    n_items = sum(task.n_items(batch) for batch in batches)
+    results = []
     for batch in batches:
-        smoothed = batch_loss(state.model, batch, smoothing=training.label_smoothing).smoothed
-        (smoothed / n_tokens).backward()  # type: ignore[no-untyped-call]
-        total += smoothed.item()
+        result = task.loss(batch)
+        (result.loss * (scale / n_items)).backward()  # type: ignore[no-untyped-call]
+        results.append(result)
+    total = sum(result.loss.item() for result in results)
+    if scale != 1.0:
+        for parameter in state.model.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= scale
     limit = training.clip_norm or math.inf
     gradient_norm = float(torch.nn.utils.clip_grad_norm_(state.model.parameters(), limit))
-    rate = learning_rate(position.step + 1, training)
-    if not (math.isfinite(total) and math.isfinite(gradient_norm)):
-        what = "loss" if not math.isfinite(total) else "gradient"
-        raise TrainingError(
-            f"the {what} is not a number at step {position.step + 1} (learning rate {rate:.1e}); the last "
-            "checkpoint stands. Try a lower training.learning_rate, more training.warmup_steps, or "
-            'training.precision = "fp32"'
-        )
-    set_learning_rate(state.optimizer, rate)
-    state.optimizer.step()
+    rate = learning_rate(position.step + 1, training, plateau_factor=position.rate_factor)
+    overflowed = scale != 1.0 and math.isfinite(total) and not math.isfinite(gradient_norm)
+    if overflowed:
+        lower_loss_scale(position)
+    elif not (math.isfinite(total) and math.isfinite(gradient_norm)):
+        raise _diverged(position, rate, what="gradient" if math.isfinite(total) else "loss")
+    else:
+        set_learning_rate(state.optimizer, rate)
+        state.optimizer.step()
+        raise_loss_scale(position)
     state.optimizer.zero_grad()
     position.step += 1
     state.update_ema(training.ema_decay)
     position.window_loss += total
-    position.window_tgt_tokens += n_tokens
-    position.window_tokens += sum(batch.n_tokens for batch in batches)
+    position.window_items += n_items
+    position.window_tokens += sum(result.n_tokens for result in results)
     return gradient_norm
+
+
+def lower_loss_scale(position: Position) -> None:
+    """After an update that is left out because fp16 gradients overflowed (Micikevicius et al. 2018).
+
+    TrainingError: the scale is so low that it is not the scale's fault.
+    """
+    position.loss_scale, position.n_unscaled = position.loss_scale / 2, 0
+    if position.loss_scale < 2**-10:
+        raise TrainingError(
+            f"fp16 gradients overflow at step {position.step + 1} whatever the loss is scaled by; the last "
+            'checkpoint stands. Use training.precision = "bf16" or "fp32"'
+        )
+
+
+def raise_loss_scale(position: Position) -> None:
+    """After a good update: twice the scale every 2000 of them."""
+    position.n_unscaled += 1
+    if position.n_unscaled >= 2000:
+        position.loss_scale, position.n_unscaled = min(2 * position.loss_scale, 2.0**24), 0
+
+
+def _diverged(position: Position, rate: float, *, what: str) -> TrainingError:
+    return TrainingError(
+        f"the {what} is not a number at step {position.step + 1} (learning rate {rate:.1e}); the last "
+        "checkpoint stands. Try a lower training.learning_rate, more training.warmup_steps, or "
+        'training.precision = "fp32"'
+    )
 
 
 def log_record(state: TrainState, config: Config, gradient_norm: float, seconds: float) -> dict[str, Any]:
@@ -293,44 +254,54 @@ def log_record(state: TrainState, config: Config, gradient_norm: float, seconds:
         "kind": "train",
         "step": position.step,
         "epoch": position.epoch,
-        "train_loss": position.window_loss / position.window_tgt_tokens,
-        "lr": learning_rate(position.step, config.training),
+        "train_loss": position.window_loss / position.window_items,
+        "lr": learning_rate(position.step, config.training, plateau_factor=position.rate_factor),
         "gradient_norm": gradient_norm,
         "tokens_per_second": position.window_tokens / max(seconds, 1e-9),
         "seconds": position.seconds,
     }
-    position.window_loss, position.window_tgt_tokens, position.window_tokens = 0.0, 0, 0
+    position.window_loss, position.window_items, position.window_tokens = 0.0, 0.0, 0
     return record
 
 
 def validate(
-    state: TrainState, config: Config, run: Run, validator: Validator, listener: TrainingListener
+    state: TrainState, task: Task[Any], config: Config, run: Run, listener: TrainingListener
 ) -> None:
     """Scores the weights and keeps them if they are the best yet."""
-    position, metric = state.position, config.training.metric
-    result = validator(state.model, state.weights())
-    score = result.score(metric)
-    position.scores[str(position.step)] = score
-    best = position.best_score is None or score > position.best_score
+    position = state.position
+    result = task.validate(state.weights())
+    position.scores[str(position.step)] = result.score
+    best = position.best_score is None or result.score > position.best_score
     if best:
-        position.best_score, position.best_step, position.n_worse = score, position.step, 0
+        position.best_score, position.best_step = result.score, position.step
+        position.n_worse = position.n_stalled = 0
         run.save_weights(state.weights())
     else:
         position.n_worse += 1
+        position.n_stalled += 1
+    if position.n_stalled >= config.training.plateau_patience:
+        position.rate_factor, position.n_stalled = position.rate_factor * config.training.plateau_factor, 0
     record = {
         "kind": "valid",
         "step": position.step,
         "epoch": position.epoch,
-        **_scores(result),
+        **result.record,
         "best": best,
     }
     run.append_history({**record, "seconds": position.seconds})
     listener.logged(record)
+    warn(position, result, listener)
 
 
-def finish(
-    state: TrainState, config: Config, run: Run, validator: Validator, listener: TrainingListener
-) -> None:
+def warn(position: Position, result: Validation, listener: TrainingListener) -> None:
+    """Says what is suspicious about the model, each thing once in a training."""
+    for name, warning in result.warnings.items():
+        if name not in position.warned:
+            position.warned.append(name)
+            listener.message(f"warning: {warning}")
+
+
+def finish(state: TrainState, task: Task[Any], config: Config, run: Run, listener: TrainingListener) -> None:
     """Averages checkpoints, keeps the average if it scores better, and closes the run."""
     training, position = config.training, state.position
     files = [run.checkpoints / _name(step) / "model.safetensors" for step in _kept_steps(position, config)]
@@ -338,21 +309,22 @@ def finish(
     if training.average != "none" and len(files) > 1:
         listener.validating()
         mean = average_weights(files)
-        result = validator(state.model, mean)
-        better = position.best_score is None or result.score(training.metric) > position.best_score
+        result = task.validate(mean)
+        better = position.best_score is None or result.score > position.best_score
         if better:
             kept = "average"
-            position.best_score = result.score(training.metric)
+            position.best_score = result.score
             run.save_weights(mean)
         record = {
             "kind": "average",
             "step": position.step,
             "n": len(files),
-            **_scores(result),
+            **result.record,
             "best": better,
         }
         run.append_history({**record, "seconds": position.seconds})
         listener.logged(record)
+    task.finish(run.load_weights())
     run.write_json("environment.json", environment())
     run.write_json(
         REPORT,
@@ -372,15 +344,6 @@ def finish(
 def is_finished(run: Run) -> bool:
     """Whether the training came to its end: its report is the last thing it writes."""
     return (run.path / REPORT).exists()
-
-
-def _scores(result: Validation) -> dict[str, float]:
-    return {
-        "valid_loss": result.loss,
-        "valid_perplexity": result.perplexity,
-        "bleu": result.bleu,
-        "chrf": result.chrf,
-    }
 
 
 def _name(step: int | str) -> str:

@@ -20,14 +20,27 @@ class BatchLoss(NamedTuple):
     """-log p(token): what perplexity is made of. Carries no gradient."""
 
 
-def batch_loss(model: Seq2SeqTransformer, batch: TranslationBatch, *, smoothing: float) -> BatchLoss:
-    """The loss of the model's predictions for `batch`; padding takes no part in it."""
-    src_mask = batch.src != PAD_ID
-    hidden = model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)  # (B, T, D)
-    real = batch.tgt_out.flatten().ne(PAD_ID).nonzero().squeeze(1)
-    rows = hidden.flatten(0, 1).index_select(0, real)  # (R, D)
-    targets = batch.tgt_out.flatten().index_select(0, real)
-    return BatchLoss(*model.kernels.linear_cross_entropy(rows, model.output.weight, targets, smoothing))
+def batch_loss(
+    model: Seq2SeqTransformer, batch: TranslationBatch, *, smoothing: float, consistency: float = 0.0
+) -> BatchLoss:
+    """The loss of the model's predictions for `batch`; padding takes no part in it.
+
+    With `consistency` the batch is read twice at once, dropout falling differently, and what the two
+    readings disagree is part of the loss (R-Drop, Wu et al. 2021; its alpha).
+    """
+    n_passes = 2 if consistency else 1
+    src, tgt_in = batch.src.repeat(n_passes, 1), batch.tgt_in.repeat(n_passes, 1)
+    src_mask = src != PAD_ID
+    hidden = model.decode(tgt_in, model.encode(src, src_mask), src_mask)  # (n_passes B, T, D)
+    real = batch.tgt_out.repeat(n_passes, 1).flatten().ne(PAD_ID).nonzero().squeeze(1)
+    rows = hidden.flatten(0, 1).index_select(0, real)  # (n_passes R, D)
+    targets = batch.tgt_out[batch.tgt_out != PAD_ID]  # (R,)
+    weight = model.output.weight
+    if consistency:
+        return BatchLoss(
+            *model.kernels.consistent_cross_entropy(rows, weight, targets, smoothing, consistency)
+        )
+    return BatchLoss(*model.kernels.linear_cross_entropy(rows, weight, targets, smoothing))
 
 
 def from_other_classes(smoothing: float, n_classes: int) -> float:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 from dragoman.config import TrainingConfig
-from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.model.transformer import Transformer
 
 
-def make_optimizer(model: Seq2SeqTransformer, config: TrainingConfig) -> torch.optim.AdamW:
+def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.AdamW:
     """AdamW (Loshchilov and Hutter 2019) that decays matrices only: no biases, norms or embeddings."""
-    embeddings = {id(model.src_embedding.tokens.weight), id(model.tgt_embedding.tokens.weight)}
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
     decayed: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
     for parameter in model.parameters():

@@ -7,9 +7,14 @@ import math
 from dragoman.config import TrainingConfig
 
 
-def learning_rate(step: int, config: TrainingConfig) -> float:
-    """The learning rate of update `step`, counted from 1."""
-    return config.learning_rate * _multiplier(step, config)
+def learning_rate(step: int, config: TrainingConfig, *, plateau_factor: float = 1.0) -> float:
+    """The learning rate of update `step`, counted from 1.
+
+    `plateau_factor` is what "plateau" has lowered the rate to so far, 1 where it has not: the one schedule
+    that depends on how the training goes, and not on the step alone.
+    """
+    multiplier = _multiplier(step, config)
+    return config.learning_rate * multiplier * (plateau_factor if config.schedule == "plateau" else 1.0)
 
 
 def _multiplier(step: int, config: TrainingConfig) -> float:
@@ -22,6 +27,8 @@ def _multiplier(step: int, config: TrainingConfig) -> float:
         return left
     if config.schedule == "cosine":
         return 0.5 * (1 - math.cos(math.pi * left))
+    if config.schedule == "wsd":
+        return min(1.0, max(0.0, config.max_steps - step) / (config.decay_fraction * config.max_steps))
     return 1.0
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from dragoman.errors import RunError
-from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.model.transformer import Transformer
 from dragoman.predict.loading import load_weights
 from dragoman.runs import load_tensors, save_tensors, sync, write_atomically
-
-Weights = dict[str, Tensor]
+from dragoman.training.task import Weights
 
 
 @dataclass
@@ -35,14 +34,24 @@ class Position:
     best_step: int = 0
     n_worse: int = 0
     """Validations since the best one."""
+    n_stalled: int = 0
+    """Validations without a better score since the rate was last lowered (schedule "plateau") ..."""
+    rate_factor: float = 1.0
+    """... and what the rate has been multiplied by so far."""
+    loss_scale: float = 65536.0
+    """For fp16: what the loss is multiplied by, so that small gradients do not become 0 ..."""
+    n_unscaled: int = 0
+    """... and the updates since it was last changed."""
     scores: dict[str, float] = field(default_factory=dict)
     """Validation score by step, of the checkpoints that are kept."""
     window_loss: float = 0.0
     """Since the last log line: summed smoothed loss in nats ..."""
-    window_tgt_tokens: int = 0
-    """... target tokens ..."""
+    window_items: float = 0.0
+    """... what it is a sum over (target tokens, or texts) ..."""
     window_tokens: int = 0
-    """... and source and target tokens."""
+    """... and tokens read."""
+    warned: list[str] = field(default_factory=list)
+    """Names of the warnings already given."""
 
 
 @dataclass
@@ -52,7 +61,7 @@ class TrainState:
     PyTorch's own random state belongs to it too: it is read when saving and set when restoring.
     """
 
-    model: Seq2SeqTransformer
+    model: Transformer
     optimizer: torch.optim.Optimizer
     ema: Weights | None
     position: Position
@@ -127,12 +136,21 @@ class TrainState:
         return files
 
 
-def parameters(model: Seq2SeqTransformer) -> Weights:
+def parameters(model: Transformer) -> Weights:
     """The weights by name, tied ones once, without gradients."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: Seq2SeqTransformer) -> Weights:
+def average_weights(files: Sequence[Path]) -> Weights:
+    """The mean of the weights in checkpoint files (Vaswani et al. 2017, section 6.1)."""
+    mean: Weights = {}
+    for i, file in enumerate(files):
+        for name, tensor in load_tensors(file).items():
+            mean[name] = tensor if i == 0 else mean[name] + (tensor - mean[name]) / (i + 1)
+    return mean
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: Transformer) -> Weights:
     return {
         f"{key}:{name}": value
         for name, parameter in model.named_parameters()
@@ -140,7 +158,7 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: Seq2SeqTransform
     }
 
 
-def _restore_optimizer(optimizer: torch.optim.Optimizer, model: Seq2SeqTransformer, tensors: Weights) -> None:
+def _restore_optimizer(optimizer: torch.optim.Optimizer, model: Transformer, tensors: Weights) -> None:
     by_name = dict(model.named_parameters())
     optimizer.state.clear()
     for key, tensor in tensors.items():

@@ -1,0 +1,27 @@
+"""Whoever wants to know how a training goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.config import Config
+from dragoman.training.state import Position
+
+
+class TrainingListener:
+    """Is told what happens during a training. This one says nothing; override what you want to hear."""
+
+    def message(self, text: str) -> None:
+        """A sentence for the user."""
+
+    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+        """The first update is about to be made, or the first after a pause."""
+
+    def stepped(self, position: Position) -> None:
+        """One update was made."""
+
+    def logged(self, record: dict[str, Any]) -> None:
+        """A line was added to history.jsonl."""
+
+    def validating(self) -> None:
+        """Training pauses for a validation."""

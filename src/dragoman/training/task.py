@@ -1,0 +1,74 @@
+"""What the training loop needs to know of the thing that is learnt."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dragoman.model.transformer import Transformer
+
+Weights = dict[str, Tensor]
+Batch = TypeVar("Batch")
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """A batch's loss, and how much was read for it."""
+
+    loss: Tensor
+    """What is minimised, summed over the items, in nats; carries the gradient."""
+    n_tokens: int
+    """Tokens read, padding excluded; only speed is computed from it."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Scores of one set of weights on the validation examples."""
+
+    record: dict[str, Any]
+    """What history.jsonl keeps: valid_loss in nats an item, and scores 0–100."""
+    score: float
+    """The number that chooses checkpoints; higher is better."""
+    warnings: dict[str, str] = field(default_factory=dict)
+    """What is suspicious, by a name under which it is said only once."""
+
+
+class Task(ABC, Generic[Batch]):
+    """A translation or a classification, with its model, its data and its measure.
+
+    Everything a task does follows from its arguments and from PyTorch's random state, so that a training
+    which is continued does the same as one that never stopped.
+    """
+
+    model: Transformer
+    item: ClassVar[str]
+    """What losses are an average over: "token" or "text"."""
+
+    @abstractmethod
+    def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+        """The indices of each batch's examples, in the order of training: every example once."""
+
+    @abstractmethod
+    def batch(self, epoch: int, indices: npt.NDArray[np.int64], device: torch.device) -> Batch:
+        """The examples at `indices`, as `epoch` sees them."""
+
+    @abstractmethod
+    def n_items(self, batch: Batch) -> float:
+        """What the loss of `batch` is a sum over: target tokens, or texts (weighted by their label)."""
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> BatchResult:
+        """The loss of the model's predictions for `batch`."""
+
+    @abstractmethod
+    def validate(self, weights: Weights) -> Validation:
+        """Scores `weights` in the place of the model's own, which are left alone."""
+
+    def finish(self, weights: Weights) -> None:
+        """What is still to be learnt once the weights to keep are known; by default nothing."""

@@ -1,0 +1,156 @@
+"""Translation as a task: sentence pairs, an encoder-decoder, BLEU."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dragoman.config import TranslationConfig
+from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
+from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
+from dragoman.data.store import TokenStore
+from dragoman.hardware import choose_dtype
+from dragoman.metrics.translation import bleu, chrf
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.loading import build_model, inference_copy
+from dragoman.predict.translator import Translator
+from dragoman.runs import Run
+from dragoman.text.subword import TokenizerPair
+from dragoman.training.listener import TrainingListener
+from dragoman.training.loss import batch_loss
+from dragoman.training.task import BatchResult, Task, Validation, Weights
+
+
+class TranslationTask(Task[TranslationBatch]):
+    """Learns to translate as a configuration says."""
+
+    item = "token"
+    model: Seq2SeqTransformer
+
+    def __init__(
+        self, config: TranslationConfig, run: Run, device: torch.device, listener: TrainingListener
+    ) -> None:
+        """Reads, tokenizes and stores the corpora; trains the tokenizer where the run has none yet."""
+        self.config = config
+        self.cache = run.path / "cache"
+        self.train_corpus, valid_corpus = open_corpora(config)
+        self.tokenizers = prepare_tokenizers(config, run, self.train_corpus, listener)
+        valid_pairs = [pair for pair in valid_corpus.pairs() if has_text(pair)]
+        valid_store = TokenStore.prepare(
+            valid_corpus, self.tokenizers, max_length=config.model.max_positions, cache=self.cache / "valid"
+        )
+        store = self.store(epoch=0)
+        listener.message(
+            f"{len(store):,} training pairs "
+            f"({store.src_lengths.sum():,} + {store.tgt_lengths.sum():,} tokens), "
+            f"{len(valid_pairs):,} validation pairs"
+        )
+        for note in (*self.train_corpus.notes(), store.skipped_message()):
+            if note:
+                listener.message(note)
+        self.model = build_model(config, self.tokenizers, device=device)
+        self.validator = Validator(config, self.tokenizers, valid_pairs, valid_store)
+
+    def store(self, *, epoch: int) -> TokenStore:
+        """The training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
+        drawn = self.config.tokenizer.dropout > 0
+        return TokenStore.prepare(
+            self.train_corpus,
+            self.tokenizers,
+            max_length=self.config.data.max_length,
+            cache=self.cache / "train",
+            dropout=drawn,
+            draw=epoch if drawn else 0,
+        )
+
+    def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+        batch_tokens, seed = self.config.training.batch_tokens, self.config.seed
+        self.epoch_store = self.store(epoch=epoch)
+        return plan_epoch(self.epoch_store, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
+
+    def batch(self, epoch: int, indices: npt.NDArray[np.int64], device: torch.device) -> TranslationBatch:
+        return make_batch(self.epoch_store, indices).to(device)
+
+    def n_items(self, batch: TranslationBatch) -> float:
+        return batch.n_tgt_tokens
+
+    def loss(self, batch: TranslationBatch) -> BatchResult:
+        training = self.config.training
+        loss = batch_loss(
+            self.model, batch, smoothing=training.label_smoothing, consistency=training.consistency
+        )
+        return BatchResult(loss.smoothed, batch.n_tokens)
+
+    def validate(self, weights: Weights) -> Validation:
+        return self.validator(self.model, weights)
+
+
+class Validator:
+    """Scores weights on fixed pairs, always in the same way."""
+
+    def __init__(
+        self, config: TranslationConfig, tokenizers: TokenizerPair, pairs: Sequence[Pair], store: TokenStore
+    ) -> None:
+        self.config = config
+        self.tokenizers = tokenizers
+        self.sources = [pair.src for pair in pairs]
+        self.references = [pair.tgt for pair in pairs]
+        self.store = store
+        self.plan = plan_epoch(store, batch_tokens=4 * config.training.batch_tokens, seed=0, epoch=0)
+
+    def __call__(self, model: Seq2SeqTransformer, weights: Weights) -> Validation:
+        """Scores the architecture of `model` with `weights`; `model` itself is left alone."""
+        device = next(model.parameters()).device
+        dtype = choose_dtype(self.config.training.precision, device)
+        candidate = inference_copy(model, dtype, weights=weights)
+        translator = Translator(candidate, self.tokenizers, self.config)
+        beam_size = self.config.training.valid_beam_size
+        hypotheses = [t.text for t in translator.translate(self.sources, beam_size=beam_size, n_best=1)]
+        tgt_lang = self.config.data.tgt_lang
+        loss = self._loss(candidate)
+        record = {
+            "valid_loss": loss,  # -log p of the reference, nats a target token, without smoothing
+            "valid_perplexity": math.exp(min(loss, 100.0)),
+            "bleu": bleu(hypotheses, self.references, tgt_lang=tgt_lang, n_bootstrap=0).value,
+            "chrf": chrf(hypotheses, self.references, tgt_lang=tgt_lang, n_bootstrap=0).value,
+        }
+        return Validation(record, record["bleu"] if self.config.training.metric == "bleu" else -loss)
+
+    @torch.no_grad()
+    def _loss(self, model: Seq2SeqTransformer) -> float:
+        device = next(model.parameters()).device
+        total, n_tokens = 0.0, 0
+        for indices in self.plan:
+            batch = make_batch(self.store, indices).to(device)
+            total += batch_loss(model, batch, smoothing=0.0).log_loss.item()
+            n_tokens += batch.n_tgt_tokens
+        return total / n_tokens
+
+
+def open_corpora(config: TranslationConfig) -> tuple[Corpus, Corpus]:
+    """The pairs to train on and those to validate on: held out of the former where none are named."""
+    data = config.data
+    languages = {"src_lang": data.src_lang, "tgt_lang": data.tgt_lang}
+    corpus = open_corpus(data.train, columns=data.columns, **languages)
+    if data.valid:
+        return corpus, open_corpus(data.valid, columns=data.columns, **languages)
+    return split_held_out(corpus, n_held_out=data.n_held_out, seed=config.seed)
+
+
+def prepare_tokenizers(
+    config: TranslationConfig, run: Run, corpus: Corpus, listener: TrainingListener
+) -> TokenizerPair:
+    """The run's tokenizers, learnt from `corpus` where it has none yet."""
+    folder = run.tokenizer_folder
+    if not folder.exists():
+        listener.message("training the tokenizer")
+        unfinished = folder.with_name(".tokenizer.partial")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        TokenizerPair.train(corpus.pairs(), config.tokenizer).save(unfinished)
+        unfinished.replace(folder)
+    return TokenizerPair.load(folder)
