@@ -1,0 +1,167 @@
+"""Scores of classifications: what is right, of which class, and whether the probabilities can be believed.
+
+Labels and predictions are class numbers from 0 on; logits and probabilities are (N, C), a row a text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.errors import DataError
+from dragoman.metrics.score import Score
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+Z_95 = 1.959964
+"""The normal distribution's two-sided 95 % quantile."""
+
+N_BINS = 15
+"""Bins of equal width that confidences are sorted into (Guo et al. 2017)."""
+
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
+"""Temperatures beyond these say that the examples were too few or too easy to fit one."""
+
+
+class ClassScore(NamedTuple):
+    """How well one class is found, 0–100."""
+
+    precision: float
+    """Of the texts given this label, those that have it."""
+    recall: float
+    """Of the texts that have this label, those given it."""
+    f1: float
+    """The harmonic mean of the two."""
+    support: int
+    """Texts that have this label."""
+
+
+def confusion_matrix(labels: Ids, predictions: Ids, *, n_classes: int) -> Ids:
+    """(C, C) counts: texts of the row's class that were given the column's.
+
+    DataError: no texts, or different numbers of labels and predictions.
+    """
+    if len(labels) != len(predictions):
+        raise DataError(
+            f"there are {len(labels)} labels and {len(predictions)} predictions; "
+            "scoring needs one label for every prediction"
+        )
+    if not len(labels):
+        raise DataError("there is nothing to score: 0 labels and 0 predictions")
+    cells = np.bincount(labels * n_classes + predictions, minlength=n_classes**2)
+    return cells.reshape(n_classes, n_classes)
+
+
+def accuracy(confusion: Ids) -> Score:
+    """The share of texts that were given their label, with Wilson's interval (Wilson 1927), 0–100."""
+    n, right = int(confusion.sum()), int(np.trace(confusion))
+    low, high = wilson_interval(right, n)
+    return Score("accuracy", 100 * right / n, f"n:{n}|interval:Wilson", (100 * low, 100 * high))
+
+
+def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
+    """The 95 % interval of a share, 0–1: those p for which n_right of n lies within 1.96 deviations."""
+    share, z2 = n_right / n, Z_95**2 / n
+    centre = (share + z2 / 2) / (1 + z2)
+    half = math.sqrt(z2 * (share * (1 - share) + z2 / 4)) / (1 + z2)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def macro_f1(confusion: Ids, *, n_bootstrap: int = 1000, seed: int = 12345) -> Score:
+    """The mean F1 of the classes, each counting the same however many texts it has, 0–100.
+
+    Classes that no text has and none was given do not count. The interval holds the central 95 % of
+    `n_bootstrap` resamples of the texts.
+    """
+    n = int(confusion.sum())
+    resamples = np.random.default_rng(seed).multinomial(n, confusion.ravel() / n, size=n_bootstrap)
+    scores = _mean_f1(resamples.reshape(-1, *confusion.shape))
+    low, high = np.percentile(scores, [2.5, 97.5]) if n_bootstrap > 1 else (math.nan, math.nan)
+    signature = f"n:{n}|classes:{len(confusion)}|bs:{n_bootstrap}|seed:{seed}"
+    interval = (float(low), float(high)) if n_bootstrap > 1 else None
+    return Score("macro-F1", float(_mean_f1(confusion[None])[0]), signature, interval)
+
+
+def _mean_f1(confusions: Ids) -> Floats:
+    """The macro-F1 of each matrix of (R, C, C) -> (R,)."""
+    right = np.diagonal(confusions, axis1=1, axis2=2)  # (R, C)
+    found_and_there = confusions.sum(1) + confusions.sum(2)  # (R, C): twice the denominator of F1's mean
+    counts = found_and_there > 0
+    f1 = 2 * right / np.where(counts, found_and_there, 1)
+    return np.asarray(100 * f1.sum(1) / counts.sum(1), dtype=np.float64)
+
+
+def per_class(confusion: Ids) -> list[ClassScore]:
+    """Precision, recall and F1 of each class; 0 where there is nothing to divide by."""
+    right, found, there = np.diagonal(confusion), confusion.sum(0), confusion.sum(1)
+    return [
+        ClassScore(
+            precision=100 * r / max(f, 1), recall=100 * r / max(t, 1), f1=200 * r / max(f + t, 1), support=t
+        )
+        for r, f, t in zip(right.tolist(), found.tolist(), there.tolist(), strict=True)
+    ]
+
+
+def softmax(logits: Floats, *, temperature: float = 1.0) -> Floats:
+    """(N, C) probabilities of logits over `temperature`."""
+    return np.asarray(np.exp(_log_softmax(logits / temperature)), dtype=np.float64)
+
+
+def negative_log_likelihood(logits: Floats, labels: Ids, *, temperature: float = 1.0) -> float:
+    """The mean of -log p(label), in nats a text."""
+    log_probabilities = _log_softmax(logits / temperature)
+    return float(-log_probabilities[np.arange(len(labels)), labels].mean())
+
+
+def expected_calibration_error(probabilities: Floats, labels: Ids, *, n_bins: int = N_BINS) -> float:
+    """How far confidence and accuracy are apart, on average over texts, 0–100 (Guo et al. 2017, equation 3).
+
+    Confidence is the probability of the label given. Texts are sorted by it into `n_bins` bins of equal
+    width over 0–1, the upper border of each included; a bin counts as much as it has texts.
+    """
+    confidence = probabilities.max(1)
+    right = probabilities.argmax(1) == labels
+    bins = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
+    gaps = np.abs(
+        np.bincount(bins, weights=right, minlength=n_bins)
+        - np.bincount(bins, weights=confidence, minlength=n_bins)
+    )
+    return float(100 * gaps.sum() / len(labels))
+
+
+def fit_temperature(logits: Floats, labels: Ids) -> float:
+    """The temperature under which `labels` are most likely (Guo et al. 2017, section 4.2).
+
+    Above 1 for a model that is too sure of itself. It changes no label, only how sure they are. The
+    likelihood is concave in 1/temperature, so halving an interval finds its one maximum. Between
+    MIN_TEMPERATURE and MAX_TEMPERATURE.
+    """
+    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
+    at_label = logits[np.arange(len(labels)), labels]
+    for _ in range(60):
+        middle = (low + high) / 2
+        expected = (softmax(logits, temperature=1 / middle) * logits).sum(1)
+        if (at_label - expected).mean() > 0:  # the slope of the log-likelihood
+            low = middle
+        else:
+            high = middle
+    return 2 / (low + high)
+
+
+def balanced_weights(counts: Sequence[int]) -> list[float]:
+    """The weight of each class's examples that makes all classes count the same, and the mean weight 1.
+
+    N / (C n) for n of N examples and C classes that have any; 0 for a class that has none.
+    """
+    n_present = sum(n > 0 for n in counts)
+    return [sum(counts) / (n_present * n) if n else 0.0 for n in counts]
+
+
+def _log_softmax(logits: Floats) -> Floats:
+    shifted = logits - logits.max(1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)), dtype=np.float64)

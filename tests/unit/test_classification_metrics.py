@@ -1,0 +1,167 @@
+"""Scores of classifications against scikit-learn, SciPy-free formulas and hand computations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dragoman.errors import DataError
+from dragoman.metrics.classification import (
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
+    accuracy,
+    balanced_weights,
+    confusion_matrix,
+    expected_calibration_error,
+    fit_temperature,
+    macro_f1,
+    negative_log_likelihood,
+    per_class,
+    softmax,
+    wilson_interval,
+)
+
+
+def ids(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+LABELS = ids(0, 0, 0, 0, 1, 1, 2)
+FOUND = ids(0, 0, 0, 1, 1, 0, 1)
+"""By hand: 4 of 7 right; class 0 has precision 3/4 and recall 3/4, class 1 1/3 and 1/2, class 2 nothing."""
+
+
+def random_case(seed: int, n: int = 200, n_classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, n_classes, n), rng.normal(0, 2, (n, n_classes))
+
+
+def test_rows_are_labels_and_columns_predictions() -> None:
+    assert confusion_matrix(LABELS, FOUND, n_classes=3).tolist() == [[3, 1, 0], [1, 1, 0], [0, 1, 0]]
+
+
+def test_a_case_by_hand() -> None:
+    confusion = confusion_matrix(LABELS, FOUND, n_classes=3)
+    assert accuracy(confusion).value == pytest.approx(400 / 7)
+    first, second, third = per_class(confusion)
+    assert first == pytest.approx((75.0, 75.0, 75.0, 4))
+    assert second == pytest.approx((100 / 3, 50.0, 40.0, 2))
+    assert third == (0.0, 0.0, 0.0, 1)
+    assert macro_f1(confusion).value == pytest.approx((75 + 40 + 0) / 3)
+
+
+def test_scores_are_those_of_scikit_learn() -> None:
+    reference = pytest.importorskip("sklearn.metrics")
+    for seed in range(5):
+        labels, logits = random_case(seed)
+        found = logits.argmax(1)
+        confusion = confusion_matrix(labels, found, n_classes=4)
+        assert (confusion == reference.confusion_matrix(labels, found)).all()
+        assert accuracy(confusion).value == pytest.approx(100 * reference.accuracy_score(labels, found))
+        expected = 100 * reference.f1_score(labels, found, average="macro")
+        assert macro_f1(confusion).value == pytest.approx(expected)
+        columns = zip(*per_class(confusion), strict=True)
+        for ours, theirs in zip(
+            columns, reference.precision_recall_fscore_support(labels, found), strict=True
+        ):
+            scale = 1 if theirs.dtype == np.int64 else 100
+            np.testing.assert_allclose(ours, scale * theirs)
+        assert negative_log_likelihood(logits, labels) == pytest.approx(
+            reference.log_loss(labels, softmax(logits))
+        )
+
+
+def test_a_class_that_neither_occurs_nor_is_given_does_not_lower_macro_f1() -> None:
+    two = confusion_matrix(ids(0, 1, 1), ids(0, 1, 0), n_classes=2)
+    three = confusion_matrix(ids(0, 1, 1), ids(0, 1, 0), n_classes=3)
+    assert macro_f1(two).value == macro_f1(three).value
+
+
+def test_wilson_s_interval_holds_the_shares_within_its_deviations() -> None:
+    """The borders are the two shares p at which (share - p)² = z² p (1 - p) / n."""
+    for right, n in ((0, 5), (3, 5), (5, 5), (880, 1000)):
+        for p in wilson_interval(right, n):
+            assert (right / n - p) ** 2 == pytest.approx(1.959964**2 * p * (1 - p) / n, abs=1e-12)
+
+
+def test_the_bootstrap_of_counts_is_the_bootstrap_of_texts() -> None:
+    labels, logits = random_case(0, n=150, n_classes=3)
+    found = logits.argmax(1)
+    rng = np.random.default_rng(1)
+    scores = []
+    for _ in range(1000):
+        chosen = rng.integers(0, 150, 150)
+        confusion = confusion_matrix(labels[chosen], found[chosen], n_classes=3)
+        scores.append(macro_f1(confusion, n_bootstrap=0).value)
+    interval = macro_f1(confusion_matrix(labels, found, n_classes=3)).interval
+    assert interval == pytest.approx(np.percentile(scores, [2.5, 97.5]), abs=1.0)
+
+
+def test_without_bootstrap_there_is_no_interval() -> None:
+    assert macro_f1(confusion_matrix(LABELS, FOUND, n_classes=3), n_bootstrap=0).interval is None
+
+
+def test_nothing_to_score_and_unequal_numbers_are_errors() -> None:
+    with pytest.raises(DataError, match="nothing to score: 0 labels and 0 predictions"):
+        confusion_matrix(ids(), ids(), n_classes=2)
+    with pytest.raises(DataError, match="there are 1 labels and 2 predictions; scoring needs one label"):
+        confusion_matrix(ids(0), ids(0, 1), n_classes=2)
+
+
+def test_calibration_error_by_hand() -> None:
+    """Two bins that matter: 0.9 twice, once right (gap 0.4); 0.6 twice, both right (gap 0.4, other way)."""
+    probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.4, 0.6]])
+    labels = ids(0, 1, 0, 1)
+    assert expected_calibration_error(probabilities, labels) == pytest.approx(100 * (2 * 0.4 + 2 * 0.4) / 4)
+
+
+def test_a_bin_includes_its_upper_border() -> None:
+    """1.0 belongs to the last of ten bins and 0.9 to the one before, so their gaps do not cancel."""
+    probabilities = np.array([[1.0, 0.0], [0.9, 0.1]])
+    assert expected_calibration_error(probabilities, ids(1, 0), n_bins=10) == pytest.approx(100 * 1.1 / 2)
+
+
+def test_probabilities_that_are_true_are_calibrated() -> None:
+    rng = np.random.default_rng(3)
+    logits = rng.normal(0, 2, (20000, 3))
+    probabilities = softmax(logits)
+    labels = (rng.random((20000, 1)) > probabilities.cumsum(1)).sum(1)
+    assert expected_calibration_error(probabilities, labels) < 1.0
+    assert fit_temperature(logits, labels) == pytest.approx(1.0, abs=0.03)
+    assert fit_temperature(3 * logits, labels) == pytest.approx(3.0, abs=0.09)
+
+
+def test_the_temperature_is_the_one_of_the_least_negative_log_likelihood() -> None:
+    labels, logits = random_case(1)
+    logits[np.arange(len(labels)), labels] += 1.5
+    grid = np.linspace(0.1, 5, 2000)
+    losses = [negative_log_likelihood(logits, labels, temperature=t) for t in grid]
+    assert fit_temperature(logits, labels) == pytest.approx(grid[int(np.argmin(losses))], abs=0.005)
+
+
+def test_the_temperature_stays_within_its_borders() -> None:
+    labels, logits = ids(0, 1), np.array([[1.0, 0.0], [0.0, 1.0]])
+    assert fit_temperature(logits, labels) == pytest.approx(MIN_TEMPERATURE)
+    assert fit_temperature(logits, 1 - labels) == pytest.approx(MAX_TEMPERATURE)
+
+
+def test_temperature_changes_no_label() -> None:
+    _, logits = random_case(2)
+    for temperature in (0.1, 1.0, 7.0):
+        assert (softmax(logits, temperature=temperature).argmax(1) == logits.argmax(1)).all()
+
+
+def test_probabilities_of_huge_logits_are_finite() -> None:
+    assert softmax(np.array([[1e4, -1e4]])).tolist() == [[1.0, 0.0]]
+    assert negative_log_likelihood(np.array([[1e4, -1e4]]), ids(1)) == pytest.approx(2e4)
+
+
+def test_balanced_weights_make_classes_count_the_same() -> None:
+    counts = [90, 9, 1, 0]
+    weights = balanced_weights(counts)
+    shares = [w * n for w, n in zip(weights, counts, strict=True)]
+    assert shares[:3] == pytest.approx([100 / 3] * 3)
+    assert weights[3] == 0.0
+    assert math.isclose(sum(shares), sum(counts))
