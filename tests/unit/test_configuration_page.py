@@ -30,10 +30,15 @@ def test_every_setting_is_on_the_page() -> None:
 
 def test_the_settings_called_required_are_those_that_are() -> None:
     required = re.findall(r"^\| `(\w+)` \|[^|]*\| required \|", PAGE, re.MULTILINE)
-    assert sorted(required) == ["name", "src_lang", "tgt_lang", "train"]
-    with pytest.raises(ConfigError) as error:
-        parse_config({"data": {}})
-    assert all(f"{name} is missing" in str(error.value) for name in required)
+    translation, classification = ["name", "src_lang", "tgt_lang", "train"], ["task", "name", "train"]
+    assert sorted(required) == sorted(translation + classification)
+    for settings, names in (
+        ({"data": {}}, translation),
+        ({"task": "classification", "data": {}}, ["name", "train"]),
+    ):
+        with pytest.raises(ConfigError) as error:
+            parse_config(settings)
+        assert all(f"{name} is missing" in str(error.value) for name in names)
 
 
 def test_the_message_about_a_misspelt_setting_is_as_printed() -> None:

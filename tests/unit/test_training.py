@@ -318,10 +318,9 @@ def test_an_fp16_overflow_leaves_the_update_out_and_halves_the_scale() -> None:
     config, state = tiny_config(), tiny_state(tiny_config())
     state.model.dtype = torch.float16
     state.position.loss_scale = 2.0**24
-    before = {name: value.clone() for name, value in parameters(state.model).items()}
     with torch.no_grad():
         state.model.output.weight *= 1e3
-        before["tgt_embedding.tokens.weight"] *= 1e3
+    before = {name: value.clone() for name, value in parameters(state.model).items()}
     update_on(state, [batch_of(*PAIRS)], config)
     assert state.position.loss_scale == 2.0**23
     for name, value in parameters(state.model).items():
@@ -343,7 +342,12 @@ def test_the_loss_scale_doubles_after_two_thousand_good_updates() -> None:
 
 
 def test_validation_may_close_every_epoch(tmp_path: Path) -> None:
-    run = Run.open(train(tiny_config("training.valid_every=0", "training.max_epochs=2"), tmp_path / "run"))
+    run = Run.open(
+        train(
+            tiny_config("training.valid_every=0", "training.max_epochs=2", "training.max_steps=99"),
+            tmp_path / "run",
+        )
+    )
     records = run.history()
     assert [r["epoch"] for r in records if r["kind"] == "valid"] == [1, 2]
     assert run.read_json("report.json")["epochs"] == 2
