@@ -1,0 +1,402 @@
+"""Files from the web: what gets its name is whole, and has the checksum that was expected.
+
+    train.zip             the file, once all of it is there and its checksum is right
+    train.zip.part        as much as has arrived so far; the next attempt continues it
+    train.zip.part.json   where that came from, and by which mark the server knows the same file again
+    train.zip.wrong       a file whose checksum was another than the expected one
+
+An interrupted download is continued by a range request that names the mark (`If-Range`): a server whose
+file has changed sends the new one from its beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from email.message import Message
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from dragoman.errors import DataError
+
+TIMEOUT = 30.0
+"""Seconds without a byte after which a server is given up for this attempt."""
+
+N_ATTEMPTS = 5
+"""Attempts in a row that bring nothing new before an address is given up."""
+
+LONGEST_PAUSE = 30.0
+"""Seconds between two attempts at most; the first pause is one second, each further one twice as long."""
+
+MAX_BYTES = 20 * 10**9
+"""A file larger than this is refused unless the caller says otherwise."""
+
+BLOCK = 1 << 16
+
+Progress = Callable[[int, "int | None"], None]
+"""Is told the bytes that are there, and the bytes of the whole file where the server says it."""
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """A file that is there: the address it came from ("" if it was there before), its size and its sums."""
+
+    path: Path
+    url: str
+    size: int
+    sha256: str
+
+
+class _TransientError(Exception):
+    """It may work a moment later. `after` is how many seconds the server asks to wait."""
+
+    def __init__(self, message: str, *, after: float | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class _UnavailableError(Exception):
+    """This address does not give the file; another one may."""
+
+
+def download(
+    urls: Sequence[str],
+    path: Path,
+    *,
+    checksum: str = "",
+    checksum_origin: str = "published",
+    max_bytes: int = MAX_BYTES,
+    timeout: float = TIMEOUT,
+    n_attempts: int = N_ATTEMPTS,
+    progress: Progress | None = None,
+    pause: Callable[[float], None] = time.sleep,
+) -> Downloaded:
+    """The file at `path`, from the first of the addresses that gives it, continued if it was interrupted.
+
+    `checksum` is "md5:..." or "sha256:..."; messages call it `checksum_origin`. A file that is at `path`
+    already is only checked. DataError: no address gives the file, its checksum is wrong (it is kept beside
+    its place), it is too large, or there is no room for it.
+    """
+    _make_folder(path.parent)
+    with _only_one(path):
+        if path.is_file():
+            wrong = _mismatch(path, checksum, checksum_origin)
+            if wrong:
+                raise DataError(f"{path}: {wrong}; remove the file, and it is downloaded anew")
+            return Downloaded(path, "", path.stat().st_size, checksum_of(path, "sha256"))
+        reasons = []
+        for url in urls:
+            source = _Source(url, path, max_bytes=max_bytes, timeout=timeout, progress=progress)
+            try:
+                source.fetch(n_attempts=n_attempts, pause=pause)
+                source.accept(checksum, checksum_origin)
+            except _UnavailableError as error:
+                reasons.append(f"{url}: {error}")
+                continue
+            return Downloaded(path, url, path.stat().st_size, checksum_of(path, "sha256"))
+    raise DataError(f"{path.name} could not be downloaded: {'; '.join(reasons)}")
+
+
+def checksum_of(path: Path, algorithm: str) -> str:
+    """The hexadecimal checksum of a file. DataError: it cannot be read."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check its rights") from None
+    return digest.hexdigest()
+
+
+class _Source:
+    """One address, and what has arrived from it."""
+
+    def __init__(
+        self, url: str, path: Path, *, max_bytes: int, timeout: float, progress: Progress | None
+    ) -> None:
+        self.url, self.path, self.max_bytes, self.timeout = url, path, max_bytes, timeout
+        self.progress = progress or (lambda n, total: None)
+        self.part = path.with_name(f"{path.name}.part")
+        self.note = path.with_name(f"{path.name}.part.json")
+
+    @property
+    def size(self) -> int:
+        """Bytes that have arrived."""
+        return self.part.stat().st_size if self.part.exists() else 0
+
+    def mark(self) -> str:
+        """By what the server knows the file of which a part is here; "" where it must begin anew."""
+        try:
+            note = json.loads(self.note.read_bytes())
+        except (OSError, ValueError):
+            return ""
+        fits = isinstance(note, dict) and note.get("url") == self.url and self.part.exists()
+        return str(note.get("mark", "")) if fits else ""
+
+    def forget(self) -> None:
+        """Removes what has arrived."""
+        for file in (self.note, self.part):
+            file.unlink(missing_ok=True)
+
+    def fetch(self, *, n_attempts: int, pause: Callable[[float], None]) -> None:
+        """Lets the whole file arrive. _UnavailableError: `n_attempts` in a row brought nothing new."""
+        most, n_failures = self.size, 0
+        while True:
+            try:
+                self.attempt()
+                return
+            except _TransientError as error:
+                if self.size >= most + BLOCK:
+                    most, n_failures = self.size, 0
+                n_failures += 1
+                if n_failures >= n_attempts:
+                    raise _UnavailableError(f"{error} ({n_failures} attempts)") from None
+                pause(min(error.after or 2.0 ** (n_failures - 1), LONGEST_PAUSE))
+
+    def attempt(self) -> None:
+        """One request. Afterwards the file is whole, or one of the two errors says why not."""
+        mark, n = self.mark(), self.size
+        headers = {"User-Agent": _user_agent(), "Accept-Encoding": "identity"}
+        if mark and n:
+            headers |= {"Range": f"bytes={n}-", "If-Range": mark}
+        try:
+            response = _open(self.url, headers, self.timeout)
+        except HTTPError as error:
+            with error:
+                if error.code == 416 and mark and _total(error.headers) == n:
+                    return  # nothing is missing but the name
+                if error.code == 416:
+                    self.forget()
+                    raise _TransientError("HTTP 416: the server has no such range of the file") from None
+                raise _complaint(error) from None
+        with response:
+            self.receive(response, n if response.status == 206 else 0, mark)
+
+    def receive(self, response: HTTPResponse, start: int, mark: str) -> None:
+        """Writes what the server sends behind the first `start` bytes, which are here already."""
+        if response.headers.get_content_type() in ("text/html", "application/xhtml+xml"):
+            raise _UnavailableError("answered with a web page in place of the file")
+        if start and (_start(response.headers) != start or _mark(response.headers) not in ("", mark)):
+            self.forget()
+            raise _TransientError("the server sent another range than the one asked for")
+        length = response.headers.get("Content-Length", "")
+        total = start + int(length) if length.isdigit() else _total(response.headers)
+        if (total or 0) > self.max_bytes:
+            raise DataError(f"{self.url}: {total:,} bytes are more than the limit of {self.max_bytes:,}")
+        self.check_room((total or 0) - start)
+        if not start:
+            self.forget()
+            note = {"url": self.url, "mark": _mark(response.headers)}
+            with self.writing():
+                self.note.write_text(json.dumps(note), encoding="utf-8")
+        self.progress(start, total)
+        n = start
+        with self.appending() as part:
+            for block in _blocks(response):
+                n += len(block)
+                if n > self.max_bytes:
+                    raise DataError(f"{self.url}: more than the limit of {self.max_bytes:,} bytes")
+                part.write(block)
+                self.progress(n, total)
+        if total is not None and n < total:
+            raise _TransientError(f"the connection ended after {n:,} of {total:,} bytes")
+
+    def check_room(self, n_bytes: int) -> None:
+        """DataError: fewer than `n_bytes` are free on the disk."""
+        free = shutil.disk_usage(self.part.parent).free
+        if n_bytes > free:
+            raise DataError(
+                f"{self.part.parent}: {n_bytes / 1e6:,.0f} MB are needed for {self.path.name} and "
+                f"{free / 1e6:,.0f} MB are free; make room, or choose another folder"
+            )
+
+    @contextmanager
+    def appending(self) -> Iterator[BinaryIO]:
+        """The part, to write behind what is in it; on the disk when this is left, however that happens."""
+        with self.writing(), self.part.open("ab") as part:
+            try:
+                yield part
+            finally:
+                part.flush()
+                with suppress(OSError):  # a device such as /dev/full has no disk behind it
+                    os.fsync(part.fileno())
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Makes a DataError of what goes wrong with the disk."""
+        try:
+            yield
+        except OSError as error:
+            raise DataError(
+                f"{self.part}: cannot be written ({error.strerror or error}); make room or check the rights, "
+                "then run the same command to continue"
+            ) from None
+
+    def accept(self, checksum: str, origin: str) -> None:
+        """Gives the file its name. _UnavailableError: its checksum is wrong; it is put aside then."""
+        wrong = _mismatch(self.part, checksum, origin)
+        if wrong:
+            aside = self.path.with_name(f"{self.path.name}.wrong")
+            with self.writing():
+                self.part.replace(aside)
+                self.note.unlink(missing_ok=True)
+            raise _UnavailableError(f"{wrong}; what came is kept as {aside}")
+        with self.writing():
+            self.part.replace(self.path)
+            self.note.unlink(missing_ok=True)
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Follows the web's redirects, those of newer kinds too, but never from https to http."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        if urlsplit(req.full_url).scheme == "https" and urlsplit(newurl).scheme != "https":
+            raise _UnavailableError(f"is redirected to {newurl}, which is not encrypted")
+        return super().redirect_request(req, fp, 307 if code == 308 else code, msg, headers, newurl)
+
+    http_error_308 = HTTPRedirectHandler.http_error_302
+
+
+def _open(url: str, headers: dict[str, str], timeout: float) -> HTTPResponse:
+    """The server's answer. HTTPError: it refuses. The other two errors: there is none."""
+    try:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ValueError("neither http nor https")
+        response: HTTPResponse = build_opener(_Redirects).open(Request(url, headers=headers), timeout=timeout)
+        return response
+    except HTTPError:
+        raise
+    except (OSError, HTTPException) as error:
+        raise _no_answer(error, timeout) from None
+    except ValueError as error:
+        raise _UnavailableError(f"is not an address of the web ({error})") from None
+
+
+def _no_answer(error: Exception, timeout: float) -> _TransientError | _UnavailableError:
+    """What to make of a failure to reach a server: without a network, trying again would only take time."""
+    reason = error.reason if isinstance(error, URLError) else error
+    if isinstance(reason, TimeoutError):
+        return _TransientError(f"no answer in {timeout:g} s")
+    if isinstance(reason, socket.gaierror):
+        host = "the server's name is not known here"
+        return _UnavailableError(f"{host} ({reason.strerror}); is there a network?")
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return _UnavailableError(f"the server's certificate is not valid ({reason.verify_message})")
+    if isinstance(reason, ConnectionResetError | HTTPException):
+        return _TransientError(f"the connection broke ({reason or type(reason).__name__})")
+    return _UnavailableError(f"cannot be reached ({getattr(reason, 'strerror', None) or reason})")
+
+
+def _complaint(error: HTTPError) -> _TransientError | _UnavailableError:
+    """What to make of a status such as 404."""
+    said = f"HTTP {error.code} {error.reason}".strip()
+    if error.code in (408, 425, 429, 500, 502, 503, 504):
+        return _TransientError(said, after=_retry_after(error.headers))
+    hints = {404: ": there is no such file any more", 410: ": there is no such file any more"}
+    return _UnavailableError(said + hints.get(error.code, ""))
+
+
+def _blocks(response: HTTPResponse) -> Iterator[bytes]:
+    """What arrives, as it arrives. _TransientError: the connection breaks."""
+    while True:
+        try:
+            block = response.read1(BLOCK)
+        except TimeoutError:
+            raise _TransientError("the server stopped sending") from None
+        except (OSError, HTTPException) as error:
+            raise _TransientError(f"the connection broke ({error or type(error).__name__})") from None
+        if not block:
+            return
+        yield block
+
+
+def _start(headers: Message) -> int | None:
+    """The first byte of the range that is sent."""
+    found = re.match(r"bytes (\d+)-", headers.get("Content-Range", ""))
+    return int(found[1]) if found else None
+
+
+def _total(headers: Message) -> int | None:
+    """The bytes of the whole file, as an answer about ranges says them."""
+    found = re.search(r"/(\d+)$", headers.get("Content-Range", ""))
+    return int(found[1]) if found else None
+
+
+def _mark(headers: Message) -> str:
+    """What tells this state of the file from others, for If-Range: a strong ETag, or the date of change."""
+    tag = str(headers.get("ETag", ""))
+    return tag if tag.startswith('"') else str(headers.get("Last-Modified", ""))
+
+
+def _retry_after(headers: Message) -> float | None:
+    """Seconds to wait, where the server says so: a number, or a date."""
+    value = headers.get("Retry-After", "").strip()
+    if value.isdigit():
+        return float(value)
+    with suppress(ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    return None
+
+
+def _mismatch(path: Path, checksum: str, origin: str) -> str:
+    """What is wrong with a file's checksum, in words; "" where nothing is, or none is known."""
+    if not checksum:
+        return ""
+    algorithm, _, expected = checksum.partition(":")
+    found = checksum_of(path, algorithm)
+    return "" if found == expected else f"its {algorithm} is {found}, the {origin} one is {expected}"
+
+
+def _user_agent() -> str:
+    """Who asks. Some servers of data sets turn away what does not look like a browser."""
+    try:
+        return f"Mozilla/5.0 (compatible; dragoman/{version('dragoman')})"
+    except PackageNotFoundError:
+        return "Mozilla/5.0 (compatible; dragoman)"
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from None
+
+
+@contextmanager
+def _only_one(path: Path) -> Iterator[None]:
+    """Keeps two processes from writing the same part. DataError: another one is at it."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    file: Any
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        file = lock.open("w")
+    except OSError as error:
+        raise DataError(f"{lock}: cannot be written ({error.strerror}); choose another folder") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DataError(f"{path}: another process is downloading it; wait until it is done") from None
+        yield

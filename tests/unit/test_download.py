@@ -1,0 +1,402 @@
+"""Downloads: whatever the network and the server do, the file is right or one line says why it is not."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+import socket
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman.data import download as module
+from dragoman.data.download import Downloaded, download
+from dragoman.errors import DataError
+from web import Reply, Web, serving
+
+CONTENT = random.Random(0).randbytes(300_000)
+OTHER = random.Random(1).randbytes(310_000)
+SHA256 = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
+MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "downloads" / "file.bin"
+
+
+def fetch(
+    *urls: str,
+    to: Path,
+    checksum: str = "",
+    pause: Callable[[float], None] = lambda seconds: None,
+    timeout: float = 10.0,
+    **options: int,
+) -> Downloaded:
+    return download(urls, to, checksum=checksum, pause=pause, timeout=timeout, **options)
+
+
+def complaint(*urls: str, to: Path, **options: object) -> str:
+    with pytest.raises(DataError) as error:
+        fetch(*urls, to=to, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def files_beside(path: Path) -> list[str]:
+    return sorted(p.name for p in path.parent.iterdir() if p.suffix != ".lock")
+
+
+def interrupt(web: Web, url: str, path: Path, after: int) -> None:
+    """Leaves the first `after` bytes of the file behind."""
+    web.replies = [Reply(drop_after=after)]
+    complaint(url, to=path, n_attempts=1)
+    assert (path.parent / "file.bin.part").stat().st_size == after
+
+
+# The file that arrives
+
+
+@pytest.mark.parametrize("checksum", ["", SHA256, MD5])
+def test_the_file_is_what_the_server_has(web: Web, path: Path, checksum: str) -> None:
+    url = web.put("file.bin", CONTENT)
+    assert fetch(url, to=path, checksum=checksum) == Downloaded(path, url, len(CONTENT), SHA256[7:])
+    assert path.read_bytes() == CONTENT
+    assert files_beside(path) == ["file.bin"]
+
+
+def test_an_empty_file_and_one_of_unknown_size_arrive(web: Web, path: Path) -> None:
+    assert fetch(web.put("empty", b""), to=path).size == 0
+    path.unlink()
+    web.replies = [Reply(length=False)]
+    assert fetch(web.put("file.bin", CONTENT), to=path, checksum=SHA256).size == len(CONTENT)
+
+
+def test_a_file_that_is_there_is_checked_and_not_fetched(web: Web, path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(CONTENT)
+    assert fetch(web.put("file.bin", OTHER), to=path, checksum=MD5).url == ""
+    assert web.requests == []
+    path.write_bytes(OTHER)
+    message = complaint(web.url("file.bin"), to=path, checksum=MD5)
+    assert f"its md5 is {hashlib.md5(OTHER).hexdigest()}, the published one is {MD5[4:]}" in message
+    assert message.endswith("; remove the file, and it is downloaded anew")
+
+
+def test_progress_rises_to_the_whole(web: Web, path: Path) -> None:
+    told: list[tuple[int, int | None]] = []
+    download([web.put("file.bin", CONTENT)], path, progress=lambda n, total: told.append((n, total)))
+    assert told[0] == (0, len(CONTENT))
+    assert told[-1] == (len(CONTENT), len(CONTENT))
+    assert told == sorted(told)
+
+
+def test_the_next_address_is_asked_when_one_does_not_give_the_file(web: Web, path: Path) -> None:
+    url = web.put("mirror", CONTENT)
+    assert fetch(web.url("gone"), url, to=path, checksum=SHA256).url == url
+
+
+# Interruptions
+
+
+def test_a_dropped_connection_is_continued_where_it_broke(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    web.replies = [Reply(drop_after=100_000), Reply(drop_after=150_000)]
+    fetch(url, to=path, checksum=SHA256)
+    assert [request.get("Range") for request in web.requests] == [None, "bytes=100000-", "bytes=250000-"]
+    assert {request.get("If-Range") for request in web.requests[1:]} == {'"first"'}
+    assert files_beside(path) == ["file.bin"]
+
+
+def test_the_next_command_continues_what_an_earlier_one_left(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    interrupt(web, url, path, 70_000)
+    told: list[int] = []
+    download([url], path, checksum=SHA256, progress=lambda n, total: told.append(n))
+    assert told[0] == 70_000
+    assert web.requests[-1]["Range"] == "bytes=70000-"
+
+
+def test_a_server_that_ignores_ranges_sends_the_whole_file_once(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    interrupt(web, url, path, 70_000)
+    web.replies = [Reply(ranges=False)]
+    fetch(url, to=path, checksum=SHA256)
+    assert path.read_bytes() == CONTENT
+    assert len(web.requests) == 2
+
+
+def test_a_file_that_changed_meanwhile_is_fetched_from_its_beginning(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    interrupt(web, url, path, 70_000)
+    web.put("file.bin", OTHER, etag='"second"')
+    fetch(url, to=path)
+    assert path.read_bytes() == OTHER
+
+
+def test_a_changed_file_is_noticed_when_the_server_heeds_the_range_but_not_the_condition(
+    web: Web, path: Path
+) -> None:
+    url = web.put("file.bin", CONTENT)
+    interrupt(web, url, path, 70_000)
+    web.put("file.bin", OTHER)
+    web.replies = [Reply(headers={"ETag": '"second"'})]
+    fetch(url, to=path)
+    assert path.read_bytes() == OTHER
+
+
+def test_a_wrong_range_is_not_appended(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    interrupt(web, url, path, 70_000)
+    web.replies = [Reply(shift=-10)]
+    fetch(url, to=path)
+    assert path.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("etag", ["", 'W/"weak"'])
+def test_without_a_mark_that_can_be_trusted_the_download_begins_anew(web: Web, path: Path, etag: str) -> None:
+    url = web.put("file.bin", CONTENT, etag)
+    interrupt(web, url, path, 70_000)
+    fetch(url, to=path)
+    assert "Range" not in web.requests[-1]
+    assert path.read_bytes() == CONTENT
+
+
+def test_the_date_of_change_is_a_mark_too(web: Web, path: Path) -> None:
+    date = "Wed, 21 Oct 2015 07:28:00 GMT"
+    url = web.put("file.bin", CONTENT, etag="")
+    web.replies = [Reply(drop_after=100_000, headers={"Last-Modified": date})]
+    fetch(url, to=path)
+    assert web.requests[-1]["If-Range"] == date
+
+
+def test_a_part_from_another_address_is_not_continued(web: Web, path: Path) -> None:
+    interrupt(web, web.put("file.bin", CONTENT), path, 70_000)
+    fetch(web.put("mirror", OTHER), to=path)
+    assert path.read_bytes() == OTHER
+
+
+def test_a_part_that_is_whole_only_gets_its_name(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    interrupt(web, url, path, 70_000)
+    (path.parent / "file.bin.part").write_bytes(CONTENT)
+    fetch(url, to=path, checksum=SHA256)
+    assert path.read_bytes() == CONTENT
+    assert len(web.requests) == 2
+
+
+def test_a_part_that_is_too_long_is_dropped(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    interrupt(web, url, path, 70_000)
+    (path.parent / "file.bin.part").write_bytes(CONTENT + b"more")
+    fetch(url, to=path, checksum=SHA256)
+    assert path.read_bytes() == CONTENT
+
+
+def test_a_damaged_note_about_a_part_only_costs_the_part(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    interrupt(web, url, path, 70_000)
+    (path.parent / "file.bin.part.json").write_text('["what"]')
+    fetch(url, to=path, checksum=SHA256)
+    assert path.read_bytes() == CONTENT
+
+
+# Servers that fail
+
+
+def test_a_server_that_stops_sending_is_given_up_after_the_timeout_and_continued(
+    web: Web, path: Path
+) -> None:
+    url = web.put("file.bin", CONTENT)
+    web.replies = [Reply(hang_after=100_000)]
+    fetch(url, to=path, checksum=SHA256, timeout=0.2)
+    assert web.requests[-1]["Range"] == "bytes=100000-"
+
+
+def test_a_server_that_never_sends_is_named(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    web.replies = [Reply(hang_after=0)] * 2
+    message = complaint(url, to=path, timeout=0.2, n_attempts=2)
+    assert message == f"file.bin could not be downloaded: {url}: the server stopped sending (2 attempts)"
+
+
+def test_a_server_that_does_not_answer_is_named(path: Path, web: Web) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
+        message = complaint(url, to=path, timeout=0.1, n_attempts=2)
+    assert message == f"file.bin could not be downloaded: {url}: no answer in 0.1 s (2 attempts)"
+
+
+def test_pauses_double_up_to_the_longest_and_end(web: Web, path: Path) -> None:
+    web.put("file.bin", CONTENT)
+    web.replies = [Reply(status=503)] * 8
+    pauses: list[float] = []
+    message = complaint(web.url("file.bin"), to=path, n_attempts=8, pause=pauses.append)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+    assert "HTTP 503 Service Unavailable (8 attempts)" in message
+
+
+def test_the_server_says_how_long_to_wait(web: Web, path: Path) -> None:
+    web.put("file.bin", CONTENT)
+    waits = ["7", "600", "Wed, 21 Oct 2015 07:28:00 GMT", "soon"]
+    web.replies = [Reply(status=429, headers={"Retry-After": value}) for value in waits]
+    pauses: list[float] = []
+    fetch(web.url("file.bin"), to=path, pause=pauses.append)
+    assert pauses == [7, 30, 4, 8]
+
+
+def test_attempts_that_bring_something_new_do_not_count(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    web.replies = [Reply(drop_after=70_000)] * 4
+    fetch(url, to=path, checksum=SHA256, n_attempts=2)
+    assert len(web.requests) == 5
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (404, "HTTP 404 Not Found: there is no such file any more"),
+        (410, "HTTP 410 Gone: there is no such file any more"),
+        (403, "HTTP 403 Forbidden"),
+    ],
+)
+def test_what_will_not_change_is_not_tried_again(web: Web, path: Path, status: int, said: str) -> None:
+    url = web.put("file.bin", CONTENT)
+    web.replies = [Reply(status=status)]
+    assert complaint(url, to=path) == f"file.bin could not be downloaded: {url}: {said}"
+    assert len(web.requests) == 1
+
+
+def test_a_range_refused_for_good_is_reported(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
+    web.replies = [Reply(status=416)] * 2
+    assert "HTTP 416: the server has no such range" in complaint(url, to=path, n_attempts=2)
+
+
+def test_a_web_page_is_not_taken_for_the_file(web: Web, path: Path) -> None:
+    url = web.put("file.bin", b"<html>Please log in</html>")
+    web.replies = [Reply(headers={"Content-Type": "text/html; charset=utf-8"})]
+    assert complaint(url, to=path).endswith("answered with a web page in place of the file")
+    assert not path.exists()
+
+
+def test_no_network_and_no_server_are_told_apart(
+    path: Path, monkeypatch: pytest.MonkeyPatch, web: Web
+) -> None:
+    def unknown(*arguments: object, **options: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert "cannot be reached (Connection refused)" in complaint(f"http://127.0.0.1:{port}/", to=path)
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    message = complaint("http://data.example/file.bin", to=path)
+    assert "the server's name is not known here (Name or service not known); is there a network?" in message
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/x", "data:,x", "http://[", "nonsense"])
+def test_only_the_web_is_asked(url: str, path: Path, web: Web) -> None:
+    assert "is not an address of the web" in complaint(url, to=path)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_followed(web: Web, path: Path, status: int) -> None:
+    target = web.put("target", CONTENT)
+    web.put("file.bin", b"")
+    web.replies = [Reply(status=status, headers={"Location": target})]
+    fetch(web.url("file.bin"), to=path, checksum=SHA256)
+    assert path.read_bytes() == CONTENT
+
+
+def test_a_redirect_to_a_local_file_or_out_of_https_is_refused(web: Web, path: Path) -> None:
+    web.put("file.bin", b"")
+    web.replies = [Reply(status=302, headers={"Location": "file:///etc/passwd"})]
+    assert "HTTP 302" in complaint(web.url("file.bin"), to=path)
+    redirects = module._Redirects()
+    with pytest.raises(module._UnavailableError, match="which is not encrypted"):
+        redirects.redirect_request(
+            module.Request("https://a/"),
+            None,
+            302,
+            "",
+            module.HTTPMessage(),
+            "http://a/",  # type: ignore[arg-type]
+        )
+
+
+# Checksums, sizes, disks
+
+
+def test_a_wrong_checksum_is_told_with_both_sums_and_the_file_is_put_aside(web: Web, path: Path) -> None:
+    url = web.put("file.bin", OTHER)
+    message = complaint(url, to=path, checksum=SHA256)
+    found = hashlib.sha256(OTHER).hexdigest()
+    assert (
+        f"{url}: its sha256 is {found}, the published one is {SHA256[7:]}; what came is kept as " in message
+    )
+    assert files_beside(path) == ["file.bin.wrong"]
+    assert (path.parent / "file.bin.wrong").read_bytes() == OTHER
+
+
+def test_a_mirror_can_make_good_for_a_wrong_file(web: Web, path: Path) -> None:
+    urls = [web.put("wrong", OTHER), web.put("right", CONTENT)]
+    assert fetch(*urls, to=path, checksum=SHA256).url == urls[1]
+
+
+def test_who_expected_the_checksum_is_said(web: Web, path: Path) -> None:
+    with pytest.raises(DataError, match=f"the first one is {SHA256[7:]}"):
+        download([web.put("x", OTHER)], path, checksum=SHA256, checksum_origin="first")
+
+
+@pytest.mark.parametrize("length", [True, False])
+def test_a_file_over_the_limit_is_refused(web: Web, path: Path, length: bool) -> None:
+    web.replies = [Reply(length=length)]
+    message = complaint(web.put("file.bin", CONTENT), to=path, max_bytes=200_000)
+    assert "the limit of 200,000" in message
+    assert not path.exists()
+
+
+def test_a_full_disk_is_foreseen(web: Web, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(0, 0, 100_000))
+    message = complaint(web.put("file.bin", CONTENT), to=path)
+    assert message == (
+        f"{path.parent}: 0 MB are needed for file.bin and 0 MB are free; make room, or choose another folder"
+    )
+
+
+def test_a_disk_that_fills_up_is_reported_and_what_came_is_kept(web: Web, path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    url = web.put("file.bin", CONTENT)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        message = complaint(url, to=path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert f"{path}.part: cannot be written (File too large); make room or check the rights, " in message
+    fetch(url, to=path, checksum=SHA256)
+    assert web.requests[-1]["Range"] == "bytes=100000-"
+
+
+def test_a_folder_that_cannot_be_made_is_reported(web: Web, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot be made" in complaint(web.put("x", CONTENT), to=tmp_path / "file" / "folder" / "x")
+
+
+def test_two_downloads_of_one_file_do_not_mix(web: Web, path: Path) -> None:
+    path.parent.mkdir()
+    with module._only_one(path):
+        message = complaint(web.put("file.bin", CONTENT), to=path)
+    assert message == f"{path}: another process is downloading it; wait until it is done"
