@@ -43,7 +43,7 @@ def run_step(step: str, folder: Path) -> str:
     from dragoman.config import TokenizerConfig
     from dragoman.data.corpora import open_corpus
     from dragoman.data.store import TokenStore
-    from dragoman.text.subword import TokenizerPair
+    from dragoman.text.tokenizer import TokenizerPair
 
     files = [str(folder / "train.en"), str(folder / "train.de")]
     corpus = open_corpus(files, src_lang="en", tgt_lang="de")

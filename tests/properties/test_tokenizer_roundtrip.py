@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dragoman.config import TokenizerConfig
 from dragoman.text.normalisation import normalise
-from dragoman.text.subword import Tokenizer
+from dragoman.text.tokenizer import Tokenizer
 
 CORPUS = [
     "Two young men, 12 dogs.",
@@ -18,10 +19,10 @@ CORPUS = [
     "<s> </s> <0x41>",
 ] * 5
 TOKENIZERS = {
-    kind: Tokenizer.train(CORPUS, kind=kind, vocab_size=340)  # type: ignore[arg-type]
+    kind: Tokenizer.train(CORPUS, TokenizerConfig(kind=kind, vocab_size=340))  # type: ignore[arg-type]
     for kind in ("bpe", "unigram")
 }
-DROPPING = Tokenizer.train(CORPUS, kind="bpe", vocab_size=340, dropout=0.3)
+DROPPING = Tokenizer.train(CORPUS, TokenizerConfig(kind="bpe", vocab_size=340, dropout=0.3))
 
 ASTRAL = st.characters(min_codepoint=0x1F000, max_codepoint=0x1FAFF)
 MARKS = st.characters(categories=("Mn", "Mc", "Me"))

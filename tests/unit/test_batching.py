@@ -10,7 +10,7 @@ from dragoman.config import TokenizerConfig
 from dragoman.data.batching import SRC_ROOM, TranslationBatch, make_batch, pad, plan_epoch
 from dragoman.data.corpora import open_corpus
 from dragoman.data.store import TokenStore
-from dragoman.text.subword import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import Corpus, Pair, open_corpus
 from dragoman.data.store import CHUNK, Side, Skipped, TokenStore
 from dragoman.errors import DataError
-from dragoman.text.subword import EOS_ID, PAD_ID, TokenizerPair
+from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 
 SENTENCES = [
     Pair("A dog runs.", "Ein Hund läuft."),

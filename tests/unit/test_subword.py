@@ -15,8 +15,9 @@ import tokenizers
 from dragoman.config import TokenizerConfig
 from dragoman.errors import DataError, RunError
 from dragoman.text.normalisation import normalise
-from dragoman.text.subword import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair
-from dragoman.text.vocabulary import N_FIXED, draw_sample
+from dragoman.text.subwords import N_FIXED
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair
+from dragoman.text.vocabulary import draw_sample
 
 Kind = Literal["bpe", "unigram"]
 KINDS: tuple[Kind, ...] = ("bpe", "unigram")
@@ -31,7 +32,7 @@ GERMAN = [text.replace("Two", "Zwei").replace("and", "und").replace("bush", "Bü
 
 @pytest.fixture(params=KINDS, scope="module")
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return Tokenizer.train(ENGLISH + GERMAN, kind=request.param, vocab_size=380)
+    return Tokenizer.train(ENGLISH + GERMAN, TokenizerConfig(kind=request.param, vocab_size=380))
 
 
 def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
@@ -50,20 +51,20 @@ def test_the_vocabulary_has_the_size_asked_for_where_the_text_is_rich_enough(
 ) -> None:
     rng = random.Random(1)
     words = ["".join(rng.choices(["ka", "to", "mi", "lun", "ser", "pod"], k=5)) for _ in range(3000)]
-    tokenizer = Tokenizer.train(words * 2, kind=kind, vocab_size=vocab_size)
+    tokenizer = Tokenizer.train(words * 2, TokenizerConfig(kind=kind, vocab_size=vocab_size))
     assert tokenizer.vocab_size == vocab_size
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_frequent_word_is_one_token(kind: Kind) -> None:
-    tokenizer = Tokenizer.train(ENGLISH, kind=kind, vocab_size=8000)
+    tokenizer = Tokenizer.train(ENGLISH, TokenizerConfig(kind=kind, vocab_size=8000))
     assert pieces(tokenizer, "young bicycles") == ["▁young", "▁bicycles"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("texts", [["a"], ["ab ab"], ["x y z", "aa bb"], ["我们"] * 3])
 def test_a_tiny_corpus_gives_a_small_vocabulary(kind: Kind, texts: list[str]) -> None:
-    tokenizer = Tokenizer.train(texts, kind=kind, vocab_size=8000)
+    tokenizer = Tokenizer.train(texts, TokenizerConfig(kind=kind, vocab_size=8000))
     assert N_FIXED < tokenizer.vocab_size < N_FIXED + 20
     assert tokenizer.decode(tokenizer.encode("something ELSE 7")) == "something ELSE 7"
 
@@ -71,7 +72,7 @@ def test_a_tiny_corpus_gives_a_small_vocabulary(kind: Kind, texts: list[str]) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_corpus_of_many_characters_leaves_room_for_words(kind: Kind) -> None:
     chinese = ["我们 " * 3 + chr(0x4E00 + i) + chr(0x4E00 + i) for i in range(1000)]
-    tokenizer = Tokenizer.train(chinese, kind=kind, vocab_size=300)
+    tokenizer = Tokenizer.train(chinese, TokenizerConfig(kind=kind, vocab_size=300))
     assert tokenizer.vocab_size <= 300
     assert pieces(tokenizer, "我们") == ["▁我们"]
     assert len(tokenizer.encode(chr(0x4E00 + 999))) == 4  # a space, three bytes
@@ -79,7 +80,7 @@ def test_a_corpus_of_many_characters_leaves_room_for_words(kind: Kind) -> None:
 
 def test_the_same_text_gives_the_same_merges() -> None:
     first, second, other = (
-        Tokenizer.train(texts, kind="bpe", vocab_size=350).fingerprint
+        Tokenizer.train(texts, TokenizerConfig(kind="bpe", vocab_size=350)).fingerprint
         for texts in (ENGLISH, iter(ENGLISH), GERMAN)
     )
     assert first == second != other
@@ -95,7 +96,7 @@ def test_special_tokens_come_first_and_are_never_found_in_text(tokenizer: Tokeni
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_and_byte_tokens_are_never_learnt_as_pieces(kind: Kind) -> None:
-    tokenizer = Tokenizer.train(["<s> </s> <0x41> <unk>"] * 50, kind=kind, vocab_size=400)
+    tokenizer = Tokenizer.train(["<s> </s> <0x41> <unk>"] * 50, TokenizerConfig(kind=kind, vocab_size=400))
     ids = tokenizer.encode("<0x41> </s>")
     assert len(ids) > 6
     assert tokenizer.decode(ids) == "<0x41> </s>"
@@ -147,17 +148,17 @@ def test_tokens_tile_the_normalised_text(tokenizer: Tokenizer) -> None:
 
 
 def test_dropout_draws_other_segmentations_of_the_same_text() -> None:
-    tokenizer = Tokenizer.train(ENGLISH, kind="bpe", vocab_size=400, dropout=0.5)
+    tokenizer = Tokenizer.train(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.5))
     plain = tokenizer.encode(ENGLISH[0])
     drawn = tokenizer.encode_batch([ENGLISH[0]] * 50, dropout=True)
     assert len({tuple(ids) for ids in drawn}) > 10
     assert set(tokenizer.decode_batch(drawn)) == {ENGLISH[0]}
     assert tokenizer.encode_batch([ENGLISH[0]] * 50) == [plain] * 50
-    assert plain == Tokenizer.train(ENGLISH, kind="bpe", vocab_size=400).encode(ENGLISH[0])
+    assert plain == Tokenizer.train(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400)).encode(ENGLISH[0])
 
 
 def test_dropout_survives_saving(tmp_path: Path) -> None:
-    tokenizer = Tokenizer.train(ENGLISH, kind="bpe", vocab_size=400, dropout=0.5)
+    tokenizer = Tokenizer.train(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.5))
     tokenizer.save(tmp_path / "t.json")
     drawn = Tokenizer.load(tmp_path / "t.json").encode_batch([ENGLISH[0]] * 50, dropout=True)
     assert len({tuple(ids) for ids in drawn}) > 10
@@ -212,7 +213,7 @@ def test_a_missing_or_foreign_file_is_reported(tmp_path: Path) -> None:
 
 def test_no_text_is_reported() -> None:
     with pytest.raises(DataError, match="no text to learn a vocabulary from: every line is empty"):
-        Tokenizer.train(["", " \n"], kind="bpe", vocab_size=300)
+        Tokenizer.train(["", " \n"], TokenizerConfig(kind="bpe", vocab_size=300))
     for shared in (True, False):
         with pytest.raises(DataError, match="no text"):
             TokenizerPair.train([], TokenizerConfig(shared=shared))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dragoman.data.store import TokenStore
-from dragoman.text.subword import BOS_ID, EOS_ID, PAD_ID
+from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 SRC_ROOM = 1.5
 """Source tokens of a batch, padding included, over what its target tokens let expect, at most."""

@@ -20,20 +20,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.corpora import Corpus, Pair
+from dragoman.data.corpora import Corpus
 from dragoman.errors import DataError
-from dragoman.text.subword import EOS_ID, PAD_ID, Tokenizer, TokenizerPair
+from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 
 FORMAT = 1
 """Goes into every key: raise it where the files or the text's treatment change."""
 
 CHUNK = 4096
-"""Pairs that are encoded at once."""
+"""Texts or pairs that are encoded at once."""
+
+Store = TypeVar("Store")
+Item = TypeVar("Item")
 
 
 class Skipped(NamedTuple):
@@ -84,7 +87,9 @@ class TokenStore:
         """The finished store in `folder`; `prepare` makes one. ValueError: it is not complete."""
         try:
             meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-            self.source, self.target = (_open_side(folder, name, meta) for name in ("src", "tgt"))
+            self.source, self.target = (
+                open_side(folder, name, meta[name], n_sentences=meta["n_pairs"]) for name in ("src", "tgt")
+            )
             self.skipped = Skipped(**meta["skipped"])
             self._n_pairs, self.max_length = int(meta["n_pairs"]), int(meta["max_length"])
         except (OSError, KeyError, TypeError, ValueError) as error:
@@ -143,26 +148,45 @@ class TokenStore:
             f"{FORMAT} {corpus.fingerprint()} {tokenizers.src.fingerprint} {tokenizers.tgt.fingerprint} "
             f"{max_length} {draw if dropout else None}"
         )
-        folder = cache / hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+
+        def build(folder: Path) -> None:
+            _build(folder, corpus, tokenizers, max_length=max_length, dropout=dropout, progress=progress)
+
+        return prepare_store(cache, parts, name=corpus.name, opened=cls, build=build)
+
+
+def prepare_store(
+    cache: Path,
+    key: str,
+    *,
+    name: str,
+    opened: Callable[[Path], Store],
+    build: Callable[[Path], None],
+) -> Store:
+    """What `opened` makes of the folder of `key` in `cache`, where `build` first writes it if need be.
+
+    `opened` raises ValueError for a folder that is not complete. DataError: the disk is full.
+    """
+    folder = cache / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+    try:
+        return opened(folder)
+    except ValueError:
+        pass  # not there yet, or damaged: made anew
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(cache)
+        partial = Path(tempfile.mkdtemp(prefix=folder.name, suffix=".partial", dir=cache))
         try:
-            return cls(folder)
-        except ValueError:
-            pass  # not there yet, or damaged: made anew
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-            _remove_abandoned(cache)
-            partial = Path(tempfile.mkdtemp(prefix=folder.name, suffix=".partial", dir=cache))
-            try:
-                _build(partial, corpus, tokenizers, max_length=max_length, dropout=dropout, progress=progress)
-                _publish(partial, folder)
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
-            return cls(folder)
-        except OSError as error:
-            raise DataError(
-                f"{cache}: cannot hold the token store of {corpus.name} ({error.strerror or error}); "
-                "free some space there, or choose another folder"
-            ) from None
+            build(partial)
+            _publish(partial, folder, opened)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        return opened(folder)
+    except OSError as error:
+        raise DataError(
+            f"{cache}: cannot hold the token store of {name} ({error.strerror or error}); "
+            "free some space there, or choose another folder"
+        ) from None
 
 
 def _build(
@@ -177,15 +201,15 @@ def _build(
     """Writes all the files of a store into the empty `folder`."""
     n_read = n_empty = n_long = 0
     with ExitStack() as stack:
-        src = stack.enter_context(_SideWriter(folder, "src", tokenizers.src))
-        tgt = stack.enter_context(_SideWriter(folder, "tgt", tokenizers.tgt))
-        for pairs in _chunks(corpus.pairs(), CHUNK):
+        src = stack.enter_context(SideWriter(folder, "src", vocab_size=tokenizers.src.vocab_size))
+        tgt = stack.enter_context(SideWriter(folder, "tgt", vocab_size=tokenizers.tgt.vocab_size))
+        for pairs in chunks(corpus.pairs(), CHUNK):
             src_ids = tokenizers.src.encode_batch([pair.src for pair in pairs], dropout=dropout)
             tgt_ids = tokenizers.tgt.encode_batch([pair.tgt for pair in pairs], dropout=dropout)
             filled = [(s, t) for s, t in zip(src_ids, tgt_ids, strict=True) if s and t]
             kept = [(s, t) for s, t in filled if max(len(s), len(t)) < max_length]
-            src.append([s for s, _ in kept])
-            tgt.append([t for _, t in kept])
+            src.append([[*s, EOS_ID] for s, _ in kept])
+            tgt.append([[*t, EOS_ID] for _, t in kept])
             n_read += len(pairs)
             n_empty += len(pairs) - len(filled)
             n_long += len(filled) - len(kept)
@@ -202,32 +226,40 @@ def _build(
         "n_pairs": src.n_sentences,
         "max_length": max_length,
         "skipped": skipped._asdict(),
-        "src": {"dtype": src.dtype.name, "n_tokens": src.n_tokens},
-        "tgt": {"dtype": tgt.dtype.name, "n_tokens": tgt.n_tokens},
+        "src": src.meta,
+        "tgt": tgt.meta,
     }
+    write_meta(folder, meta)
+
+
+def write_meta(folder: Path, meta: dict[str, Any]) -> None:
+    """Writes the meta.json of a store, as the last of its files."""
     with (folder / "meta.json").open("w", encoding="utf-8") as file:
         json.dump(meta, file, indent=1)
-        _flush(file)
+        flush(file)
 
 
-class _SideWriter:
+class SideWriter:
     """Appends sentences to the two files of a side."""
 
-    def __init__(self, folder: Path, name: str, tokenizer: Tokenizer) -> None:
+    def __init__(self, folder: Path, name: str, *, vocab_size: int) -> None:
         self._folder, self._name = folder, name
-        self.dtype = np.dtype(np.uint16 if tokenizer.vocab_size < 1 << 16 else np.uint32)
+        self.dtype = np.dtype(np.uint16 if vocab_size < 1 << 16 else np.uint32)
         self.n_sentences = self.n_tokens = 0
 
-    def __enter__(self) -> _SideWriter:
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What `open_side` needs to know of the files."""
+        return {"dtype": self.dtype.name, "n_tokens": self.n_tokens}
+
+    def __enter__(self) -> SideWriter:
         self._ids = (self._folder / f"{self._name}.ids").open("wb")
         self._offsets = (self._folder / f"{self._name}.offsets").open("wb")
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
         return self
 
     def append(self, sentences: Sequence[list[int]]) -> None:
-        """Adds an end token to each sentence, in place, and writes them all."""
-        for ids in sentences:
-            ids.append(EOS_ID)
+        """Writes the sentences."""
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
         self._offsets.write((self.n_tokens + np.cumsum(lengths)).tobytes())
         n_tokens = int(lengths.sum())
@@ -239,20 +271,20 @@ class _SideWriter:
     def __exit__(self, *exception: object) -> None:
         with self._ids, self._offsets:
             if exception == (None, None, None):
-                _flush(self._ids)
-                _flush(self._offsets)
+                flush(self._ids)
+                flush(self._offsets)
 
 
-def _chunks(pairs: Iterator[Pair], n: int) -> Iterator[list[Pair]]:
-    """Lists of `n` pairs, the last one shorter."""
-    while chunk := list(islice(pairs, n)):
+def chunks(items: Iterator[Item], n: int) -> Iterator[list[Item]]:
+    """Lists of `n` items, the last one shorter."""
+    while chunk := list(islice(items, n)):
         yield chunk
 
 
-def _open_side(folder: Path, name: str, meta: dict[str, Any]) -> Side:
+def open_side(folder: Path, name: str, meta: dict[str, Any], *, n_sentences: int) -> Side:
     """A side of a finished store, mapped and not read. ValueError: a file has not the size it should have."""
-    dtype, n_tokens = np.dtype(meta[name]["dtype"]), meta[name]["n_tokens"]
-    sizes = {"ids": n_tokens * dtype.itemsize, "offsets": (meta["n_pairs"] + 1) * 8}
+    dtype, n_tokens = np.dtype(meta["dtype"]), meta["n_tokens"]
+    sizes = {"ids": n_tokens * dtype.itemsize, "offsets": (n_sentences + 1) * 8}
     for suffix, size in sizes.items():
         if (folder / f"{name}.{suffix}").stat().st_size != size:
             raise ValueError(f"{name}.{suffix} should have {size} bytes")
@@ -261,11 +293,11 @@ def _open_side(folder: Path, name: str, meta: dict[str, Any]) -> Side:
     return Side(np.asarray(ids), np.asarray(offsets))
 
 
-def _publish(partial: Path, folder: Path) -> None:
+def _publish(partial: Path, folder: Path, opened: Callable[[Path], Store]) -> None:
     """Gives a finished store its name, in place of a damaged one if need be."""
     if folder.exists():
         try:
-            TokenStore(folder)
+            opened(folder)
         except ValueError:
             shutil.rmtree(folder)
         else:
@@ -286,7 +318,7 @@ def _remove_abandoned(cache: Path) -> None:
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def _flush(file: Any) -> None:
+def flush(file: Any) -> None:
     """What was written to `file` is on the disk."""
     file.flush()
     os.fsync(file.fileno())

@@ -12,7 +12,7 @@ from dragoman.config import TranslationConfig
 from dragoman.errors import RunError
 from dragoman.model.kernels import choose_kernels
 from dragoman.model.transformer import Seq2SeqTransformer, Transformer
-from dragoman.text.subword import TokenizerPair
+from dragoman.text.tokenizer import TokenizerPair
 
 Model = TypeVar("Model", bound=Transformer)
 

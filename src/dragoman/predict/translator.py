@@ -19,7 +19,7 @@ from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import build_model, inference_copy, load_weights
 from dragoman.runs import Run
-from dragoman.text.subword import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
 
 
 class Alternative(NamedTuple):

@@ -1,1 +1,1 @@
-"""Text to ids and back: normalisation, and subword tokenizers learnt from the corpus."""
+"""Text to ids and back: normalisation, and tokenizers of subwords, words or characters."""

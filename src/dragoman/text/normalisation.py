@@ -27,3 +27,8 @@ def normalise(text: str) -> str:
         if not unicodedata.is_normalized("NFC", text):
             text = unicodedata.normalize("NFC", text)
     return " ".join(text.split())
+
+
+def normalise_lowercase(text: str) -> str:
+    """`normalise(text)` in lower case, composed again: "İ" becomes "i̇". Idempotent, too."""
+    return normalise(normalise(text).lower())

@@ -1,63 +1,23 @@
-"""Learning a vocabulary: what a tokenizer's JSON file holds, made from a sample of the corpus.
-
-Hugging Face's trainers know special tokens only as words to be found in text, and no byte tokens at all.
-So they learn pieces, and the vocabulary is put together here: 4 special tokens, 256 byte tokens, pieces.
-The special tokens are in the vocabulary but not among the file's `added_tokens`: a user's "</s>" is text.
-"""
+"""What all vocabularies have in common: special tokens, and the texts and counts they are learnt from."""
 
 from __future__ import annotations
 
-import json
-import math
 import random
-import re
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, Literal, TypeVar
-
-import tokenizers
-from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from dragoman.errors import DataError
-from dragoman.text.normalisation import META_SPACE, normalise
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
-BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
-N_FIXED = len(SPECIAL_TOKENS) + len(BYTE_TOKENS)
+UNKNOWN = "\ufffd"
+"""How an unknown word or character is written; never a piece itself, so that it stays unknown when read."""
 
 MAX_TEXTS = 500_000
 """Texts that a vocabulary is learnt from; of a larger corpus, a random sample of so many."""
 
-WORD = r"▁?[\p{L}\p{M}]+"
-OTHER = r"▁?\p{N}|▁?[^\p{L}\p{M}\p{N}▁]|▁"
-"""A word, one digit or one other character, with the space before it. Pieces never cross these borders,
-so that "bushes." is "bushes" and "."; nor can text that looks like a special or byte token become one."""
-
-RARE, WORD_END = "\uffff", "\ufffe"
-"""While a vocabulary is learnt: characters left to bytes, and a word's end. Unicode never assigns them."""
-
 Item = TypeVar("Item")
-
-
-def learn(texts: Iterable[str], *, kind: Literal["bpe", "unigram"], vocab_size: int, dropout: float) -> str:
-    """A tokenizer as JSON, with `vocab_size` tokens, or fewer where the texts don't hold so many pieces.
-
-    The same texts give the same BPE. Unigram's trainer works in a random order: the same texts give the same
-    pieces but where several are equally good, as in sentences made from templates. DataError: no text.
-    """
-    assert vocab_size > N_FIXED + 1, "the configuration asks for 300 or more"
-    sample = [text for text in map(normalise, draw_sample(texts, MAX_TEXTS)) if text]
-    if not sample:
-        raise DataError("no text to learn a vocabulary from: every line is empty; check the corpus")
-    n_pieces = vocab_size - N_FIXED
-    sample = _hide_rare(sample, n_kept=n_pieces // 2)
-    tokenizer = _learn_bpe(sample, n_pieces) if kind == "bpe" else _learn_unigram(sample, n_pieces)
-    tokenizer.pre_tokenizer = _splitter()
-    tokenizer.decoder = _joiner()
-    spec = json.loads(tokenizer.to_str())
-    spec["model"] |= _bpe_model(spec["model"], dropout) if kind == "bpe" else _unigram_model(spec["model"])
-    return json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
 
 
 def draw_sample(items: Iterable[Item], n: int) -> list[Item]:
@@ -75,101 +35,30 @@ def draw_sample(items: Iterable[Item], n: int) -> list[Item]:
     return sample
 
 
-def _hide_rare(texts: list[str], *, n_kept: int) -> list[str]:
-    """The texts with all but the `n_kept` most frequent characters replaced, and those that occur once.
+def sample_of_text(texts: Iterable[str], normalise: Callable[[str], str]) -> list[str]:
+    """Normal forms of the texts that a vocabulary is learnt from, without empty ones. DataError: no text."""
+    sample = [text for text in map(normalise, draw_sample(texts, MAX_TEXTS)) if text]
+    if not sample:
+        raise DataError("no text to learn a vocabulary from: every line is empty; check the corpus")
+    return sample
 
-    What is replaced is written as bytes: thousands of Chinese characters leave room for whole words.
+
+def most_frequent(counts: Counter[str], n: int, *, min_frequency: int) -> list[str]:
+    """The `n` most frequent pieces that occur `min_frequency` times, equally frequent ones by code point.
+
+    DataError: there is none.
     """
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(text)
-    frequent = sorted((c for c, n in counts.items() if n > 1), key=lambda c: (-counts[c], c))[:n_kept]
-    rare = "".join(sorted(counts.keys() - set(frequent) - {" "}))
-    if not rare:
-        return texts
-    pattern = re.compile(f"[{re.escape(rare)}]+")
-    return [pattern.sub(RARE, text) for text in texts]
-
-
-def _learn_bpe(texts: list[str], n_pieces: int) -> tokenizers.Tokenizer:
-    """A tokenizer of merged pieces alone. Merges what occurs twice or more."""
-    tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = _splitter(training=True)
-    trainer: Any = trainers.BpeTrainer(
-        vocab_size=n_pieces, min_frequency=2, show_progress=False, special_tokens=[]
+    ranked = sorted(
+        (
+            piece
+            for piece, count in counts.items()
+            if count >= min_frequency and piece not in (UNKNOWN, *SPECIAL_TOKENS)
+        ),
+        key=lambda piece: (-counts[piece], piece),
     )
-    tokenizer.train_from_iterator(texts, trainer)
-    return tokenizer
-
-
-def _learn_unigram(texts: list[str], n_pieces: int) -> tokenizers.Tokenizer:
-    """A tokenizer of unigram pieces alone, and the piece WORD_END.
-
-    The trainer takes its first candidates from strings that recur with different neighbours in a list that
-    holds each word once. A whole word never recurs there, unless it is part of others: "woman" would become
-    "wom" and "an". So each word is added once more with a neighbour, WORD_END. (On English of Multi30k that
-    is 14.7 tokens a sentence and not 17.3, with 8000 pieces for both languages.)
-    """
-    counter = tokenizers.Tokenizer(models.WordLevel(unk_token=SPECIAL_TOKENS[UNK_ID]))
-    counter.pre_tokenizer = _splitter(training=True)
-    every_word: Any = trainers.WordLevelTrainer(
-        vocab_size=1 << 31, min_frequency=2, show_progress=False, special_tokens=[]
-    )
-    counter.train_from_iterator(texts, every_word)
-    words = sorted(word + WORD_END for word in counter.get_vocab() if len(word) > 1)
-    tokenizer = tokenizers.Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = _splitter(training=True)
-    trainer: Any = trainers.UnigramTrainer(vocab_size=n_pieces + 1, show_progress=False, special_tokens=[])
-    tokenizer.train_from_iterator([*texts, *words], trainer)
-    return tokenizer
-
-
-def _splitter(*, training: bool = False) -> Any:
-    """Text into words, with META_SPACE for the space before each."""
-    steps: list[Any] = [
-        pre_tokenizers.Metaspace(replacement=META_SPACE, prepend_scheme="always", split=False),
-        pre_tokenizers.Split(Regex(f"{WORD}|{OTHER}"), behavior="isolated"),
-    ]
-    if training:
-        steps[1:] = [
-            pre_tokenizers.Split(RARE, behavior="removed"),
-            pre_tokenizers.Split(Regex(f"{WORD}{WORD_END}?|{OTHER}"), behavior="isolated"),
-        ]
-    return pre_tokenizers.Sequence(steps)
-
-
-def _joiner() -> Any:
-    """Pieces into text: the inverse of `_splitter`. Bytes that are no UTF-8 become U+FFFD."""
-    return decoders.Sequence(
-        [
-            decoders.Replace(META_SPACE, " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(content=" ", left=1, right=0),
-        ]
-    )
-
-
-def _bpe_model(model: dict[str, Any], dropout: float) -> dict[str, Any]:
-    """What changes in the JSON of a BPE model: the vocabulary, and unknown characters become bytes."""
-    pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    vocab = {token: i for i, token in enumerate((*SPECIAL_TOKENS, *BYTE_TOKENS, *pieces))}
-    assert len(vocab) == N_FIXED + len(pieces), "a piece looks like a special or byte token"
-    unknown = SPECIAL_TOKENS[UNK_ID]
-    return {"vocab": vocab, "unk_token": unknown, "byte_fallback": True, "dropout": dropout or None}
-
-
-def _unigram_model(model: dict[str, Any]) -> dict[str, Any]:
-    """What changes in the JSON of a unigram model: the vocabulary without WORD_END, with log-probabilities.
-
-    The last digits of the trainer's scores change from run to run, and so do the scores of characters that
-    it keeps although it has no use for them. They are cut, and levelled.
-    """
-    scores = dict(model["vocab"])
-    ends = min(math.exp(scores.pop(WORD_END, -math.inf)), 0.99)
-    useful = [score for piece, score in scores.items() if len(piece) > 1]
-    lowest = min(useful or scores.values())
-    scores = {piece: round(max(score, lowest) - math.log(1 - ends), 4) for piece, score in scores.items()}
-    pieces = sorted(scores.items(), key=lambda piece: (-piece[1], piece[0]))
-    fixed = [(token, pieces[-1][1] - 100.0) for token in (*SPECIAL_TOKENS, *BYTE_TOKENS)]
-    return {"vocab": [*fixed, *pieces], "unk_id": UNK_ID, "byte_fallback": True}
+    if not ranked:
+        raise DataError(
+            f"no vocabulary: nothing occurs tokenizer.min_frequency = {min_frequency} times; lower it, "
+            "or check the corpus"
+        )
+    return ranked[:n]

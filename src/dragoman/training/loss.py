@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dragoman.data.batching import TranslationBatch
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.text.subword import PAD_ID
+from dragoman.text.vocabulary import PAD_ID
 
 
 class BatchLoss(NamedTuple):

@@ -20,7 +20,7 @@ from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import build_model, inference_copy
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from dragoman.text.subword import TokenizerPair
+from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loss import batch_loss
 from dragoman.training.task import BatchResult, Task, Validation, Weights
@@ -151,6 +151,9 @@ def prepare_tokenizers(
         listener.message("training the tokenizer")
         unfinished = folder.with_name(".tokenizer.partial")
         shutil.rmtree(unfinished, ignore_errors=True)
-        TokenizerPair.train(corpus.pairs(), config.tokenizer).save(unfinished)
+        learnt = TokenizerPair.train(
+            corpus.pairs(), config.tokenizer, src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang
+        )
+        learnt.save(unfinished)
         unfinished.replace(folder)
     return TokenizerPair.load(folder)

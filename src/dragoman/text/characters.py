@@ -1,0 +1,24 @@
+"""Characters as tokens: a small vocabulary and long sentences, for text that doesn't separate its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.text.normalisation import META_SPACE
+
+
+class Characters:
+    """Text to characters and back. A space is a token too, so that nothing is lost."""
+
+    def split(self, text: str) -> list[str]:
+        """The code points of normalised `text`, META_SPACE for a space."""
+        return list(text.replace(" ", META_SPACE))
+
+    def join(self, pieces: Iterable[str]) -> str:
+        """The text of `pieces`: the inverse of `split`."""
+        return "".join(pieces).replace(META_SPACE, " ")
+
+    def settings(self) -> dict[str, Any]:
+        """What the tokenizer's file says of them."""
+        return {"kind": "characters"}

@@ -1,0 +1,354 @@
+"""Tokenizers: text to ids and back. Subwords, words or characters; one tokenizer is one JSON file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import tokenizers
+
+from dragoman.config import TokenizerConfig
+from dragoman.errors import RunError
+from dragoman.text import subwords
+from dragoman.text.characters import Characters
+from dragoman.text.normalisation import META_SPACE, normalise, normalise_lowercase
+from dragoman.text.subwords import BYTE_TOKENS, LOWERCASE, N_FIXED
+from dragoman.text.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    MAX_TEXTS,
+    PAD_ID,
+    SPECIAL_TOKENS,
+    UNK_ID,
+    UNKNOWN,
+    draw_sample,
+    most_frequent,
+    sample_of_text,
+)
+from dragoman.text.words import Words
+
+__all__ = ["BOS_ID", "EOS_ID", "PAD_ID", "UNK_ID", "Token", "Tokenizer", "TokenizerPair"]
+
+
+class Token(NamedTuple):
+    """A token of a text and the characters `start` to `end` of the normalised text that it stands for.
+
+    The space before a token is in its span, so the spans tile the text. A character that is written as
+    bytes is the span of each of its byte tokens.
+    """
+
+    id: int
+    piece: str
+    start: int
+    end: int
+
+
+class Tokenizer(ABC):
+    """One vocabulary: text to ids and back. `train` and `load` make the kind that is asked for.
+
+    Subwords and characters are exact: `decode(encode(text)) == normalise(text)`, for characters where all
+    of them are known. Words keep `encode(decode(ids)) == ids` instead.
+    """
+
+    def __init__(self, spec: str, *, lowercase: bool) -> None:
+        """The tokenizer that the JSON `spec` describes."""
+        self._spec = spec
+        self._lowercase = lowercase
+
+    @staticmethod
+    def train(texts: Iterable[str], config: TokenizerConfig, *, lang: str = "") -> Tokenizer:
+        """A tokenizer of `config.kind`, learnt from `texts` in the language `lang` (for spaCy's rules).
+
+        It has `config.vocab_size` tokens, or fewer where the texts don't hold so many. `config.dropout` is
+        for `encode_batch(..., dropout=True)` alone. DataError: there is no text. MissingExtraError and
+        ConfigError: spaCy is asked for and is not installed, or does not know the language.
+        """
+        if config.kind == "bpe" or config.kind == "unigram":
+            spec = subwords.learn(
+                texts,
+                kind=config.kind,
+                vocab_size=config.vocab_size,
+                dropout=config.dropout if config.kind == "bpe" else 0.0,
+                lowercase=config.lowercase,
+            )
+            return SubwordTokenizer(spec)
+        return WholeTokenizer(_learn_whole(texts, config, lang))
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """Tokens in the vocabulary, special ones included: ids are below it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the whole tokenizer: equal only where ids mean the same."""
+        return hashlib.blake2b(self._spec.encode(), digest_size=16).hexdigest()
+
+    def normalise(self, text: str) -> str:
+        """The form of `text` that this tokenizer sees: in lower case if it was trained so."""
+        return normalise_lowercase(text) if self._lowercase else normalise(text)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, with neither start nor end token; none for a text of white space."""
+        return self.encode_batch([text])[0]
+
+    @abstractmethod
+    def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
+        """The ids of each text.
+
+        `dropout` leaves out merges at random (BPE-dropout, Provilkov et al. 2020), with the probability
+        that the tokenizer was trained with. The generator belongs to `tokenizers` and takes no seed, so
+        a training that must be repeatable keeps what was drawn (`TokenStore.prepare`).
+        """
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of any `ids`, without special tokens; U+FFFD stands for what is unknown or broken."""
+        return self.decode_batch([ids])[0]
+
+    @abstractmethod
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids."""
+
+    @abstractmethod
+    def tokens(self, text: str) -> list[Token]:
+        """The tokens of `text`, and which characters of `self.normalise(text)` each stands for."""
+
+    def unknown_rate(self, texts: Iterable[str]) -> float:
+        """The share, from 0 to 1, of the tokens of `texts` that are not in the vocabulary. Subwords: 0."""
+        n_tokens = n_unknown = 0
+        remaining = iter(texts)
+        while chunk := list(islice(remaining, 10_000)):
+            for ids in self.encode_batch(chunk):
+                n_tokens += len(ids)
+                n_unknown += ids.count(UNK_ID)
+        return n_unknown / n_tokens if n_tokens else 0.0
+
+    def save(self, path: Path) -> None:
+        """Writes the JSON file `path`, whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=path.name, suffix=".partial", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(self._spec)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+
+    @staticmethod
+    def load(path: Path) -> Tokenizer:
+        """The tokenizer in the file `path`. RunError: it is missing, or not one of Dragoman's."""
+        try:
+            spec = path.read_text(encoding="utf-8")
+            return SubwordTokenizer(spec) if "model" in json.loads(spec) else WholeTokenizer(spec)
+        except OSError as error:
+            raise RunError(
+                f"{path}: cannot be read ({error.strerror}); a run keeps its tokenizer there: train again"
+            ) from None
+        except Exception as error:  # tokenizers raises plain Exception for whatever it cannot parse
+            raise RunError(f"{path}: is not a Dragoman tokenizer ({error}); train again") from None
+
+
+class SubwordTokenizer(Tokenizer):
+    """Byte-pair encoding (Sennrich et al. 2016) or unigram (Kudo 2018), with byte fallback.
+
+    The file is one of Hugging Face's `tokenizers`, which reads it as it is.
+    """
+
+    def __init__(self, spec: str) -> None:
+        settings = json.loads(spec)
+        normalizer = settings.get("normalizer")
+        if normalizer not in (None, LOWERCASE):
+            raise ValueError(f"{normalizer} is not a way in which Dragoman normalises text")
+        super().__init__(spec, lowercase=normalizer == LOWERCASE)
+        settings["normalizer"] = None  # lower-cased before, as `normalise` says
+        self._dropping: tokenizers.Tokenizer | None = None
+        if settings["model"].get("dropout"):
+            self._dropping = tokenizers.Tokenizer.from_str(json.dumps(settings))
+            settings["model"]["dropout"] = None
+        self._plain = tokenizers.Tokenizer.from_str(json.dumps(settings))
+        if [self._plain.id_to_token(i) for i in range(N_FIXED)] != [*SPECIAL_TOKENS, *BYTE_TOKENS]:
+            raise ValueError("the special and byte tokens are not where Dragoman puts them")
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self._plain.get_vocab_size())
+
+    def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
+        tokenizer = self._dropping if dropout and self._dropping else self._plain
+        normal = [self.normalise(text) for text in texts]
+        encodings = tokenizer.encode_batch_fast(normal, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        rows = [[i for i in ids if i >= len(SPECIAL_TOKENS)] for ids in batch]
+        return list(self._plain.decode_batch(rows))
+
+    def tokens(self, text: str) -> list[Token]:
+        text = " " + self.normalise(text)
+        tokens = []
+        position = n_bytes = 0
+        for i in self.encode(text):
+            piece = str(self._plain.id_to_token(i))
+            if i < N_FIXED:
+                width, n_bytes = 1, n_bytes + 1
+            else:
+                width = len(piece)
+            tokens.append(Token(i, piece, max(0, position - 1), position + width - 1))
+            if i >= N_FIXED or n_bytes == len(text[position].encode()):
+                position, n_bytes = position + width, 0
+        return tokens
+
+
+class Segmenter(Protocol):
+    """Cuts normalised text into pieces, and puts pieces together."""
+
+    def split(self, text: str) -> list[str]:
+        """The pieces of `text`, without the spaces between, unless META_SPACE stands for them."""
+
+    def join(self, pieces: Iterable[str]) -> str:
+        """`pieces` as text."""
+
+    def settings(self) -> dict[str, Any]:
+        """What the tokenizer's file says about it."""
+
+
+class WholeTokenizer(Tokenizer):
+    """Words or characters: what is not in the vocabulary is unknown, id UNK_ID, and written as U+FFFD.
+
+    Special tokens come first in the vocabulary, and there are no byte tokens.
+    """
+
+    def __init__(self, spec: str) -> None:
+        settings = json.loads(spec)
+        self._pieces: list[str] = settings["vocabulary"]
+        super().__init__(spec, lowercase=bool(settings["lowercase"]))
+        self._segmenter = _segmenter(settings)
+        if self._pieces[: len(SPECIAL_TOKENS)] != list(SPECIAL_TOKENS):
+            raise ValueError("the special tokens are not where Dragoman puts them")
+        if len(set(self._pieces)) != len(self._pieces) or not all(isinstance(p, str) for p in self._pieces):
+            raise ValueError("its vocabulary is not a list of different strings")
+        first = len(SPECIAL_TOKENS)  # those are no words of a text
+        self._ids = {piece: i for i, piece in enumerate(self._pieces[first:], start=first)}
+        self._written = {UNK_ID: UNKNOWN} | {i: piece for piece, i in self._ids.items()}
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
+        get, split = self._ids.get, self._segmenter.split
+        return [[get(piece, UNK_ID) for piece in split(self.normalise(text))] for text in texts]
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        written = self._written
+        return [self._segmenter.join([written[i] for i in ids if i in written]) for ids in batch]
+
+    def tokens(self, text: str) -> list[Token]:
+        text = self.normalise(text)
+        tokens = []
+        start = 0
+        for piece in self._segmenter.split(text):
+            i = self._ids.get(piece, UNK_ID)
+            surface = piece.replace(META_SPACE, " ")
+            end = text.index(surface, start) + len(surface)
+            tokens.append(Token(i, self._pieces[i], start, end))
+            start = end
+        return tokens
+
+
+def _segmenter(settings: dict[str, Any]) -> Segmenter:
+    """The segmenter that a tokenizer's file describes. ValueError: Dragoman has no such kind."""
+    if settings["kind"] == "characters":
+        return Characters()
+    if settings["kind"] != "words" or settings["splitter"] not in ("regex", "spacy"):
+        raise ValueError(f"kind = {settings['kind']!r} is not known")
+    by = "pattern" if settings["splitter"] == "regex" else "language"
+    return Words(
+        splitter=settings["splitter"], **{by: settings[by]}, format_output=bool(settings["format_output"])
+    )
+
+
+def _learn_whole(texts: Iterable[str], config: TokenizerConfig, lang: str) -> str:
+    """A tokenizer of words or characters as JSON: the most frequent ones, `config.vocab_size` at most."""
+    segmenter: Segmenter = Characters()
+    if config.kind == "words":
+        segmenter = Words(splitter=config.splitter, language=lang, format_output=config.format_output)
+    counts: Counter[str] = Counter()
+    for text in sample_of_text(texts, normalise_lowercase if config.lowercase else normalise):
+        counts.update(segmenter.split(text))
+    n_pieces = config.vocab_size - len(SPECIAL_TOKENS)
+    pieces = most_frequent(counts, n_pieces, min_frequency=config.min_frequency)
+    spec = {
+        **segmenter.settings(),
+        "lowercase": config.lowercase,
+        "vocabulary": [*SPECIAL_TOKENS, *pieces],
+    }
+    return json.dumps(spec, ensure_ascii=False, indent=0)
+
+
+@dataclass(frozen=True)
+class TokenizerPair:
+    """The tokenizers of source and target: one and the same where the vocabulary is shared."""
+
+    src: Tokenizer
+    tgt: Tokenizer
+
+    @property
+    def shared(self) -> bool:
+        """Both sides have one vocabulary."""
+        return self.src is self.tgt
+
+    @classmethod
+    def train(
+        cls,
+        pairs: Iterable[tuple[str, str]],
+        config: TokenizerConfig,
+        *,
+        src_lang: str = "",
+        tgt_lang: str = "",
+    ) -> TokenizerPair:
+        """The tokenizers that `config` asks for, learnt from `pairs`, which are read once.
+
+        Of a large corpus, a random sample. The languages choose spaCy's rules, where it splits the words.
+        Errors: as `Tokenizer.train`.
+        """
+        sample = draw_sample(pairs, MAX_TEXTS // 2)
+        if config.shared:
+            lang = src_lang if src_lang == tgt_lang else ""
+            both = Tokenizer.train((text for pair in sample for text in pair), config, lang=lang)
+            return cls(both, both)
+        tgt_config = config.model_copy(update={"kind": config.tgt_kind or config.kind})
+        return cls(
+            Tokenizer.train((src for src, _ in sample), config, lang=src_lang),
+            Tokenizer.train((tgt for _, tgt in sample), tgt_config, lang=tgt_lang),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Writes shared.json, or src.json and tgt.json, into `folder`."""
+        if self.shared:
+            self.src.save(folder / "shared.json")
+        else:
+            self.src.save(folder / "src.json")
+            self.tgt.save(folder / "tgt.json")
+
+    @classmethod
+    def load(cls, folder: Path) -> TokenizerPair:
+        """The tokenizers in `folder`. RunError: a file is missing or not a tokenizer."""
+        if (folder / "shared.json").exists():
+            tokenizer = Tokenizer.load(folder / "shared.json")
+            return cls(tokenizer, tokenizer)
+        return cls(Tokenizer.load(folder / "src.json"), Tokenizer.load(folder / "tgt.json"))

@@ -1,0 +1,122 @@
+"""Words as tokens: text is split by a regular expression or by spaCy's rules, and joined again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, Literal
+
+from dragoman.errors import ConfigError, MissingExtraError
+
+WORD = (
+    r"[\p{L}\p{M}\p{N}]+(?:(?:['’\-]|(?<=\p{N})[.,:](?=\p{N}))[\p{L}\p{M}\p{N}]+)*"
+    r"|[^\p{L}\p{M}\p{N} ]"
+)
+"""A word with its inner apostrophes and hyphens ("don't", "well-known"), a number with its inner points
+("3.5", "10:30"), or one other character. Joined by spaces, such tokens score as the text itself does."""
+
+ANY_LANGUAGE = "xx"
+"""spaCy's code for rules that suit many languages."""
+
+CLOSING = frozenset(".,!?;:…)]}")
+OPENING = frozenset("([{¿¡")
+CONTRACTION = re.compile(r"['’](?:s|m|d|re|ve|ll)|n['’]t", re.IGNORECASE)
+"""What spaCy splits off English words: "it", "'s"; "do", "n't"."""
+LEADING = re.compile(r"[\"'“”„«»‘’‚‹›(\[{¿¡—–\- ]*")
+
+
+class Words:
+    """Text to words and back. Which words had a space between them is lost; `format_output` guesses."""
+
+    def __init__(
+        self,
+        *,
+        splitter: Literal["regex", "spacy"] = "regex",
+        pattern: str = WORD,
+        language: str = "",
+        format_output: bool = False,
+    ) -> None:
+        """Splits by the regular expression `pattern`, or by spaCy's rules for `language`, such as "de".
+
+        spaCy is loaded when the first text is split: MissingExtraError where it is not installed, ConfigError
+        where it has no rules for the language.
+        """
+        self._splitter, self._pattern = splitter, pattern
+        self._language = language or ANY_LANGUAGE
+        self._format_output = format_output
+        self._split: Callable[[str], list[str]] | None = (
+            _regex_splitter(pattern) if splitter == "regex" else None
+        )
+
+    def split(self, text: str) -> list[str]:
+        """The words of normalised `text`."""
+        if self._split is None:
+            self._split = _spacy_splitter(self._language)
+        return self._split(text)
+
+    def join(self, pieces: Iterable[str]) -> str:
+        """The words as text: with a space between each, or formatted."""
+        return format_words(list(pieces)) if self._format_output else " ".join(pieces)
+
+    def settings(self) -> dict[str, Any]:
+        """What the tokenizer's file says of them."""
+        by = {"pattern": self._pattern} if self._splitter == "regex" else {"language": self._language}
+        return {
+            "kind": "words", "splitter": self._splitter, **by, "format_output": self._format_output
+        }  # fmt: skip
+
+
+def _regex_splitter(pattern: str) -> Callable[[str], list[str]]:
+    """A function from text to what `pattern`, in Oniguruma's syntax, finds in it."""
+    from tokenizers import Regex, pre_tokenizers
+
+    # The standard library's expressions know no \p{M}: they would split Hindi at every vowel sign.
+    splitter = pre_tokenizers.Split(Regex(pattern), behavior="removed", invert=True)
+    return lambda text: [word for word, _ in splitter.pre_tokenize_str(text)]
+
+
+def _spacy_splitter(language: str) -> Callable[[str], list[str]]:
+    """A function from text to words by spaCy's rules, which need no trained pipeline."""
+    try:
+        import spacy
+    except ImportError:
+        raise MissingExtraError("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"') from None
+    try:
+        tokenizer = spacy.blank(language).tokenizer
+    except ImportError as error:  # an unknown language, or a package that its rules need
+        reason = str(error).split("\n", 1)[0]
+        raise ConfigError(
+            f'tokenizer.splitter = "spacy": no rules for the language "{language}" ({reason}); '
+            'use splitter = "regex", or kind = "characters" where words are not separated'
+        ) from None
+    return lambda text: [token.text for token in tokenizer(text)]
+
+
+def format_words(words: Sequence[str]) -> str:
+    """`words` as a sentence: the first letter large, no space before `. , ! ?`, and a little more.
+
+    Also none before `; : …`, closing brackets and English contractions as spaCy splits them, none after
+    opening brackets and `¿ ¡`, and straight double quotes open and close in turn. A capital is written only
+    where lower-casing it gives back the letter.
+
+    >>> format_words(["hello", ",", "how", "are", "you", "?"])
+    'Hello, how are you?'
+    """
+    gaps = [""]
+    n_quotes, glued = 0, True
+    for word in words:
+        closes_quote = word == '"' and n_quotes % 2 == 1
+        closes = word in CLOSING or closes_quote or CONTRACTION.fullmatch(word) is not None
+        gaps.append("" if glued or closes else " ")
+        n_quotes += word == '"'
+        glued = word in OPENING or (word == '"' and not closes_quote)
+    return _capitalise("".join(chain.from_iterable(zip(gaps[1:], words, strict=True))))
+
+
+def _capitalise(text: str) -> str:
+    """`text` with a capital as its first letter, which quotes, brackets and dashes may precede."""
+    start = LEADING.match(text).end()  # type: ignore[union-attr]  # it matches the empty string
+    first = text[start : start + 1]
+    capital = first.title()
+    return text[:start] + capital + text[start + 1 :] if capital.lower() == first else text
