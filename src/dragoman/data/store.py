@@ -208,8 +208,11 @@ def _build(
             tgt_ids = tokenizers.tgt.encode_batch([pair.tgt for pair in pairs], dropout=dropout)
             filled = [(s, t) for s, t in zip(src_ids, tgt_ids, strict=True) if s and t]
             kept = [(s, t) for s, t in filled if max(len(s), len(t)) < max_length]
-            src.append([[*s, EOS_ID] for s, _ in kept])
-            tgt.append([[*t, EOS_ID] for _, t in kept])
+            for s, t in kept:
+                s.append(EOS_ID)
+                t.append(EOS_ID)
+            src.append([s for s, _ in kept])
+            tgt.append([t for _, t in kept])
             n_read += len(pairs)
             n_empty += len(pairs) - len(filled)
             n_long += len(filled) - len(kept)
