@@ -1,0 +1,258 @@
+"""Archives from strangers, unpacked without trust in what they hold: zip, tar (.gz, .xz), single .gz and .xz.
+
+Nothing is written outside the folder, no link, device or pipe is made, nothing is overwritten, and an
+archive that swells beyond all measure is given up. The folder appears under its name when all is in it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import re
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from dragoman.errors import DataError
+
+TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an archive may hold at most; text is rarely compressed by more than a tenth of `ratio`."""
+
+    n_bytes: int = 20 * 10**9
+    n_files: int = 500_000
+    ratio: float = 200.0
+    """Unpacked bytes by packed bytes, once 10 MB are unpacked."""
+
+
+def members(
+    archive: Path, *, wanted: Callable[[str], bool] = lambda name: True, limits: Limits | None = None
+) -> Iterator[tuple[str, IO[bytes]]]:
+    """Name and content of the wanted files, one after the other: read each before asking for the next.
+
+    A single compressed file is an archive of one. DataError: the archive is damaged or cut short, is of
+    another kind than its name says, or one of its wanted files is not one to be unpacked.
+    """
+    meter = _Meter(archive, limits or Limits())
+    kind = _kind(archive)
+    with _explained(archive):
+        for name, content in kind(archive, wanted, meter):
+            meter.count_file()
+            yield name, content
+
+
+def unpack(
+    archive: Path,
+    folder: Path,
+    *,
+    wanted: Callable[[str], bool] = lambda name: True,
+    limits: Limits | None = None,
+) -> list[str]:
+    """Unpacks the wanted files into the new `folder`, which appears when all is in it; their names.
+
+    DataError: as of `members`, or the folder is there already or cannot be written.
+    """
+    if folder.exists():
+        raise DataError(f"{folder}: is there already; remove it to unpack {archive} anew")
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    names = []
+    try:
+        with _writing(folder):
+            partial.mkdir(parents=True)
+        for name, content in members(archive, wanted=wanted, limits=limits):
+            _write(partial / name, content, archive=archive)
+            names.append(name)
+        with _writing(folder):
+            partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return names
+
+
+def safe_name(name: str, *, archive: Path) -> str:
+    """A member's name as a relative path. DataError: it leads, or might lead, out of the folder."""
+    path = PurePosixPath(name)
+    leads_out = path.is_absolute() or ".." in path.parts
+    if leads_out or not path.parts or re.search(r"[\\\x00-\x1f]|^[A-Za-z]:", name):
+        raise DataError(
+            f"{archive}: holds a file named {name!r}, which leads out of the folder; do not use it"
+        )
+    return str(path)
+
+
+class _Meter:
+    """Counts what comes out of an archive. DataError: it is more than the limits allow."""
+
+    def __init__(self, archive: Path, limits: Limits) -> None:
+        self.archive, self.limits = archive, limits
+        self.n_packed = archive.stat().st_size if archive.exists() else 0
+        self.n_bytes = self.n_files = 0
+
+    def count(self, n_bytes: int) -> None:
+        self.n_bytes += n_bytes
+        if self.n_bytes > self.limits.n_bytes:
+            self.refuse(f"more than {self.limits.n_bytes:,} bytes")
+        if self.n_bytes > max(10_000_000, self.limits.ratio * self.n_packed):
+            self.refuse(f"more than {self.limits.ratio:g} times its size")
+
+    def count_file(self) -> None:
+        self.n_files += 1
+        if self.n_files > self.limits.n_files:
+            self.refuse(f"more than {self.limits.n_files:,} files")
+
+    def refuse(self, what: str) -> None:
+        raise DataError(f"{self.archive}: unpacks to {what}, which no data set of text does; do not use it")
+
+
+class _Watched(io.RawIOBase):
+    """A stream whose bytes are counted, if there is a meter, and whose damage is explained."""
+
+    def __init__(self, stream: IO[bytes], archive: Path, meter: _Meter | None = None) -> None:
+        self._stream, self._archive, self._meter = stream, archive, meter
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _explained(self._archive):
+            block = self._stream.read(min(len(buffer), BLOCK))
+        if self._meter:
+            self._meter.count(len(block))
+        buffer[: len(block)] = block
+        return len(block)
+
+
+def _watch(stream: IO[bytes], archive: Path, meter: _Meter | None = None) -> io.BufferedReader:
+    return io.BufferedReader(_Watched(stream, archive, meter), BLOCK)
+
+
+_Members = Iterator[tuple[str, IO[bytes]]]
+
+
+def _kind(archive: Path) -> Callable[[Path, Callable[[str], bool], _Meter], _Members]:
+    """What reads an archive of this name."""
+    name = archive.name.lower()
+    if name.endswith(TAR_SUFFIXES):
+        return _tar_members
+    if name.endswith(".zip"):
+        return _zip_members
+    if name.endswith((".gz", ".xz")):
+        return _single_member
+    raise DataError(f"{archive}: is none of the archives that can be unpacked (.zip, .tar, .tgz, .gz, .xz)")
+
+
+def _tar_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) -> _Members:
+    with (
+        _decompressed(archive) as stream,
+        tarfile.open(fileobj=_watch(stream, archive, meter), mode="r|") as tar,
+    ):
+        for member in tar:
+            if member.isdir() or not wanted(member.name):
+                continue
+            if not member.isreg() or member.issparse():
+                raise _no_plain_file(archive, member.name)
+            content = tar.extractfile(member)
+            assert content is not None, "a regular file has content"
+            yield safe_name(member.name, archive=archive), _watch(content, archive)
+
+
+def _zip_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) -> _Members:
+    with zipfile.ZipFile(archive) as zipped:
+        for member in zipped.infolist():
+            if member.is_dir() or not wanted(member.filename):
+                continue
+            if member.flag_bits & 1:
+                raise DataError(f"{archive}: {member.filename} is encrypted; there is no password to give")
+            mode = member.external_attr >> 16
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+                raise _no_plain_file(archive, member.filename)
+            # orig_filename: zipfile itself cuts a name at a NUL
+            name = safe_name(member.orig_filename, archive=archive)
+            with zipped.open(member) as content:
+                yield name, _watch(content, archive, meter)
+
+
+def _single_member(archive: Path, wanted: Callable[[str], bool], meter: _Meter) -> _Members:
+    if wanted(archive.stem):
+        with _decompressed(archive) as stream:
+            yield archive.stem, _watch(stream, archive, meter)
+
+
+@contextmanager
+def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, decompressed by its suffix."""
+    with archive.open("rb") as file:
+        if archive.suffix in (".gz", ".tgz"):
+            with gzip.GzipFile(fileobj=file) as stream:
+                yield stream  # type: ignore[misc]
+        elif archive.suffix in (".xz", ".txz"):
+            with lzma.LZMAFile(file) as stream:
+                yield stream
+        else:
+            yield file
+
+
+@contextmanager
+def _explained(archive: Path) -> Iterator[None]:
+    """Makes a DataError of what a damaged archive raises."""
+    damage = (
+        zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, gzip.BadGzipFile,
+        EOFError, NotImplementedError,
+    )  # fmt: skip
+    try:
+        yield
+    except damage as error:
+        said = str(error) or type(error).__name__
+        raise DataError(
+            f"{archive}: is damaged, cut short or no archive of this kind ({said}); "
+            "remove it and fetch it again"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{archive}: cannot be read ({error.strerror or error}); check its rights") from None
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Makes a DataError of what goes wrong with the disk."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror or error}); make room, check the rights, or choose "
+            "another folder"
+        ) from None
+
+
+def _write(path: Path, content: IO[bytes], *, archive: Path) -> None:
+    """Writes one member. What goes wrong with reading it is left to `members`."""
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file = path.open("xb")
+        except FileExistsError:
+            raise DataError(f"{archive}: holds {path.name} twice; do not use it") from None
+    with file:
+        while block := content.read(BLOCK):
+            with _writing(path):
+                file.write(block)
+        with _writing(path):
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _no_plain_file(archive: Path, name: str) -> DataError:
+    return DataError(f"{archive}: {name!r} is a link, a device or the like, not a plain file; do not use it")

@@ -1,0 +1,233 @@
+"""Archives: good ones come out whole, and what an evil one tries is refused and leaves nothing behind."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from dragoman.data.archives import Limits, members, unpack
+from dragoman.errors import DataError
+
+FILES = {"set/a.txt": b"Zwei B\xc3\xbcsche.\n", "set/deep/er/b.txt": b"x" * 70_000, "c": b""}
+
+
+def make_tar(path: Path, files: Mapping[str, bytes], *extra: tarfile.TarInfo) -> Path:
+    mode = {".gz": "w:gz", ".tgz": "w:gz", ".xz": "w:xz", ".tar": "w"}[path.suffix]
+    with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
+        folder = tarfile.TarInfo("set")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        for member in extra:
+            tar.addfile(member)
+    return path
+
+
+def make_zip(path: Path, files: Mapping[str, bytes], *, mode: int = 0o644) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
+        zipped.writestr("set/", b"")
+        for name, content in files.items():
+            member = zipfile.ZipInfo(name)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            member.external_attr = mode << 16
+            zipped.writestr(member, content)
+    return path
+
+
+def make(path: Path, files: Mapping[str, bytes]) -> Path:
+    return make_zip(path, files) if path.suffix == ".zip" else make_tar(path, files)
+
+
+def special(name: str, kind: bytes, link: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, link
+    return member
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def complaint(archive: Path, limits: Limits | None = None) -> str:
+    """What is said about the archive; nothing but the archive is there afterwards."""
+    folder = archive.parent / "out"
+    with pytest.raises(DataError) as error:
+        unpack(archive, folder, limits=limits)
+    assert sorted(p.name for p in archive.parent.iterdir()) == [archive.name]
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"{archive}: ")
+    return str(error.value)
+
+
+KINDS = ["x.zip", "x.tar", "x.tar.gz", "x.tgz", "x.tar.xz"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_was_packed_comes_out(tmp_path: Path, name: str) -> None:
+    archive = make(tmp_path / name, FILES)
+    assert sorted(unpack(archive, tmp_path / "out")) == sorted(FILES)
+    assert content_of(tmp_path / "out") == FILES
+    assert {p.name for p in tmp_path.iterdir()} == {name, "out"}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_only_the_wanted_files_come_out(tmp_path: Path, name: str) -> None:
+    archive = make(tmp_path / name, {**FILES, "../evil.txt": b"not asked for, so not looked at"})
+    unpack(archive, tmp_path / "out", wanted=lambda name: name == "set/a.txt")
+    assert content_of(tmp_path / "out") == {"set/a.txt": FILES["set/a.txt"]}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_members_can_be_read_without_unpacking(tmp_path: Path, name: str) -> None:
+    archive = make(tmp_path / name, FILES)
+    assert {name: content.read() for name, content in members(archive)} == FILES
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_single_compressed_file_is_an_archive_of_one(
+    tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / f"a.txt{suffix}").write_bytes(compress(b"text"))
+    unpack(tmp_path / f"a.txt{suffix}", tmp_path / "out")
+    assert content_of(tmp_path / "out") == {"a.txt": b"text"}
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz"])
+@pytest.mark.parametrize(
+    "evil", ["/etc/evil", "../evil", "a/../../evil", "..", "C:/evil", "c:evil", "a\\..\\evil", "a\nb"]
+)
+def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str, evil: str) -> None:
+    archive = make(tmp_path / name, {"good": b"1", evil: b"2"})
+    assert complaint(archive) == (
+        f"{archive}: holds a file named {evil!r}, which leads out of the folder; do not use it"
+    )
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        special("link", tarfile.SYMTYPE, "/etc/passwd"),
+        special("link", tarfile.SYMTYPE, "good"),
+        special("link", tarfile.LNKTYPE, "../outside"),
+        special("null", tarfile.CHRTYPE),
+        special("disk", tarfile.BLKTYPE),
+        special("pipe", tarfile.FIFOTYPE),
+    ],
+    ids=lambda member: f"{member.type!r}-{member.linkname}",
+)
+def test_links_devices_and_pipes_in_a_tar_are_refused(tmp_path: Path, member: tarfile.TarInfo) -> None:
+    archive = make_tar(tmp_path / "x.tar.gz", {"good": b"1"}, member)
+    assert "is a link, a device or the like, not a plain file; do not use it" in complaint(archive)
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO])
+def test_links_and_devices_in_a_zip_are_refused(tmp_path: Path, kind: int) -> None:
+    archive = make_zip(tmp_path / "x.zip", {"link": b"/etc/passwd"}, mode=kind | 0o777)
+    assert "is a link, a device or the like" in complaint(archive)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", ["x.zip", "x.tar"])
+def test_a_file_that_comes_twice_is_refused(tmp_path: Path, name: str) -> None:
+    archive = tmp_path / name
+    if name == "x.zip":
+        with zipfile.ZipFile(archive, "w") as zipped:
+            zipped.writestr("a", b"1")
+            zipped.writestr("./a", b"2")
+    else:
+        make_tar(archive, {"a": b"1"}, tarfile.TarInfo("a"))
+    assert complaint(archive).endswith("holds a twice; do not use it")
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz", "x.tar.xz"])
+def test_a_bomb_is_given_up_soon(tmp_path: Path, name: str) -> None:
+    archive = make(tmp_path / name, {"bomb": bytes(12_000_000)})
+    assert "unpacks to more than 200 times its size, which no data set of text does" in complaint(archive)
+
+
+def test_a_bomb_that_is_not_even_wanted_is_given_up(tmp_path: Path) -> None:
+    archive = make(tmp_path / "x.tar.gz", {"bomb": bytes(12_000_000), "good": b"1"})
+    with pytest.raises(DataError, match="200 times"):
+        unpack(archive, tmp_path / "out", wanted=lambda name: name == "good")
+
+
+def test_a_single_file_can_be_a_bomb_too(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(12_000_000)))
+    assert "200 times" in complaint(tmp_path / "a.gz")
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar"])
+def test_too_much_and_too_many_are_refused(tmp_path: Path, name: str) -> None:
+    archive = make(tmp_path / name, FILES)
+    assert "unpacks to more than 50,000 bytes" in complaint(archive, Limits(n_bytes=50_000))
+    assert "unpacks to more than 2 files" in complaint(archive, Limits(n_files=2))
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz", "x.tar.xz"])
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.95])
+def test_an_archive_cut_short_is_reported(tmp_path: Path, name: str, share: float) -> None:
+    archive = make(tmp_path / name, {"a": bytes(range(256)) * 300, "b": lzma.compress(bytes(range(256)) * 9)})
+    data = archive.read_bytes()
+    archive.write_bytes(data[: int(len(data) * share)])
+    assert complaint(archive).endswith("; remove it and fetch it again")
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz", "x.tar.xz", "x.tar", "x.gz"])
+def test_something_else_under_the_name_of_an_archive_is_reported(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"<!DOCTYPE html><title>Sign in</title>" * 50)
+    assert "is damaged, cut short or no archive of this kind" in complaint(tmp_path / name)
+
+
+def test_a_damaged_member_of_a_zip_is_reported(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "x.zip", {"a": lzma.compress(bytes(range(256)) * 9)})
+    data = bytearray(archive.read_bytes())
+    data[data.index(b"\xfd7zXZ") + 40] ^= 1
+    archive.write_bytes(data)
+    assert "is damaged" in complaint(archive)
+
+
+def test_an_encrypted_zip_is_reported(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "x.zip", {"a": b"1"})
+    data = bytearray(archive.read_bytes())
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.rindex(signature) + offset] |= 1
+    archive.write_bytes(data)
+    assert "a is encrypted; there is no password to give" in complaint(archive)
+
+
+def test_a_kind_that_is_not_known_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "x.rar").write_bytes(b"Rar!")
+    assert "is none of the archives that can be unpacked (.zip, .tar, .tgz, .gz, .xz)" in complaint(
+        tmp_path / "x.rar"
+    )
+
+
+def test_an_archive_that_is_missing_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        unpack(tmp_path / "x.zip", tmp_path / "out")
+
+
+def test_a_folder_that_is_there_is_not_touched(tmp_path: Path) -> None:
+    archive = make(tmp_path / "x.zip", FILES)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(DataError, match="is there already"):
+        unpack(archive, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
+    archive = make(tmp_path / "x.zip", FILES)
+    with pytest.raises(DataError, match=r"cannot be written .* choose another folder"):
+        unpack(archive, archive / "out")
