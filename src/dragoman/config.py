@@ -212,8 +212,8 @@ class ModelConfig(EncoderConfig):
 class ClassifierConfig(EncoderConfig):
     """An encoder, a pooling over the tokens of a text, and a linear head."""
 
-    pooling: Literal["mean", "max", "mean+max", "first"] = "mean"
-    """How the encoded tokens of a text become one vector; "first" is the first token's."""
+    pooling: Literal["mean", "max", "mean+max"] = "mean+max"
+    """How the encoded tokens of a text become one vector; "mean+max" is both, side by side."""
     word_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Probability of leaving out a token, with its n-grams, while training."""
 
@@ -409,6 +409,11 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
     ConfigError: the file is missing, is not TOML, or holds mistakes (all of them are in the message).
     """
+    return parse_config(read_settings(path), overrides=overrides, where=str(path))
+
+
+def read_settings(path: str | Path) -> dict[str, Any]:
+    """What the TOML file `path` says, unchecked. ConfigError: it is missing, or is not TOML."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -419,10 +424,9 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text; a recipe is a TOML file") from None
     try:
-        settings = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
-    return parse_config(settings, overrides=overrides, where=str(path))
 
 
 def parse_config(
