@@ -2,124 +2,41 @@
 
 from __future__ import annotations
 
-import builtins
-import gzip
-import lzma
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-import zstandard
 
-from dragoman.data.corpora import Pair, find_file, locate_drift, open_corpus, open_lines, split_held_out
-from dragoman.errors import DataError, MissingExtraError
-
-TEXT = "Zwei Büsche.\n\n我们\t😀\r\nlast"
-LINES = ["Zwei Büsche.", "", "我们\t😀", "last"]
-COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
-
-
-def write(path: Path, content: str | bytes) -> str:
-    data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(COMPRESS[path.suffix if path.suffix in COMPRESS else ""](data))
-    return str(path)
+from corpus_files import complaint_of, write
+from dragoman.data.corpora import (
+    Corpus,
+    Pair,
+    locate_drift,
+    open_corpus,
+    split_held_out,
+)
+from dragoman.data.tables import Column
+from dragoman.errors import DataError
 
 
-def read(*files: str, columns: tuple[int, int] = (0, 1)) -> list[Pair]:
-    return list(open_corpus(files, src_lang="en", tgt_lang="de", columns=columns).pairs())
+def corpus_of(*files: str, columns: tuple[Column, Column] = (0, 1)) -> Corpus:
+    return open_corpus(files, src_lang="en", tgt_lang="de", columns=columns)
 
 
-def complaint(*files: str, columns: tuple[int, int] = (0, 1)) -> str:
-    with pytest.raises(DataError) as error:
-        read(*files, columns=columns)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+def read(*files: str, columns: tuple[Column, Column] = (0, 1)) -> list[Pair]:
+    return list(corpus_of(*files, columns=columns).pairs())
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
-def test_lines_are_the_same_however_compressed(tmp_path: Path, suffix: str) -> None:
-    path = Path(write(tmp_path / f"text{suffix}", TEXT))
-    assert list(open_lines(path)) == LINES
+def complaint(*files: str, columns: tuple[Column, Column] = (0, 1)) -> str:
+    return complaint_of(lambda: corpus_of(*files, columns=columns).pairs())
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
-def test_a_byte_order_mark_is_not_text(tmp_path: Path, suffix: str) -> None:
-    path = Path(write(tmp_path / f"text{suffix}", b"\xef\xbb\xbf" + TEXT.encode()))
-    assert list(open_lines(path)) == LINES
-
-
-def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
-    path = Path(write(tmp_path / "text", "a\x0bb\x0cc\x85d\u2028e\rf\ng\n"))
-    assert list(open_lines(path)) == ["a\x0bb\x0cc\x85d\u2028e\rf", "g"]
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-def test_concatenated_compressed_files_are_read_to_the_end(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"text{suffix}"
-    path.write_bytes(b"".join(COMPRESS[suffix](f"line {i}\n".encode()) for i in range(3)))
-    assert list(open_lines(path)) == ["line 0", "line 1", "line 2"]
-
-
-def test_a_long_zst_file_is_read_whole(tmp_path: Path) -> None:
-    lines = [f"{i} {i * i}" for i in range(50_000)]
-    path = Path(write(tmp_path / "text.zst", "\n".join(lines)))
-    assert list(open_lines(path)) == lines
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-@pytest.mark.parametrize("share", [0.0001, 0.5, 0.999])
-def test_a_compressed_file_cut_short_is_reported(tmp_path: Path, suffix: str, share: float) -> None:
-    path = Path(write(tmp_path / f"text{suffix}", "".join(f"{i} {i * i}\n" for i in range(20_000))))
-    data = path.read_bytes()
-    path.write_bytes(data[: max(2, int(len(data) * share))])
-    message = complaint(str(path), str(path))
-    assert f"{path}: damaged or cut short after line " in message
-    assert message.endswith("; compress or fetch it again")
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-def test_a_file_that_is_not_what_its_suffix_says_is_reported(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"text{suffix}"
-    path.write_bytes(b"plain text\n")
-    assert f"{path}: damaged or cut short after line 0" in complaint(str(path), str(path))
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-def test_a_flipped_byte_in_a_compressed_file_is_reported(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"text{suffix}"
-    text = "".join(f"{i} {i * i}\n" for i in range(20_000)).encode()
-    checked = zstandard.ZstdCompressor(write_checksum=True)
-    data = bytearray(checked.compress(text) if suffix == ".zst" else COMPRESS[suffix](text))
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(bytes(data))
-    message = complaint(str(path), str(path))
-    assert "damaged or cut short" in message or "not UTF-8" in message
-
-
-def test_zst_without_its_package_names_the_install_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "text.zst", TEXT)
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(
-        MissingExtraError, match=r"needs the package zstandard: pip install 'dragoman\[zst\]'"
-    ):
-        read(path, path)
-
-
-def test_invalid_utf8_is_reported_with_file_line_and_remedy(tmp_path: Path) -> None:
-    good = write(tmp_path / "a.en", "one\ntwo\n")
-    bad = write(tmp_path / "a.de", b"eins\n" + "zwölf\n".encode("latin1"))
-    message = complaint(good, bad)
-    assert message.startswith(f"{bad} line 2: not UTF-8 (byte 0xf6 at position 3)")
-    assert "iconv -f latin1 -t utf-8" in message
-
-
-def test_utf16_is_reported_and_not_read_as_garbage(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", "one\teins\n".encode("utf-16"))
-    assert f"{path} line 1: not UTF-8" in complaint(path)
+def notes(*files: str, columns: tuple[Column, Column] = (0, 1)) -> list[str]:
+    corpus = corpus_of(*files, columns=columns)
+    list(corpus.pairs())
+    return corpus.notes()
 
 
 def test_aligned_files_give_their_lines_in_pairs(tmp_path: Path) -> None:
@@ -188,47 +105,12 @@ def test_an_empty_corpus_is_reported(tmp_path: Path) -> None:
 
 def test_a_corpus_of_only_empty_lines_is_reported(tmp_path: Path) -> None:
     en, de = write(tmp_path / "a.en", "one\n \n"), write(tmp_path / "a.de", "\t\nzwei\n")
-    assert "none of the 2 lines has text on both sides; check that" in complaint(en, de)
-
-
-def test_a_relative_name_is_looked_up_here_and_then_in_the_data_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (here, data) = tmp_path / "here", tmp_path / "data"
-    for folder in (here, data):
-        folder.mkdir()
-        write(folder / "both", "")
-    write(data / "only", "")
-    monkeypatch.chdir(here)
-    monkeypatch.setenv("DRAGOMAN_DATA", str(data))
-    assert find_file("both").resolve() == here / "both"
-    assert find_file("only") == data / "only"
-    with pytest.raises(DataError) as error:
-        find_file("none")
-    assert f"none: no such file in {here} nor in $DRAGOMAN_DATA = {data}" in str(error.value)
-    monkeypatch.delenv("DRAGOMAN_DATA")
-    with pytest.raises(DataError, match="nor in \\$DRAGOMAN_DATA, which is not set; check the path"):
-        find_file("none")
-    with pytest.raises(DataError, match="/none: no such file; check the path"):
-        find_file("/none")
+    assert "none of the 2 pairs has text on both sides; check that" in complaint(en, de)
 
 
 def test_a_corpus_is_one_file_or_two() -> None:
     assert "a corpus of 0 files; give two aligned files" in complaint()
     assert "a corpus of 3 files" in complaint("a", "b", "c")
-
-
-def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "a.tsv", "a\tb\n")
-
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr(Path, "open", refuse)
-    monkeypatch.setattr(builtins, "open", refuse)
-    assert complaint(path) == f"{path}: cannot be read (Permission denied); check the path and its rights"
-    with pytest.raises(DataError, match="Permission denied"):
-        open_corpus([path], src_lang="en", tgt_lang="de").fingerprint()
 
 
 def test_the_fingerprint_changes_with_content_and_columns(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score a file of translations against references."""
-    from dragoman.data.corpora import find_file, open_lines
+    from dragoman.data.files import find_file, open_lines
     from dragoman.evaluation.scores import score_record
     from dragoman.evaluation.translation import scores_of
 

@@ -1,27 +1,29 @@
-"""Parallel text, read as a stream: two aligned files, a tab-separated file, or the embedded phrasebook.
+"""Parallel text, read as a stream: two aligned files, one file of a dozen formats, a data set of the hub, or
+the embedded phrasebook.
 
-Files are UTF-8, plain or compressed (.gz, .xz, .zst). Whatever is wrong with one is a `DataError` of one
-line that names the file, the line and the remedy.
+Whatever is wrong with one is a `DataError` of one line that names the file, the line and the remedy. What a
+reader leaves out is counted, and told by `Corpus.notes`.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
-import lzma
-import os
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dragoman.errors import DataError, MissingExtraError
+from dragoman.data import formats
+from dragoman.data.columns import looks_like_names, match_parallel, open_table, unnoticed_header
+from dragoman.data.files import find_file, format_suffix, hash_file, hash_strings, hash_text, open_lines
+from dragoman.data.tables import Column, Notes, Table, TabSeparated, as_text
+from dragoman.errors import DataError
 
+SETTING = "data.columns"
+DEFAULT_COLUMNS = (0, 1)
 PHRASEBOOK = "phrasebook:"
 
 
@@ -54,16 +56,27 @@ class Corpus(ABC):
             n_usable += has_text(pair)
             yield pair
         if not n_pairs:
-            raise DataError(f"{self.name}: empty corpus; give files with one sentence a line")
+            raise DataError(
+                f"{self.name}: empty corpus{self._because()}; give files with one sentence a line"
+            )
         if not n_usable:
             raise DataError(
-                f"{self.name}: none of the {n_pairs} lines has text on both sides; "
+                f"{self.name}: none of the {n_pairs} pairs has text on both sides{self._because()}; "
                 "check that the files, languages and columns are the right ones"
             )
+
+    def _because(self) -> str:
+        """What was left out, for a complaint about what remains."""
+        left_out = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
+        return left_out and f" ({left_out})"
 
     @abstractmethod
     def _read(self) -> Iterator[Pair]:
         """Every pair in order."""
+
+    def notes(self) -> list[str]:
+        """What was left out while the pairs were last read, a line each; nothing by default."""
+        return []
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -79,14 +92,14 @@ class AlignedFiles(Corpus):
 
     def _read(self) -> Iterator[Pair]:
         n_src = n_tgt = 0
-        for src, tgt in zip_longest(open_lines(self.src), open_lines(self.tgt)):
+        for src, tgt in zip_longest(self._texts(self.src), self._texts(self.tgt)):
             n_src += src is not None
             n_tgt += tgt is not None
             if src is not None and tgt is not None:
                 yield Pair(src, tgt)
         if n_src != n_tgt:
             hint = locate_drift(
-                [_n_characters(self.src), _n_characters(self.tgt)], names=[str(self.src), str(self.tgt)]
+                [self._lengths(self.src), self._lengths(self.tgt)], names=[str(self.src), str(self.tgt)]
             )
             raise DataError(
                 f"{self.src} has {n_src} lines and {self.tgt} {n_tgt}; "
@@ -94,32 +107,105 @@ class AlignedFiles(Corpus):
             )
 
     def fingerprint(self) -> str:
-        return _hash("aligned", _hash_file(self.src), _hash_file(self.tgt))
+        return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))
+
+    def _texts(self, path: Path) -> Iterator[str]:
+        """The texts of one side."""
+        return open_lines(path)
+
+    def _lengths(self, path: Path) -> np.ndarray:
+        """The characters of each text."""
+        return np.fromiter((len(text) for text in self._texts(path)), dtype=np.int64)
 
 
-class TabSeparated(Corpus):
-    """One file with source and target in two of its columns, which are counted from 0."""
+class Talks(AlignedFiles):
+    """Two official files of IWSLT: tagged training files, or XML files of <seg id="...">."""
 
-    def __init__(self, path: Path, columns: tuple[int, int]) -> None:
-        self.path, self.columns = path, columns
-        self.name = str(path)
+    def __init__(self, src: Path, tgt: Path) -> None:
+        super().__init__(src, tgt)
+        self._notes: dict[Path, Notes] = {}
 
     def _read(self) -> Iterator[Pair]:
-        src, tgt = self.columns
-        for n, line in enumerate(open_lines(self.path), start=1):
-            fields = line.split("\t")
-            if len(fields) > max(src, tgt):
-                yield Pair(fields[src], fields[tgt])
-            elif not line.strip():
-                yield Pair("", "")
-            else:
-                raise DataError(
-                    f"{self.path} line {n}: no column {max(src, tgt)}, counted from 0, among {len(fields)}; "
-                    "separate the columns by tabs, or name others with data.columns"
-                )
+        if formats.has_segment_ids(self.src) and formats.has_segment_ids(self.tgt):
+            self._compare_ids()
+        return super()._read()
+
+    def notes(self) -> list[str]:
+        return [line for path, notes in self._notes.items() for line in notes.lines(str(path))]
 
     def fingerprint(self) -> str:
-        return _hash("columns", *map(str, self.columns), _hash_file(self.path))
+        return hash_strings("talks", hash_file(self.src), hash_file(self.tgt))
+
+    def _texts(self, path: Path) -> Iterator[str]:
+        self._notes[path] = Notes("lines")
+        return (segment.text for segment in self._segments(path))
+
+    def _segments(self, path: Path) -> Iterator[formats.Segment]:
+        self._notes[path] = Notes("lines")
+        return formats.iwslt_segments(path, self._notes[path])
+
+    def _compare_ids(self) -> None:
+        """DataError: a segment stands beside one of another number."""
+        for n, (src, tgt) in enumerate(zip(self._segments(self.src), self._segments(self.tgt), strict=False)):
+            if src.id != tgt.id:
+                raise DataError(
+                    f"{self.src} + {self.tgt}: segment {src.id} stands beside {tgt.id} (pair {n + 1}); "
+                    "parallel files must hold the same segments"
+                )
+
+
+class TableCorpus(Corpus):
+    """Two columns of a table."""
+
+    def __init__(self, table: Table, columns: tuple[Column, Column], *, src_lang: str, tgt_lang: str) -> None:
+        self.table, self.columns = table, columns
+        self.name = table.name
+        self._match = partial(match_parallel, src_lang=src_lang, tgt_lang=tgt_lang)
+        self._notes = Notes("lines")
+
+    def _read(self) -> Iterator[Pair]:
+        self._notes = Notes("lines")
+        self._notes.remarks += unnoticed_header(self.table, self.columns, self._match)
+        src, tgt = self.columns
+        for n, cells in self.table.rows(self.columns, self._notes):
+            where = self.table.where(n)
+            yield Pair(as_text(cells[0], where=where, column=src), as_text(cells[1], where=where, column=tgt))
+
+    def notes(self) -> list[str]:
+        return self._notes.lines(self.name)
+
+    def fingerprint(self) -> str:
+        return self.table.fingerprint(self.columns)
+
+
+class PairReader(Protocol):
+    """A function that reads the pairs of a file, such as `formats.tmx`."""
+
+    def __call__(
+        self, path: Path, *, src_lang: str, tgt_lang: str, notes: Notes
+    ) -> Iterator[tuple[str, str]]: ...
+
+
+class BilingualFile(Corpus):
+    """One file of a format that knows of languages: TMX, or gettext PO."""
+
+    def __init__(self, path: Path, *, src_lang: str, tgt_lang: str, reader: PairReader, things: str) -> None:
+        self.path, self.src_lang, self.tgt_lang = path, src_lang, tgt_lang
+        self.name = str(path)
+        self._reader, self._things = reader, things
+        self._notes = Notes(things)
+
+    def _read(self) -> Iterator[Pair]:
+        self._notes = Notes(self._things)
+        pairs = self._reader(self.path, src_lang=self.src_lang, tgt_lang=self.tgt_lang, notes=self._notes)
+        for src, tgt in pairs:
+            yield Pair(src, tgt)
+
+    def notes(self) -> list[str]:
+        return self._notes.lines(self.name)
+
+    def fingerprint(self) -> str:
+        return hash_strings(self._things, self.src_lang, self.tgt_lang, hash_file(self.path))
 
 
 class Phrasebook(Corpus):
@@ -144,7 +230,7 @@ class Phrasebook(Corpus):
             yield Pair(src, tgt)
 
     def fingerprint(self) -> str:
-        return _hash("phrasebook", *(text for pair in self._read() for text in pair))
+        return hash_strings("phrasebook", *(text for pair in self._read() for text in pair))
 
 
 class _Part(Corpus):
@@ -158,45 +244,88 @@ class _Part(Corpus):
 
     def _read(self) -> Iterator[Pair]:
         for pair in self.corpus.pairs():
-            if (_hash_source(pair, self.seed) in self.held_out) == self.inside:
+            if (hash_text(pair.src, seed=self.seed) in self.held_out) == self.inside:
                 yield pair
+
+    def notes(self) -> list[str]:
+        return self.corpus.notes()
 
     def fingerprint(self) -> str:
         held_out = map(str, sorted(self.held_out))
-        return _hash("part", self.corpus.fingerprint(), str(self.seed), str(self.inside), *held_out)
+        return hash_strings("part", self.corpus.fingerprint(), str(self.seed), str(self.inside), *held_out)
 
 
 def open_corpus(
-    files: Sequence[str], *, src_lang: str, tgt_lang: str, columns: tuple[int, int] = (0, 1)
+    files: Sequence[str],
+    *,
+    src_lang: str,
+    tgt_lang: str,
+    columns: tuple[Column, Column] = DEFAULT_COLUMNS,
 ) -> Corpus:
-    """The corpus in two aligned files, one tab-separated file, or a split such as "phrasebook:train".
+    """The corpus in two aligned files, in one file of any format, or in a set such as "phrasebook:train".
 
-    A relative name is looked up in the working directory, then in $DRAGOMAN_DATA. DataError: a file is
-    missing, or there is no such split or language.
+    One file is read by its suffix: .csv, .jsonl (.ndjson, .json), .parquet, .tmx, .po, and anything else
+    as tab-separated columns; "hf:owner/name:split" is a data set of the hub. A relative name is looked up
+    in the working directory, then in $DRAGOMAN_DATA, then among the fetched data sets. `columns` are
+    numbers, counted from 0, or names; where they are left at the default, a file that names its columns
+    is asked for the languages' ones. DataError: a file is missing, there is no such split or language,
+    or the columns do not tell what is in them.
     """
     if not 1 <= len(files) <= 2:
-        raise DataError(f"a corpus of {len(files)} files; give two aligned files or one tab-separated file")
+        raise DataError(f"a corpus of {len(files)} files; give two aligned files or one with both sides")
     if len(files) == 2:
-        return AlignedFiles(find_file(files[0]), find_file(files[1]))
-    if files[0].startswith(PHRASEBOOK):
-        return Phrasebook(files[0].removeprefix(PHRASEBOOK), src_lang=src_lang, tgt_lang=tgt_lang)
-    if min(columns) < 0:
-        raise DataError(f"{files[0]}: column {min(columns)}; columns are counted from 0 (data.columns)")
-    return TabSeparated(find_file(files[0]), columns)
+        src, tgt = map(find_file, files)
+        return (Talks if formats.is_iwslt(src) or formats.is_iwslt(tgt) else AlignedFiles)(src, tgt)
+    name = files[0]
+    if name.startswith(PHRASEBOOK):
+        return Phrasebook(name.removeprefix(PHRASEBOOK), src_lang=src_lang, tgt_lang=tgt_lang)
+    if format_suffix(name) in _BILINGUAL:
+        reader, things = _BILINGUAL[format_suffix(name)]
+        path = find_file(name)
+        return BilingualFile(path, src_lang=src_lang, tgt_lang=tgt_lang, reader=reader, things=things)
+    if formats.is_iwslt(Path(name)):
+        raise DataError(f"{name}: one side of a corpus of two files; give the other one, too")
+    table = open_table(name, setting=SETTING)
+    columns = _columns_of(table, columns, src_lang=src_lang, tgt_lang=tgt_lang)
+    return TableCorpus(table, columns, src_lang=src_lang, tgt_lang=tgt_lang)
 
 
-def find_file(name: str) -> Path:
-    """Where the file `name` is: in the working directory or in $DRAGOMAN_DATA. DataError: in neither."""
-    folders = [Path()]
-    if os.environ.get("DRAGOMAN_DATA"):
-        folders.append(Path(os.environ["DRAGOMAN_DATA"]))
-    for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
-    if Path(name).is_absolute():
-        raise DataError(f"{name}: no such file; check the path")
-    elsewhere = f"$DRAGOMAN_DATA = {folders[1]}" if len(folders) > 1 else "$DRAGOMAN_DATA, which is not set"
-    raise DataError(f"{name}: no such file in {Path.cwd()} nor in {elsewhere}; check the path")
+def guess_parallel_columns(name: str, *, src_lang: str, tgt_lang: str) -> tuple[Column, Column]:
+    """The columns with source and target of the file or data set `name`, by their names.
+
+    (0, 1) for a tab-separated file whose first line names no languages. DataError: the names don't tell.
+    """
+    table = open_table(name, setting=SETTING)
+    if isinstance(table, TabSeparated):
+        cells = table.first_line()
+        found = match_parallel(cells, src_lang=src_lang, tgt_lang=tgt_lang)
+        return found if found and looks_like_names(cells) else DEFAULT_COLUMNS
+    return _columns_of(table, DEFAULT_COLUMNS, src_lang=src_lang, tgt_lang=tgt_lang)
+
+
+def _columns_of(
+    table: Table, columns: tuple[Column, Column], *, src_lang: str, tgt_lang: str
+) -> tuple[Column, Column]:
+    """The columns to read. DataError: they are negative, or left to a table that does not tell."""
+    negative = [column for column in columns if isinstance(column, int) and column < 0]
+    if negative:
+        raise DataError(f"{table.name}: column {negative[0]}; columns are counted from 0 ({SETTING})")
+    if isinstance(table, TabSeparated) or columns != DEFAULT_COLUMNS:
+        return columns
+    names = table.fields()
+    found = match_parallel(names, src_lang=src_lang, tgt_lang=tgt_lang)
+    if found or (table.is_ordered and len(names) == len(columns)):
+        return found or columns
+    raise DataError(
+        f"{table.name}: cannot tell which columns are {src_lang} and {tgt_lang} among "
+        f'{", ".join(names) or "none"}; name them, as in {SETTING} = ["source", "target"]'
+    )
+
+
+_BILINGUAL: dict[str, tuple[PairReader, str]] = {
+    ".tmx": (formats.tmx, "units"),
+    ".po": (formats.po, "entries"),
+}
 
 
 def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[Corpus, Corpus]:
@@ -206,7 +335,7 @@ def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[Corpu
     depends on `seed` and the text alone, not on the order of lines. DataError: too few different sources.
     """
     hashes = np.fromiter(
-        (_hash_source(pair, seed) for pair in corpus.pairs() if has_text(pair)),
+        (hash_text(pair.src, seed=seed) for pair in corpus.pairs() if has_text(pair)),
         dtype=np.uint64,
     )
     limit = min(n_held_out, max(1, len(hashes) // 10))
@@ -222,34 +351,6 @@ def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[Corpu
         _Part(corpus, held_out, seed=seed, name="without held-out pairs", inside=False),
         _Part(corpus, held_out, seed=seed, name="held-out pairs", inside=True),
     )
-
-
-def open_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, decompressed by its suffix, without line ends ("\\n" or "\\r\\n") or BOM.
-
-    Only "\\n" ends a line. DataError: the file cannot be read, is damaged or is not UTF-8.
-    MissingExtraError: it ends in .zst and zstandard is not installed.
-    """
-    n = 0
-    try:
-        with _open_bytes(path) as file:
-            for n, line in enumerate(file, start=1):
-                text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
-                yield text.removeprefix("\ufeff") if n == 1 else text
-    except UnicodeDecodeError as error:
-        byte, position = error.object[error.start], error.start + 1
-        raise DataError(
-            f"{path} line {n}: not UTF-8 (byte 0x{byte:02x} at position {position}); "
-            "convert the file, for example with: iconv -f latin1 -t utf-8"
-        ) from None
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _DamagedError) as error:
-        raise DataError(
-            f"{path}: damaged or cut short after line {n} ({error}); compress or fetch it again"
-        ) from None
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror or error}); check the path and its rights"
-        ) from None
 
 
 def locate_drift(lengths: Sequence[np.ndarray], *, names: Sequence[str]) -> str:
@@ -278,97 +379,3 @@ def locate_drift(lengths: Sequence[np.ndarray], *, names: Sequence[str]) -> str:
     if cost[n] - cost[k] < clear:
         return f"by the lengths of lines, {names[short]} ends too early"
     return f"by the lengths of lines, {lines} missing from {names[short]} near line {k + 1}"
-
-
-def _n_characters(path: Path) -> np.ndarray:
-    """The length of each line."""
-    return np.fromiter((len(line) for line in open_lines(path)), dtype=np.int64)
-
-
-class _DamagedError(Exception):
-    """zstandard says that a file is damaged; its own exception exists only where it is installed."""
-
-
-class _ZstdReader(io.RawIOBase):
-    """Decompressed bytes of a .zst file. zstandard's own reader takes a file cut short for a whole one."""
-
-    def __init__(self, file: IO[bytes], zstandard: Any) -> None:
-        self._file, self._zstandard = file, zstandard
-        self._frame: Any = None
-        self._input = self._output = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._output:
-            self._input = self._input or self._file.read(1 << 16)
-            if not self._input:
-                if self._frame:
-                    raise EOFError("the last frame is not complete")
-                return 0
-            self._frame = self._frame or self._zstandard.ZstdDecompressor().decompressobj()
-            try:
-                self._output = self._frame.decompress(self._input)
-            except self._zstandard.ZstdError as error:
-                raise _DamagedError(str(error)) from None
-            self._input = self._frame.unused_data if self._frame.eof else b""
-            self._frame = None if self._frame.eof else self._frame
-        n = min(len(buffer), len(self._output))
-        buffer[:n], self._output = self._output[:n], self._output[n:]
-        return n
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def _open_bytes(path: Path) -> io.BufferedIOBase:
-    """The file, decompressed by its suffix."""
-    if path.suffix == ".gz":
-        return gzip.GzipFile(path)
-    if path.suffix == ".xz":
-        return lzma.LZMAFile(path)
-    if path.suffix == ".zst":
-        try:
-            import zstandard
-        except ImportError:
-            raise MissingExtraError("zstandard", extra="zst", purpose=f"reading {path}") from None
-        return io.BufferedReader(_ZstdReader(path.open("rb"), zstandard), 1 << 16)
-    return path.open("rb")
-
-
-def _unreadable(path: Path, error: OSError) -> DataError:
-    """The complaint about a file that the system does not let us read."""
-    return DataError(f"{path}: cannot be read ({error.strerror or error}); check the path and its rights")
-
-
-def _hash_source(pair: Pair, seed: int) -> int:
-    """64 random-looking bits of the source sentence, other ones for every seed."""
-    digest = hashlib.blake2b(
-        " ".join(pair.src.split()).encode(), digest_size=8, salt=(seed % 2**64).to_bytes(8, "little")
-    )
-    return int.from_bytes(digest.digest(), "little")
-
-
-def _hash(*parts: str) -> str:
-    """One hash of several strings, whose borders count."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little") + data)
-    return digest.hexdigest()
-
-
-def _hash_file(path: Path) -> str:
-    """A hash of a file's bytes as they are stored. DataError: it cannot be read."""
-    digest = hashlib.blake2b(digest_size=16)
-    try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror or error}); check the path and its rights"
-        ) from None
-    return digest.hexdigest()

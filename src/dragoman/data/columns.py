@@ -1,0 +1,129 @@
+"""Which table a file is, and which of its columns are meant by someone who has not said so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from dragoman.data.arrow import HUB, HubTable, Parquet
+from dragoman.data.files import find_file, format_suffix
+from dragoman.data.tables import Column, CommaSeparated, JsonLines, Table, TabSeparated
+from dragoman.errors import DataError
+
+_TABLES: dict[str, type[TabSeparated | CommaSeparated | JsonLines | Parquet]] = {
+    ".csv": CommaSeparated,
+    ".json": JsonLines,
+    ".jsonl": JsonLines,
+    ".ndjson": JsonLines,
+    ".parquet": Parquet,
+}
+_NO_TABLES = frozenset(
+    {".7z", ".bz2", ".doc", ".docx", ".ods", ".pdf", ".po", ".rar", ".tar", ".tbz", ".tgz", ".tmx", ".xls",
+     ".xlsx", ".xml", ".zip"}
+)  # fmt: skip
+
+_NAMES = {
+    "ar": "arabic", "bg": "bulgarian", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german deutsch",
+    "el": "greek", "en": "english", "es": "spanish", "et": "estonian", "eu": "basque", "fa": "persian",
+    "fi": "finnish", "fr": "french", "ga": "irish", "gl": "galician", "he": "hebrew", "hi": "hindi",
+    "hr": "croatian", "hu": "hungarian", "id": "indonesian", "is": "icelandic", "it": "italian",
+    "ja": "japanese", "ko": "korean", "lt": "lithuanian", "lv": "latvian", "nl": "dutch", "no": "norwegian",
+    "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sk": "slovak", "sl": "slovenian",
+    "sr": "serbian", "sv": "swedish", "sw": "swahili", "ta": "tamil", "th": "thai", "tr": "turkish",
+    "uk": "ukrainian", "ur": "urdu", "vi": "vietnamese", "zh": "chinese",
+}  # fmt: skip
+"""English names of languages, where columns are called "english" and "chinese"."""
+_SOURCE = ("source", "src")
+_TARGET = ("target", "tgt", "trg", "translation")
+_TEXT = (
+    "text", "review", "sentence", "comment", "content", "document", "message", "tweet", "body", "utterance",
+)  # fmt: skip
+_LABEL = (
+    "label", "labels", "sentiment", "class", "category", "polarity", "rating", "stars", "intent", "topic",
+    "target",
+)  # fmt: skip
+"""Words in the names of columns, in the order in which they are looked for."""
+
+
+def open_table(name: str, *, setting: str) -> Table:
+    """The table in the file or data set `name`, by its suffix; tab-separated columns where that says nothing.
+
+    DataError: there is no such file, or it is none with columns.
+    """
+    if name.startswith(HUB):
+        return HubTable(name, setting=setting)
+    suffix = format_suffix(name)
+    if suffix in _NO_TABLES:
+        raise DataError(
+            f"{name}: a {suffix} file has no columns that can be read; "
+            "give .tsv, .csv, .jsonl or .parquet (a spreadsheet can be saved as .csv)"
+        )
+    return _TABLES.get(suffix, TabSeparated)(find_file(name), setting=setting)
+
+
+def match_parallel(names: Sequence[str], *, src_lang: str, tgt_lang: str) -> tuple[str, str] | None:
+    """The names of the columns with source and target; None where they don't tell.
+
+    By language ("en", "en_US", "text_en", "translation.en", "english"), or else by role ("source", "tgt").
+    """
+    by_language = [_only(names, _is_language(lang)) for lang in (src_lang, tgt_lang)]
+    by_role = [_only(names, _is_one_of(role)) for role in (_SOURCE, _TARGET)]
+    for src, tgt in (by_language, by_role):
+        if src is not None and tgt is not None and src != tgt:
+            return src, tgt
+    return None
+
+
+def match_labelled(names: Sequence[str]) -> tuple[str, str] | None:
+    """The names of the columns with text and label, as "review" and "sentiment"; None: they don't tell."""
+    text = next((found for word in _TEXT if (found := _only(names, _is_one_of((word,))))), None)
+    label = next(
+        (found for word in _LABEL if (found := _only(names, _is_one_of((word,)))) and found != text), None
+    )
+    return (text, label) if text is not None and label is not None else None
+
+
+def looks_like_names(cells: Sequence[str]) -> bool:
+    """Whether a line can be the names of columns: short ones, of three words at most."""
+    return all(cell.strip() and len(cell) <= 30 and len(_words(cell)) <= 3 for cell in cells)
+
+
+def unnoticed_header(
+    table: Table, columns: Sequence[Column], match: Callable[[Sequence[str]], Sequence[str] | None]
+) -> list[str]:
+    """A remark where columns are asked for by number and the first line, to `match`, looks like names."""
+    if not isinstance(table, TabSeparated) or not all(isinstance(column, int) for column in columns):
+        return []
+    cells = table.first_line()
+    if not looks_like_names(cells) or match(cells) is None:
+        return []
+    return [
+        f"line 1 ({', '.join(cells)}) looks like the names of columns and is read as a pair; "
+        f"to leave it out, ask for columns by name ({table.setting})"
+    ]
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name: "srcText_en-US" has src, text, en and us."""
+    return re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+
+
+def _is_language(language: str) -> Callable[[str], bool]:
+    """Whether a column's name speaks of a language."""
+    code = language.lower().replace("_", "-").partition("-")[0]
+    known = {code, *_NAMES.get(code, "").split()}
+    return lambda name: not known.isdisjoint(_words(name))
+
+
+def _is_one_of(known: Sequence[str]) -> Callable[[str], bool]:
+    """Whether one of the words of a column's name is a known one."""
+    return lambda name: not set(known).isdisjoint(_words(name))
+
+
+def _only(names: Sequence[str], fits: Callable[[str], bool]) -> str | None:
+    """The one name that fits, or of several the one that is a single word; None where there is none such."""
+    fitting = [name for name in names if fits(name)]
+    plain = [name for name in fitting if len(_words(name)) == 1]
+    if len(plain) == 1:
+        return plain[0]
+    return fitting[0] if len(fitting) == 1 else None

@@ -1,0 +1,198 @@
+"""Where files are, and what is in them: found by name, decompressed by suffix, read by line, hashed.
+
+A text file is UTF-8, plain or compressed (.gz, .xz, .zst). Whatever is wrong with one is a `DataError`
+of one line that names the file, the line and the remedy.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from dragoman.errors import DataError, MissingExtraError
+
+COMPRESSED = (".gz", ".xz", ".zst")
+
+
+def cache_folder() -> Path:
+    """Where fetched data sets are kept: $DRAGOMAN_CACHE, or dragoman/data in the user's cache folder."""
+    if os.environ.get("DRAGOMAN_CACHE"):
+        return Path(os.environ["DRAGOMAN_CACHE"])
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(user) / "dragoman" / "data"
+
+
+def find_file(name: str) -> Path:
+    """Where the file `name` is: in the working directory, in $DRAGOMAN_DATA, or among the fetched data sets.
+
+    DataError: in none of them.
+    """
+    data = os.environ.get("DRAGOMAN_DATA")
+    folders = [Path(), *([Path(data)] if data else []), cache_folder()]
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    if Path(name).is_absolute():
+        raise DataError(f"{name}: no such file; check the path")
+    elsewhere = f"$DRAGOMAN_DATA = {data}" if data else "$DRAGOMAN_DATA, which is not set"
+    raise DataError(
+        f"{name}: no such file in {Path.cwd()}, in {elsewhere}, nor in {cache_folder()}; check the path"
+    )
+
+
+def format_suffix(name: str) -> str:
+    """What a file's name says about its format, whether compressed or not: ".tsv" of "train.tsv.gz"."""
+    path = Path(name.lower())
+    return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def open_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, decompressed by its suffix, without line ends ("\\n" or "\\r\\n") or BOM.
+
+    Only "\\n" ends a line. DataError: the file cannot be read, is damaged, is not UTF-8 or holds a NUL.
+    MissingExtraError: it ends in .zst and zstandard is not installed.
+    """
+    n = 0
+    try:
+        with _open(path) as file:
+            for n, line in enumerate(file, start=1):
+                if b"\0" in line:
+                    raise _nul(path, n)
+                text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
+                yield text.removeprefix("\ufeff") if n == 1 else text
+    except UnicodeDecodeError as error:
+        byte, position = error.object[error.start], error.start + 1
+        raise DataError(
+            f"{path} line {n}: not UTF-8 (byte 0x{byte:02x} at position {position}); "
+            "convert the file, for example with: iconv -f latin1 -t utf-8"
+        ) from None
+    except _DAMAGE as error:
+        raise _damaged(path, f" after line {n}", error) from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
+    """The bytes of a file, decompressed by its suffix.
+
+    DataError: the file cannot be read, or turns out to be damaged while it is.
+    """
+    try:
+        with _open(path) as file:
+            yield file
+    except _DAMAGE as error:
+        raise _damaged(path, "", error) from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def hash_strings(*parts: str) -> str:
+    """One hash of several strings, whose borders count."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """A hash of a file's bytes as they are stored. DataError: it cannot be read."""
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return digest.hexdigest()
+
+
+def hash_text(text: str, *, seed: int) -> int:
+    """64 random-looking bits of a text, white space aside; other ones for every seed."""
+    digest = hashlib.blake2b(
+        " ".join(text.split()).encode(), digest_size=8, salt=(seed % 2**64).to_bytes(8, "little")
+    )
+    return int.from_bytes(digest.digest(), "little")
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    """The complaint about a file that the system does not let us read."""
+    return DataError(f"{path}: cannot be read ({error.strerror or error}); check the path and its rights")
+
+
+class _DamagedError(Exception):
+    """zstandard says that a file is damaged; its own exception exists only where it is installed."""
+
+
+_DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _DamagedError)
+
+
+def _damaged(path: Path, where: str, error: Exception) -> DataError:
+    return DataError(f"{path}: damaged or cut short{where} ({error}); compress or fetch it again")
+
+
+def _nul(path: Path, n: int) -> DataError:
+    """The complaint about a zero byte. English in UTF-16 is valid UTF-8, with a NUL after every letter."""
+    return DataError(
+        f"{path} line {n}: holds a NUL byte; if the file is UTF-16, convert it with: "
+        "iconv -f utf-16 -t utf-8; if not, remove them with: tr -d '\\000'"
+    )
+
+
+class _ZstdReader(io.RawIOBase):
+    """Decompressed bytes of a .zst file. zstandard's own reader takes a file cut short for a whole one."""
+
+    def __init__(self, file: IO[bytes], zstandard: Any) -> None:
+        self._file, self._zstandard = file, zstandard
+        self._frame: Any = None
+        self._input = self._output = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._output:
+            self._input = self._input or self._file.read(1 << 13)
+            if not self._input:
+                if self._frame:
+                    raise EOFError("the last frame is not complete")
+                return 0
+            self._frame = self._frame or self._zstandard.ZstdDecompressor().decompressobj()
+            try:
+                self._output = self._frame.decompress(self._input)
+            except self._zstandard.ZstdError as error:
+                raise _DamagedError(str(error)) from None
+            self._input = self._frame.unused_data if self._frame.eof else b""
+            self._frame = None if self._frame.eof else self._frame
+        n = min(len(buffer), len(self._output))
+        buffer[:n], self._output = self._output[:n], self._output[n:]
+        return n
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    """The file, decompressed by its suffix."""
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        return gzip.GzipFile(path)
+    if suffix == ".xz":
+        return lzma.LZMAFile(path)
+    if suffix == ".zst":
+        try:
+            import zstandard
+        except ImportError:
+            raise MissingExtraError("zstandard", extra="zst", purpose=f"reading {path}") from None
+        return io.BufferedReader(_ZstdReader(path.open("rb"), zstandard), 1 << 16)
+    return path.open("rb")

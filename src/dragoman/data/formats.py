@@ -1,0 +1,367 @@
+"""The formats of translators and of IWSLT, read as streams: TMX, gettext PO, and tagged talks.
+
+No package reads them as we need it. TMX: expat is what everybody uses; entities are refused, and memory
+does not grow with the file. PO: polib reads a file whole, cuts a text at U+2028, and takes an entry whose
+quote is never closed for one that is not translated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from xml.parsers import expat
+
+from dragoman.data.files import format_suffix, open_bytes, open_lines
+from dragoman.data.tables import Notes, one_line
+from dragoman.errors import DataError
+
+BLOCK = 1 << 16
+
+
+def language_matches(tag: str, language: str) -> bool:
+    """The tag is the language, or a variant of it: "en-US" and "EN_gb" are "en", but not the reverse."""
+    tag, language = (name.lower().replace("_", "-") for name in (tag, language))
+    return tag == language or tag.startswith(f"{language}-")
+
+
+def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[tuple[str, str]]:
+    """The source and target of each translation unit of a TMX file.
+
+    Units without one of the languages are left out. The codes of inline elements (<bpt>, <ph>, ...) are
+    dropped, and the text of others, such as <hi>, is kept. DataError: the file is no TMX, is cut short,
+    or declares entities.
+    """
+    units = _Units(path, src_lang=src_lang, tgt_lang=tgt_lang, notes=notes)
+    with open_bytes(path) as file:
+        while block := file.read(BLOCK):
+            units.feed(block)
+            yield from units.take()
+        units.feed(b"")
+        yield from units.take()
+    if notes.n_read and notes.left_out.total() == notes.n_read:
+        there = ", ".join(sorted(units.languages)) or "none"
+        raise DataError(
+            f"{path}: no unit in both {src_lang} and {tgt_lang}; its languages: {there} "
+            "(data.src_lang, data.tgt_lang)"
+        )
+    if units.n_variants:
+        notes.remarks.append(f"{units.n_variants} units have a language more than once; the first is taken")
+
+
+class _Units:
+    """Finished translation units, made of the events of an XML parser."""
+
+    CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
+    GAP = "\0"  # no XML file can hold one
+    """Left by <ph> and <ut>, such as a line break: it keeps words apart."""
+
+    def __init__(self, path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> None:
+        self.path, self.src_lang, self.tgt_lang, self.notes = path, src_lang, tgt_lang, notes
+        self.languages: set[str] = set()
+        self.n_variants = 0
+        self._finished: list[tuple[str, str]] = []
+        self._texts: list[tuple[str, str]] = []  # (language, text) of this unit
+        self._language = ""
+        self._segment: list[str] | None = None
+        self._code_depth = 0  # of elements whose text is dropped
+        self._root = ""
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._characters
+        self._parser.EntityDeclHandler = self._declared
+        self._parser.SkippedEntityHandler = self._skipped
+
+    def feed(self, block: bytes) -> None:
+        """Parses the next bytes; none at the end of the file. DataError: they are not TMX."""
+        try:
+            self._parser.Parse(block, not block)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            if not block:
+                raise DataError(
+                    f"{self.path}: cut short at line {error.lineno} ({reason}); fetch or write it again"
+                ) from None
+            raise DataError(
+                f"{self.path} line {error.lineno}: not XML ({reason} at column {error.offset}); "
+                "check its encoding, or write it again with the program it is from"
+            ) from None
+
+    def take(self) -> list[tuple[str, str]]:
+        """The pairs that were finished since the last call."""
+        pairs, self._finished = self._finished, []
+        return pairs
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        tag = tag.rpartition(":")[2]
+        if not self._root:
+            self._root = tag
+            if tag != "tmx":
+                raise DataError(f"{self.path}: not TMX, for it begins with <{tag}>; give another file")
+        if self._segment is not None:
+            if self._code_depth or tag in self.CODES:
+                self._code_depth += 1
+                self._segment.append(self.GAP if tag in ("ph", "ut") else "")
+        elif tag == "tu":
+            self._texts = []
+        elif tag == "tuv":
+            self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
+        elif tag == "seg":
+            self._segment = []
+
+    def _characters(self, text: str) -> None:
+        if self._segment is not None and not self._code_depth:
+            self._segment.append(text)
+
+    def _end(self, tag: str) -> None:
+        tag = tag.rpartition(":")[2]
+        if self._code_depth:
+            self._code_depth -= 1
+        elif tag == "seg" and self._segment is not None:
+            text = re.sub(rf"(?<=\w){self.GAP}+(?=\w)", " ", "".join(self._segment)).replace(self.GAP, "")
+            self._texts.append((self._language, one_line(text)))
+            self._segment = None
+        elif tag == "tu":
+            self._finish()
+
+    def _finish(self) -> None:
+        """Makes a pair of the unit that has just ended, or counts what it lacks."""
+        self.notes.n_read += 1
+        if len(self.languages) < 100:
+            self.languages.update(language for language, _ in self._texts)
+        src, tgt = self._text_in(self.src_lang), self._text_in(self.tgt_lang)
+        if src is not None and tgt is not None:
+            self._finished.append((src, tgt))
+        else:
+            lacks = [lang for lang, text in ((self.src_lang, src), (self.tgt_lang, tgt)) if text is None]
+            self.notes.left_out[f"without {' and '.join(lacks)}"] += 1
+
+    def _text_in(self, language: str) -> str | None:
+        """The text in the language itself, else in a variant of it."""
+        fitting = [(tag, text) for tag, text in self._texts if language_matches(tag, language)]
+        exact = [text for tag, text in fitting if len(tag) == len(language)]
+        self.n_variants += len(fitting) > 1 and len(exact) != 1
+        return next(iter(exact or [text for _, text in fitting]), None)
+
+    def _declared(self, name: str, *_: object) -> None:
+        raise DataError(
+            f"{self.path} line {self._parser.CurrentLineNumber}: declares the entity {name!r}; refused, for "
+            "entities can fill the memory and fetch other files; remove the declaration"
+        )
+
+    def _skipped(self, name: str, _: object) -> None:
+        raise DataError(
+            f"{self.path} line {self._parser.CurrentLineNumber}: &{name}; is not defined; "
+            "write the character itself, or &amp; for a plain &"
+        )
+
+
+class Entry:
+    """One entry of a PO file."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.is_fuzzy = self.is_obsolete = False
+        self.strings: dict[str, str] = {}
+        """By keyword: "msgid", "msgid_plural", "msgstr", "msgstr[0]", ..."""
+
+    @property
+    def translations(self) -> list[str]:
+        """The translation, or those of a plural entry in the order of their numbers."""
+        return [text for keyword, text in self.strings.items() if keyword.startswith("msgstr")]
+
+
+def po(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[tuple[str, str]]:
+    """The source and target of each finished entry of a gettext PO file.
+
+    Fuzzy, obsolete and untranslated entries are left out. A plural entry gives two pairs: singular with
+    the first form, plural with the last. Where the header says that the file translates into `src_lang`,
+    source and target change places. DataError: the file is no PO, or translates into another language.
+    """
+    swapped = False
+    n_plural = 0
+    for entry in _entries(path):
+        if entry.strings["msgid"] == "" and "msgctxt" not in entry.strings:
+            swapped = _is_reversed(path, entry, src_lang=src_lang, tgt_lang=tgt_lang)
+            if swapped:
+                notes.remarks.append(f"translates into {src_lang}; source and target change places")
+            continue
+        notes.n_read += 1
+        if entry.is_obsolete or entry.is_fuzzy or not all(entry.translations):
+            state = "obsolete" if entry.is_obsolete else "fuzzy" if entry.is_fuzzy else "untranslated"
+            notes.left_out[state] += 1
+            continue
+        pairs = [(entry.strings["msgid"], entry.translations[0])]
+        if "msgid_plural" in entry.strings:
+            n_plural += 1
+            pairs.append((entry.strings["msgid_plural"], entry.translations[-1]))
+        for pair in pairs:
+            src, tgt = map(one_line, pair)
+            yield (tgt, src) if swapped else (src, tgt)
+    if n_plural:
+        notes.remarks.append(f"{n_plural} entries with plural forms give two pairs each")
+
+
+_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(?=\"|$)")
+_STRINGS = re.compile(r'(?:"(?:[^"\\]|\\.)*"\s*)+')
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPES = re.compile(r"(?:\\(?:x[0-9A-Fa-f]{2}|[0-7]{3}))+|\\.")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    """The entries of a PO file, the header and the obsolete ones included."""
+    entry, keyword = Entry(1), ""
+    for n, is_obsolete, line in _po_lines(path):
+        if entry.translations and (not line or line.startswith(("#", "|", "msgid", "msgctxt"))):
+            yield _checked(path, entry)
+            entry, keyword = Entry(n), ""
+        if line.startswith("#"):
+            entry.is_fuzzy |= line.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line)
+        elif line and not line.startswith("|"):  # obsolete entries keep their previous text behind "#~|"
+            entry.is_obsolete |= is_obsolete
+            keyword = _add(entry, keyword, line, path, n)
+    if entry.strings:
+        yield _checked(path, entry)
+
+
+def _po_lines(path: Path) -> Iterator[tuple[int, bool, str]]:
+    """The number of each line, whether it is of an obsolete entry, and what is on it."""
+    for n, line in enumerate(open_lines(path), start=1):
+        text = line.strip()
+        is_obsolete = text.startswith("#~")
+        yield n, is_obsolete, text.removeprefix("#~").strip() if is_obsolete else text
+
+
+def _add(entry: Entry, keyword: str, line: str, path: Path, n: int) -> str:
+    """Adds line `n` to an entry: a keyword and its text, or more text of the last `keyword`; the keyword."""
+    found = _KEYWORD.match(line)
+    strings = line[found.end() :] if found else line
+    if found:
+        keyword = found[1]
+        if keyword in entry.strings:
+            raise DataError(f"{path} line {n}: a second {keyword} in one entry; {_REMEDY}")
+        entry.line = entry.line if entry.strings else n
+        entry.strings[keyword] = ""
+    if not keyword or (strings and not _STRINGS.fullmatch(strings)):
+        raise DataError(f"{path} line {n}: neither a comment nor a text in quotes; {_REMEDY}")
+    entry.strings[keyword] += _unescaped("".join(_STRING.findall(strings)), path, n)
+    return keyword
+
+
+_REMEDY = "check the file with: msgfmt --check"
+
+
+def _checked(path: Path, entry: Entry) -> Entry:
+    """The entry. DataError: it is only a part of one."""
+    for keyword in ("msgid", "msgstr"):
+        if not any(there.startswith(keyword) for there in entry.strings):
+            raise DataError(f"{path} line {entry.line}: an entry without {keyword}; {_REMEDY}")
+    return entry
+
+
+def _unescaped(text: str, path: Path, n: int) -> str:
+    """The text that stands in quotes in line `n`, with the escapes of C replaced."""
+
+    def replace(found: re.Match[str]) -> str:
+        escape = found[0][1:]
+        if len(found[0]) == 2:
+            return _ESCAPED.get(escape, escape)
+        numbers = [int(part[1:], 16) if part[0] == "x" else int(part, 8) for part in escape.split("\\")]
+        return bytes(number % 256 for number in numbers).decode()
+
+    try:
+        return _ESCAPES.sub(replace, text) if "\\" in text else text
+    except UnicodeDecodeError:
+        raise DataError(f"{path} line {n}: an escape that is not UTF-8; {_REMEDY}") from None
+
+
+def _is_reversed(path: Path, header: Entry, *, src_lang: str, tgt_lang: str) -> bool:
+    """Whether the file translates into `src_lang`. DataError: into neither of the languages."""
+    found = re.search(r"^Language: *([A-Za-z]{2,3}(?:[_@-]\w+)*) *$", header.translations[0], re.MULTILINE)
+    language = found[1].replace("@", "-") if found else tgt_lang
+    if language_matches(language, tgt_lang) or language_matches(tgt_lang, language):
+        return False
+    if language_matches(language, src_lang) or language_matches(src_lang, language):
+        return True
+    raise DataError(
+        f"{path}: translates into {language}, by its header, which is neither {src_lang} nor {tgt_lang}; "
+        "give another file (data.src_lang, data.tgt_lang)"
+    )
+
+
+class Segment(NamedTuple):
+    """A text of an IWSLT file. `id` is "" in training files, which have none."""
+
+    id: str
+    text: str
+
+
+def is_iwslt(path: Path) -> bool:
+    """By its name, an official file of IWSLT: train.tags.en-de.en, or IWSLT17.TED.tst2010.en-de.en.xml."""
+    return path.name.startswith("train.tags.") or format_suffix(path.name) == ".xml"
+
+
+def has_segment_ids(path: Path) -> bool:
+    """Whether an official file of IWSLT is one with <seg id="...">."""
+    return format_suffix(path.name) == ".xml"
+
+
+def iwslt_segments(path: Path, notes: Notes) -> Iterator[Segment]:
+    """The texts of an IWSLT file: what stands in <seg>, or in training files on lines without tags.
+
+    They look like XML and are not always: they are read line by line. The tags that describe talks are
+    left out. DataError: a <seg> that does not end on its line.
+    """
+    return _test_segments(path, notes) if has_segment_ids(path) else _training_segments(path, notes)
+
+
+_TALK = re.compile(
+    r"\s*<(\?xml|!|/?(mteval|refset|srcset|doc|url|keywords|speaker|talkid|title|description|reviewer|"
+    r"translator|transcript|content)\b)",
+    re.IGNORECASE,
+)
+_SEGMENT = re.compile(r"<seg\s+id\s*=\s*\"?([^\">]*)\"?\s*>(.*?)</seg>", re.IGNORECASE)
+_ENTITY = re.compile(r"&(amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});")
+_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+
+
+def _training_segments(path: Path, notes: Notes) -> Iterator[Segment]:
+    for line in open_lines(path):
+        notes.n_read += 1
+        if _TALK.match(line):
+            notes.left_out["that describe talks"] += 1
+        else:
+            yield Segment("", _decoded(line))
+
+
+def _test_segments(path: Path, notes: Notes) -> Iterator[Segment]:
+    for n, line in enumerate(open_lines(path), start=1):
+        notes.n_read += 1
+        found = _SEGMENT.findall(line)
+        if len(found) != line.lower().count("<seg"):
+            raise DataError(
+                f"{path} line {n}: a <seg> that has no id, or does not end on its line; "
+                "give an official file of IWSLT, or two plain text files"
+            )
+        if not found:
+            notes.left_out["that describe talks"] += 1
+        for segment_id, text in found:
+            yield Segment(segment_id, _decoded(text))
+
+
+def _decoded(text: str) -> str:
+    """The text with the entities of XML replaced, without the white space around it."""
+
+    def replace(found: re.Match[str]) -> str:
+        name = found[1]
+        if name in _ENTITIES:
+            return _ENTITIES[name]
+        code = int(name.removeprefix("#").replace("x", "0x"), 0 if "x" in name else 10)
+        is_character = 0 < code < 0x110000 and not 0xD800 <= code < 0xE000
+        return chr(code) if is_character else found[0]
+
+    return _ENTITY.sub(replace, text).strip()

@@ -1,0 +1,329 @@
+"""Labelled text, read as a stream: a text and the name of its class from two columns of a table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.data.columns import looks_like_names, match_labelled, open_table
+from dragoman.data.files import hash_strings, hash_text
+from dragoman.data.tables import Column, Notes, Table, TabSeparated, as_label, as_text
+from dragoman.errors import DataError
+
+SETTING = "data.text_column, data.label_column"
+DEFAULT_COLUMNS = (1, 0)
+"""Text and label, where nothing is said about a table without names: a label, a tab, a text."""
+REVIEWS = "phrasebook:reviews-"
+SAMPLE = 200_000
+"""Records that are looked at to guess the columns of a table without telling names."""
+MANY_LABELS = 1000
+
+
+class Labelled(NamedTuple):
+    """A text and the name of its class."""
+
+    text: str
+    label: str
+
+
+class LabelledCorpus(ABC):
+    """Examples that can be read again and again. `name` says in messages where they come from."""
+
+    name: str
+
+    def examples(self) -> Iterator[Labelled]:
+        """Every example that has a text and a label, in order; `notes` counts the others.
+
+        DataError, when it is met: a file cannot be read, or has no such columns; at the end: there was no
+        example, all had the same label, or most had a label of their own.
+        """
+        n = 0
+        labels: dict[str, None] = {}
+        for n, example in enumerate(self._read(), start=1):
+            labels[example.label] = None
+            if len(labels) > MANY_LABELS:
+                self._check(n, labels)
+            yield example
+        self._check(n, labels)
+
+    def _check(self, n: int, labels: Collection[str]) -> None:
+        """DataError: the labels of `n` examples are no classes."""
+        first = next(iter(labels), "")
+        if not n:
+            left_out = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
+            raise DataError(
+                f"{self.name}: no example{left_out and f' ({left_out})'}; give a file of texts and labels"
+            )
+        if len(labels) == 1:
+            raise DataError(
+                f"{self.name}: all {n} examples have the label {first!r}; "
+                f"give a file with two labels or more, or name another column ({SETTING})"
+            )
+        if n >= 10 and len(labels) > n / 2:
+            raise DataError(
+                f"{self.name}: {len(labels)} different labels in {n} examples, such as {first[:40]!r}; "
+                f"are text and label the right columns? ({SETTING})"
+            )
+
+    @abstractmethod
+    def _read(self) -> Iterator[Labelled]:
+        """Every example that has a text and a label, in order."""
+
+    def notes(self) -> list[str]:
+        """What was left out while the examples were last read, a line each; nothing by default."""
+        return []
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A hash of the content: corpora of equal hash hold the same examples."""
+
+
+class LabelledTable(LabelledCorpus):
+    """Two columns of a table."""
+
+    def __init__(self, table: Table, *, text_column: Column, label_column: Column) -> None:
+        self.table, self.columns = table, (text_column, label_column)
+        self.name = table.name
+        self._notes = Notes("examples")
+
+    def _read(self) -> Iterator[Labelled]:
+        self._notes = notes = Notes("examples")
+        text_column, label_column = self.columns
+        first_label, n_first = "", 0
+        for n, (text_cell, label_cell) in self.table.rows(self.columns, notes):
+            where = self.table.where(n)
+            text = as_text(text_cell, where=where, column=text_column)
+            label = as_label(label_cell, where=where, column=label_column)
+            notes.n_read += 1
+            first_label = first_label or label
+            n_first += label == first_label
+            if text.strip() and label:
+                yield Labelled(text, label)
+            else:
+                notes.left_out["without label" if text.strip() else "without text"] += 1
+        if isinstance(self.table, TabSeparated) and isinstance(label_column, int) and n_first == 1:
+            notes.remarks.append(
+                f"the label {first_label!r} of line 1 occurs nowhere else; if that line holds the names of "
+                f"columns, ask for columns by name ({SETTING})"
+            )
+
+    def notes(self) -> list[str]:
+        return self._notes.lines(self.name)
+
+    def fingerprint(self) -> str:
+        return hash_strings("labelled", self.table.fingerprint(self.columns))
+
+
+class Reviews(LabelledCorpus):
+    """A split of the labelled reviews that come with Dragoman."""
+
+    def __init__(self, split: str) -> None:
+        self.name = REVIEWS + split
+        self.split = split
+
+    def _read(self) -> Iterator[Labelled]:
+        from dragoman.data.phrasebook import reviews
+
+        for label, text in reviews(self.split):
+            yield Labelled(text, label)
+
+    def fingerprint(self) -> str:
+        return hash_strings("reviews", *(part for example in self._read() for part in example))
+
+
+class _Part(LabelledCorpus):
+    """The examples of a corpus whose text is among the held-out ones, or those whose text is not."""
+
+    def __init__(
+        self, corpus: LabelledCorpus, held_out: frozenset[int], *, seed: int, name: str, inside: bool
+    ) -> None:
+        self.corpus, self.held_out, self.seed, self.inside = corpus, held_out, seed, inside
+        self.name = f"{corpus.name} ({name})"
+
+    def _read(self) -> Iterator[Labelled]:
+        for example in self.corpus.examples():
+            if (hash_text(example.text, seed=self.seed) in self.held_out) == self.inside:
+                yield example
+
+    def _check(self, n: int, labels: Collection[str]) -> None:
+        """Nothing: the whole corpus has been checked, and a part may be small."""
+
+    def notes(self) -> list[str]:
+        return self.corpus.notes()
+
+    def fingerprint(self) -> str:
+        held_out = map(str, sorted(self.held_out))
+        return hash_strings("part", self.corpus.fingerprint(), str(self.seed), str(self.inside), *held_out)
+
+
+def open_labelled(
+    files: Sequence[str],
+    *,
+    text_column: Column = DEFAULT_COLUMNS[0],
+    label_column: Column = DEFAULT_COLUMNS[1],
+) -> LabelledCorpus:
+    """The labelled corpus in a file, a data set "hf:owner/name:split", or "phrasebook:reviews-train".
+
+    The file is read by its suffix: .csv, .jsonl (.ndjson, .json), .parquet, and anything else as
+    tab-separated columns. Columns are numbers, counted from 0, or names; where both are left at the
+    default, a file that names its columns is asked for those called "text" and "label", or the like.
+    DataError: the file is missing, has no columns, or does not tell which are meant.
+    """
+    if len(files) != 1:
+        raise DataError(f"a labelled corpus of {len(files)} files; give one file of texts and labels")
+    name = files[0]
+    if name.startswith(REVIEWS):
+        return _open_reviews(name.removeprefix(REVIEWS))
+    for column in (text_column, label_column):
+        if isinstance(column, int) and column < 0:
+            raise DataError(f"{name}: column {column}; columns are counted from 0 ({SETTING})")
+    if text_column == label_column:
+        raise DataError(f"{name}: column {text_column!r} cannot be both text and label ({SETTING})")
+    table = open_table(name, setting=SETTING)
+    if not isinstance(table, TabSeparated) and (text_column, label_column) == DEFAULT_COLUMNS:
+        text_column, label_column = _guess(table)
+    return LabelledTable(table, text_column=text_column, label_column=label_column)
+
+
+def guess_labelled_columns(name: str) -> tuple[Column, Column]:
+    """The columns with text and label of the file or data set `name`.
+
+    By their names, such as "review" and "sentiment"; or else by what is in them: the label is the column
+    with few different values, the text the one with by far the longest. DataError: neither tells.
+    """
+    return _guess(open_table(name, setting=SETTING))
+
+
+def _guess(table: Table) -> tuple[Column, Column]:
+    """The columns with text and label."""
+    if isinstance(table, TabSeparated):
+        cells = table.first_line()
+        found = match_labelled(cells) if looks_like_names(cells) else None
+        return found or _guess_by_content(table, range(len(cells)))
+    return match_labelled(table.fields()) or _guess_by_content(table, table.fields())
+
+
+class _Content:
+    """What a column holds: how many different values, and how long they are."""
+
+    def __init__(self) -> None:
+        self.values: set[str] = set()
+        self.n = self.n_characters = 0
+        self.example = ""
+
+    def add(self, cell: object) -> None:
+        """Counts a cell in; a list or an object counts as a value of its own."""
+        text = cell if isinstance(cell, str) else "" if cell is None else str(cell)
+        self.n += 1
+        self.n_characters += len(text)
+        self.example = self.example or text[:20]
+        if len(self.values) <= MANY_LABELS:
+            self.values.add(text[:100])
+
+    @property
+    def mean_length(self) -> float:
+        return self.n_characters / max(self.n, 1)
+
+    @property
+    def is_label(self) -> bool:
+        """Few different values, all short: a class rather than a text."""
+        return 2 <= len(self.values) <= min(MANY_LABELS, max(2, self.n // 3)) and self.mean_length <= 50
+
+
+def _guess_by_content(table: Table, columns: Sequence[Column]) -> tuple[Column, Column]:
+    """The columns with text and label, by what the first records hold. DataError: they don't tell."""
+    contents = {column: _Content() for column in columns}
+    for _, cells in islice(table.rows(list(columns), Notes("records")), SAMPLE):
+        for content, cell in zip(contents.values(), cells, strict=True):
+            content.add(cell)
+    labels = [column for column, content in contents.items() if content.is_label]
+    texts = sorted(
+        (column for column in columns if column not in labels), key=lambda c: -contents[c].mean_length
+    )
+    is_clear = len(texts) == 1 or (
+        len(texts) > 1 and contents[texts[0]].mean_length > 4 * contents[texts[1]].mean_length
+    )
+    if len(labels) == 1 and is_clear:
+        return texts[0], labels[0]
+    there = ", ".join(f"{column} ({content.example!r})" for column, content in contents.items())
+    raise DataError(
+        f"{table.name}: cannot tell which columns are text and label among {there or 'none'}; "
+        f"name them ({SETTING})"
+    )
+
+
+def _open_reviews(split: str) -> Reviews:
+    """A split of the reviews. DataError: there is none of that name."""
+    from dragoman.data.phrasebook import SPLITS
+
+    if split not in SPLITS:
+        there = ", ".join(REVIEWS + name for name in SPLITS)
+        raise DataError(f"{REVIEWS}{split}: no such split; there are {there}")
+    return Reviews(split)
+
+
+def split_labelled(
+    corpus: LabelledCorpus, *, n_held_out: int, seed: int
+) -> tuple[LabelledCorpus, LabelledCorpus]:
+    """The corpus without, and the corpus of, about `n_held_out` random examples: at most that, or a tenth.
+
+    Equal texts stay together, so that no held-out text is also trained on, and every label has its share
+    in both parts. The choice depends on `seed` and the texts alone, not on the order of lines.
+    DataError: too few different texts.
+    """
+    names: dict[str, int] = {}
+    examples = np.fromiter(
+        (
+            (hash_text(text, seed=seed), names.setdefault(label, len(names)))
+            for text, label in corpus.examples()
+        ),
+        dtype=[("text", np.uint64), ("label", np.int64)],
+    )
+    rank = np.argsort(np.argsort(list(names)))  # of each label in the alphabet
+    held_out = _choose(examples["text"], rank[examples["label"]], n_held_out=n_held_out)
+    if not held_out:
+        raise DataError(
+            f"{corpus.name}: {len(examples)} examples are too few, or too alike, to hold some out; "
+            "give a data.valid file of its own"
+        )
+    return (
+        _Part(corpus, held_out, seed=seed, name="without held-out examples", inside=False),
+        _Part(corpus, held_out, seed=seed, name="held-out examples", inside=True),
+    )
+
+
+def _choose(
+    texts: npt.NDArray[np.uint64], labels: npt.NDArray[np.int64], *, n_held_out: int
+) -> frozenset[int]:
+    """The texts to hold out, label by label: those of the lowest hashes, which are random.
+
+    `texts` are hashes; `labels` are numbers in the alphabetical order of their names. A text with several
+    labels counts as one of the first of them. One text of each label is always left.
+    """
+    order = np.lexsort((labels, texts))
+    unique, first, counts = np.unique(texts[order], return_index=True, return_counts=True)
+    label_of = labels[order][first]
+    n = len(texts)
+    wanted = min(n_held_out, max(1, n // 10))
+    n_labels = int(labels.max(initial=-1)) + 1
+    sizes = np.bincount(label_of, weights=counts, minlength=n_labels).astype(np.float64)
+    held_out: list[int] = []
+    for label, quota in enumerate(_shares(sizes, wanted)):
+        members = np.flatnonzero(label_of == label)[:-1]  # in order of hash
+        members = members[counts[members] <= quota]
+        held_out += unique[members[np.cumsum(counts[members]) <= quota]].tolist()
+    return frozenset(held_out)
+
+
+def _shares(sizes: npt.NDArray[np.float64], total: int) -> npt.NDArray[np.int64]:
+    """`total` shared out in proportion to `sizes`: rounded down, then one more for the largest remainders."""
+    exact = sizes * total / max(sizes.sum(), 1)
+    shares = np.floor(exact).astype(np.int64)
+    missing = total - int(shares.sum())
+    shares[np.argsort(shares - exact, kind="stable")[:missing]] += 1
+    return shares

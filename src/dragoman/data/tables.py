@@ -1,0 +1,318 @@
+"""Records of columns: tab-separated files, CSV and JSON lines; Parquet and the hub are in arrow.py.
+
+Columns are asked for by name, or by number, counted from 0, where a format has an order of columns. A name
+with a dot reaches into a field that has fields itself: "translation.en". What is in a cell is the
+business of the reader; `as_text` and `as_label` say what becomes of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from dragoman.data.files import hash_file, hash_strings, open_lines
+from dragoman.errors import DataError
+
+Column = int | str
+MAX_FIELD = 1 << 24
+"""Characters of a CSV field. A quote that is never closed would make one field of the rest of the file."""
+
+
+class Notes:
+    """What a reader left out, by reason, and what it took for granted. `what` are the things counted."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.n_read = 0
+        self.left_out: Counter[str] = Counter()
+        self.remarks: list[str] = []
+
+    def lines(self, name: str) -> list[str]:
+        """A line for what was left out, and one for each remark, each beginning with `name`."""
+        reasons = ", ".join(f"{n} {reason}" for reason, n in self.left_out.items())
+        total = f"left out {self.left_out.total()} of {self.n_read} {self.what}: {reasons}"
+        return [f"{name}: {line}" for line in ([total] if reasons else []) + self.remarks]
+
+
+class Table(ABC):
+    """Records that are read again and again. `setting` names, in complaints, what chooses the columns."""
+
+    unit = "line"
+    is_ordered = False
+    """Its columns can be asked for by number."""
+
+    def __init__(self, name: str, *, setting: str) -> None:
+        self.name, self.setting = name, setting
+
+    def where(self, n: int) -> str:
+        """The place of record `n`, for complaints."""
+        return f"{self.name} {self.unit} {n}"
+
+    @abstractmethod
+    def fields(self) -> list[str]:
+        """The names of the columns; [] where there are none."""
+
+    @abstractmethod
+    def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
+        """The number of each record and its cells in `columns`; "" in all of them for an empty line."""
+
+    @abstractmethod
+    def fingerprint(self, columns: Sequence[Column]) -> str:
+        """A hash of the content and the columns."""
+
+    def unknown(self, column: Column, place: str, fields: Iterable[str]) -> DataError:
+        """The complaint that `column` is not among `fields` at a place."""
+        return DataError(f"{place}: no column {column!r}; there are {', '.join(fields)} ({self.setting})")
+
+
+class TabSeparated(Table):
+    """Columns with tabs between them. Asked for by name, the first line holds names; else, it does not."""
+
+    is_ordered = True
+
+    def __init__(self, path: Path, *, setting: str) -> None:
+        super().__init__(str(path), setting=setting)
+        self.path = path
+
+    def fields(self) -> list[str]:
+        return []
+
+    def first_line(self) -> list[str]:
+        """The cells of the first line: names, or a record."""
+        return next(open_lines(self.path), "").split("\t")
+
+    def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
+        lines = enumerate(open_lines(self.path), start=1)
+        numbers = [column for column in columns if isinstance(column, int)]
+        if len(numbers) == len(columns):
+            yield from self._headerless(lines, numbers)
+            return
+        _, first = next(lines, (1, ""))
+        header = _Header(self, first.split("\t"))
+        positions = header.positions(columns)
+        for n, line in lines:
+            yield n, header.cells(line.split("\t") if line.strip() else [], positions, n)
+
+    def _headerless(
+        self, lines: Iterator[tuple[int, str]], columns: Sequence[int]
+    ) -> Iterator[tuple[int, list[str]]]:
+        last = max(columns)
+        for n, line in lines:
+            cells = line.split("\t")
+            if len(cells) > last:
+                yield n, [cells[i] for i in columns]
+            elif not line.strip():
+                yield n, [""] * len(columns)
+            else:
+                raise DataError(
+                    f"{self.where(n)}: no column {last}, counted from 0, among {len(cells)}; "
+                    f"separate the columns by tabs, or name others with {self.setting}"
+                )
+
+    def fingerprint(self, columns: Sequence[Column]) -> str:
+        return hash_strings(_kind("columns", columns), *map(str, columns), hash_file(self.path))
+
+
+class CommaSeparated(Table):
+    """A CSV file, whose first line names its columns. Quoted fields may hold line breaks.
+
+    The delimiter is a comma, or the semicolon or tab that is more frequent in the first line.
+    """
+
+    is_ordered = True
+
+    def __init__(self, path: Path, *, setting: str) -> None:
+        super().__init__(str(path), setting=setting)
+        self.path = path
+
+    def fields(self) -> list[str]:
+        return [name.strip() for name in next(self._records(), (1, [""]))[1]]
+
+    def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
+        records = self._records()
+        header = _Header(self, next(records, (1, [""]))[1])
+        positions = header.positions(columns)
+        if all(isinstance(column, int) for column in columns):
+            notes.remarks.append(f"line 1 is taken for the names of the columns ({', '.join(header.names)})")
+        for n, cells in records:
+            yield n, header.cells(cells, positions, n)
+
+    def fingerprint(self, columns: Sequence[Column]) -> str:
+        return hash_strings(_kind("csv", columns), *map(str, columns), hash_file(self.path))
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """The line on which each record begins, and its cells."""
+        lines = open_lines(self.path)
+        first = next(lines, "")
+        delimiter = max(",;\t", key=first.count)
+        reader = csv.reader((line + "\n" for line in chain([first], lines)), delimiter=delimiter, strict=True)
+        while True:
+            n = reader.line_num + 1
+            previous = csv.field_size_limit(MAX_FIELD)
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                raise DataError(
+                    f"{self.where(n)}: not CSV ({error}); a text with quotes is to stand in quotes, "
+                    "and each quote in it twice"
+                ) from None
+            finally:
+                csv.field_size_limit(previous)
+            yield n, cells if any(cell.strip() for cell in cells) else []
+
+
+class _Header:
+    """The names of the columns of a file whose records have to be as long as their list."""
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        self.table, self.names = table, [name.strip() for name in names]
+
+    def positions(self, columns: Sequence[Column]) -> list[int]:
+        """Where the columns stand. DataError: nowhere, or at two places."""
+        return [self._position(column) for column in columns]
+
+    def _position(self, column: Column) -> int:
+        if isinstance(column, str) and self.names.count(column) == 1:
+            return self.names.index(column)
+        if isinstance(column, int) and column < len(self.names):
+            return column
+        if self.names.count(str(column)) > 1:
+            raise DataError(f"{self.table.where(1)}: two columns are called {column!r}; rename one")
+        raise self.table.unknown(column, self.table.where(1), self.names)
+
+    def cells(self, record: list[str], positions: Sequence[int], n: int) -> list[str]:
+        """The cells of record `n` at `positions`; empty ones for an empty record."""
+        if not record:
+            return [""] * len(positions)
+        if len(record) != len(self.names):
+            raise DataError(
+                f"{self.table.where(n)}: {len(record)} columns where line 1 names {len(self.names)}; "
+                "a text that holds the delimiter is to stand in quotes, in a .csv file"
+            )
+        return [record[i] for i in positions]
+
+
+class JsonLines(Table):
+    """A JSON object a line."""
+
+    def __init__(self, path: Path, *, setting: str) -> None:
+        super().__init__(str(path), setting=setting)
+        self.path = path
+
+    def fields(self) -> list[str]:
+        return next((field_names(record) for _, record in self._records() if record is not None), [])
+
+    def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
+        for n, record in self._records():
+            if record is None:
+                yield n, [""] * len(columns)
+            else:
+                yield n, [self._cell(record, column, n) for column in columns]
+
+    def fingerprint(self, columns: Sequence[Column]) -> str:
+        return hash_strings("jsonl", *map(str, columns), hash_file(self.path))
+
+    def _cell(self, record: Mapping[str, Any], column: Column, n: int) -> object:
+        try:
+            return lookup(record, column)
+        except KeyError:
+            raise self.unknown(column, self.where(n), field_names(record)) from None
+
+    def _records(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
+        """The number and the object of each line; None for an empty one."""
+        for n, line in enumerate(open_lines(self.path), start=1):
+            if not line.strip():
+                yield n, None
+                continue
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                reason = "too deeply nested" if isinstance(error, RecursionError) else error
+                raise DataError(
+                    f"{self.where(n)}: not JSON ({reason}); write one object a line, "
+                    "for example with: jq -c ."
+                ) from None
+            if not isinstance(record, dict):
+                raise DataError(
+                    f"{self.where(n)}: {_kind_of(record)} and no object with named fields; "
+                    "write one object a line, for example with: jq -c '.[]'"
+                )
+            yield n, record
+
+
+def lookup(record: Mapping[str, Any], column: Column) -> object:
+    """The field `column` of a record, or of the fields in it where the name has dots. KeyError: none."""
+    name = str(column)
+    if name in record:
+        return record[name]
+    head, dot, rest = name.partition(".")
+    inner = record[head]
+    if not dot or not isinstance(inner, Mapping):
+        raise KeyError(name)
+    return lookup(inner, rest)
+
+
+def field_names(record: Mapping[str, Any]) -> list[str]:
+    """The names of a record's fields; of a field with fields, theirs: "translation.en"."""
+    names = []
+    for name, value in record.items():
+        names += [f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) else [name]
+    return names
+
+
+def as_text(cell: object, *, where: str, column: Column) -> str:
+    """A cell as one line of text; "" for one that is missing. DataError: it holds something else."""
+    if cell is None:
+        return ""
+    if not isinstance(cell, str):
+        raise DataError(f"{where}: column {column!r} holds {_kind_of(cell)}, not text; name another one")
+    try:
+        cell.encode()
+    except UnicodeEncodeError as error:
+        half = cell[error.start]
+        raise DataError(
+            f"{where}: column {column!r} holds {half!r}, which is half a character; repair or remove the text"
+        ) from None
+    return one_line(cell)
+
+
+def as_label(cell: object, *, where: str, column: Column) -> str:
+    """A cell as the name of a class; "" for one that is missing. DataError: it holds a list or an object."""
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return ""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, int | float):
+        return str(cell)
+    return as_text(cell, where=where, column=column).strip()
+
+
+def one_line(text: str) -> str:
+    """The text with a space in place of its line breaks and the white space around them."""
+    return _LINE_BREAKS.sub(" ", text) if "\n" in text or "\r" in text else text
+
+
+_LINE_BREAKS = re.compile(r"[^\S\r\n]*[\r\n]\s*")
+
+
+def _kind(kind: str, columns: Sequence[Column]) -> str:
+    """What goes into a fingerprint, so that the number 1 and the name "1" are told apart."""
+    return kind if all(isinstance(column, int) for column in columns) else f"named {kind}"
+
+
+def _kind_of(value: object) -> str:
+    """What JSON calls a value, with its article."""
+    if isinstance(value, bool):
+        return "a truth value"
+    kinds = {int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
+    return kinds.get(type(value), "nothing" if value is None else f"a {type(value).__name__}")

@@ -1,0 +1,214 @@
+"""Files: found by name, decompressed by suffix, read by line; what is wrong with one is said in one line."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from corpus_files import COMPRESS, complaint_of, write
+from dragoman.data.files import cache_folder, find_file, format_suffix, hash_file, open_bytes, open_lines
+from dragoman.errors import DataError, MissingExtraError
+
+TEXT = "Zwei Büsche.\n\n我们\t😀\r\nlast"
+LINES = ["Zwei Büsche.", "", "我们\t😀", "last"]
+
+
+def complaint(path: Path | str) -> str:
+    return complaint_of(lambda: open_lines(Path(path)))
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_lines_are_the_same_however_compressed(tmp_path: Path, suffix: str) -> None:
+    path = Path(write(tmp_path / f"text{suffix}", TEXT))
+    assert list(open_lines(path)) == LINES
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_a_byte_order_mark_is_not_text(tmp_path: Path, suffix: str) -> None:
+    path = Path(write(tmp_path / f"text{suffix}", b"\xef\xbb\xbf" + TEXT.encode()))
+    assert list(open_lines(path)) == LINES
+
+
+def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "text", "a\x0bb\x0cc\x85d\u2028e\rf\ng\n"))
+    assert list(open_lines(path)) == ["a\x0bb\x0cc\x85d\u2028e\rf", "g"]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_concatenated_compressed_files_are_read_to_the_end(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"".join(COMPRESS[suffix](f"line {i}\n".encode()) for i in range(3)))
+    assert list(open_lines(path)) == ["line 0", "line 1", "line 2"]
+
+
+def test_a_long_zst_file_is_read_whole(tmp_path: Path) -> None:
+    lines = [f"{i} {i * i}" for i in range(50_000)]
+    path = Path(write(tmp_path / "text.zst", "\n".join(lines)))
+    assert list(open_lines(path)) == lines
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("share", [0.0001, 0.5, 0.999])
+def test_a_compressed_file_cut_short_is_reported(tmp_path: Path, suffix: str, share: float) -> None:
+    path = Path(write(tmp_path / f"text{suffix}", "".join(f"{i} {i * i}\n" for i in range(20_000))))
+    data = path.read_bytes()
+    path.write_bytes(data[: max(2, int(len(data) * share))])
+    message = complaint(path)
+    assert f"{path}: damaged or cut short after line " in message
+    assert message.endswith("; compress or fetch it again")
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_file_that_is_not_what_its_suffix_says_is_reported(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"plain text\n")
+    assert f"{path}: damaged or cut short after line 0" in complaint(path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_flipped_byte_in_a_compressed_file_is_reported(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    text = "".join(f"{i} {i * i}\n" for i in range(20_000)).encode()
+    checked = zstandard.ZstdCompressor(write_checksum=True)
+    data = bytearray(checked.compress(text) if suffix == ".zst" else COMPRESS[suffix](text))
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(bytes(data))
+    message = complaint(path)
+    assert any(words in message for words in ("damaged or cut short", "not UTF-8", "a NUL byte"))
+
+
+def test_zst_without_its_package_names_the_install_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "text.zst", TEXT)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(
+        MissingExtraError, match=r"needs the package zstandard: pip install 'dragoman\[zst\]'"
+    ):
+        list(open_lines(Path(path)))
+
+
+def test_invalid_utf8_is_reported_with_line_and_remedy(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.de", b"eins\n" + "zwölf\n".encode("latin1"))
+    message = complaint(path)
+    assert message.startswith(f"{path} line 2: not UTF-8 (byte 0xf6 at position 3)")
+    assert "iconv -f latin1 -t utf-8" in message
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf16_is_reported_and_not_read_as_garbage(tmp_path: Path, encoding: str) -> None:
+    path = write(tmp_path / "a.tsv", "one\teins\n".encode(encoding))
+    assert f"{path} line 1: holds a NUL byte; if the file is UTF-16, convert it with: iconv" in complaint(
+        path
+    )
+
+
+def test_a_nul_byte_is_reported_with_its_line_and_how_to_remove_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.gz", "one\ntw\0o\n")
+    message = complaint(path)
+    assert message.startswith(f"{path} line 2: holds a NUL byte")
+    assert message.endswith("remove them with: tr -d '\\000'")
+
+
+def test_a_line_of_a_megabyte_is_a_line(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "a.zst", "ä" * 500_000 + "\nshort\n"))
+    assert [len(line) for line in open_lines(path)] == [500_000, 5]
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_bytes_are_the_same_however_compressed(tmp_path: Path, suffix: str) -> None:
+    with open_bytes(Path(write(tmp_path / f"text{suffix}", TEXT))) as file:
+        assert file.read() == TEXT.encode()
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_damage_met_in_bytes_is_reported(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    write(path, TEXT * 1000)
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(DataError, match=r"damaged or cut short \("), open_bytes(path) as file:
+        file.read()
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [
+        ("a.tsv", ".tsv"),
+        ("a.TSV.GZ", ".tsv"),
+        ("a.tmx.xz", ".tmx"),
+        ("a", ""),
+        ("a.gz", ""),
+        ("d/b.x.csv.zst", ".csv"),
+    ],
+)
+def test_the_format_is_told_by_the_suffix_before_that_of_compression(name: str, suffix: str) -> None:
+    assert format_suffix(name) == suffix
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders in which names are looked up, in their order."""
+    found = [tmp_path / name for name in ("here", "data", "cache")]
+    for folder in found:
+        folder.mkdir()
+    monkeypatch.chdir(found[0])
+    monkeypatch.setenv("DRAGOMAN_DATA", str(found[1]))
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(found[2]))
+    return found
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_a_name_is_looked_up_here_then_in_the_data_folder_then_in_the_cache(
+    folders: list[Path], first: int
+) -> None:
+    for folder in folders[first:]:
+        write(folder / "x", "")
+    assert find_file("x").resolve() == folders[first] / "x"
+
+
+def test_a_file_that_is_nowhere_is_reported_with_all_places(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, data, cache = folders
+    with pytest.raises(DataError) as error:
+        find_file("none")
+    assert str(error.value) == (
+        f"none: no such file in {here}, in $DRAGOMAN_DATA = {data}, nor in {cache}; check the path"
+    )
+    monkeypatch.delenv("DRAGOMAN_DATA")
+    with pytest.raises(DataError, match=r"in \$DRAGOMAN_DATA, which is not set, nor in "):
+        find_file("none")
+    with pytest.raises(DataError, match="/none: no such file; check the path"):
+        find_file("/none")
+
+
+def test_fetched_data_is_kept_in_the_cache_folder_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_CACHE", "mine")
+    assert cache_folder() == Path("mine")
+    monkeypatch.delenv("DRAGOMAN_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "dragoman" / "data"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    assert cache_folder() == tmp_path / ".cache" / "dragoman" / "data"
+
+
+def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.tsv", "a\tb\n")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(builtins, "open", refuse)
+    assert complaint(path) == f"{path}: cannot be read (Permission denied); check the path and its rights"
+    with pytest.raises(DataError, match="Permission denied"):
+        hash_file(Path(path))
+    with pytest.raises(DataError, match="Permission denied"), open_bytes(Path(path)):
+        pass
