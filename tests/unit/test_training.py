@@ -377,3 +377,13 @@ def test_consistency_is_trained_with_and_continues_to_the_bit(tmp_path: Path) ->
     cut = train(config, tmp_path / "cut")
     weights = [Run.open(path).load_weights() for path in (whole, cut)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_words_that_the_vocabulary_does_not_know_are_counted(tmp_path: Path) -> None:
+    listener = Recorder()
+    Path("valid.en").write_text("the cat sees a unicorn\n", encoding="utf-8")  # two of five are new
+    Path("valid.de").write_text("das Katze sieht Haus\n", encoding="utf-8")
+    config = tiny_config('tokenizer.kind="words"', "tokenizer.vocab_size=50", "training.max_steps=1")
+    train(config, tmp_path / "run", listener=listener)
+    said = [message for message in listener.messages if "unknown" in message]
+    assert said == ["40.0 % of the validation source's tokens are unknown"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -50,11 +50,20 @@ class TranslationTask(Task[TranslationBatch]):
             f"({store.src_lengths.sum():,} + {store.tgt_lengths.sum():,} tokens), "
             f"{len(valid_pairs):,} validation pairs"
         )
-        for note in (*self.train_corpus.notes(), store.skipped_message()):
+        for note in (*self.train_corpus.notes(), store.skipped_message(), *self._unknown(valid_pairs)):
             if note:
                 listener.message(note)
         self.model = build_model(config, self.tokenizers, device=device)
         self.validator = Validator(config, self.tokenizers, valid_pairs, valid_store)
+
+    def _unknown(self, pairs: Sequence[Pair]) -> Iterator[str]:
+        """How much of the validation text the vocabularies of words or characters do not know."""
+        for side, tokenizer, texts in (
+            ("source", self.tokenizers.src, [pair.src for pair in pairs]),
+            ("target", self.tokenizers.tgt, [pair.tgt for pair in pairs]),
+        ):
+            if rate := tokenizer.unknown_rate(texts):
+                yield f"{100 * rate:.1f} % of the validation {side}'s tokens are unknown"
 
     def store(self, *, epoch: int) -> TokenStore:
         """The training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
