@@ -8,11 +8,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from dragoman.config import TranslationConfig
+from dragoman.config import ClassificationConfig, TranslationConfig
 from dragoman.errors import RunError
+from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.kernels import choose_kernels
 from dragoman.model.transformer import Seq2SeqTransformer, Transformer
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
 Model = TypeVar("Model", bound=Transformer)
 
@@ -25,6 +26,18 @@ def build_model(
         config.model,
         src_vocab_size=tokenizers.src.vocab_size,
         tgt_vocab_size=tokenizers.tgt.vocab_size,
+        kernels=choose_kernels(config.training.kernels, device),
+    ).to(device)
+
+
+def build_classifier(
+    config: ClassificationConfig, tokenizer: Tokenizer, *, n_classes: int, device: torch.device
+) -> TransformerClassifier:
+    """A classifier with fresh weights for this tokenizer and so many classes, on `device`."""
+    return TransformerClassifier(
+        config.model,
+        vocab_size=tokenizer.vocab_size,
+        n_classes=n_classes,
         kernels=choose_kernels(config.training.kernels, device),
     ).to(device)
 

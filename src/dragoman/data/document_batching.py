@@ -1,0 +1,131 @@
+"""Batches of whole texts: long ones in several windows, so that nothing of them is cut.
+
+A text of more than `max_length` tokens is read in the fewest windows that hold it, all of about the same
+length, side by side: every token is in one window.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dragoman.data.labelled_store import LabelledStore
+from dragoman.text.tokenizer import PAD_ID
+
+Ids = npt.NDArray[np.int64]
+
+POOL_BATCHES = 64
+"""Texts are drawn at random into pools of about so many batches, and sorted by length within a pool."""
+
+
+class Documents(NamedTuple):
+    """Texts as windows: rows of int64 ids, filled up with PAD_ID; the windows of a text stand together."""
+
+    ids: Tensor
+    """(W, L): the tokens."""
+    document: Tensor
+    """(W,): the text, counted from 0, that each window belongs to."""
+    n_documents: int
+
+    @property
+    def real(self) -> Tensor:
+        """(W, L): True at tokens, False at padding."""
+        return self.ids != PAD_ID
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens, padding excluded."""
+        return int(self.real.sum())
+
+    def to(self, device: torch.device) -> Documents:
+        """The same on `device`."""
+        return Documents(self.ids.to(device), self.document.to(device), self.n_documents)
+
+
+class ClassificationBatch(NamedTuple):
+    """Texts and their labels."""
+
+    documents: Documents
+    labels: Tensor
+    """(B,): int64 class numbers."""
+
+    def to(self, device: torch.device) -> ClassificationBatch:
+        """The same batch on `device`."""
+        return ClassificationBatch(self.documents.to(device), self.labels.to(device))
+
+
+def plan_documents(lengths: Ids, *, max_length: int, batch_tokens: int, seed: int, epoch: int) -> list[Ids]:
+    """The indices of each batch's texts, in the order of training: every text once.
+
+    A batch has at most `batch_tokens` tokens, padding included; a longer text is alone. The plan follows
+    from `seed` and `epoch` alone.
+    """
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(lengths))
+    pools = (np.cumsum(lengths[order]) - 1) // (POOL_BATCHES * batch_tokens)
+    batches = _cut(lengths, order, pools, max_length=max_length, batch_tokens=batch_tokens)
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def plan_by_length(lengths: Ids, *, max_length: int, batch_tokens: int) -> list[Ids]:
+    """The same for predicting: batches of texts of similar length, the longest last."""
+    order = np.arange(len(lengths))
+    return _cut(lengths, order, np.zeros_like(order), max_length=max_length, batch_tokens=batch_tokens)
+
+
+def _cut(lengths: Ids, order: Ids, pools: Ids, *, max_length: int, batch_tokens: int) -> list[Ids]:
+    """Texts in `order`, sorted by length within each pool and cut into the largest batches that fit."""
+    n_windows = windows_needed(lengths, max_length=max_length)
+    widths = -(-lengths // n_windows)
+    order = order[np.lexsort((widths[order], pools))]
+    starts, rows, last_pool = [], 0, -1
+    triples = zip(n_windows[order].tolist(), widths[order].tolist(), pools.tolist(), strict=True)
+    for i, (n, width, pool) in enumerate(triples):  # widths rise within a pool
+        if pool != last_pool or (rows + n) * width > batch_tokens:
+            starts.append(i)
+            rows, last_pool = 0, pool
+        rows += n
+    return np.split(order, starts[1:]) if starts else []
+
+
+def windows_needed(lengths: Ids, *, max_length: int) -> Ids:
+    """The fewest windows of `max_length` tokens that hold texts of these lengths, one at least."""
+    return np.maximum(1, -(-lengths // max_length))
+
+
+def lay_out(tokens: Ids, lengths: Ids, *, max_length: int) -> Documents:
+    """Texts as windows. `tokens` are those of all texts one after the other, `lengths` how many each has."""
+    n_windows = windows_needed(lengths, max_length=max_length)
+    document = np.repeat(np.arange(len(lengths)), n_windows)  # (W,)
+    first = np.repeat(np.cumsum(n_windows) - n_windows, n_windows)
+    nth = np.arange(len(document)) - first  # (W,): which of its text's windows
+    n, of = lengths[document], n_windows[document]
+    widths = (nth + 1) * n // of - nth * n // of  # (W,)
+    is_token = np.arange(widths.max())[None, :] < widths[:, None]  # (W, L)
+    ids = np.full(is_token.shape, PAD_ID, dtype=np.int64)
+    ids[is_token] = tokens  # windows tile the texts in their order
+    return Documents(torch.from_numpy(ids), torch.from_numpy(document), len(lengths))
+
+
+def make_classification_batch(
+    store: LabelledStore, indices: Ids, *, max_length: int, word_dropout: float = 0.0
+) -> ClassificationBatch:
+    """The texts at `indices` of the store, in that order.
+
+    `word_dropout` leaves out tokens with that probability, drawn from PyTorch's random state; the first
+    token of a text that would lose all of them stays.
+    """
+    lengths = store.lengths[indices].astype(np.int64)
+    tokens = np.concatenate([store.text[i] for i in indices.tolist()]).astype(np.int64)
+    if word_dropout:
+        keep = torch.rand(len(tokens)).numpy() >= word_dropout
+        starts = np.cumsum(lengths) - lengths
+        kept = np.add.reduceat(keep, starts, dtype=np.int64)
+        keep[starts[kept == 0]] = True
+        tokens, lengths = tokens[keep], np.maximum(kept, 1)
+    labels = torch.from_numpy(store.labels[indices].astype(np.int64))
+    return ClassificationBatch(lay_out(tokens, lengths, max_length=max_length), labels)

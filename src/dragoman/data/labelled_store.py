@@ -1,0 +1,165 @@
+"""Labelled texts as ids, in memory-mapped files: what `store` is for sentence pairs.
+
+cache/<key>/
+    text.ids, text.offsets      the ids of all texts, one after the other, and where each begins
+    labels                      int32: the class number of each text
+    meta.json                   counts and types; written last
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.data.labelled import LabelledCorpus
+from dragoman.data.store import CHUNK, SideWriter, chunks, flush, open_side, prepare_store, write_meta
+from dragoman.errors import DataError
+from dragoman.text.tokenizer import Tokenizer
+
+FORMAT = 1
+"""Goes into every key: raise it where the files or the text's treatment change."""
+
+
+class Cut(NamedTuple):
+    """What is not read: texts without a word, and the ends of texts with more windows than are read."""
+
+    n_empty: int
+    n_texts: int
+    """Texts that lost their end ..."""
+    n_tokens: int
+    """... and the tokens it had."""
+
+    def describe(self, *, n_kept: int) -> list[str]:
+        """What was left out, a line for each kind."""
+        lines = []
+        if self.n_empty:
+            lines.append(f"skipped {self.n_empty} of {n_kept + self.n_empty} texts: they are empty")
+        if self.n_texts:
+            lines.append(
+                f"cut {self.n_tokens:,} tokens off {self.n_texts:,} of {n_kept:,} texts (data.max_windows)"
+            )
+        return lines
+
+
+class LabelledStore:
+    """The texts of a corpus that are not empty, as ids, and their labels, in the corpus' order."""
+
+    def __init__(self, folder: Path) -> None:
+        """The finished store in `folder`; `prepare` makes one. ValueError: it is not complete."""
+        try:
+            meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+            n_texts = int(meta["n_texts"])
+            self.text = open_side(folder, "text", meta["text"], n_sentences=n_texts)
+            self.labels: npt.NDArray[np.int32] = np.fromfile(folder / "labels", dtype=np.int32)
+            if len(self.labels) != n_texts:
+                raise ValueError(f"labels should have {4 * n_texts} bytes")
+            self.cut = Cut(**meta["cut"])
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{folder}: not a complete token store ({error})") from None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """Tokens of each text."""
+        return self.text.lengths
+
+    def notes(self) -> list[str]:
+        """What of the corpus was left out, a line each."""
+        return self.cut.describe(n_kept=len(self))
+
+    @classmethod
+    def prepare(
+        cls,
+        corpus: LabelledCorpus,
+        tokenizer: Tokenizer,
+        *,
+        labels: Sequence[str],
+        max_tokens: int,
+        cache: Path,
+        dropout: bool = False,
+        draw: int = 0,
+    ) -> LabelledStore:
+        """The store of `corpus` in the folder `cache`: opened where it is complete, made where it is not.
+
+        `labels` are the names of the classes in their order. Texts end after `max_tokens` tokens (0: never);
+        what that cuts is counted. `dropout` and `draw`: see `TokenStore.prepare`. DataError: the corpus
+        cannot be read, has a label that is not among `labels`, or no text; or the disk is full.
+        """
+        names = json.dumps(list(labels))
+        key = (
+            f"labelled {FORMAT} {corpus.fingerprint()} {tokenizer.fingerprint} {names} {max_tokens} "
+            f"{draw if dropout else None}"
+        )
+
+        def build(folder: Path) -> None:
+            _build(folder, corpus, tokenizer, labels, max_tokens=max_tokens, dropout=dropout)
+
+        return prepare_store(cache, key, name=corpus.name, opened=cls, build=build)
+
+
+def class_numbers(labels: Sequence[str]) -> dict[str, int]:
+    """The number of each class by its name."""
+    return {label: i for i, label in enumerate(labels)}
+
+
+def class_number(label: str, numbers: Mapping[str, int], *, where: str) -> int:
+    """The class number of a label. DataError: the classifier does not know it."""
+    try:
+        return numbers[label]
+    except KeyError:
+        known = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
+        raise DataError(
+            f"{where}: the label {label!r} is none of those trained on ({known}); "
+            "correct it, or train with examples of it"
+        ) from None
+
+
+def shorten(ids: list[int], max_tokens: int) -> list[int]:
+    """The first `max_tokens` of `ids`; all of them where that is 0."""
+    return ids[:max_tokens] if max_tokens else ids
+
+
+def _build(
+    folder: Path,
+    corpus: LabelledCorpus,
+    tokenizer: Tokenizer,
+    labels: Sequence[str],
+    *,
+    max_tokens: int,
+    dropout: bool,
+) -> None:
+    """Writes all the files of a store into the empty `folder`."""
+    numbers = class_numbers(labels)
+    n_empty = n_cut = n_tokens_cut = 0
+    with (
+        SideWriter(folder, "text", vocab_size=tokenizer.vocab_size) as text,
+        (folder / "labels").open("wb") as file,
+    ):
+        for examples in chunks(corpus.examples(), CHUNK):
+            ids = tokenizer.encode_batch([example.text for example in examples], dropout=dropout)
+            kept = [(i, example.label) for i, example in zip(ids, examples, strict=True) if i]
+            shortened = [shorten(i, max_tokens) for i, _ in kept]
+            text.append(shortened)
+            found = [class_number(label, numbers, where=corpus.name) for _, label in kept]
+            file.write(np.array(found, dtype=np.int32).tobytes())
+            lost = [len(i) - len(s) for (i, _), s in zip(kept, shortened, strict=True)]
+            n_empty += len(examples) - len(kept)
+            n_cut += sum(n > 0 for n in lost)
+            n_tokens_cut += sum(lost)
+        flush(file)
+    if not text.n_sentences:
+        raise DataError(f"{corpus.name}: no text to learn from; check the file and data.text_column")
+    meta: dict[str, Any] = {
+        "corpus": corpus.name,
+        "n_texts": text.n_sentences,
+        "cut": Cut(n_empty, n_cut, n_tokens_cut)._asdict(),
+        "text": text.meta,
+    }
+    write_meta(folder, meta)

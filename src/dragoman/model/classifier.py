@@ -1,0 +1,63 @@
+"""Ids to the logits of classes: an encoder, a pooling over all tokens of a text, a linear head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dragoman.config import ClassifierConfig
+from dragoman.model.kernels import PLAIN, Kernels
+from dragoman.model.layers import Dropout, Embedding, Linear
+from dragoman.model.transformer import Transformer
+
+
+class TransformerClassifier(Transformer):
+    """The tokens of texts, in windows, to one vector of logits a text.
+
+    Attention reaches as far as a window; the pooling takes in every token of every window.
+    """
+
+    def __init__(
+        self,
+        config: ClassifierConfig,
+        *,
+        vocab_size: int,
+        n_classes: int,
+        kernels: Kernels = PLAIN,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(config, kernels=kernels, dtype=dtype)
+        self.config = config
+        self.n_classes = n_classes
+        self.embedding = Embedding(vocab_size, config, kernels)
+        self.dropout = Dropout(config.dropout, kernels)
+        self.poolings = config.pooling.split("+")
+        self.head = Linear(len(self.poolings) * config.d_model, n_classes)
+        self.initialise()
+
+    def forward(self, ids: Tensor, real: Tensor, document: Tensor, n_documents: int) -> Tensor:
+        """ids (W, L), real (W, L) True at tokens, document (W,) the text of each window -> logits (B, C).
+
+        Texts are counted from 0 to n_documents - 1, each has a window at least, and each window a token.
+        """
+        encoded = self.encode_embedded(self.embedding(ids, dtype=self.dtype), real)  # (W, L, D)
+        pooled = [pool(name, encoded, real, document, n_documents) for name in self.poolings]
+        return self.head(self.dropout(torch.cat(pooled, dim=-1))).float()
+
+
+def pool(name: str, encoded: Tensor, real: Tensor, document: Tensor, n_documents: int) -> Tensor:
+    """encoded (W, L, D) -> (B, D): the "mean" or the "max" of the vectors of all tokens of each text.
+
+    Sums run first over a window and then over the windows of a text, as a matrix product: on a GPU too,
+    the same input gives the same bits.
+    """
+    padding = ~real[:, :, None]
+    if name == "max":
+        highest = encoded.masked_fill(padding, float("-inf")).amax(1)  # (W, D)
+        index = document[:, None].expand_as(highest)
+        room = highest.new_full((n_documents, highest.shape[1]), float("-inf"))
+        return room.scatter_reduce(0, index, highest, "amax")
+    belongs = document[None, :] == torch.arange(n_documents, device=document.device)[:, None]  # (B, W)
+    sums = belongs.float() @ encoded.float().masked_fill(padding, 0.0).sum(1)  # (B, D)
+    n_tokens = belongs.float() @ real.sum(1).float()  # (B,)
+    return (sums / n_tokens[:, None]).to(encoded.dtype)

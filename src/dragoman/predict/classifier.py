@@ -1,0 +1,172 @@
+"""A trained run as a function from text to label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dragoman.config import ClassificationConfig
+from dragoman.data.document_batching import lay_out, plan_by_length
+from dragoman.data.labelled_store import shorten
+from dragoman.errors import DataError, RunError
+from dragoman.hardware import choose_device, choose_dtype
+from dragoman.metrics.classification import softmax
+from dragoman.model.classifier import TransformerClassifier
+from dragoman.predict.loading import build_classifier, inference_copy, load_weights
+from dragoman.runs import Run
+from dragoman.text.tokenizer import UNK_ID, Tokenizer
+
+LABELS = "labels.json"
+"""Where a run keeps the names of its classes, in the order of their numbers."""
+
+CALIBRATION = "calibration.json"
+"""Where a run keeps the temperature of its probabilities, once training is finished."""
+
+TOKENIZER = "text.json"
+"""The tokenizer's file in the run's tokenizer folder."""
+
+Floats = npt.NDArray[np.float64]
+
+
+class Classification(NamedTuple):
+    """The label of a text, and how likely each label is."""
+
+    text: str
+    label: str
+    """The most likely one; "" for a text that is empty."""
+    probabilities: dict[str, float]
+    """Of every label, the most likely first; they add up to 1. Empty for a text that is empty."""
+    n_cut: int = 0
+    """Tokens at the text's end that were not read, because of data.max_windows."""
+
+
+def classification_config(run: Run) -> ClassificationConfig:
+    """The configuration of a run that classifies. RunError: it is a translator."""
+    if run.config.task != "classification":
+        raise RunError(f"{run.path}: is a translator; try: dragoman translate {run.path}")
+    return run.config
+
+
+class Classifier:
+    """Text in, label out: a model with its tokenizer, its labels and its temperature."""
+
+    def __init__(
+        self,
+        model: TransformerClassifier,
+        tokenizer: Tokenizer,
+        labels: Sequence[str],
+        config: ClassificationConfig,
+        *,
+        temperature: float = 1.0,
+    ) -> None:
+        """Takes `model` as it is; `inference_copy` makes one whose weights need no casting."""
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.labels = tuple(labels)
+        self.config = config
+        self.temperature = temperature
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto", precision: str = "auto") -> Classifier:
+        """The classifier in the run directory `path`. Its temperature is 1 until its training is finished.
+
+        RunError: no run is there, training has not yet written weights, or a file is damaged.
+        """
+        run = Run.open(path)
+        config = classification_config(run)
+        target = choose_device(device)
+        labels = load_labels(run)
+        weights = run.load_weights()
+        tokenizer = Tokenizer.load(run.tokenizer_folder / TOKENIZER)
+        model = build_classifier(config, tokenizer, n_classes=len(labels), device=target)
+        load_weights(model, weights, where=str(run.weights_path))
+        model = inference_copy(model, choose_dtype(precision, target))
+        return cls(model, tokenizer, labels, config, temperature=load_temperature(run))
+
+    def classify(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> list[Classification]:
+        """The label of each text, in order. Texts may be of any length; an empty one has no label.
+
+        `progress` is called with the number of texts finished.
+        """
+        if isinstance(texts, str):
+            raise DataError("classify takes a list of texts; for a single one write classify([text])")
+        ids = self.tokenizer.encode_batch(texts)
+        limit = max_tokens(self.config)
+        filled = [i for i, tokens in enumerate(ids) if tokens]
+        results = [Classification(text, "", {}) for text in texts]
+        logits = self._logits([ids[i] for i in filled], progress)
+        for i, row in zip(filled, softmax(logits, temperature=self.temperature).tolist(), strict=True):
+            ranked = sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1])
+            n_cut = len(ids[i]) - len(shorten(ids[i], limit))
+            results[i] = Classification(texts[i], ranked[0][0], dict(ranked), n_cut)
+        return results
+
+    def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Floats:
+        """(N, C) logits before the temperature; of a text that is empty, those of one unknown token."""
+        ids = self.tokenizer.encode_batch(texts)
+        return self._logits([tokens or [UNK_ID] for tokens in ids], progress)
+
+    def _logits(self, texts: Sequence[list[int]], progress: Callable[[int], None] | None) -> Floats:
+        limit = max_tokens(self.config)
+        return class_logits(
+            self.model,
+            [np.array(shorten(ids, limit), dtype=np.int64) for ids in texts],
+            max_length=self.config.data.max_length,
+            batch_tokens=self.config.training.batch_tokens,
+            progress=progress,
+        )
+
+
+@torch.inference_mode()
+def class_logits(
+    model: TransformerClassifier,
+    texts: Sequence[npt.NDArray[Any]],
+    *,
+    max_length: int,
+    batch_tokens: int,
+    progress: Callable[[int], None] | None = None,
+) -> Floats:
+    """(N, C) logits of texts of one token or more each."""
+    device = next(model.parameters()).device
+    lengths = np.array([len(ids) for ids in texts], dtype=np.int64)
+    logits = np.zeros((len(texts), model.n_classes))
+    done = 0
+    for indices in plan_by_length(lengths, max_length=max_length, batch_tokens=batch_tokens):
+        tokens = np.concatenate([texts[i] for i in indices.tolist()]).astype(np.int64)
+        documents = lay_out(tokens, lengths[indices], max_length=max_length).to(device)
+        found = model(documents.ids, documents.real, documents.document, documents.n_documents)
+        logits[indices] = found.double().cpu().numpy()
+        done += len(indices)
+        if progress is not None:
+            progress(done)
+    return logits
+
+
+def max_tokens(config: ClassificationConfig) -> int:
+    """Tokens of a text that are read; 0: all of them."""
+    return config.data.max_windows * config.data.max_length
+
+
+def load_labels(run: Run) -> list[str]:
+    """The names of the classes. RunError: there are none yet, or the file is damaged."""
+    labels = run.read_json(LABELS).get("labels")
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels) or len(labels) < 2:
+        raise RunError(f"{run.path / LABELS}: is damaged, for it holds no labels; train the run again")
+    return labels
+
+
+def load_temperature(run: Run) -> float:
+    """What logits are divided by; 1 where the training is not finished. RunError: the file is damaged."""
+    if not (run.path / CALIBRATION).exists():
+        return 1.0
+    temperature = run.read_json(CALIBRATION).get("temperature")
+    if not isinstance(temperature, float) or temperature <= 0:
+        raise RunError(f"{run.path / CALIBRATION}: is damaged, for it holds no temperature; train again")
+    return temperature

@@ -1,0 +1,213 @@
+"""Classification as a task: labelled texts, an encoder with a head, accuracy."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dragoman.config import ClassificationConfig
+from dragoman.data.document_batching import ClassificationBatch, make_classification_batch, plan_documents
+from dragoman.data.labelled import LabelledCorpus, open_labelled, split_labelled
+from dragoman.data.labelled_store import LabelledStore
+from dragoman.hardware import choose_dtype
+from dragoman.metrics.classification import (
+    accuracy,
+    balanced_weights,
+    confusion_matrix,
+    expected_calibration_error,
+    fit_temperature,
+    macro_f1,
+    negative_log_likelihood,
+    softmax,
+)
+from dragoman.model.classifier import TransformerClassifier
+from dragoman.predict.classifier import CALIBRATION, LABELS, TOKENIZER, class_logits, load_labels, max_tokens
+from dragoman.predict.loading import build_classifier, inference_copy
+from dragoman.runs import Run
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.training.listener import TrainingListener
+from dragoman.training.task import BatchResult, Task, Validation, Weights
+
+
+class ClassificationTask(Task[ClassificationBatch]):
+    """Learns to classify as a configuration says."""
+
+    item = "text"
+    model: TransformerClassifier
+
+    def __init__(
+        self, config: ClassificationConfig, run: Run, device: torch.device, listener: TrainingListener
+    ) -> None:
+        """Reads, tokenizes and stores the corpora; trains the tokenizer where the run has none yet."""
+        self.config, self.run = config, run
+        self.train_corpus, valid_corpus = open_labelled_corpora(config)
+        self.labels = prepare_labels(run, self.train_corpus)
+        self.tokenizer = prepare_tokenizer(config, run, self.train_corpus, listener)
+        store = self.store(epoch=0)
+        self.valid_store = self._prepare(valid_corpus, "valid")
+        counts = np.bincount(store.labels, minlength=len(self.labels)).tolist()
+        balanced = config.training.class_weights == "balanced"
+        weights = balanced_weights(counts) if balanced else [1.0] * len(counts)
+        self.class_weights = torch.tensor(weights, device=device)
+        listener.message(
+            f"{len(store):,} training texts ({store.lengths.sum():,} tokens), "
+            f"{len(self.valid_store):,} validation texts"
+        )
+        listener.message(describe_labels(self.labels, counts, balanced=balanced))
+        for note in (*self.train_corpus.notes(), *store.notes()):
+            listener.message(note)
+        self.model = build_classifier(config, self.tokenizer, n_classes=len(self.labels), device=device)
+
+    def store(self, *, epoch: int) -> LabelledStore:
+        """The training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
+        drawn = self.config.tokenizer.dropout > 0
+        return self._prepare(self.train_corpus, "train", dropout=drawn, draw=epoch if drawn else 0)
+
+    def _prepare(self, corpus: LabelledCorpus, name: str, **drawing: Any) -> LabelledStore:
+        return LabelledStore.prepare(
+            corpus,
+            self.tokenizer,
+            labels=self.labels,
+            max_tokens=max_tokens(self.config),
+            cache=self.run.path / "cache" / name,
+            **drawing,
+        )
+
+    def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+        self.epoch_store = self.store(epoch=epoch)
+        return plan_documents(
+            self.epoch_store.lengths.astype(np.int64),
+            max_length=self.config.data.max_length,
+            batch_tokens=self.config.training.batch_tokens,
+            seed=self.config.seed,
+            epoch=epoch,
+        )
+
+    def batch(self, epoch: int, indices: npt.NDArray[np.int64], device: torch.device) -> ClassificationBatch:
+        return make_classification_batch(
+            self.epoch_store,
+            indices,
+            max_length=self.config.data.max_length,
+            word_dropout=self.config.model.word_dropout,
+        ).to(device)
+
+    def n_items(self, batch: ClassificationBatch) -> float:
+        return float(self.class_weights[batch.labels].sum())
+
+    def loss(self, batch: ClassificationBatch) -> BatchResult:
+        smoothing = self.config.training.label_smoothing
+        loss = classification_loss(self.model, batch, self.class_weights, smoothing=smoothing)
+        return BatchResult(loss, batch.documents.n_tokens)
+
+    def validate(self, weights: Weights) -> Validation:
+        logits, labels = self._valid_logits(weights), self.valid_store.labels.astype(np.int64)
+        confusion = confusion_matrix(labels, logits.argmax(1), n_classes=len(self.labels))
+        record = {
+            "valid_loss": negative_log_likelihood(logits, labels),  # nats a text, without smoothing
+            "accuracy": accuracy(confusion).value,
+            "macro_f1": macro_f1(confusion, n_bootstrap=0).value,
+        }
+        metric = self.config.training.metric
+        score = -record["valid_loss"] if metric == "loss" else record[metric]
+        return Validation(record, score, suspicions(confusion, self.labels))
+
+    def finish(self, weights: Weights) -> None:
+        """Fits the temperature of the probabilities on the validation texts (Guo et al. 2017)."""
+        logits, labels = self._valid_logits(weights), self.valid_store.labels.astype(np.int64)
+        temperature = fit_temperature(logits, labels)
+        self.run.write_json(
+            CALIBRATION,
+            {
+                "temperature": temperature,
+                "n": len(labels),
+                "loss_before": negative_log_likelihood(logits, labels),
+                "loss_after": negative_log_likelihood(logits, labels, temperature=temperature),
+                "ece_before": expected_calibration_error(softmax(logits), labels),
+                "ece_after": expected_calibration_error(softmax(logits, temperature=temperature), labels),
+            },
+        )
+
+    def _valid_logits(self, weights: Weights) -> npt.NDArray[np.float64]:
+        device = next(self.model.parameters()).device
+        dtype = choose_dtype(self.config.training.precision, device)
+        return class_logits(
+            inference_copy(self.model, dtype, weights=weights),
+            [self.valid_store.text[i] for i in range(len(self.valid_store))],
+            max_length=self.config.data.max_length,
+            batch_tokens=self.config.training.batch_tokens,
+        )
+
+
+def classification_loss(
+    model: TransformerClassifier, batch: ClassificationBatch, class_weights: Tensor, *, smoothing: float
+) -> Tensor:
+    """The summed smoothed cross-entropy of a batch's texts, each times the weight of its label, in nats."""
+    documents = batch.documents
+    logits = model(documents.ids, documents.real, documents.document, documents.n_documents)  # (B, C)
+    losses = F.cross_entropy(logits, batch.labels, label_smoothing=smoothing, reduction="none")
+    return (losses * class_weights[batch.labels]).sum()
+
+
+def suspicions(confusion: npt.NDArray[np.int64], labels: list[str]) -> dict[str, str]:
+    """What is suspicious about a validation: all texts are given one label."""
+    given = np.flatnonzero(confusion.sum(0))
+    if len(given) > 1 or np.count_nonzero(confusion.sum(1)) < 2:
+        return {}
+    advice = 'try a lower training.learning_rate, or training.class_weights = "balanced" for rare labels'
+    return {
+        "one label": f"every validation text is given the label {labels[given[0]]!r}; "
+        f"if that does not change, {advice}"
+    }
+
+
+def describe_labels(labels: list[str], counts: list[int], *, balanced: bool) -> str:
+    """How often each label occurs, in one line, and how much more often the first than the last."""
+    ranked = sorted(zip(labels, counts, strict=True), key=lambda pair: (-pair[1], pair[0]))
+    shown = ", ".join(f"{label} {count:,}" for label, count in ranked[:10])
+    more = f" and {len(ranked) - 10} more" * (len(ranked) > 10)
+    line = f"{len(labels)} labels: {shown}{more}"
+    if balanced:
+        return f"{line}; all count the same (training.class_weights)"
+    if ranked[0][1] >= 5 * ranked[-1][1]:
+        return f'{line}; for rare labels to count as much: training.class_weights = "balanced"'
+    return line
+
+
+def open_labelled_corpora(config: ClassificationConfig) -> tuple[LabelledCorpus, LabelledCorpus]:
+    """The texts to train on and those to validate on: held out of the former where none are named."""
+    data = config.data
+    columns: dict[str, Any] = {"text_column": data.text_column, "label_column": data.label_column}
+    corpus = open_labelled(data.train, **columns)
+    if data.valid:
+        return corpus, open_labelled(data.valid, **columns)
+    return split_labelled(corpus, n_held_out=data.n_held_out, seed=config.seed)
+
+
+def prepare_labels(run: Run, corpus: LabelledCorpus) -> list[str]:
+    """The names of the classes in alphabetical order: those in the run, or those of `corpus`, then kept."""
+    if not (run.path / LABELS).exists():
+        counts = Counter(example.label for example in corpus.examples())
+        run.write_json(LABELS, {"labels": sorted(counts)})
+    return load_labels(run)
+
+
+def prepare_tokenizer(
+    config: ClassificationConfig, run: Run, corpus: LabelledCorpus, listener: TrainingListener
+) -> Tokenizer:
+    """The run's tokenizer, learnt from `corpus` where it has none yet."""
+    folder = run.tokenizer_folder
+    if not folder.exists():
+        listener.message("training the tokenizer")
+        unfinished = folder.with_name(".tokenizer.partial")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        texts = (example.text for example in corpus.examples())
+        Tokenizer.train(texts, config.tokenizer).save(unfinished / TOKENIZER)
+        unfinished.replace(folder)
+    return Tokenizer.load(folder / TOKENIZER)

@@ -1,0 +1,171 @@
+"""The classifier's model and its batches: nothing of a text is lost, and nothing else is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dragoman.config import ClassifierConfig
+from dragoman.data.document_batching import Documents, lay_out, plan_by_length, plan_documents, windows_needed
+from dragoman.model.classifier import TransformerClassifier, pool
+from dragoman.model.kernels import FAST, PLAIN
+
+SETTINGS: dict[str, Any] = {
+    "d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 1, "dropout": 0.0, "max_positions": 16,
+}  # fmt: skip
+
+
+def make_model(*, kernels: Any = PLAIN, **settings: Any) -> TransformerClassifier:
+    torch.manual_seed(0)
+    config = ClassifierConfig(**(SETTINGS | settings))
+    model = TransformerClassifier(config, vocab_size=50, n_classes=3, kernels=kernels)
+    torch.nn.init.normal_(model.head.weight)
+    return model.eval()
+
+
+def documents(*texts: list[int], max_length: int = 4) -> Documents:
+    tokens = np.concatenate([np.array(text, dtype=np.int64) for text in texts])
+    return lay_out(tokens, np.array([len(text) for text in texts]), max_length=max_length)
+
+
+def logits(model: TransformerClassifier, laid_out: Documents) -> torch.Tensor:
+    with torch.no_grad():
+        return model(laid_out.ids, laid_out.real, laid_out.document, laid_out.n_documents)
+
+
+TEXTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13, 14, 15, 16, 17], [4, 5, 6, 7, 8]]
+POOLINGS = ["mean", "max", "mean+max"]
+
+
+# Windows
+
+
+def test_windows_tile_a_text_and_differ_by_a_token_at_most() -> None:
+    for max_length in range(1, 12):
+        laid_out = documents(*TEXTS, max_length=max_length)
+        widths = laid_out.real.sum(1)
+        for i, text in enumerate(TEXTS):
+            rows = laid_out.document == i
+            assert laid_out.ids[rows][laid_out.real[rows]].tolist() == text
+            assert widths[rows].max() - widths[rows].min() <= 1
+            assert widths[rows].max() <= max_length
+            assert rows.sum() == -(-len(text) // max_length)  # the fewest that hold it
+
+
+def test_a_short_text_needs_one_window() -> None:
+    assert windows_needed(np.array([0, 1, 4, 5, 9]), max_length=4).tolist() == [1, 1, 1, 2, 3]
+
+
+# The model
+
+
+@pytest.mark.parametrize("kernels", [PLAIN, FAST], ids=["plain", "fast"])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_other_texts_in_the_batch_change_nothing(pooling: str, kernels: Any) -> None:
+    model = make_model(pooling=pooling, kernels=kernels)
+    together = logits(model, documents(*TEXTS))
+    for row, text in zip(together, TEXTS, strict=True):
+        torch.testing.assert_close(logits(model, documents(text))[0], row)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_padding_changes_nothing(pooling: str) -> None:
+    model = make_model(pooling=pooling)
+    laid_out = documents(*TEXTS)
+    wider = laid_out._replace(ids=torch.nn.functional.pad(laid_out.ids, (0, 3)))
+    torch.testing.assert_close(logits(model, wider), logits(model, laid_out))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "mean+max"])
+def test_every_token_of_every_window_takes_part(pooling: str) -> None:
+    """The gradient of the logits reaches the embedding of each token, also in the last window."""
+    model = make_model(pooling=pooling)
+    laid_out = documents(list(range(10, 30)), max_length=4)
+    model(laid_out.ids, laid_out.real, laid_out.document, 1).square().sum().backward()
+    gradient = model.embedding.tokens.weight.grad
+    assert gradient is not None
+    assert (gradient[10:30].abs().sum(1) > 0).all()
+
+
+def test_attention_does_not_cross_windows_and_pooling_does() -> None:
+    """Two windows of one text encode as two texts do; pooled over both, they give another vector."""
+    model = make_model(pooling="mean")
+    text = [5, 6, 7, 8, 9, 10, 11, 12]
+    one, two = documents(text), documents(text[:4], text[4:])
+    assert torch.equal(one.ids, two.ids)
+    encoded = [model.encode_embedded(model.embedding(d.ids, dtype=torch.float32), d.real) for d in (one, two)]
+    torch.testing.assert_close(encoded[0], encoded[1])
+    torch.testing.assert_close(logits(model, one)[0], logits(model, two).mean(0))  # equally long windows
+
+
+def test_pooling_is_the_mean_and_the_maximum_of_the_real_tokens() -> None:
+    torch.manual_seed(1)
+    laid_out = documents(*TEXTS)
+    encoded = torch.randn(*laid_out.ids.shape, 6)
+    for name, expected in (("mean", lambda rows: rows.mean(0)), ("max", lambda rows: rows.amax(0))):
+        pooled = pool(name, encoded, laid_out.real, laid_out.document, len(TEXTS))
+        for i in range(len(TEXTS)):
+            rows = encoded[laid_out.real & (laid_out.document == i)[:, None]]
+            torch.testing.assert_close(pooled[i], expected(rows))
+
+
+def test_mean_and_max_stand_side_by_side() -> None:
+    assert make_model(pooling="mean+max").head.in_features == 2 * make_model(pooling="mean").head.in_features
+
+
+def test_bf16_is_close_to_fp32() -> None:
+    model = make_model()
+    exact = logits(model, documents(*TEXTS))
+    model.dtype = torch.bfloat16
+    rounded = logits(model, documents(*TEXTS))
+    assert rounded.dtype == torch.float32
+    torch.testing.assert_close(rounded, exact, rtol=0.1, atol=0.1)
+
+
+# The plan of an epoch
+
+
+LENGTHS = np.random.default_rng(0).integers(1, 90, 500)
+
+
+def plan(**changes: Any) -> list[np.ndarray]:
+    settings = {"max_length": 20, "batch_tokens": 300, "seed": 1, "epoch": 0} | changes
+    return plan_documents(LENGTHS, **settings)
+
+
+def test_every_text_is_in_one_batch() -> None:
+    assert sorted(np.concatenate(plan()).tolist()) == list(range(500))
+    by_length = plan_by_length(LENGTHS, max_length=20, batch_tokens=300)
+    assert sorted(np.concatenate(by_length).tolist()) == list(range(500))
+
+
+def test_a_batch_holds_no_more_tokens_than_asked_for_unless_it_is_one_text() -> None:
+    for batch in [*plan(), *plan_by_length(LENGTHS, max_length=20, batch_tokens=300)]:
+        windows = windows_needed(LENGTHS[batch], max_length=20)
+        width = max(-(-LENGTHS[batch] // windows))
+        assert len(batch) == 1 or windows.sum() * width <= 300
+        laid_out = lay_out(np.ones(LENGTHS[batch].sum()), LENGTHS[batch], max_length=20)
+        assert tuple(laid_out.ids.shape) == (windows.sum(), width)
+    assert [len(b) for b in plan(batch_tokens=1)] == [1] * 500
+
+
+def test_the_plan_follows_from_seed_and_epoch() -> None:
+    def lists(**changes: Any) -> list[list[int]]:
+        return [batch.tolist() for batch in plan(**changes)]
+
+    assert lists() == lists()
+    assert lists() != lists(epoch=1)
+    assert lists() != lists(seed=2)
+
+
+def test_little_of_a_batch_is_padding() -> None:
+    batches = [lay_out(np.ones(LENGTHS[b].sum()), LENGTHS[b], max_length=20) for b in plan()]
+    padded = sum(batch.ids.numel() for batch in batches)
+    assert LENGTHS.sum() / padded > 0.9
+
+
+def test_nothing_to_predict_is_no_batch() -> None:
+    assert plan_by_length(np.zeros(0, dtype=np.int64), max_length=20, batch_tokens=300) == []
