@@ -1,4 +1,8 @@
-"""Every string there is comes back from its ids as its normal form."""
+"""What comes back from the ids of every string there is.
+
+Subwords: the text's normal form. Characters: that, with a replacement character for each that is unknown.
+Words: text with the same ids.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig
-from dragoman.text.normalisation import normalise
-from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.normalisation import normalise, normalise_lowercase
+from dragoman.text.tokenizer import UNK_ID, Tokenizer
 
 CORPUS = [
     "Two young men, 12 dogs.",
@@ -23,6 +27,20 @@ TOKENIZERS = {
     for kind in ("bpe", "unigram")
 }
 DROPPING = Tokenizer.train(CORPUS, TokenizerConfig(kind="bpe", vocab_size=340, dropout=0.3))
+LOWERCASE = {
+    kind: Tokenizer.train(CORPUS, TokenizerConfig(kind=kind, vocab_size=340, lowercase=True))  # type: ignore[arg-type]
+    for kind in ("bpe", "unigram")
+}
+CHARACTERS = Tokenizer.train(CORPUS, TokenizerConfig(kind="characters"))
+WORD_CORPUS = [*CORPUS, 'He said: "don\'t (ever) go!" [...] ¿qué? 10:30; 3.5 ﬁ Å ς Σ \u0301x']
+WORDS = {
+    "plain": Tokenizer.train(WORD_CORPUS, TokenizerConfig(kind="words")),
+    "lowercase": Tokenizer.train(WORD_CORPUS, TokenizerConfig(kind="words", lowercase=True)),
+    "formatted": Tokenizer.train(
+        WORD_CORPUS, TokenizerConfig(kind="words", lowercase=True, format_output=True)
+    ),
+}
+WHOLE = {**WORDS, "characters": CHARACTERS}
 
 ASTRAL = st.characters(min_codepoint=0x1F000, max_codepoint=0x1FAFF)
 MARKS = st.characters(categories=("Mn", "Mc", "Me"))
@@ -74,15 +92,55 @@ def test_dropout_changes_no_text(text: str) -> None:
     assert DROPPING.decode(DROPPING.encode_batch([text], dropout=True)[0]) == normalise(text)
 
 
-@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("kind", LOWERCASE)
+@given(text=TEXTS)
+@example(text="İΑΣ Σ")
+@settings(max_examples=200, deadline=None)
+def test_every_string_decodes_to_its_lower_case(kind: str, text: str) -> None:
+    tokenizer = LOWERCASE[kind]
+    assert tokenizer.decode(tokenizer.encode(text)) == normalise_lowercase(text) == tokenizer.normalise(text)
+
+
+@given(text=TEXTS)
+@settings(max_examples=400, deadline=None)
+def test_characters_decode_to_the_normal_form_but_for_unknown_ones(text: str) -> None:
+    known = set("".join(map(normalise, CORPUS)))
+    expected = "".join(c if c in known else "\ufffd" for c in normalise(text))
+    assert CHARACTERS.decode(CHARACTERS.encode(text)) == expected
+
+
+@pytest.mark.parametrize("kind", WORDS)
+@given(text=TEXTS)
+@example(text='(a" :.')
+@example(text="\u0345x")
+@settings(max_examples=400, deadline=None)
+def test_what_words_decode_to_has_the_same_ids(kind: str, text: str) -> None:
+    tokenizer = WORDS[kind]
+    ids = tokenizer.encode(text)
+    assert tokenizer.encode(tokenizer.decode(ids)) == ids
+    assert bool(ids) == bool(normalise(text))
+    assert all(UNK_ID <= i < tokenizer.vocab_size for i in ids)
+
+
+@pytest.mark.parametrize("kind", WORDS)
+@given(data=st.data())
+@settings(max_examples=400, deadline=None)
+def test_all_sequences_of_words_are_read_back_as_they_were_written(kind: str, data: st.DataObject) -> None:
+    tokenizer = WORDS[kind]
+    ids = data.draw(st.lists(st.integers(UNK_ID, tokenizer.vocab_size - 1), max_size=20))
+    assert tokenizer.encode(tokenizer.decode(ids)) == ids
+
+
+@pytest.mark.parametrize("kind", [*TOKENIZERS, *WHOLE])
 @given(text=TEXTS)
 @settings(max_examples=200, deadline=None)
 def test_the_spans_of_tokens_tile_every_string(kind: str, text: str) -> None:
-    tokenizer = TOKENIZERS[kind]
+    tokenizer = {**TOKENIZERS, **WHOLE}[kind]
     tokens = tokenizer.tokens(text)
     assert [token.id for token in tokens] == tokenizer.encode(text)
     spans = list(dict.fromkeys((token.start, token.end) for token in tokens))
-    assert "".join(normalise(text)[start:end] for start, end in spans) == normalise(text)
+    normal = tokenizer.normalise(text)
+    assert "".join(normal[start:end] for start, end in spans) == normal
 
 
 @given(text=TEXTS)
@@ -94,12 +152,14 @@ def test_normalisation_is_idempotent_composed_and_of_single_spaces(text: str) ->
     assert normal.split() == ([] if not normal else normal.split(" "))
     assert "\u2581" not in normal
     normal.encode("utf-8")
+    lower = normalise_lowercase(text)
+    assert normalise_lowercase(lower) == normalise(lower) == lower == lower.lower()
 
 
 @given(ids=st.lists(st.integers(min_value=0, max_value=400)))
 @settings(max_examples=200, deadline=None)
 def test_all_ids_decode_to_text(ids: list[int]) -> None:
-    for tokenizer in TOKENIZERS.values():
+    for tokenizer in (*TOKENIZERS.values(), *WHOLE.values()):
         tokenizer.decode(ids).encode("utf-8")
 
 
@@ -109,3 +169,10 @@ def test_every_assigned_character_survives() -> None:
     texts = ["x".join(assigned[i : i + 16]) for i in range(0, len(assigned), 16)]
     for tokenizer in TOKENIZERS.values():
         assert tokenizer.decode_batch(tokenizer.encode_batch(texts)) == [normalise(text) for text in texts]
+
+
+def test_lower_case_of_every_character_is_stable() -> None:
+    for c in map(chr, range(0x110000)):
+        if c.lower() != c:
+            lower = normalise_lowercase("x" + c)
+            assert normalise_lowercase(lower) == lower == normalise(lower)

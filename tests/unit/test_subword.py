@@ -14,7 +14,7 @@ import tokenizers
 
 from dragoman.config import TokenizerConfig
 from dragoman.errors import DataError, RunError
-from dragoman.text.normalisation import normalise
+from dragoman.text.normalisation import normalise, normalise_lowercase
 from dragoman.text.subwords import N_FIXED
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair
 from dragoman.text.vocabulary import draw_sample
@@ -183,6 +183,27 @@ def test_the_file_is_one_that_the_tokenizers_library_reads(tokenizer: Tokenizer,
     for text in ENGLISH[:3]:
         assert theirs.encode(text).ids == tokenizer.encode(text)
         assert theirs.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lower_casing_tokenizer_reads_and_writes_lower_case(kind: Kind, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(GERMAN, TokenizerConfig(kind=kind, vocab_size=400, lowercase=True))
+    tokenizer.save(tmp_path / "t.json")
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "t.json"))
+    for each in (tokenizer, Tokenizer.load(tmp_path / "t.json")):
+        for text in ("ZWEI  Büsche, DOGS", "İ"):
+            assert each.decode(each.encode(text)) == each.normalise(text) == normalise_lowercase(text)
+        assert each.encode("ZWEI BÜSCHE") == each.encode("zwei büsche")
+        assert theirs.encode("Zwei Büsche").ids == each.encode("Zwei Büsche")
+
+
+def test_other_normalisers_are_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    tokenizer.save(path)
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(settings | {"normalizer": {"type": "NFKC"}}))
+    with pytest.raises(RunError, match="not a way in which Dragoman normalises text"):
+        Tokenizer.load(path)
 
 
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(

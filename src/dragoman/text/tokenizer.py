@@ -284,9 +284,12 @@ def _segmenter(settings: dict[str, Any]) -> Segmenter:
 
 def _learn_whole(texts: Iterable[str], config: TokenizerConfig, lang: str) -> str:
     """A tokenizer of words or characters as JSON: the most frequent ones, `config.vocab_size` at most."""
-    segmenter: Segmenter = Characters()
+    segmenter: Segmenter
     if config.kind == "words":
         segmenter = Words(splitter=config.splitter, language=lang, format_output=config.format_output)
+    else:
+        assert config.kind == "characters", config.kind
+        segmenter = Characters()
     counts: Counter[str] = Counter()
     for text in sample_of_text(texts, normalise_lowercase if config.lowercase else normalise):
         counts.update(segmenter.split(text))
@@ -331,7 +334,9 @@ class TokenizerPair:
             lang = src_lang if src_lang == tgt_lang else ""
             both = Tokenizer.train((text for pair in sample for text in pair), config, lang=lang)
             return cls(both, both)
-        tgt_config = config.model_copy(update={"kind": config.tgt_kind or config.kind})
+        tgt_config = config
+        if config.tgt_kind != "same":
+            tgt_config = config.model_copy(update={"kind": config.tgt_kind})
         return cls(
             Tokenizer.train((src for src, _ in sample), config, lang=src_lang),
             Tokenizer.train((tgt for _, tgt in sample), tgt_config, lang=tgt_lang),

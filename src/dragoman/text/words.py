@@ -57,7 +57,10 @@ class Words:
 
     def join(self, pieces: Iterable[str]) -> str:
         """The words as text: with a space between each, or formatted."""
-        return format_words(list(pieces)) if self._format_output else " ".join(pieces)
+        words = list(pieces)
+        if not self._format_output:
+            return " ".join(words)
+        return format_words(words if self._splitter == "regex" else _attach_contractions(words))
 
     def settings(self) -> dict[str, Any]:
         """What the tokenizer's file says of them."""
@@ -93,25 +96,34 @@ def _spacy_splitter(language: str) -> Callable[[str], list[str]]:
     return lambda text: [token.text for token in tokenizer(text)]
 
 
+def _attach_contractions(words: Iterable[str]) -> list[str]:
+    """`words` with each English contraction joined to the word before it: "do", "n't" becomes "don't"."""
+    attached: list[str] = []
+    for word in words:
+        if attached and CONTRACTION.fullmatch(word):
+            attached[-1] += word
+        else:
+            attached.append(word)
+    return attached
+
+
 def format_words(words: Sequence[str]) -> str:
     """`words` as a sentence: the first letter large, no space before `. , ! ?`, and a little more.
 
-    Also none before `; : …`, closing brackets and English contractions as spaCy splits them, none after
-    opening brackets and `¿ ¡`, and straight double quotes open and close in turn. A capital is written only
-    where lower-casing it gives back the letter.
+    Also none before `; : …` and closing brackets, none after opening brackets and `¿ ¡`, and straight double
+    quotes open and close in turn. A capital is written only where lower-casing it gives back the letter.
 
     >>> format_words(["hello", ",", "how", "are", "you", "?"])
     'Hello, how are you?'
     """
-    gaps = [""]
+    gaps: list[str] = []
     n_quotes, glued = 0, True
     for word in words:
         closes_quote = word == '"' and n_quotes % 2 == 1
-        closes = word in CLOSING or closes_quote or CONTRACTION.fullmatch(word) is not None
-        gaps.append("" if glued or closes else " ")
+        gaps.append("" if glued or closes_quote or word in CLOSING else " ")
         n_quotes += word == '"'
         glued = word in OPENING or (word == '"' and not closes_quote)
-    return _capitalise("".join(chain.from_iterable(zip(gaps[1:], words, strict=True))))
+    return _capitalise("".join(chain.from_iterable(zip(gaps, words, strict=True))))
 
 
 def _capitalise(text: str) -> str:

@@ -1,0 +1,90 @@
+"""Characters as tokens: nothing is lost but what training never showed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import TokenizerConfig
+from dragoman.errors import DataError, RunError
+from dragoman.text.normalisation import normalise
+from dragoman.text.tokenizer import EOS_ID, UNK_ID, Tokenizer
+from dragoman.text.vocabulary import SPECIAL_TOKENS
+
+CHARACTERS = TokenizerConfig(kind="characters")
+CHINESE = ["我们去学校。", "你好！", "他 3 点 去 2010 年的学校。"]
+ENGLISH = ["The cat sat.", "e\u0301te\u0301 😀👩‍👩‍👧"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(CHINESE + ENGLISH, CHARACTERS)
+
+
+def test_every_character_is_a_token(tokenizer: Tokenizer) -> None:
+    assert [token.piece for token in tokenizer.tokens(" 我们去 3\t点。")] == [*"我们去▁3▁点。"]
+    known = set("".join(map(normalise, CHINESE + ENGLISH)))
+    assert tokenizer.vocab_size == len(SPECIAL_TOKENS) + len(known)
+
+
+def test_a_text_of_known_characters_decodes_to_itself(tokenizer: Tokenizer) -> None:
+    for text in [*CHINESE, *ENGLISH, "  我们\u3000sat ", ""]:
+        assert tokenizer.decode(tokenizer.encode(text)) == normalise(text)
+    assert tokenizer.encode_batch(CHINESE) == [tokenizer.encode(text) for text in CHINESE]
+    assert tokenizer.decode_batch(tokenizer.encode_batch(CHINESE)) == CHINESE
+
+
+def test_unknown_characters_are_counted_and_written_as_replacement_characters(tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode("鱼我")[0] == UNK_ID
+    assert tokenizer.decode(tokenizer.encode("鱼 我")) == "\ufffd 我"
+    assert tokenizer.unknown_rate(["鱼 我", "鱼"]) == 2 / 4
+    assert tokenizer.unknown_rate(CHINESE) == 0.0
+
+
+def test_the_most_frequent_characters_are_kept() -> None:
+    texts = ["aaaabbbccd"]
+    assert Tokenizer.train(texts, CHARACTERS.model_copy(update={"min_frequency": 2})).vocab_size == 4 + 3
+    small = Tokenizer.train(["abcdefgh" * 2 + "aabbcc"], CHARACTERS.model_copy(update={"vocab_size": 10}))
+    assert small.encode("abcdefgh") == [4, 5, 6, 7, 8, 9, UNK_ID, UNK_ID]
+    with pytest.raises(DataError, match=r"nothing occurs tokenizer\.min_frequency = 9 times"):
+        Tokenizer.train(texts, CHARACTERS.model_copy(update={"min_frequency": 9}))
+
+
+def test_lower_case_leaves_chinese_alone_and_halves_the_alphabet() -> None:
+    lower = CHARACTERS.model_copy(update={"lowercase": True})
+    tokenizer = Tokenizer.train(["AaBb我"], lower)
+    assert tokenizer.vocab_size == 4 + 3
+    assert tokenizer.decode(tokenizer.encode("BA 我")) == "ba\ufffd我"
+
+
+def test_special_tokens_are_text_and_left_out_of_decoded_text() -> None:
+    tokenizer = Tokenizer.train(["</s><pad>"], CHARACTERS)
+    ids = tokenizer.encode("</s>")
+    assert len(ids) == 4
+    assert tokenizer.decode([*ids, EOS_ID, 10_000]) == "</s>"
+
+
+def test_spans_are_single_characters(tokenizer: Tokenizer) -> None:
+    text = "我 们 cat"
+    assert [(token.start, token.end) for token in tokenizer.tokens(text)] == [
+        (i, i + 1) for i in range(len(text))
+    ]
+
+
+def test_a_saved_tokenizer_is_the_same_when_loaded(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path / "t.json")
+    loaded = Tokenizer.load(tmp_path / "t.json")
+    assert loaded.fingerprint == tokenizer.fingerprint
+    assert loaded.encode_batch(CHINESE) == tokenizer.encode_batch(CHINESE)
+
+
+def test_a_damaged_file_is_reported(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    tokenizer.save(path)
+    good = json.loads(path.read_text(encoding="utf-8"))
+    for bad in ({k: v for k, v in good.items() if k != "kind"}, good | {"vocabulary": ["a"]}):
+        path.write_text(json.dumps(bad))
+        with pytest.raises(RunError, match=r"t\.json: is not a Dragoman tokenizer .*train again"):
+            Tokenizer.load(path)
