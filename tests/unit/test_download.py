@@ -68,7 +68,7 @@ def interrupt(web: Web, url: str, path: Path, after: int) -> None:
 # The file that arrives
 
 
-@pytest.mark.parametrize("checksum", ["", SHA256, MD5])
+@pytest.mark.parametrize("checksum", ["", SHA256, MD5, f"md5:{'0' * 32} {SHA256}"])
 def test_the_file_is_what_the_server_has(web: Web, path: Path, checksum: str) -> None:
     url = web.put("file.bin", CONTENT)
     assert fetch(url, to=path, checksum=checksum) == Downloaded(path, url, len(CONTENT), SHA256[7:])
@@ -347,6 +347,12 @@ def test_a_wrong_checksum_is_told_with_both_sums_and_the_file_is_put_aside(web: 
     )
     assert files_beside(path) == ["file.bin.wrong"]
     assert (path.parent / "file.bin.wrong").read_bytes() == OTHER
+
+
+def test_all_published_sums_are_told_where_none_fits(web: Web, path: Path) -> None:
+    message = complaint(web.put("file.bin", OTHER), to=path, checksum=f"{MD5} {SHA256}")
+    assert f"the published one is {MD5[4:]}, and its sha256 is " in message
+    assert f"the published one is {SHA256[7:]}; what came is kept" in message
 
 
 def test_a_mirror_can_make_good_for_a_wrong_file(web: Web, path: Path) -> None:

@@ -62,6 +62,10 @@ class Downloaded:
     sha256: str
 
 
+class DownloadError(DataError):
+    """No address gives the file: there is no network, it has moved, or it is not what it was."""
+
+
 class _TransientError(Exception):
     """It may work a moment later. `after` is how many seconds the server asks to wait."""
 
@@ -88,9 +92,10 @@ def download(
 ) -> Downloaded:
     """The file at `path`, from the first of the addresses that gives it, continued if it was interrupted.
 
-    `checksum` is "md5:..." or "sha256:..."; messages call it `checksum_origin`. A file that is at `path`
-    already is only checked. DataError: no address gives the file, its checksum is wrong (it is kept beside
-    its place), it is too large, or there is no room for it.
+    `checksum` is "md5:..." or "sha256:...", or several of them with spaces between, one of which must be
+    right; messages call it `checksum_origin`. A file that is at `path` already is only checked.
+    DownloadError: no address gives the file, or its checksum is wrong (it is kept beside its place).
+    DataError: it is too large, there is no room, or another process is at it.
     """
     _make_folder(path.parent)
     with _only_one(path):
@@ -109,7 +114,7 @@ def download(
                 reasons.append(f"{url}: {error}")
                 continue
             return Downloaded(path, url, path.stat().st_size, checksum_of(path, "sha256"))
-    raise DataError(f"{path.name} could not be downloaded: {'; '.join(reasons)}")
+    raise DownloadError(f"{path.name} could not be downloaded: {'; '.join(reasons)}")
 
 
 def checksum_of(path: Path, algorithm: str) -> str:
@@ -358,11 +363,14 @@ def _retry_after(headers: Message) -> float | None:
 
 def _mismatch(path: Path, checksum: str, origin: str) -> str:
     """What is wrong with a file's checksum, in words; "" where nothing is, or none is known."""
-    if not checksum:
-        return ""
-    algorithm, _, expected = checksum.partition(":")
-    found = checksum_of(path, algorithm)
-    return "" if found == expected else f"its {algorithm} is {found}, the {origin} one is {expected}"
+    wrong = []
+    for expected in checksum.split():
+        algorithm, _, digest = expected.partition(":")
+        found = checksum_of(path, algorithm)
+        if found == digest:
+            return ""
+        wrong.append(f"its {algorithm} is {found}, the {origin} one is {digest}")
+    return ", and ".join(wrong)
 
 
 def _user_agent() -> str:

@@ -1,0 +1,246 @@
+"""From what was downloaded to the plain files that recipes name, one function for each kind of source.
+
+Prepared text is UTF-8, one example a line. Compressed files are the same bytes whenever they are made of the
+same text. What is left out is counted and reported.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragoman.data import archives
+from dragoman.data.files import open_lines
+from dragoman.errors import DataError
+
+if TYPE_CHECKING:
+    from dragoman.data.catalog import Dataset
+
+Report = Callable[[str], None]
+"""Is told, line by line, what a user may want to know."""
+
+N_TRAIN_SMALL = 19_999
+"""Pairs of the small training part of IWSLT 2017."""
+
+IWSLT_SETS = ("dev2010", "tst2010", "tst2011", "tst2012", "tst2013", "tst2014", "tst2015")
+
+SAMPLE = "imdb_test_5k.txt"
+"""Which test reviews are in the sample of 5,000: their keys, in order."""
+
+_REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos)/[^/]+\.txt")
+_BREAKS = re.compile(r"[\t\n\r]+")
+
+
+def prepare(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
+    """Makes the files of a data set in `folder` from what lies in `downloads`.
+
+    DataError: a download is damaged, or does not hold what is expected of it.
+    """
+    STEPS[dataset.step](dataset, downloads, folder, report)
+    for part in dataset.parts:
+        path = folder / part.path
+        if not path.exists() and not part.optional:
+            raise DataError(f"{dataset.name}: nothing downloaded gives {part.path}; the source has changed")
+        if path.exists() and part.n_lines:
+            n_lines = sum(1 for _ in open_lines(path))
+            if n_lines != part.n_lines:
+                raise DataError(
+                    f"{dataset.name}: {part.path} has {n_lines:,} lines where {part.n_lines:,} belong; "
+                    "the source has changed"
+                )
+
+
+def multi30k(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
+    """The compressed files as they are."""
+    for part in dataset.parts:
+        shutil.copyfile(downloads / part.path, folder / part.path)
+
+
+def iwslt17(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
+    """Texts without the tags around them: training, the first pairs of it, development and test sets."""
+    from dragoman.data.corpora import has_text, open_corpus
+
+    src, tgt = dataset.languages
+    pair = f"{src}-{tgt}"
+    sets = {"train": f"train.tags.{pair}.{{}}"}
+    sets |= {name: f"IWSLT17.TED.{name}.{pair}.{{}}.xml" for name in IWSLT_SETS}
+    names = {f"{pair}/{pattern.format(lang)}" for pattern in sets.values() for lang in (src, tgt)}
+    official = folder / "official"
+    archives.unpack(downloads / f"{pair}.tgz", official, wanted=names.__contains__)
+    for name, pattern in sets.items():
+        files = [str(official / pair / pattern.format(lang)) for lang in (src, tgt)]
+        pairs = list(open_corpus(files, src_lang=src, tgt_lang=tgt).pairs())
+        _write_pairs(folder, name, (src, tgt), pairs)
+        if name == "train":
+            _write_pairs(folder, "train_small", (src, tgt), list(filter(has_text, pairs))[:N_TRAIN_SMALL])
+    shutil.rmtree(official)
+
+
+def small_en_zh(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
+    """The first two columns of each file."""
+    for name in ("train", "dev"):
+        pairs = list(_columns(downloads / f"{name}.txt", report))
+        _write_lines(folder / f"{name}.tsv.gz", (f"{src}\t{tgt}" for src, tgt in pairs))
+
+
+def translation2019zh(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
+    """The JSON lines as they are."""
+    _take_members(downloads / "translation2019zh.zip", dataset, folder)
+
+
+def opensubtitles(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
+    """The two aligned files as they are."""
+    src, tgt = dataset.languages
+    _take_members(downloads / f"{src}-{tgt}.txt.zip", dataset, folder)
+
+
+def tatoeba(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
+    """The two sentences of each line, split so that no sentence is on two sides of a border."""
+    archive = downloads / dataset.downloads[0].file
+    text = f"{archive.name.split('-')[0]}.txt"  # deu-eng.zip holds deu.txt
+    archives.unpack(archive, folder / "official", wanted=text.__eq__)
+    path = folder / "official" / text
+    if not path.exists():
+        raise DataError(f"{archive}: holds no {text}; the source has changed")
+    pairs = list(_columns(path, report))
+    sizes = {name: dataset.n_lines(f"{name}.{dataset.languages[0]}.gz") for name in ("val", "test")}
+    split = split_by_sentence(pairs, list(sizes.values()))
+    for name, part in zip(("train", *sizes), split, strict=True):
+        _write_pairs(folder, name, dataset.languages, part)
+    shutil.rmtree(folder / "official")
+
+
+def imdb(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
+    """Labels, 1 for positive, and texts: negative ones first, in the order of the names of their files."""
+    reviews: dict[str, dict[str, str]] = {"train": {}, "test": {}}
+    archive = downloads / "aclImdb_v1.tar.gz"
+    for name, content in archives.members(archive, wanted=lambda name: bool(_REVIEW.fullmatch(name))):
+        _, split, label, file = name.split("/")
+        reviews[split][f"{label}/{file}"] = _one_line(content.read(), f"{archive}: {name}")
+    lines = {
+        split: [f"{int(name.startswith('pos'))}\t{texts[name]}" for name in sorted(texts)]
+        for split, texts in reviews.items()
+    }
+    for split in lines:
+        _write_lines(folder / f"{split}.tsv.gz", lines[split])
+    by_key = {review_key(line): line for line in reversed(lines["test"])}
+    keys = resources.files("dragoman.data").joinpath(SAMPLE).read_text(encoding="ascii").split()
+    n_missing = sum(key not in by_key for key in keys)
+    if n_missing:
+        report(f"test_5k.tsv.gz is left out: {n_missing:,} of its {len(keys):,} texts are not in the archive")
+    else:
+        _write_lines(folder / "test_5k.tsv.gz", (by_key[key] for key in keys))
+
+
+STEPS: dict[str, Callable[[Dataset, Path, Path, Report], None]] = {
+    step.__name__: step
+    for step in (multi30k, iwslt17, small_en_zh, translation2019zh, opensubtitles, tatoeba, imdb)
+}
+"""By the name they have in the catalogue."""
+
+
+def split_by_sentence(pairs: Sequence[tuple[str, str]], sizes: Sequence[int]) -> list[list[tuple[str, str]]]:
+    """All pairs but some, and for each of `sizes` so many of those: at most a tenth of all.
+
+    Pairs that share a source or a target, letters' case aside, are in one part, always. Which are taken
+    depends on the text alone: groups of such pairs are ordered by a hash. Those of more than a hundredth of
+    a part stay in the first. Parts keep the order of `pairs`.
+    """
+    groups = _groups(pairs)
+    order = sorted(groups, key=lambda group: min(_hash_pair(pairs[i]) for i in group))
+    part_of = [0] * len(pairs)
+    for part, size in enumerate(sizes, start=1):
+        room = min(size, len(pairs) // 10)
+        largest = max(1, size // 100)
+        for group in order:
+            if len(group) <= min(room, largest) and not part_of[group[0]]:
+                room -= len(group)
+                for i in group:
+                    part_of[i] = part
+    parts: list[list[tuple[str, str]]] = [[] for _ in range(len(sizes) + 1)]
+    for pair, part in zip(pairs, part_of, strict=True):
+        parts[part].append(pair)
+    return parts
+
+
+def review_key(line: str) -> str:
+    """Eight hexadecimal digits that stand for a label and text in `SAMPLE`."""
+    return hashlib.blake2b(" ".join(line.split()).encode(), digest_size=4).hexdigest()
+
+
+def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[int]]:
+    """The pairs' indices, those together that share a sentence or are linked by pairs that do."""
+    parent = list(range(len(pairs)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    first: dict[tuple[int, str], int] = {}
+    for i, pair in enumerate(pairs):
+        for side, sentence in enumerate(pair):
+            parent[root(i)] = root(first.setdefault((side, _folded(sentence)), i))
+    groups: defaultdict[int, list[int]] = defaultdict(list)
+    for i in range(len(pairs)):
+        groups[root(i)].append(i)
+    return list(groups.values())
+
+
+def _folded(sentence: str) -> str:
+    return " ".join(sentence.casefold().split())
+
+
+def _hash_pair(pair: tuple[str, str]) -> bytes:
+    return hashlib.blake2b("\t".join(map(_folded, pair)).encode(), digest_size=8).digest()
+
+
+def _columns(path: Path, report: Report) -> Iterator[tuple[str, str]]:
+    """The first two columns of a tab-separated file; lines without two are counted and left out."""
+    n_left_out = 0
+    for line in open_lines(path):
+        src, tgt, *_ = *line.split("\t"), "", ""
+        if src.strip() and tgt.strip():
+            yield src.strip(), tgt.strip()
+        else:
+            n_left_out += 1
+    if n_left_out:
+        report(f"left out {n_left_out:,} lines of {path.name} that have no two columns with text")
+
+
+def _one_line(content: bytes, name: str) -> str:
+    """A text without what would end a line or a column of a file."""
+    try:
+        return _BREAKS.sub(" ", content.decode())
+    except UnicodeDecodeError:
+        raise DataError(f"{name} is not UTF-8; the archive is not the official one") from None
+
+
+def _take_members(archive: Path, dataset: Dataset, folder: Path) -> None:
+    """The files of an archive that have the names of the data set's parts, in whatever folder there."""
+    wanted = {part.path for part in dataset.parts}
+    names = archives.unpack(archive, folder / "official", wanted=lambda name: Path(name).name in wanted)
+    for name in names:
+        (folder / "official" / name).replace(folder / Path(name).name)
+    shutil.rmtree(folder / "official", ignore_errors=True)
+
+
+def _write_pairs(folder: Path, name: str, languages: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:
+    """Two aligned files."""
+    for side, lang in enumerate(languages):
+        _write_lines(folder / f"{name}.{lang}.gz", (pair[side] for pair in pairs))
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    """A compressed file that is the same whenever it is made of the same lines."""
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
+        for line in lines:
+            file.write(f"{line}\n".encode())

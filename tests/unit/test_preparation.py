@@ -1,0 +1,236 @@
+"""Preparation: what the sources give becomes the files that recipes name."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.data import catalog, preparation
+from dragoman.data.catalog import Dataset
+from dragoman.data.files import open_lines
+from dragoman.data.preparation import prepare, review_key, split_by_sentence
+from dragoman.errors import DataError
+from originals import iwslt17, originals, pack_tar, pack_zip, sentences, serve, text
+from web import Web, serving
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[Web]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "set").mkdir()
+    return tmp_path / "set"
+
+
+def made(web: Web, name: str, folder: Path, **changed: bytes) -> tuple[Dataset, list[str]]:
+    """Prepares a set in `folder`; the set, and what was reported."""
+    dataset = serve(web, name)
+    downloads = folder.parent / "downloads"
+    downloads.mkdir(exist_ok=True)
+    for file, content in {**originals(name), **changed}.items():
+        (downloads / file).write_bytes(content)
+    reported: list[str] = []
+    prepare(dataset, downloads, folder, reported.append)
+    return dataset, reported
+
+
+def lines(path: Path) -> list[str]:
+    return list(open_lines(path))
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_every_set_becomes_its_files_and_nothing_else(web: Web, folder: Path, name: str) -> None:
+    dataset, _ = made(web, name, folder)
+    expected = {part.path for part in dataset.parts}
+    if name == "imdb":
+        expected.remove("test_5k.tsv.gz")  # the sample's texts are not in the small original
+    assert {p.name for p in folder.iterdir()} == expected
+    assert all(lines(p) for p in folder.iterdir())
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_the_same_source_gives_the_same_bytes(web: Web, folder: Path, name: str) -> None:
+    made(web, name, folder)
+    first = {p.name: p.read_bytes() for p in folder.iterdir()}
+    again = folder.parent / "again"
+    again.mkdir()
+    made(web, name, again)
+    assert {p.name: p.read_bytes() for p in again.iterdir()} == first
+
+
+def test_compressed_files_say_neither_name_nor_time(web: Web, folder: Path) -> None:
+    made(web, "imdb", folder)
+    header = (folder / "train.tsv.gz").read_bytes()[:10]
+    assert header[3] == 0  # no name
+    assert header[4:8] == bytes(4)  # no time
+
+
+def test_captions_are_left_as_they_are(web: Web, folder: Path) -> None:
+    made(web, "multi30k", folder)
+    for name, content in originals("multi30k").items():
+        assert (folder / name).read_bytes() == content
+
+
+def test_talks_lose_their_tags_and_nothing_else(web: Web, folder: Path) -> None:
+    made(web, "iwslt17-en-de", folder)
+    assert lines(folder / "train.en.gz") == [f"{s} R&D in en" for s in sentences(12, seed=1)]
+    assert lines(folder / "train.de.gz")[1] == ""
+    assert lines(folder / "tst2010.de.gz") == ["The R&D  of de", *sentences(3, seed=3)[1:]]
+
+
+def test_the_small_part_of_the_talks_is_the_beginning_of_the_usable_pairs(
+    web: Web, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "N_TRAIN_SMALL", 4)
+    made(web, "iwslt17-en-de", folder)
+    train = lines(folder / "train.en.gz")
+    assert lines(folder / "train_small.en.gz") == [train[0], *train[2:5]]
+
+
+def test_talks_that_do_not_match_are_refused(web: Web, folder: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(iwslt17()["en-de.tgz"])) as tar:
+        files = {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
+    files["en-de/train.tags.en-de.de"] += b"one more\n"
+    with pytest.raises(DataError, match="parallel files must match line by line"):
+        made(web, "iwslt17-en-de", folder, **{"en-de.tgz": pack_tar(files)})
+
+
+def test_json_lines_and_subtitles_are_left_as_they_are(web: Web, folder: Path) -> None:
+    made(web, "translation2019zh", folder)
+    record = json.loads(lines(folder / "translation2019zh_train.json")[0])
+    assert record == {"english": "Hello.", "chinese": "你好。"}
+    subtitles = folder.parent / "subtitles"
+    subtitles.mkdir()
+    made(web, "opensubtitles-en-pl", subtitles)
+    assert (subtitles / "OpenSubtitles.en-pl.pl").read_bytes() == text(sentences(5, seed=5))
+
+
+def test_everyday_sentences_are_split_and_what_is_left_out_is_counted(web: Web, folder: Path) -> None:
+    _, reported = made(web, "tatoeba-en-de", folder)
+    assert reported == ["left out 1 lines of deu.txt that have no two columns with text"]
+    parts = {name: lines(folder / f"{name}.en.gz") for name in ("train", "val", "test")}
+    assert {name: len(part) for name, part in parts.items()} == {"train": 370, "val": 20, "test": 10}
+    assert sorted(s for part in parts.values() for s in part) == sorted(sentences(400, seed=0))
+    for name, part in parts.items():
+        assert lines(folder / f"{name}.de.gz") == [f"deu {s[::-1]}" for s in part]
+
+
+def test_an_archive_without_the_expected_text_is_refused(web: Web, folder: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no deu\.txt; the source has changed"):
+        made(web, "tatoeba-en-de", folder, **{"deu-eng.zip": pack_zip({"x.txt": b"a\tb\n"})})
+
+
+def test_a_source_that_lacks_a_file_is_refused(web: Web, folder: Path) -> None:
+    content = pack_zip({"OpenSubtitles.en-pl.en": b"a\n"})
+    with pytest.raises(DataError, match=r"nothing downloaded gives OpenSubtitles\.en-pl\.pl; the source has"):
+        made(web, "opensubtitles-en-pl", folder, **{"en-pl.txt.zip": content})
+
+
+def test_another_number_of_lines_than_the_official_one_is_refused(web: Web, folder: Path) -> None:
+    dataset = serve(web, "small-en-zh")
+    parts = tuple(replace(part, n_lines=3) for part in dataset.parts)
+    (folder.parent / "train.txt").write_bytes(b"a\tb\n" * 3)
+    (folder.parent / "dev.txt").write_bytes(b"a\tb\n" * 2)
+    with pytest.raises(DataError, match=r"dev\.tsv\.gz has 2 lines where 3 belong; the source has changed"):
+        prepare(replace(dataset, parts=parts), folder.parent, folder, print)
+
+
+# Reviews
+
+
+def test_reviews_become_a_line_each_negative_ones_first(web: Web, folder: Path) -> None:
+    _, reported = made(web, "imdb", folder)
+    labels = [line.split("\t")[0] for line in lines(folder / "test.tsv.gz")]
+    assert labels == ["0"] * 3 + ["1"] * 3
+    first = lines(folder / "train.tsv.gz")[0]  # neg/10_7.txt sorts before neg/8_7.txt
+    assert first == f"0\ttrain neg {sentences(3, seed=len('trainneg'))[0]}<br />"
+    assert reported == ["test_5k.tsv.gz is left out: 5,000 of its 5,000 texts are not in the archive"]
+
+
+def test_the_sample_of_reviews_is_found_by_its_keys_in_their_order(
+    web: Web, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(web, "imdb", folder)
+    test = lines(folder / "test.tsv.gz")
+    chosen = [test[4], test[0], test[4]]
+    package = folder.parent / "package"
+    package.mkdir()
+    (package / preparation.SAMPLE).write_text(" ".join(map(review_key, chosen)))
+    monkeypatch.setattr(preparation.resources, "files", lambda name: package)
+    made(web, "imdb", folder)
+    assert lines(folder / "test_5k.tsv.gz") == chosen
+
+
+def test_the_keys_of_the_sample_are_5000() -> None:
+    keys = preparation.resources.files("dragoman.data").joinpath(preparation.SAMPLE).read_text().split()
+    assert len(keys) == 5000
+    assert all(len(key) == 8 and int(key, 16) >= 0 for key in keys)
+
+
+def test_a_review_that_is_not_utf_8_is_refused(web: Web, folder: Path) -> None:
+    content = pack_tar({"aclImdb/test/neg/0_1.txt": b"\xff"})
+    with pytest.raises(DataError, match=r"aclImdb/test/neg/0_1\.txt is not UTF-8"):
+        made(web, "imdb", folder, **{"aclImdb_v1.tar.gz": content})
+
+
+# The split
+
+WORD = st.sampled_from(["a", "A", "b", "c", "d ", "e", "f", "g", "h"])
+PAIRS = st.lists(st.tuples(WORD, WORD), max_size=60)
+
+
+@given(PAIRS, st.lists(st.integers(0, 8), max_size=3))
+def test_no_sentence_is_in_two_parts_and_no_pair_is_lost(
+    pairs: list[tuple[str, str]], sizes: list[int]
+) -> None:
+    parts = split_by_sentence(pairs, sizes)
+    assert sorted(pair for part in parts for pair in part) == sorted(pairs)
+    assert all(len(part) <= size for part, size in zip(parts[1:], sizes, strict=True))
+    for side in (0, 1):
+        sides = [{pair[side].casefold().strip() for pair in part} for part in parts]
+        assert sum(map(len, sides)) == len(set().union(*sides))
+
+
+@given(PAIRS, st.randoms())
+def test_the_split_does_not_depend_on_the_order(pairs: list[tuple[str, str]], random: object) -> None:
+    shuffled = pairs[:]
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    parts, again = split_by_sentence(pairs, [3, 2]), split_by_sentence(shuffled, [3, 2])
+    assert [set(part) for part in parts] == [set(part) for part in again]
+
+
+def test_parts_are_as_large_as_asked_where_sentences_are_many() -> None:
+    pairs = [(f"s{i}", f"t{i}") for i in range(1000)]
+    assert list(map(len, split_by_sentence(pairs, [50, 30]))) == [920, 50, 30]
+    assert list(map(len, split_by_sentence(pairs, [500, 30]))) == [870, 100, 30]
+
+
+def test_parts_keep_the_order_of_the_pairs() -> None:
+    pairs = [(f"s{i}", f"t{i}") for i in range(1000)]
+    for part in split_by_sentence(pairs, [50, 30]):
+        assert part == sorted(part, key=pairs.index)
+
+
+def test_a_large_group_stays_in_training() -> None:
+    pairs = [("Tom", f"t{i}") for i in range(50)] + [(f"s{i}", f"u{i}") for i in range(950)]
+    assert all(pair[0] != "Tom" for pair in split_by_sentence(pairs, [90])[1])
+
+
+def test_gzip_of_equal_lines_is_equal(tmp_path: Path) -> None:
+    for name in ("a.gz", "b.gz"):
+        preparation._write_lines(tmp_path / name, ["x", "y"])
+    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
+    assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"x\ny\n"
