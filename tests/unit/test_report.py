@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.config import parse_config
 from dragoman.errors import MissingExtraError, RunError
-from dragoman.report import plot_learning_curves
+from dragoman.report.curves import plot_learning_curves
 from dragoman.runs import Run
 
 DATA = {"src_lang": "en", "tgt_lang": "pl", "train": ["a.en", "a.pl"]}

@@ -27,7 +27,7 @@ def show(
 
     opened = Run.open(run)
     if plot:
-        from dragoman.report import CURVES, plot_learning_curves
+        from dragoman.report.curves import CURVES, plot_learning_curves
 
         plot_learning_curves(opened, opened.path / CURVES)
     typer.echo("\n".join(describe_run(opened)))

@@ -124,7 +124,7 @@ def run_training(config: Config, out: Path) -> Path:
 
 def draw_curves(run: Run) -> None:
     """Writes the learning curves into the run; without matplotlib, says how to get it."""
-    from dragoman.report import CURVES, plot_learning_curves
+    from dragoman.report.curves import CURVES, plot_learning_curves
 
     try:
         plot_learning_curves(run, run.path / CURVES)

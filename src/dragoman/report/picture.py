@@ -1,0 +1,59 @@
+"""How our pictures look, and how they reach a file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import MissingExtraError, RunError
+from dragoman.runs import write_atomically
+
+# Colours that stay apart for colour-blind readers (Okabe and Ito 2008).
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"
+
+STYLE: Any = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "svg.hashsalt": "dragoman",  # the same content gives the same file
+}
+
+
+@contextmanager
+def picture(path: Path, *, size: tuple[float, float], purpose: str) -> Iterator[Any]:
+    """A figure of `size` inches to draw on; on leaving it is written to `path` (.svg, .png or .pdf).
+
+    MissingExtraError: matplotlib is not installed; `purpose` says what for. RunError: `path` has another
+    ending or cannot be written.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("matplotlib", extra="plots", purpose=purpose) from None
+    kind = path.suffix.removeprefix(".")
+    if kind not in ("svg", "png", "pdf"):
+        raise RunError(f"{path}: is no kind of picture; give a name that ends in .svg, .png or .pdf")
+    with rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        content = io.BytesIO()
+        figure.savefig(content, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+    write_atomically(path, content.getvalue())
+
+
+def finish_axes(axes: Any, *, label: str) -> None:
+    """Pale lines for the eye, `label` below, and steps from zero on."""
+    axes.set_xlabel(label)
+    axes.grid(axis="y", color="#e4e4e4", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.set_xlim(left=0)
