@@ -215,7 +215,13 @@ class ClassifierConfig(EncoderConfig):
     pooling: Literal["mean", "max", "mean+max"] = "mean+max"
     """How the encoded tokens of a text become one vector; "mean+max" is both, side by side."""
     word_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Probability of leaving out a token, with its n-grams, while training."""
+    """Probability of leaving out a token, with the n-grams that end there, while training."""
+    ngrams: int = Field(default=0, ge=0, le=5)
+    """Longest n-grams of tokens that vote for a class beside the encoder; 0: none (model/ngrams.py)."""
+    ngram_bits: int = Field(default=20, ge=4, le=26)
+    """They are hashed into 2 to the power of this buckets, with as many weights for every label."""
+    ngram_rate: float = Field(default=20.0, gt=0.0)
+    """The learning rate of their votes, as a multiple of `learning_rate`."""
 
 
 class TrainingConfig(Section):

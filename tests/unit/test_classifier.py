@@ -12,6 +12,16 @@ from dragoman.config import ClassifierConfig
 from dragoman.data.document_batching import Documents, lay_out, plan_by_length, plan_documents, windows_needed
 from dragoman.model.classifier import TransformerClassifier, pool
 from dragoman.model.kernels import FAST, PLAIN
+from dragoman.model.ngrams import (
+    INITIAL_SCALE,
+    LENGTH,
+    MIX,
+    SPREAD,
+    NgramBags,
+    NgramVotes,
+    bags_of_ngrams,
+    hash_ngrams,
+)
 
 SETTINGS: dict[str, Any] = {
     "d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 1, "dropout": 0.0, "max_positions": 16,
@@ -169,3 +179,117 @@ def test_little_of_a_batch_is_padding() -> None:
 
 def test_nothing_to_predict_is_no_batch() -> None:
     assert plan_by_length(np.zeros(0, dtype=np.int64), max_length=20, batch_tokens=300) == []
+
+
+# The votes of n-grams
+
+
+def reference_bucket(ngram: list[int], *, bits: int) -> int:
+    """The bucket of one n-gram in Python's integers, which do not overflow."""
+    mixed = 0
+    for token in reversed(ngram):
+        mixed = (mixed + token + 1) * MIX % 2**64
+        mixed ^= mixed >> 29
+    return ((mixed * SPREAD + len(ngram) * LENGTH) % 2**64) >> (64 - bits)
+
+
+def test_each_token_ends_an_ngram_of_each_length() -> None:
+    buckets = hash_ngrams(
+        np.concatenate([np.array(text) for text in TEXTS]), np.array([3, 1, 9, 5]), longest=3, bits=40
+    )
+    rows = iter(buckets.tolist())
+    for text in TEXTS:
+        for end in range(1, len(text) + 1):
+            padded = [0, 0, *text[:end]]
+            assert next(rows) == [reference_bucket(padded[-n:], bits=40) for n in (1, 2, 3)]
+
+
+def test_buckets_are_spread_evenly() -> None:
+    tokens = np.arange(20000)
+    buckets = hash_ngrams(tokens, np.array([20000]), longest=2, bits=6)
+    for column in buckets.T:
+        counts = np.bincount(column, minlength=64)
+        assert len(counts) == 64
+        assert np.abs(counts - 20000 / 64).max() < 6 * (20000 / 64) ** 0.5
+
+
+def wide_config(**settings: Any) -> ClassifierConfig:
+    return ClassifierConfig(**(SETTINGS | {"ngrams": 2, "ngram_bits": 8} | settings))
+
+
+def test_a_bag_holds_each_bucket_once_a_text() -> None:
+    bags = bags_of_ngrams(np.array([5, 5, 5, 6]), np.array([3, 1]), wide_config())
+    first = {(5,), (0, 5), (5, 5)}
+    buckets = [{reference_bucket(list(ngram), bits=8) for ngram in text} for text in (first, {(6,), (0, 6)})]
+    assert bags.counts.tolist() == [len(text) for text in buckets]
+    assert bags.buckets.tolist() == [bucket for text in buckets for bucket in sorted(text)]
+
+
+def test_what_word_dropout_leaves_out_takes_its_ngrams_with_it() -> None:
+    tokens, lengths = np.array([5, 6, 7]), np.array([3])
+    bags = bags_of_ngrams(tokens, lengths, wide_config(), keep=np.array([True, False, True]))
+    expected = {reference_bucket(ngram, bits=8) for ngram in ([5], [0, 5], [7], [6, 7])}
+    assert bags.buckets.tolist() == sorted(expected)
+
+
+def test_fresh_votes_are_naive_bayes_log_count_ratios() -> None:
+    """By the definition of NB-SVM, for three classes, one against the others."""
+    counts = torch.randint(0, 9, (2**8, 3), generator=torch.Generator().manual_seed(0)).float()
+    votes = NgramVotes(wide_config(), n_classes=3)
+    votes.count(counts)
+    bag = torch.tensor([3, 50, 200])
+    found = votes(NgramBags(bag, torch.tensor([3])))[0]
+    for c in range(3):
+        others = [k for k in range(3) if k != c]
+        expected = 0.0
+        for g in bag.tolist():
+            ours = (counts[g, c] + 1) / counts[:, c].sum()
+            rest = (counts[g, others].sum() + 2) / counts[:, others].sum()
+            expected += torch.log(ours / rest).item()
+        assert found[c].item() == pytest.approx(INITIAL_SCALE * expected / 3**0.5, rel=1e-4)
+
+
+def test_votes_are_summed_text_by_text() -> None:
+    votes = NgramVotes(wide_config(), n_classes=3)
+    torch.nn.init.normal_(votes.ratio)
+    torch.nn.init.normal_(votes.change.weight)
+    alone = [NgramBags(torch.tensor(b), torch.tensor([len(b)])) for b in ([1, 2, 9], [7], [3, 4])]
+    together = NgramBags(torch.cat([bag.buckets for bag in alone]), torch.cat([bag.counts for bag in alone]))
+    torch.testing.assert_close(votes(together), torch.cat([votes(bag) for bag in alone]))
+
+
+def test_the_rate_of_votes_is_a_multiple_of_the_learning_rate() -> None:
+    """Adam's first step is the learning rate, whatever the gradient; `ngram_rate` multiplies what it does."""
+    changes = []
+    for rate in (1.0, 20.0):
+        votes = NgramVotes(wide_config(ngram_rate=rate), n_classes=3)
+        torch.nn.init.ones_(votes.ratio)
+        before = votes(NgramBags(torch.tensor([5]), torch.tensor([1])))
+        votes.scale.requires_grad_(False)
+        optimizer = torch.optim.AdamW(votes.parameters(), lr=1e-3, weight_decay=0.0)
+        votes(NgramBags(torch.tensor([5]), torch.tensor([1]))).sum().backward()
+        optimizer.step()
+        changes.append(votes(NgramBags(torch.tensor([5]), torch.tensor([1]))) - before)
+    torch.testing.assert_close(changes[1], 20 * changes[0], rtol=1e-3, atol=0)
+
+
+def test_a_model_with_votes_adds_them_to_the_encoder_s_logits() -> None:
+    tokens, lengths = np.concatenate([np.array(text) for text in TEXTS]), np.array([3, 1, 9, 5])
+    model = make_model(ngrams=2, ngram_bits=8)
+    assert model.votes is not None
+    torch.nn.init.normal_(model.votes.ratio)
+    bags = bags_of_ngrams(tokens, lengths, model.config)
+    laid_out = documents(*TEXTS)
+    with torch.no_grad():
+        both = model(laid_out.ids, laid_out.real, laid_out.document, 4, bags)
+        votes = model.votes(bags)
+        model.votes = None
+        deep = model(laid_out.ids, laid_out.real, laid_out.document, 4)
+    torch.testing.assert_close(both, deep + votes)
+
+
+def test_counted_votes_are_saved_and_not_learnt() -> None:
+    model = make_model(ngrams=2, ngram_bits=8)
+    names = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    assert names["votes.ratio"] is False
+    assert names["votes.change.weight"] is True

@@ -13,13 +13,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dragoman.config import ClassificationConfig
 from dragoman.data.labelled_store import LabelledStore
+from dragoman.model.classifier import TransformerClassifier
+from dragoman.model.ngrams import NgramBags, bags_of_ngrams
 from dragoman.text.tokenizer import PAD_ID
 
 Ids = npt.NDArray[np.int64]
 
 POOL_BATCHES = 64
 """Texts are drawn at random into pools of about so many batches, and sorted by length within a pool."""
+
+CHUNK = 1000
+"""Texts whose n-grams are counted at once."""
 
 
 class Documents(NamedTuple):
@@ -30,6 +36,8 @@ class Documents(NamedTuple):
     document: Tensor
     """(W,): the text, counted from 0, that each window belongs to."""
     n_documents: int
+    ngrams: NgramBags | None = None
+    """The n-grams of each text, for a model that reads them."""
 
     @property
     def real(self) -> Tensor:
@@ -41,9 +49,14 @@ class Documents(NamedTuple):
         """Tokens, padding excluded."""
         return int(self.real.sum())
 
+    def logits(self, model: TransformerClassifier) -> Tensor:
+        """(B, C) by `model`."""
+        return model(self.ids, self.real, self.document, self.n_documents, self.ngrams)
+
     def to(self, device: torch.device) -> Documents:
         """The same on `device`."""
-        return Documents(self.ids.to(device), self.document.to(device), self.n_documents)
+        ngrams = None if self.ngrams is None else self.ngrams.to(device)
+        return Documents(self.ids.to(device), self.document.to(device), self.n_documents, ngrams)
 
 
 class ClassificationBatch(NamedTuple):
@@ -111,21 +124,50 @@ def lay_out(tokens: Ids, lengths: Ids, *, max_length: int) -> Documents:
     return Documents(torch.from_numpy(ids), torch.from_numpy(document), len(lengths))
 
 
-def make_classification_batch(
-    store: LabelledStore, indices: Ids, *, max_length: int, word_dropout: float = 0.0
-) -> ClassificationBatch:
-    """The texts at `indices` of the store, in that order.
+def make_documents(
+    tokens: Ids, lengths: Ids, config: ClassificationConfig, *, keep: npt.NDArray[np.bool_] | None = None
+) -> Documents:
+    """Texts as the model of `config` reads them; see `lay_out`.
 
-    `word_dropout` leaves out tokens with that probability, drawn from PyTorch's random state; the first
-    token of a text that would lose all of them stays.
+    `keep` (T,) leaves out tokens, and the n-grams that end there; every text keeps one at least.
+    """
+    ngrams = bags_of_ngrams(tokens, lengths, config.model, keep=keep) if config.model.ngrams else None
+    if keep is not None:
+        lengths = np.add.reduceat(keep, np.cumsum(lengths) - lengths, dtype=np.int64)
+        tokens = tokens[keep]
+    return lay_out(tokens, lengths, max_length=config.data.max_length)._replace(ngrams=ngrams)
+
+
+def make_classification_batch(
+    store: LabelledStore, indices: Ids, config: ClassificationConfig
+) -> ClassificationBatch:
+    """The texts at `indices` of the store, in that order, as a training sees them.
+
+    Word dropout leaves out tokens as PyTorch's random state will have it; a text that would lose all of
+    them keeps its first.
     """
     lengths = store.lengths[indices].astype(np.int64)
     tokens = np.concatenate([store.text[i] for i in indices.tolist()]).astype(np.int64)
-    if word_dropout:
-        keep = torch.rand(len(tokens)).numpy() >= word_dropout
+    keep = None
+    if config.model.word_dropout:
+        keep = torch.rand(len(tokens)).numpy() >= config.model.word_dropout
         starts = np.cumsum(lengths) - lengths
-        kept = np.add.reduceat(keep, starts, dtype=np.int64)
-        keep[starts[kept == 0]] = True
-        tokens, lengths = tokens[keep], np.maximum(kept, 1)
+        keep[starts] |= np.add.reduceat(keep, starts, dtype=np.int64) == 0
     labels = torch.from_numpy(store.labels[indices].astype(np.int64))
-    return ClassificationBatch(lay_out(tokens, lengths, max_length=max_length), labels)
+    return ClassificationBatch(make_documents(tokens, lengths, config, keep=keep), labels)
+
+
+def count_ngrams(
+    store: LabelledStore, config: ClassificationConfig, *, n_classes: int
+) -> npt.NDArray[np.float32]:
+    """(2^bits, C): how many texts of each class have an n-gram in each bucket."""
+    counts = np.zeros(2**config.model.ngram_bits * n_classes, dtype=np.float32)
+    for start in range(0, len(store), CHUNK):
+        indices = np.arange(start, min(start + CHUNK, len(store)))
+        lengths = store.lengths[indices].astype(np.int64)
+        tokens = store.text.ids[store.text.offsets[start] : store.text.offsets[indices[-1] + 1]]
+        bags = bags_of_ngrams(tokens.astype(np.int64), lengths, config.model)
+        labels = np.repeat(store.labels[indices], bags.counts.numpy())
+        cells, n = np.unique(bags.buckets.numpy() * n_classes + labels, return_counts=True)
+        counts[cells] += n
+    return counts.reshape(-1, n_classes)

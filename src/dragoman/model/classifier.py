@@ -1,4 +1,6 @@
-"""Ids to the logits of classes: an encoder, a pooling over all tokens of a text, a linear head."""
+"""Ids to the logits of classes: an encoder, a pooling over all tokens of a text, a linear head.
+
+And beside it, where it is asked for, votes of n-grams (model/ngrams.py): wide and deep."""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from torch import Tensor
 from dragoman.config import ClassifierConfig
 from dragoman.model.kernels import PLAIN, Kernels
 from dragoman.model.layers import Dropout, Embedding, Linear
+from dragoman.model.ngrams import NgramBags, NgramVotes
 from dragoman.model.transformer import Transformer
 
 
@@ -33,16 +36,31 @@ class TransformerClassifier(Transformer):
         self.dropout = Dropout(config.dropout, kernels)
         self.poolings = config.pooling.split("+")
         self.head = Linear(len(self.poolings) * config.d_model, n_classes)
+        self.votes = NgramVotes(config, n_classes=n_classes) if config.ngrams else None
         self.initialise()
+        if self.votes is not None:
+            self.votes.reset()
 
-    def forward(self, ids: Tensor, real: Tensor, document: Tensor, n_documents: int) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        real: Tensor,
+        document: Tensor,
+        n_documents: int,
+        ngrams: NgramBags | None = None,
+    ) -> Tensor:
         """ids (W, L), real (W, L) True at tokens, document (W,) the text of each window -> logits (B, C).
 
         Texts are counted from 0 to n_documents - 1, each has a window at least, and each window a token.
+        `ngrams` are those of the texts, for a model that reads them.
         """
         encoded = self.encode_embedded(self.embedding(ids, dtype=self.dtype), real)  # (W, L, D)
         pooled = [pool(name, encoded, real, document, n_documents) for name in self.poolings]
-        return self.head(self.dropout(torch.cat(pooled, dim=-1))).float()
+        logits = self.head(self.dropout(torch.cat(pooled, dim=-1))).float()
+        if self.votes is not None:
+            assert ngrams is not None, "a model with votes is given n-grams"
+            logits = logits + self.votes(ngrams)
+        return logits
 
 
 def pool(name: str, encoded: Tensor, real: Tensor, document: Tensor, n_documents: int) -> Tensor:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.document_batching import lay_out, plan_by_length
+from dragoman.data.document_batching import make_documents, plan_by_length
 from dragoman.data.labelled_store import shorten
 from dragoman.errors import DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
@@ -118,8 +118,7 @@ class Classifier:
         return class_logits(
             self.model,
             [np.array(shorten(ids, limit), dtype=np.int64) for ids in texts],
-            max_length=self.config.data.max_length,
-            batch_tokens=self.config.training.batch_tokens,
+            self.config,
             progress=progress,
         )
 
@@ -128,9 +127,8 @@ class Classifier:
 def class_logits(
     model: TransformerClassifier,
     texts: Sequence[npt.NDArray[Any]],
+    config: ClassificationConfig,
     *,
-    max_length: int,
-    batch_tokens: int,
     progress: Callable[[int], None] | None = None,
 ) -> Floats:
     """(N, C) logits of texts of one token or more each."""
@@ -138,11 +136,13 @@ def class_logits(
     lengths = np.array([len(ids) for ids in texts], dtype=np.int64)
     logits = np.zeros((len(texts), model.n_classes))
     done = 0
-    for indices in plan_by_length(lengths, max_length=max_length, batch_tokens=batch_tokens):
+    plan = plan_by_length(
+        lengths, max_length=config.data.max_length, batch_tokens=config.training.batch_tokens
+    )
+    for indices in plan:
         tokens = np.concatenate([texts[i] for i in indices.tolist()]).astype(np.int64)
-        documents = lay_out(tokens, lengths[indices], max_length=max_length).to(device)
-        found = model(documents.ids, documents.real, documents.document, documents.n_documents)
-        logits[indices] = found.double().cpu().numpy()
+        documents = make_documents(tokens, lengths[indices], config).to(device)
+        logits[indices] = documents.logits(model).double().cpu().numpy()
         done += len(indices)
         if progress is not None:
             progress(done)

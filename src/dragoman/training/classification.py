@@ -13,7 +13,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.document_batching import ClassificationBatch, make_classification_batch, plan_documents
+from dragoman.data.document_batching import (
+    ClassificationBatch,
+    count_ngrams,
+    make_classification_batch,
+    plan_documents,
+)
 from dragoman.data.labelled import LabelledCorpus, open_labelled, split_labelled
 from dragoman.data.labelled_store import LabelledStore
 from dragoman.hardware import choose_dtype
@@ -64,6 +69,9 @@ class ClassificationTask(Task[ClassificationBatch]):
         for note in (*self.train_corpus.notes(), *store.notes()):
             listener.message(note)
         self.model = build_classifier(config, self.tokenizer, n_classes=len(self.labels), device=device)
+        if self.model.votes is not None:
+            counts_by_class = count_ngrams(store, config, n_classes=len(self.labels))
+            self.model.votes.count(torch.from_numpy(counts_by_class))
 
     def store(self, *, epoch: int) -> LabelledStore:
         """The training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
@@ -91,12 +99,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         )
 
     def batch(self, epoch: int, indices: npt.NDArray[np.int64], device: torch.device) -> ClassificationBatch:
-        return make_classification_batch(
-            self.epoch_store,
-            indices,
-            max_length=self.config.data.max_length,
-            word_dropout=self.config.model.word_dropout,
-        ).to(device)
+        return make_classification_batch(self.epoch_store, indices, self.config).to(device)
 
     def n_items(self, batch: ClassificationBatch) -> float:
         return float(self.class_weights[batch.labels].sum())
@@ -140,8 +143,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         return class_logits(
             inference_copy(self.model, dtype, weights=weights),
             [self.valid_store.text[i] for i in range(len(self.valid_store))],
-            max_length=self.config.data.max_length,
-            batch_tokens=self.config.training.batch_tokens,
+            self.config,
         )
 
 
@@ -149,8 +151,7 @@ def classification_loss(
     model: TransformerClassifier, batch: ClassificationBatch, class_weights: Tensor, *, smoothing: float
 ) -> Tensor:
     """The summed smoothed cross-entropy of a batch's texts, each times the weight of its label, in nats."""
-    documents = batch.documents
-    logits = model(documents.ids, documents.real, documents.document, documents.n_documents)  # (B, C)
+    logits = batch.documents.logits(model)  # (B, C)
     losses = F.cross_entropy(logits, batch.labels, label_smoothing=smoothing, reduction="none")
     return (losses * class_weights[batch.labels]).sum()
 

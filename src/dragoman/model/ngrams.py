@@ -1,0 +1,113 @@
+"""Bags of n-grams: the wide part of a classifier, beside the deep one (Cheng et al. 2016).
+
+Which words and short phrases occur says a lot about a text's class, and an encoder has to learn from its
+embeddings what a count would tell it at once. So each n-gram of tokens is hashed into one of 2^bits buckets
+(Weinberger et al. 2009), and every bucket votes for every class. A vote begins as the log-count ratio of
+naive Bayes and is learnt from there (NB-SVM, Wang and Manning 2012).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dragoman.config import ClassifierConfig
+
+Ids = npt.NDArray[np.int64]
+
+# Odd constants with random-looking bits: 2^64 over the golden ratio, and two primes of xxHash.
+MIX, SPREAD, LENGTH = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+
+INITIAL_SCALE = 0.1**0.5
+"""What the sum of votes over the square root of their number is multiplied by, before anything is learnt."""
+
+
+class NgramBags(NamedTuple):
+    """The different buckets of the n-grams of texts, one text after the other."""
+
+    buckets: Tensor
+    """(G,): in rising order within a text."""
+    counts: Tensor
+    """(B,): how many of them each text has."""
+
+    def to(self, device: torch.device) -> NgramBags:
+        """The same on `device`."""
+        return NgramBags(self.buckets.to(device), self.counts.to(device))
+
+
+def hash_ngrams(tokens: Ids, lengths: Ids, *, longest: int, bits: int) -> Ids:
+    """tokens (T,) of texts one after the other, lengths (B,) -> (T, longest) buckets from 0 to 2^bits - 1.
+
+    Column n - 1 holds the n-gram that ends at a token; before a text's first token stand zeros.
+    """
+    position = np.arange(len(tokens)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    buckets = np.empty((len(tokens), longest), dtype=np.int64)
+    mixed = np.zeros(len(tokens), dtype=np.uint64)
+    for n in range(1, longest + 1):
+        back = np.zeros(len(tokens), dtype=np.uint64)
+        back[n - 1 :] = tokens[: max(0, len(tokens) - n + 1)]
+        back[position < n - 1] = 0
+        mixed = (mixed + back + np.uint64(1)) * np.uint64(MIX)
+        mixed ^= mixed >> np.uint64(29)
+        spread = mixed * np.uint64(SPREAD) + np.uint64(n * LENGTH % 2**64)
+        buckets[:, n - 1] = spread >> np.uint64(64 - bits)
+    return buckets
+
+
+def bags_of_ngrams(
+    tokens: Ids,
+    lengths: Ids,
+    config: ClassifierConfig,
+    *,
+    keep: npt.NDArray[np.bool_] | None = None,
+) -> NgramBags:
+    """The bags of texts; `keep` (T,) leaves out the n-grams that end at some tokens."""
+    bits = config.ngram_bits
+    buckets = hash_ngrams(tokens, lengths, longest=config.ngrams, bits=bits)  # (T, n)
+    document = np.repeat(np.arange(len(lengths)), lengths)  # (T,)
+    keys = (document << bits)[:, None] + buckets
+    distinct = np.unique(keys if keep is None else keys[keep])
+    counts = np.bincount(distinct >> bits, minlength=len(lengths))
+    return NgramBags(torch.from_numpy(distinct & (2**bits - 1)), torch.from_numpy(counts))
+
+
+class NgramVotes(nn.Module):
+    """The votes of the n-grams of a text for each class, summed."""
+
+    def __init__(self, config: ClassifierConfig, *, n_classes: int) -> None:
+        super().__init__()
+        n_buckets = 2**config.ngram_bits
+        self.rate = config.ngram_rate
+        # Counted, not learnt; a parameter, so that it is saved and loaded with the others.
+        self.ratio = nn.Parameter(torch.zeros(n_buckets, n_classes), requires_grad=False)
+        self.change = nn.Embedding(n_buckets, n_classes)
+        self.scale = nn.Parameter(torch.tensor(INITIAL_SCALE))
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what was learnt: every vote is the log-count ratio."""
+        nn.init.zeros_(self.change.weight)
+
+    @torch.no_grad()
+    def count(self, counts: Tensor) -> None:
+        """Begins with the log-count ratios of naive Bayes, a class against all others.
+
+        counts (2^bits, C): how many texts of each class have an n-gram in each bucket.
+        """
+        ours = counts + 1.0
+        others = ours.sum(1, keepdim=True) - ours
+        totals = counts.sum(0)
+        rest = totals.sum() - totals
+        self.ratio.copy_((ours / totals.clamp(min=1)).log() - (others / rest.clamp(min=1)).log())
+
+    def forward(self, bags: NgramBags) -> Tensor:
+        """-> (B, C), in fp32."""
+        ratio = F.embedding(bags.buckets, self.ratio).float()  # (G, C)
+        votes = ratio * (1 + self.rate * self.change(bags.buckets).float())
+        sums = torch.segment_reduce(votes, "sum", lengths=bags.counts, axis=0)  # (B, C)
+        return self.scale.float() * sums / bags.counts.clamp(min=1).sqrt()[:, None]
