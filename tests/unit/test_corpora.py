@@ -13,6 +13,7 @@ from corpus_files import complaint_of, write
 from dragoman.data.corpora import (
     Corpus,
     Pair,
+    guess_parallel_columns,
     locate_drift,
     open_corpus,
     split_held_out,
@@ -31,12 +32,6 @@ def read(*files: str, columns: tuple[Column, Column] = (0, 1)) -> list[Pair]:
 
 def complaint(*files: str, columns: tuple[Column, Column] = (0, 1)) -> str:
     return complaint_of(lambda: corpus_of(*files, columns=columns).pairs())
-
-
-def notes(*files: str, columns: tuple[Column, Column] = (0, 1)) -> list[str]:
-    corpus = corpus_of(*files, columns=columns)
-    list(corpus.pairs())
-    return corpus.notes()
 
 
 def test_aligned_files_give_their_lines_in_pairs(tmp_path: Path) -> None:
@@ -181,3 +176,54 @@ def test_a_corpus_too_small_or_too_alike_to_hold_pairs_out_is_reported(tmp_path:
         corpus = open_corpus([write(tmp_path / "a.tsv", content)], src_lang="en", tgt_lang="de")
         with pytest.raises(DataError, match=r"too few, or too alike, to hold some out; give data.valid"):
             split_held_out(corpus, n_held_out=10, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("de,en", ("en", "de")),
+        ("id,EN_us,de-DE,domain", ("EN_us", "de-DE")),
+        ("English,German,score", ("English", "German")),
+        ("deutsch,english", ("english", "deutsch")),
+        ("text_en,text_de,id", ("text_en", "text_de")),
+        ("en,en_id,de,de_id", ("en", "de")),
+        ("tgt,src,id", ("src", "tgt")),
+        ("source_text,targetText,id", ("source_text", "targetText")),
+        ("source,translation,id", ("source", "translation")),
+        ("x,y", (0, 1)),
+    ],
+)
+def test_columns_are_guessed_from_languages_and_then_from_roles(
+    tmp_path: Path, header: str, found: tuple[Column, Column]
+) -> None:
+    path = write(tmp_path / "a.csv", header + "\n")
+    assert guess_parallel_columns(path, src_lang="en", tgt_lang="de") == found
+
+
+@pytest.mark.parametrize("header", ["a,b,c", "en,text,id", "en_1,en_2,de", "source,x,y", "token,seen,made"])
+def test_columns_that_do_not_tell_are_an_error_that_lists_them(tmp_path: Path, header: str) -> None:
+    path = write(tmp_path / "a.csv", header + "\n")
+    with pytest.raises(DataError) as error:
+        guess_parallel_columns(path, src_lang="en", tgt_lang="de")
+    assert f"which columns are en and de among {header.replace(',', ', ')}; name them" in str(error.value)
+
+
+def test_the_first_line_of_a_tsv_counts_as_names_only_where_it_looks_like_them(tmp_path: Path) -> None:
+    named = write(tmp_path / "a.tsv", "German\tEnglish\neins\tone\n")
+    assert guess_parallel_columns(named, src_lang="en", tgt_lang="de") == ("English", "German")
+    plain = write(tmp_path / "b.tsv", "I speak English here.\tIch spreche hier Deutsch.\n")
+    assert guess_parallel_columns(plain, src_lang="en", tgt_lang="de") == (0, 1)
+
+
+def test_what_a_part_leaves_out_is_what_its_corpus_leaves_out(tmp_path: Path) -> None:
+    entries = "".join(f'msgid "s {i}"\nmsgstr "t {i}"\n\n' for i in range(50))
+    corpus = corpus_of(write(tmp_path / "a.po", entries + 'msgid "x"\nmsgstr ""\n'))
+    train, _ = split_held_out(corpus, n_held_out=5, seed=1)
+    assert len(list(train.pairs())) == 45
+    assert train.notes() == [f"{corpus.name}: left out 1 of 51 entries: 1 untranslated"]
+
+
+def test_names_and_numbers_of_columns_have_different_fingerprints(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "0\t1\na\tb\n")
+    assert corpus_of(path).fingerprint() != corpus_of(path, columns=("0", "1")).fingerprint()
+    assert read(path, columns=("0", "1")) == [("a", "b")]

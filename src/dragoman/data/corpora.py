@@ -19,7 +19,7 @@ import numpy as np
 from dragoman.data import formats
 from dragoman.data.columns import looks_like_names, match_parallel, open_table, unnoticed_header
 from dragoman.data.files import find_file, format_suffix, hash_file, hash_strings, hash_text, open_lines
-from dragoman.data.tables import Column, Notes, Table, TabSeparated, as_text
+from dragoman.data.tables import Column, Notes, Table, TabSeparated
 from dragoman.errors import DataError
 
 SETTING = "data.columns"
@@ -166,10 +166,9 @@ class TableCorpus(Corpus):
     def _read(self) -> Iterator[Pair]:
         self._notes = Notes("lines")
         self._notes.remarks += unnoticed_header(self.table, self.columns, self._match)
-        src, tgt = self.columns
-        for n, cells in self.table.rows(self.columns, self._notes):
-            where = self.table.where(n)
-            yield Pair(as_text(cells[0], where=where, column=src), as_text(cells[1], where=where, column=tgt))
+        table, (src, tgt) = self.table, self.columns
+        for n, cells in table.rows(self.columns, self._notes):
+            yield Pair(table.text(cells[0], n, src), table.text(cells[1], n, tgt))
 
     def notes(self) -> list[str]:
         return self._notes.lines(self.name)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dragoman.data.columns import looks_like_names, match_labelled, open_table
 from dragoman.data.files import hash_strings, hash_text
-from dragoman.data.tables import Column, Notes, Table, TabSeparated, as_label, as_text
+from dragoman.data.tables import Column, Notes, Table, TabSeparated
 from dragoman.errors import DataError
 
 SETTING = "data.text_column, data.label_column"
@@ -96,9 +96,8 @@ class LabelledTable(LabelledCorpus):
         text_column, label_column = self.columns
         first_label, n_first = "", 0
         for n, (text_cell, label_cell) in self.table.rows(self.columns, notes):
-            where = self.table.where(n)
-            text = as_text(text_cell, where=where, column=text_column)
-            label = as_label(label_cell, where=where, column=label_column)
+            text = self.table.text(text_cell, n, text_column)
+            label = self.table.label(label_cell, n, label_column)
             notes.n_read += 1
             first_label = first_label or label
             n_first += label == first_label

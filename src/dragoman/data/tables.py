@@ -2,7 +2,7 @@
 
 Columns are asked for by name, or by number, counted from 0, where a format has an order of columns. A name
 with a dot reaches into a field that has fields itself: "translation.en". What is in a cell is the
-business of the reader; `as_text` and `as_label` say what becomes of it.
+business of the reader; `Table.text` and `Table.label` say what becomes of it.
 """
 
 from __future__ import annotations
@@ -67,6 +67,37 @@ class Table(ABC):
     @abstractmethod
     def fingerprint(self, columns: Sequence[Column]) -> str:
         """A hash of the content and the columns."""
+
+    def text(self, cell: object, n: int, column: Column) -> str:
+        """A cell of record `n` as one line of text; "" for one that is missing. DataError: it is no text."""
+        if cell is None:
+            return ""
+        if not isinstance(cell, str):
+            raise self._no_text(n, column, f"{_kind_of(cell)}, not text; name another one")
+        if not cell.isascii():
+            try:
+                cell.encode()
+            except UnicodeEncodeError as error:
+                half = cell[error.start]
+                raise self._no_text(
+                    n, column, f"{half!r}, which is half a character; repair or remove the text"
+                ) from None
+        if "\0" in cell:
+            raise self._no_text(n, column, "a NUL character; remove it")
+        return one_line(cell)
+
+    def label(self, cell: object, n: int, column: Column) -> str:
+        """A cell as the name of a class; "" for one that is missing. DataError: it is a list or an object."""
+        if isinstance(cell, float) and math.isnan(cell):
+            return ""
+        if isinstance(cell, bool):
+            return str(cell).lower()
+        if isinstance(cell, int | float):
+            return str(cell)
+        return self.text(cell, n, column).strip()
+
+    def _no_text(self, n: int, column: Column, what: str) -> DataError:
+        return DataError(f"{self.where(n)}: column {column!r} holds {what}")
 
     def unknown(self, column: Column, place: str, fields: Iterable[str]) -> DataError:
         """The complaint that `column` is not among `fields` at a place."""
@@ -270,39 +301,11 @@ def field_names(record: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def as_text(cell: object, *, where: str, column: Column) -> str:
-    """A cell as one line of text; "" for one that is missing. DataError: it holds something else."""
-    if cell is None:
-        return ""
-    if not isinstance(cell, str):
-        raise DataError(f"{where}: column {column!r} holds {_kind_of(cell)}, not text; name another one")
-    try:
-        cell.encode()
-    except UnicodeEncodeError as error:
-        half = cell[error.start]
-        raise DataError(
-            f"{where}: column {column!r} holds {half!r}, which is half a character; repair or remove the text"
-        ) from None
-    return one_line(cell)
-
-
-def as_label(cell: object, *, where: str, column: Column) -> str:
-    """A cell as the name of a class; "" for one that is missing. DataError: it holds a list or an object."""
-    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
-        return ""
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    if isinstance(cell, int | float):
-        return str(cell)
-    return as_text(cell, where=where, column=column).strip()
-
-
 def one_line(text: str) -> str:
-    """The text with a space in place of its line breaks and the white space around them."""
-    return _LINE_BREAKS.sub(" ", text) if "\n" in text or "\r" in text else text
-
-
-_LINE_BREAKS = re.compile(r"[^\S\r\n]*[\r\n]\s*")
+    """A text of several lines as one: stripped, and joined by spaces."""
+    if "\n" not in text and "\r" not in text:
+        return text
+    return " ".join(stripped for line in re.split(r"[\r\n]+", text) if (stripped := line.strip()))
 
 
 def _kind(kind: str, columns: Sequence[Column]) -> str:
