@@ -1,4 +1,4 @@
-"""`dragoman show`: what is in a run."""
+"""`dragoman show`: what is in a run, or what a schedule does with the learning rate."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.translate import RunPath
+from dragoman.cli.train import Overrides
+from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.runs import Run
+
+SCHEDULE = "schedule"
+"""The word that asks for learning rates; a run in a folder of this name is ./schedule."""
 
 
 def register(app: typer.Typer) -> None:
@@ -19,10 +23,31 @@ def register(app: typer.Typer) -> None:
 
 
 def show(
-    run: RunPath,
+    run: Annotated[
+        str, typer.Argument(metavar="RUN|schedule", help="The folder of a run.", show_default=False)
+    ],
     plot: Annotated[bool, typer.Option("--plot", help="Draw the learning curves into the run.")] = False,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(help="schedule: of this recipe.", show_default="every schedule there is"),
+    ] = None,
+    overrides: Overrides = None,
+    out: Annotated[Path | None, typer.Option(help="schedule: draw it here, as .svg, .png or .pdf.")] = None,
 ) -> None:
-    """Show a run: state, size, scores, files and settings."""
+    """Show a run: state, size, scores, files and settings.
+
+    With the word schedule in place of a run: the learning rate over the steps of a training, of one recipe
+    or of every schedule side by side. --set changes settings such as training.max_steps.
+    """
+    if run == SCHEDULE:
+        from dragoman.cli.schedule import show_schedule
+
+        if plot:
+            raise ConfigError("--plot is for a run; for learning rates say --out schedule.svg")
+        show_schedule(recipe, overrides or (), out)
+        return
+    if recipe is not None or overrides or out is not None:
+        raise ConfigError("--recipe, --set and --out are for: dragoman show schedule")
     from dragoman.runs import Run
 
     opened = Run.open(run)

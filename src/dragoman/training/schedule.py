@@ -43,3 +43,21 @@ def inverse_sqrt(step: int, *, warmup_steps: int) -> float:
 def paper_learning_rate(step: int, *, d_model: int, warmup_steps: int) -> float:
     """Equation 3 as it stands: d_model^-0.5 min(step^-0.5, step warmup_steps^-1.5)."""
     return float(d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
+
+
+def learning_rates(config: TrainingConfig) -> list[float]:
+    """The learning rate of every update of a training, the first one first.
+
+    "plateau" depends on how the training goes: here as if no validation scored better after half of it.
+    """
+    if config.schedule != "plateau":
+        return [learning_rate(step, config) for step in range(1, config.max_steps + 1)]
+    every = config.valid_every or max(1, config.max_steps // 20)  # 0: once an epoch, of unknown length
+    rates, factor, n_stalled = [], 1.0, 0
+    for step in range(1, config.max_steps + 1):
+        rates.append(learning_rate(step, config, plateau_factor=factor))
+        if step % every == 0 and 2 * step > config.max_steps:
+            n_stalled += 1
+            if n_stalled >= config.plateau_patience:
+                factor, n_stalled = factor * config.plateau_factor, 0
+    return rates

@@ -1,0 +1,85 @@
+"""`dragoman show schedule`: the learning rate over a training, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import typer
+
+from dragoman.cli.app import say
+
+if TYPE_CHECKING:
+    from dragoman.config import TrainingConfig
+    from dragoman.report.schedule import ScheduleCurve
+
+PLACEHOLDER = {
+    "name": "schedule",
+    "data": {"src_lang": "en", "tgt_lang": "de", "train": ["phrasebook:train"]},
+}
+"""What a recipe needs that says nothing about learning rates."""
+
+
+def show_schedule(recipe: Path | None, overrides: Sequence[str], out: Path | None) -> None:
+    """Prints the learning rates of a recipe, or of every schedule there is, and draws them into `out`."""
+    from dragoman.config import TrainingConfig, load_recipe, parse_config
+    from dragoman.report.schedule import plot_schedules
+
+    if recipe is not None:
+        config = load_recipe(recipe, overrides)
+        title = config.name
+        trainings: list[TrainingConfig] = [config.training]
+    else:
+        training = parse_config(PLACEHOLDER, overrides=overrides, where="dragoman show schedule").training
+        title = "Learning-rate schedules"
+        names = get_args(TrainingConfig.model_fields["schedule"].annotation)
+        trainings = [training.model_copy(update={"schedule": name}) for name in names]
+    curves = [curve_of(training) for training in trainings]
+    for line in describe_schedules(title, curves, trainings):
+        typer.echo(line)
+    if out is not None:
+        plot_schedules(curves, out, title=title)
+        say(f"learning rates: {out}")
+
+
+def curve_of(training: TrainingConfig) -> ScheduleCurve:
+    """The learning rates that `training` asks for, and what they depend on beside the step."""
+    from dragoman.report.schedule import ScheduleCurve
+    from dragoman.training.schedule import learning_rates
+
+    note = ""
+    if training.schedule == "plateau":
+        note = f"if validation stalls\nfrom step {training.max_steps // 2:,} on"
+    return ScheduleCurve(training.schedule, learning_rates(training), training.warmup_steps, note)
+
+
+def describe_schedules(
+    title: str, curves: Sequence[ScheduleCurve], trainings: Sequence[TrainingConfig]
+) -> Iterator[str]:
+    """The curves in characters: one of them in several lines, more of them a line each."""
+    from dragoman.report.schedule import rate_in_words, text_chart, text_line
+
+    training = trainings[0]
+    yield (
+        f"{title} · peak {rate_in_words(training.learning_rate)} · "
+        f"{training.warmup_steps:,} steps of warm-up · {training.max_steps:,} steps"
+    )
+    if len(curves) == 1:
+        yield from text_chart(curves[0])
+        yield f"{curves[0].name}, {_ending(curves[0])}"
+    else:
+        width = max(len(curve.name) for curve in curves)
+        for curve in curves:
+            yield f"{curve.name:<{width}}  {text_line(curve)}  {_ending(curve)}"
+    for name, unit in (("max_epochs", "passes"), ("max_minutes", "minutes"), ("patience", "validations")):
+        if limit := getattr(training, name):
+            yield f"may end earlier: training.{name} = {limit:g} {unit}"
+
+
+def _ending(curve: ScheduleCurve) -> str:
+    """Where the rate ends, and on what condition."""
+    from dragoman.report.schedule import rate_in_words
+
+    note = f", {' '.join(curve.note.split())}" if curve.note else ""
+    return f"ends at {rate_in_words(curve.rates[-1])}{note}"
