@@ -107,6 +107,15 @@ def test_the_next_address_is_asked_when_one_does_not_give_the_file(web: Web, pat
     assert fetch(web.url("gone"), url, to=path, checksum=SHA256).url == url
 
 
+def test_what_several_addresses_answer_alike_is_said_once(web: Web, path: Path) -> None:
+    a, b, c = web.url("a"), web.put("b", CONTENT), web.url("c")
+    web.replies = [Reply(), Reply(status=403)]
+    assert complaint(a, b, c, to=path) == (
+        f"file.bin could not be downloaded: {a} and {c}: HTTP 404 Not Found: there is no such file any more; "
+        f"{b}: HTTP 403 Forbidden"
+    )
+
+
 # Interruptions
 
 

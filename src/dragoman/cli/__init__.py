@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from dragoman.cli import demo, evaluate, show, train, translate
+from dragoman.cli import data, demo, evaluate, show, train, translate
 from dragoman.cli.app import app
 
 __all__ = ["app", "main"]
@@ -17,6 +17,7 @@ train.register(app)
 translate.register(app)
 evaluate.register(app)
 show.register(app)
+data.register(app)
 demo.register(app)
 
 

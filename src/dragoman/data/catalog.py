@@ -75,6 +75,7 @@ class Dataset:
     task: str
     languages: tuple[str, ...]
     n_examples: str
+    """Of the training part, for people to read: "29,000"."""
     licence: str
     citation: str
     homepage: str
@@ -255,8 +256,8 @@ def _find(dataset: Dataset, needs: Sequence[str], to: Path | None) -> Path | Non
 
 def _introduction(dataset: Dataset, target: Path) -> Iterator[str]:
     """What is said before a download begins."""
-    size = f", {dataset.size / 1e6:,.0f} MB" if dataset.size else ""
-    yield f"{dataset.name}: {dataset.title} ({dataset.n_examples}{size}), from {dataset.homepage}"
+    size = f" ({dataset.size / 1e6:,.0f} MB)" if dataset.size else ""
+    yield f"{dataset.name}: {dataset.title}, from {dataset.homepage}{size}"
     yield f"licence: {dataset.licence}"
     if dataset.note:
         yield f"note: {dataset.note}"

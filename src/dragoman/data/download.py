@@ -104,17 +104,18 @@ def download(
             if wrong:
                 raise DataError(f"{path}: {wrong}; remove the file, and it is downloaded anew")
             return Downloaded(path, "", path.stat().st_size, checksum_of(path, "sha256"))
-        reasons = []
+        reasons: dict[str, list[str]] = {}
         for url in urls:
             source = _Source(url, path, max_bytes=max_bytes, timeout=timeout, progress=progress)
             try:
                 source.fetch(n_attempts=n_attempts, pause=pause)
                 source.accept(checksum, checksum_origin)
             except _UnavailableError as error:
-                reasons.append(f"{url}: {error}")
+                reasons.setdefault(str(error), []).append(url)
                 continue
             return Downloaded(path, url, path.stat().st_size, checksum_of(path, "sha256"))
-    raise DownloadError(f"{path.name} could not be downloaded: {'; '.join(reasons)}")
+    said = "; ".join(f"{' and '.join(tried)}: {reason}" for reason, tried in reasons.items())
+    raise DownloadError(f"{path.name} could not be downloaded: {said}")
 
 
 def checksum_of(path: Path, algorithm: str) -> str:
@@ -218,6 +219,7 @@ class _Source:
                 if n > self.max_bytes:
                     raise DataError(f"{self.url}: more than the limit of {self.max_bytes:,} bytes")
                 part.write(block)
+                part.flush()
                 self.progress(n, total)
         if total is not None and n < total:
             raise _TransientError(f"the connection ended after {n:,} of {total:,} bytes")

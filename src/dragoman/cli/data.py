@@ -1,0 +1,171 @@
+"""`dragoman data`: which data sets have a name, where they are, and how they get here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from dragoman.cli.app import say
+
+if TYPE_CHECKING:
+    from dragoman.data.catalog import Dataset, Progress
+
+data_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Named data sets: list and fetch them.",
+)
+
+
+def register(app: typer.Typer) -> None:
+    data_app.command("list")(list_)
+    data_app.command()(fetch)
+    app.add_typer(data_app, name="data")
+
+
+def list_(
+    name: Annotated[str | None, typer.Argument(help="Tell all about this one.", show_default=False)] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON array with all about them.")] = False,
+) -> None:
+    """List the data sets that have a name: what they are, their licence, and where they are now."""
+    from dragoman.data import catalog
+
+    datasets = [catalog.get(one) for one in ([name] if name else catalog.names())]
+    if json_:
+        typer.echo(json.dumps([as_record(dataset) for dataset in datasets], indent=2, ensure_ascii=False))
+    elif name:
+        typer.echo("\n".join(describe(datasets[0])))
+    else:
+        _print_table(datasets)
+
+
+def fetch(
+    name: Annotated[str, typer.Argument(help="One of those that dragoman data list names.")],
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Put the set's folder into this one.", show_default="the cache, $DRAGOMAN_CACHE"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Download it even if it is here.")] = False,
+) -> None:
+    """Fetch a data set, unless it is here, check it, and print its folder.
+
+    An interrupted download is continued by the same command.
+    """
+    from dragoman.data import catalog
+
+    with _progress_bars() as progress:
+        folder = catalog.fetch(name, to=to, force=force, report=say, progress=progress)
+    typer.echo(folder)
+
+
+def as_record(dataset: Dataset) -> dict[str, Any]:
+    """All about a data set, with stable keys."""
+    from dragoman.data.catalog import whereabouts
+
+    place = whereabouts(dataset)
+    return {
+        "name": dataset.name,
+        "title": dataset.title,
+        "task": dataset.task,
+        "languages": list(dataset.languages),
+        "examples": dataset.n_examples,
+        "bytes": dataset.size or None,
+        "licence": dataset.licence,
+        "citation": dataset.citation,
+        "homepage": dataset.homepage,
+        "note": dataset.note,
+        "urls": [list(item.urls) for item in dataset.downloads],
+        "files": [f"{dataset.folder}/{part.path}" for part in dataset.parts],
+        "place": place.description,
+        "folder": None if place.folder is None else str(place.folder),
+        "missing": list(place.missing),
+    }
+
+
+def describe(dataset: Dataset) -> Iterator[str]:
+    """All about a data set, line by line."""
+    yield f"{dataset.name} · {dataset.title}"
+    yield f"task      {dataset.task}, {_kind(dataset)}, examples: {dataset.n_examples}"
+    yield f"here      {_where(dataset)}"
+    yield f"licence   {dataset.licence}"
+    yield f"from      {dataset.homepage}"
+    if dataset.note:
+        yield f"note      {dataset.note}"
+    yield "files"
+    for part in dataset.parts:
+        yield f"  {dataset.folder}/{part.path}"
+    yield "downloads"
+    for item in dataset.downloads:
+        yield from (f"  {url}" for url in item.urls)
+        yield f"  {item.file}: {item.checksum or 'no checksum is published'}"
+    yield "citation"
+    yield from (f"  {line}" for line in dataset.citation.splitlines())
+
+
+def _kind(dataset: Dataset) -> str:
+    """ "en → de" where it is for translation, "en → label" where it is for classification."""
+    return " → ".join([*dataset.languages, "label"][:2])
+
+
+def _where(dataset: Dataset) -> str:
+    """Where it is, and what of it is missing there."""
+    from dragoman.data.catalog import whereabouts
+
+    place = whereabouts(dataset)
+    if place.folder is None:
+        return f"no: dragoman data fetch {dataset.name}"
+    lacks = f", without {', '.join(place.missing)}" if place.missing else ""
+    return f"{place.folder} ({place.description}){lacks}"
+
+
+def _print_table(datasets: list[Dataset]) -> None:
+    """Name, task, size, licence in short and place of each, on stdout."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from dragoman.data.catalog import whereabouts
+
+    table = Table()
+    for heading in ("name", "task", "examples", "licence", "where"):
+        justify: Literal["left", "right"] = "right" if heading == "examples" else "left"
+        table.add_column(heading, justify=justify, no_wrap=heading == "name")
+    for dataset in datasets:
+        place = whereabouts(dataset)
+        partly = "partly in " if place.missing and place.folder else ""
+        table.add_row(
+            dataset.name,
+            _kind(dataset),
+            dataset.n_examples,
+            re.split(r"[;,(]| by ", dataset.licence)[0].strip(),
+            Text(f"{partly}{place.description}", style="green" if not place.missing else ""),
+        )
+    Console(highlight=False).print(table)
+
+
+@contextmanager
+def _progress_bars() -> Iterator[Progress]:
+    """A bar on stderr for each download, if someone is looking."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    speed = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), *speed)
+    tasks: dict[str, Any] = {}
+    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+
+        def show(file: str, n_bytes: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total)
+            bars.update(tasks[file], completed=n_bytes, total=total)
+
+        yield show

@@ -1,0 +1,201 @@
+"""`dragoman data` as its users meet it: what is listed, what is fetched, what is said where."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dragoman.cli import app
+from dragoman.data import catalog
+from originals import originals, serve
+from web import Reply, Web, serving
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    """A server with the small originals, a catalogue that points at it, and no data sets anywhere."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "DRAGOMAN_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    with serving() as server:
+        entries = {name: serve(server, name) for name in catalog.names()}
+        monkeypatch.setattr(catalog, "_catalogue", lambda: entries)
+        yield server
+
+
+def dragoman(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def succeed(*arguments: object) -> Result:
+    result = dragoman(*arguments)
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    return result
+
+
+def error_of(*arguments: object) -> str:
+    """The one line that a user's mistake is answered with."""
+    result = dragoman(*arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert [line for line in result.stderr.splitlines() if line.startswith("error: ")] == [
+        result.stderr.splitlines()[-1]
+    ]
+    return result.stderr.splitlines()[-1]
+
+
+def test_alone_it_names_its_commands() -> None:
+    assert {"list", "fetch"} <= set(dragoman("data").output.split())
+
+
+# list
+
+
+def test_every_set_is_listed_with_its_place(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    succeed("data", "fetch", "multi30k")
+    succeed("data", "fetch", "imdb", "--to", tmp_path / "data")
+    (tmp_path / "data" / "small-en-zh").mkdir()
+    (tmp_path / "data" / "small-en-zh" / "dev.tsv.gz").write_bytes(b"")
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    rows = {}
+    for line in succeed("data", "list").stdout.splitlines():
+        cells = [cell.strip() for cell in line.split("│")[1:-1]]
+        if cells and cells[0]:
+            rows[cells[0]] = cells[1:]
+    assert list(rows) == catalog.names()
+    assert rows["multi30k"] == ["en → de", "29,000", "none stated", "cache"]
+    assert rows["imdb"] == ["en → label", "25,000", "none stated", "$DRAGOMAN_DATA"]
+    assert rows["small-en-zh"][-1] == "partly in $DRAGOMAN_DATA"
+    assert rows["tatoeba-en-pl"] == ["en → pl", "grows", "CC BY 2.0 FR", "not here"]
+
+
+def test_the_list_in_json_says_all_there_is_to_know(web: Web, tmp_path: Path) -> None:
+    succeed("data", "fetch", "imdb")
+    records = {record["name"]: record for record in json.loads(succeed("data", "list", "--json").stdout)}
+    assert list(records) == catalog.names()
+    imdb, tatoeba = records["imdb"], records["tatoeba-en-de"]
+    assert imdb["folder"] == str(tmp_path / "cache" / "imdb")
+    assert (imdb["place"], imdb["missing"], imdb["bytes"]) == ("cache", [], 84_125_825)
+    assert imdb["citation"] == catalog.get("imdb").citation
+    assert (tatoeba["place"], tatoeba["folder"], tatoeba["bytes"]) == ("not here", None, None)
+    assert "tatoeba-en-de/train.de.gz" in tatoeba["files"]
+
+
+def test_one_set_is_told_about_in_full(web: Web) -> None:
+    text = succeed("data", "list", "imdb").stdout
+    dataset = catalog.get("imdb")
+    for part in (dataset.licence, dataset.homepage, dataset.downloads[0].urls[0], dataset.note):
+        assert part in text
+    assert "here      no: dragoman data fetch imdb" in text
+    assert "no checksum is published" in succeed("data", "list", "multi30k").stdout
+    assert json.loads(succeed("data", "list", "imdb", "--json").stdout)[0]["name"] == "imdb"
+
+
+# fetch
+
+
+@pytest.mark.parametrize(
+    "name", ["multi30k", "iwslt17-en-de", "tatoeba-en-zh", "opensubtitles-en-pl", "imdb"]
+)
+def test_fetch_prints_the_folder_and_talks_on_stderr(web: Web, tmp_path: Path, name: str) -> None:
+    result = succeed("data", "fetch", name)
+    dataset = catalog.get(name)
+    assert result.stdout == f"{tmp_path}/cache/{dataset.folder}\n"
+    said = result.stderr.splitlines()
+    assert f"licence: {dataset.licence}" in said[:2]
+    assert said[-1].startswith(f"{name} is in {tmp_path}/cache/{dataset.folder}: ")
+
+
+def test_what_is_in_dragoman_data_is_checked_and_not_fetched(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    succeed("data", "fetch", "multi30k", "--to", tmp_path / "data")
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    n_requests = len(web.requests)
+    result = succeed("data", "fetch", "multi30k")
+    assert result.stdout == f"{tmp_path}/data/multi30k\n"
+    assert result.stderr == (
+        f"multi30k is in {tmp_path}/data/multi30k: 6 files, all with the sums that SHA256SUMS says\n"
+    )
+    assert len(web.requests) == n_requests
+    (tmp_path / "data" / "multi30k" / "val.en.gz").write_bytes(b"")
+    assert "SHA256SUMS says" in error_of("data", "fetch", "multi30k")
+
+
+def test_force_downloads_again(web: Web) -> None:
+    succeed("data", "fetch", "small-en-zh")
+    n_requests = len(web.requests)
+    succeed("data", "fetch", "small-en-zh", "--force")
+    assert len(web.requests) == n_requests + 2
+
+
+def test_mistakes_are_answered_in_one_line(web: Web) -> None:
+    assert error_of("data", "fetch", "imbd") == "error: imbd: no data set has this name; did you mean imdb?"
+    assert "did you mean imdb?" in error_of("data", "list", "imbd")
+    web.put("imdb/aclImdb_v1.tar.gz", b"not it")
+    assert "the published one is" in error_of("data", "fetch", "imdb")
+    web.pages.clear()
+    assert "or put train.tsv.gz into imdb/ in the folder that $DRAGOMAN_DATA" in error_of(
+        "data", "fetch", "imdb"
+    )
+
+
+def test_an_archive_that_is_none_is_answered_in_one_line(web: Web) -> None:
+    web.put("opensubtitles-en-pl/en-pl.txt.zip", b"PK but not a zip")
+    assert "no archive of this kind" in error_of("data", "fetch", "opensubtitles-en-pl")
+
+
+def test_a_fetched_set_can_be_named_like_any_file(web: Web) -> None:
+    from dragoman.data.corpora import open_corpus
+
+    succeed("data", "fetch", "tatoeba-en-de")
+    files = ["tatoeba-en-de/val.en.gz", "tatoeba-en-de/val.de.gz"]
+    assert len(list(open_corpus(files, src_lang="en", tgt_lang="de").pairs())) == 20
+
+
+FETCH = """
+import sys
+from dataclasses import replace
+from dragoman.cli import main
+from dragoman.data import catalog
+dataset = catalog.get("imdb")
+item = replace(dataset.downloads[0], urls=(sys.argv.pop(),), checksum="")
+catalog._catalogue = lambda: {"imdb": replace(dataset, downloads=(item,))}
+main()
+"""
+
+
+def test_a_process_that_is_killed_in_mid_file_is_continued(web: Web, tmp_path: Path) -> None:
+    content = originals("imdb")["aclImdb_v1.tar.gz"]
+    half = len(content) // 2
+    web.replies = [Reply(hang_after=half)]
+    url = web.url("imdb/aclImdb_v1.tar.gz")
+    part = tmp_path / "cache" / "downloads" / "imdb" / "aclImdb_v1.tar.gz.part"
+    command = [sys.executable, "-c", FETCH, "data", "fetch", "imdb", url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not (part.exists() and part.stat().st_size == half) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+    succeed("data", "fetch", "imdb")
+    assert web.requests[-1]["Range"] == f"bytes={half}-"
+    expected = hashlib.sha256(content).hexdigest()
+    source = json.loads((tmp_path / "cache" / "imdb" / "source.json").read_text())
+    assert source["downloads"][0]["sha256"] == expected
