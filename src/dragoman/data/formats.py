@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
@@ -20,6 +21,7 @@ from dragoman.errors import DataError
 BLOCK = 1 << 16
 
 
+@lru_cache(maxsize=1024)
 def language_matches(tag: str, language: str) -> bool:
     """The tag is the language, or a variant of it: "en-US" and "EN_gb" are "en", but not the reverse."""
     tag, language = (name.lower().replace("_", "-") for name in (tag, language))
@@ -121,7 +123,9 @@ class _Units:
         if self._code_depth:
             self._code_depth -= 1
         elif tag == "seg" and self._segment is not None:
-            text = re.sub(rf"(?<=\w){self.GAP}+(?=\w)", " ", "".join(self._segment)).replace(self.GAP, "")
+            text = "".join(self._segment)
+            if self.GAP in text:
+                text = re.sub(rf"(?<=\w){self.GAP}+(?=\w)", " ", text).replace(self.GAP, "")
             self._texts.append((self._language, one_line(text)))
             self._segment = None
         elif tag == "tu":
@@ -216,7 +220,7 @@ def _entries(path: Path) -> Iterator[Entry]:
     """The entries of a PO file, the header and the obsolete ones included."""
     entry, keyword = Entry(1), ""
     for n, is_obsolete, line in _po_lines(path):
-        if entry.translations and (not line or line.startswith(("#", "|", "msgid", "msgctxt"))):
+        if (not line or line.startswith(("#", "|", "msgid", "msgctxt"))) and entry.translations:
             yield _checked(path, entry)
             entry, keyword = Entry(n), ""
         if line.startswith("#"):

@@ -105,7 +105,8 @@ class LabelledTable(LabelledCorpus):
                 yield Labelled(text, label)
             else:
                 notes.left_out["without label" if text.strip() else "without text"] += 1
-        if isinstance(self.table, TabSeparated) and isinstance(label_column, int) and n_first == 1:
+        is_headerless = isinstance(self.table, TabSeparated) and isinstance(label_column, int)
+        if is_headerless and n_first == 1 and notes.n_read >= 5:
             notes.remarks.append(
                 f"the label {first_label!r} of line 1 occurs nowhere else; if that line holds the names of "
                 f"columns, ask for columns by name ({SETTING})"

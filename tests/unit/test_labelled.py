@@ -1,0 +1,371 @@
+"""Labelled corpora: texts and the names of their classes, split so that no text is on both sides."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corpus_files import COMPRESS, complaint_of, write
+from dragoman.data.labelled import (
+    Labelled,
+    LabelledCorpus,
+    guess_labelled_columns,
+    open_labelled,
+    split_labelled,
+)
+from dragoman.data.tables import Column
+from dragoman.errors import DataError
+
+EXAMPLES = [
+    ("Good, really.", "positive"),
+    ('A "film"', "negative"),
+    ("我们 &", "positive"),
+    ("Bad", "negative"),
+]
+
+
+def corpus_of(path: str, **columns: Column) -> LabelledCorpus:
+    return open_labelled([path], **columns)
+
+
+def read(path: str, **columns: Column) -> list[Labelled]:
+    return list(corpus_of(path, **columns).examples())
+
+
+def complaint(path: str, **columns: Column) -> str:
+    return complaint_of(lambda: corpus_of(path, **columns).examples())
+
+
+def notes(path: str, **columns: Column) -> list[str]:
+    corpus = corpus_of(path, **columns)
+    list(corpus.examples())
+    return [line.removeprefix(f"{corpus.name}: ") for line in corpus.notes()]
+
+
+def guess_complaint(path: str) -> str:
+    with pytest.raises(DataError) as error:
+        guess_labelled_columns(path)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def tsv_of(tmp_path: Path, examples: list[tuple[str, str]], *, name: str = "a.tsv") -> str:
+    return write(tmp_path / name, "".join(f"{label}\t{text}\n" for text, label in examples))
+
+
+def jsonl_of(tmp_path: Path, *objects: dict[str, Any]) -> str:
+    return write(tmp_path / "a.jsonl", "".join(json.dumps(one) + "\n" for one in objects))
+
+
+def test_every_format_gives_the_same_examples(tmp_path: Path) -> None:
+    csv = 'text,label\n"Good, really.",positive\n"A ""film""",negative\n我们 &,positive\nBad,negative\n'
+    paths = [tsv_of(tmp_path, EXAMPLES, name=f"a.tsv{suffix}") for suffix in COMPRESS]
+    paths += [write(tmp_path / f"a.csv{suffix}", csv) for suffix in COMPRESS]
+    paths += [jsonl_of(tmp_path, *({"text": text, "label": label} for text, label in EXAMPLES))]
+    for path in paths:
+        assert read(path) == EXAMPLES
+        assert notes(path) == []
+
+
+def test_columns_are_asked_for_by_name_or_number(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "id\tklass\tsatz\n1\tja\tAber sicher.\n2\tnein\tLieber nicht.\n")
+    expected = [("Aber sicher.", "ja"), ("Lieber nicht.", "nein")]
+    assert read(path, text_column="satz", label_column="klass") == expected
+    assert read(path, text_column=2, label_column=1)[1:] == expected
+
+
+def test_labels_are_text_whatever_json_they_are(tmp_path: Path) -> None:
+    labels = [1, 0, True, False, 4.5, " star ", "1"]
+    path = jsonl_of(tmp_path, *({"text": "x", "label": label} for label in labels))
+    assert [example.label for example in read(path)] == ["1", "0", "true", "false", "4.5", "star", "1"]
+
+
+@pytest.mark.parametrize(("label", "what"), [(["a"], "a list"), ({"x": {}}, "an object")])
+def test_a_label_that_is_no_name_is_reported(tmp_path: Path, label: object, what: str) -> None:
+    path = jsonl_of(tmp_path, {"text": "x", "label": "a"}, {"text": "x", "label": label})
+    message = complaint(path, text_column="text", label_column="label")
+    assert message == f"{path} line 2: column 'label' holds {what}, not text; name another one"
+
+
+def test_a_text_that_is_no_text_is_reported(tmp_path: Path) -> None:
+    path = jsonl_of(tmp_path, {"text": 12, "label": "a"})
+    assert complaint(path) == f"{path} line 1: column 'text' holds a number, not text; name another one"
+
+
+def test_examples_without_text_or_label_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = jsonl_of(
+        tmp_path,
+        {"text": "x", "label": "a"},
+        {"text": " ", "label": "b"},
+        {"text": None, "label": "b"},
+        {"text": "y", "label": None},
+        {"text": "y", "label": float("nan")},
+        {"text": "y", "label": "b"},
+    )
+    assert read(path) == [("x", "a"), ("y", "b")]
+    assert notes(path) == ["left out 4 of 6 examples: 2 without text, 2 without label"]
+
+
+def test_a_corpus_without_an_example_is_reported(tmp_path: Path) -> None:
+    assert complaint(write(tmp_path / "a.tsv", "")) == (
+        f"{tmp_path / 'a.tsv'}: no example; give a file of texts and labels"
+    )
+    path = write(tmp_path / "b.tsv", "a\t\n\n")
+    assert complaint(path) == (
+        f"{path}: no example (left out 2 of 2 examples: 2 without text); give a file of texts and labels"
+    )
+
+
+def test_a_corpus_of_one_label_is_reported_with_it(tmp_path: Path) -> None:
+    path = tsv_of(tmp_path, [("x", "good"), ("y", "good")])
+    assert complaint(path).startswith(
+        f"{path}: all 2 examples have the label 'good'; give a file with two labels"
+    )
+
+
+@pytest.mark.parametrize("n", [10, 2000])
+def test_texts_in_the_place_of_labels_are_noticed(tmp_path: Path, n: int) -> None:
+    path = tsv_of(tmp_path, [(str(i % 2), f"text {i}") for i in range(n)])
+    message = complaint(path)
+    assert (
+        f"different labels in {min(n, 1001)} examples, such as 'text 0'; are text and label the right"
+        in message
+    )
+
+
+def test_a_label_of_line_1_that_never_returns_is_remarked_on(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "klass\tsatz\n" + "ja\tx\nnein\ty\n" * 3)
+    [note] = notes(path)
+    assert note.startswith("the label 'klass' of line 1 occurs nowhere else; if that line holds the names")
+    assert notes(path, text_column="satz", label_column="klass") == []
+
+
+def test_the_fingerprint_depends_on_content_and_columns(tmp_path: Path) -> None:
+    path = tsv_of(tmp_path, EXAMPLES)
+    prints = [
+        corpus_of(path).fingerprint(),
+        corpus_of(tsv_of(tmp_path, EXAMPLES, name="b.tsv")).fingerprint(),
+    ]
+    prints += [corpus_of(path, text_column=0, label_column=1).fingerprint()]
+    prints += [corpus_of(tsv_of(tmp_path, EXAMPLES[:2], name="c.tsv")).fingerprint()]
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == 3
+
+
+@pytest.mark.parametrize(
+    ("files", "columns", "problem"),
+    [
+        (["a", "b"], {}, "a labelled corpus of 2 files; give one file of texts and labels"),
+        (["a"], {"text_column": -1}, "a: column -1; columns are counted from 0"),
+        (["a"], {"text_column": 0}, "a: column 0 cannot be both text and label"),
+        (["a.tmx"], {}, "a.tmx: a .tmx file has no columns that can be read"),
+        (["no.tsv"], {}, "no.tsv: no such file in "),
+        (
+            ["phrasebook:reviews-dev"],
+            {},
+            "phrasebook:reviews-dev: no such split; there are phrasebook:reviews-train,",
+        ),
+    ],
+)
+def test_what_is_no_labelled_corpus_is_refused(
+    files: list[str], columns: dict[str, Column], problem: str
+) -> None:
+    with pytest.raises(DataError) as error:
+        open_labelled(files, **columns)
+    assert str(error.value).startswith(problem)
+
+
+def test_reviews_of_the_phrasebook_are_a_labelled_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    reviews = {"train": [("positive", "A fine film."), ("negative", "Dull.")], "test": [("negative", "No.")]}
+    monkeypatch.setattr("dragoman.data.phrasebook.reviews", reviews.__getitem__)
+    train = corpus_of("phrasebook:reviews-train")
+    assert train.name == "phrasebook:reviews-train"
+    assert list(train.examples()) == [("A fine film.", "positive"), ("Dull.", "negative")]
+    assert train.fingerprint() == corpus_of("phrasebook:reviews-train").fingerprint()
+    assert train.fingerprint() != corpus_of("phrasebook:reviews-test").fingerprint()
+
+
+# Columns that nobody named
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("text,label", ("text", "label")),
+        ("id,Review,Sentiment", ("Review", "Sentiment")),
+        ("label,sentence,idx", ("sentence", "label")),
+        ("text,label,label_text", ("text", "label")),
+        ("stars,reviewText,date", ("reviewText", "stars")),
+        ("tweet,target,user", ("tweet", "target")),
+        ("category,content", ("content", "category")),
+    ],
+)
+def test_columns_are_guessed_by_their_names(tmp_path: Path, header: str, found: tuple[str, str]) -> None:
+    csv = write(tmp_path / "a.csv", f"{header}\n")
+    tsv = write(tmp_path / "a.tsv", header.replace(",", "\t") + "\n")
+    jsonl = jsonl_of(tmp_path, dict.fromkeys(header.split(","), "x"))
+    assert (
+        guess_labelled_columns(csv) == guess_labelled_columns(tsv) == guess_labelled_columns(jsonl) == found
+    )
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)])
+def test_columns_without_names_are_guessed_by_what_they_hold(tmp_path: Path, order: tuple[int, ...]) -> None:
+    rows = [
+        (f"a longish text about number {i}, and more", "ab"[i % 2], str(i), "constant") for i in range(100)
+    ]
+    path = write(tmp_path / "a.tsv", "".join("\t".join(row[j] for j in order) + "\n" for row in rows))
+    assert guess_labelled_columns(path) == (order.index(0), order.index(1))
+
+
+def test_columns_with_names_of_another_language_are_guessed_by_what_they_hold(tmp_path: Path) -> None:
+    rows = "".join(f"{'ja' if i % 3 else 'nein'};Das ist der Satz {i}, also wirklich.\n" for i in range(30))
+    path = write(tmp_path / "a.csv", "Klasse;Satz\n" + rows)
+    assert guess_labelled_columns(path) == ("Satz", "Klasse")
+    assert len(read(path)) == 30
+
+
+def test_labels_sorted_in_a_long_file_are_found(tmp_path: Path) -> None:
+    path = tsv_of(tmp_path, [(f"a text with the number {i}", str(i // 1000)) for i in range(2000)])
+    assert guess_labelled_columns(path) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("a", "x", f"text {i}") if i % 2 else ("b", "y", f"text {i}") for i in range(20)],
+        [(f"one text {i}", f"other text {i}", "ab"[i % 2]) for i in range(20)],
+        [(f"text {i}", f"{i}") for i in range(20)],
+        [("same", "text") for _ in range(20)],
+    ],
+    ids=["two labels", "two texts", "no label", "one label"],
+)
+def test_columns_that_do_not_tell_are_an_error_that_lists_them(
+    tmp_path: Path, rows: list[tuple[str, ...]]
+) -> None:
+    path = write(tmp_path / "a.tsv", "".join("\t".join(row) + "\n" for row in rows))
+    there = ", ".join(f"{i} ({cell!r})" for i, cell in enumerate(rows[0]))
+    assert guess_complaint(path) == (
+        f"{path}: cannot tell which columns are text and label among {there}; "
+        "name them (data.text_column, data.label_column)"
+    )
+
+
+# Held-out examples
+
+
+def numbered(n: int) -> list[tuple[str, str]]:
+    """Examples of three labels, of which one is rare; every seventh text occurs twice."""
+    labels = ["common", "common", "frequent", "common", "frequent", "rare"]
+    return [(f"text {i - (i % 7 == 0)}", labels[(i - (i % 7 == 0)) % 6]) for i in range(1, n + 1)]
+
+
+def split(path: str, *, n_held_out: int = 60, seed: int = 1) -> tuple[list[Labelled], list[Labelled]]:
+    train, held_out = split_labelled(corpus_of(path), n_held_out=n_held_out, seed=seed)
+    return list(train.examples()), list(held_out.examples())
+
+
+def test_both_parts_are_the_corpus_and_share_no_text(tmp_path: Path) -> None:
+    path = tsv_of(tmp_path, numbered(1200))
+    train, held_out = split(path)
+    assert sorted(train + held_out) == sorted(read(path))
+    assert not {text for text, _ in train} & {text for text, _ in held_out}
+    assert 55 <= len(held_out) <= 60
+
+
+def test_every_label_has_its_share_in_both_parts(tmp_path: Path) -> None:
+    examples = numbered(1200)
+    _, held_out = split(tsv_of(tmp_path, examples))
+    whole, part = Counter(label for _, label in examples), Counter(label for _, label in held_out)
+    for label, n in whole.items():
+        assert abs(part[label] - 60 * n / 1200) <= 2
+
+
+def test_the_split_does_not_depend_on_the_order_of_lines(tmp_path: Path) -> None:
+    examples = [*numbered(600), ("contested", "rare"), ("contested", "common")]
+    shuffled = random.Random(1).sample(examples, len(examples))
+    assert sorted(split(tsv_of(tmp_path, examples))[1]) == sorted(
+        split(tsv_of(tmp_path, shuffled, name="b.tsv"))[1]
+    )
+
+
+def test_the_split_depends_on_the_seed(tmp_path: Path) -> None:
+    path = tsv_of(tmp_path, numbered(600))
+    assert split(path, seed=1) == split(path, seed=1) != split(path, seed=2)
+
+
+def test_at_most_a_tenth_is_held_out(tmp_path: Path) -> None:
+    assert 18 <= len(split(tsv_of(tmp_path, numbered(200)), n_held_out=10_000)[1]) <= 20
+
+
+def test_texts_that_differ_in_white_space_only_stay_together(tmp_path: Path) -> None:
+    examples = [(f"text{' ' * (1 + i % 3)}{i // 3}", "ab"[i // 3 % 2]) for i in range(600)]
+    train, held_out = (
+        {" ".join(text.split()) for text, _ in part} for part in split(tsv_of(tmp_path, examples))
+    )
+    assert held_out
+    assert not train & held_out
+
+
+def test_each_label_keeps_a_text_to_train_on(tmp_path: Path) -> None:
+    examples = [*((f"text {i}", "common") for i in range(20)), ("only", "rare")]
+    for seed in range(5):
+        train, _ = split(tsv_of(tmp_path, examples), n_held_out=2, seed=seed)
+        assert ("only", "rare") in train
+
+
+def test_a_small_part_may_have_one_label(tmp_path: Path) -> None:
+    assert len(split(tsv_of(tmp_path, numbered(12)), n_held_out=1)[1]) == 1
+
+
+def test_parts_have_fingerprints_and_notes_of_their_own(tmp_path: Path) -> None:
+    corpus = corpus_of(tsv_of(tmp_path, [*numbered(100), ("", "rare")]))
+    parts = split_labelled(corpus, n_held_out=10, seed=1)
+    others = split_labelled(corpus, n_held_out=10, seed=2)
+    assert len({part.fingerprint() for part in (*parts, *others, corpus)}) == 5
+    assert list(parts[0].examples())
+    assert parts[0].notes() == [f"{corpus.name}: left out 1 of 101 examples: 1 without text"]
+
+
+def test_a_corpus_too_small_or_too_alike_to_hold_texts_out_is_reported(tmp_path: Path) -> None:
+    path = tsv_of(tmp_path, [("one", "a"), ("two", "b")] * 50)
+    with pytest.raises(DataError) as error:
+        split_labelled(corpus_of(path), n_held_out=5, seed=1)
+    assert str(error.value) == (
+        f"{path}: 100 examples are too few, or too alike, to hold some out; give a data.valid file of its own"
+    )
+
+
+# Packages of extras
+
+
+def test_labels_of_a_data_set_are_its_names_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets", reason="needs datasets: pip install 'dragoman[hub]'")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])}
+    )
+    table = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [1, 0, -1]}, features=features)
+    datasets.disable_progress_bars()
+    (tmp_path / "set").mkdir()
+    table.to_parquet(tmp_path / "set" / "train.parquet")
+    name = f"hf:{tmp_path / 'set'}:train"
+    assert read(name) == [("a", "pos"), ("b", "neg")]
+    assert notes(name) == ["left out 1 of 3 examples: 1 without label"]
+
+
+def test_a_parquet_file_is_a_labelled_corpus(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'dragoman[parquet]'")
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"label": [1, 0, 1], "text": ["a", "b", ""]}), path)
+    assert read(str(path)) == [("a", "1"), ("b", "0")]
+    assert notes(str(path)) == ["left out 1 of 3 examples: 1 without text"]
