@@ -60,10 +60,10 @@ class Run:
             write_atomically(run.config_path, to_toml(config).encode())
             return run
         there = cls.open(path)
-        differences = list(_differences(there.config.model_dump(), config.model_dump()))
-        if differences:
+        changed = list(differences(there.config.model_dump(), config.model_dump()))
+        if changed:
             raise RunError(
-                f"{run.path}: holds a run with other settings ({'; '.join(differences)}); "
+                f"{run.path}: holds a run with other settings ({'; '.join(changed)}); "
                 "choose another folder, or use the same settings to continue it"
             )
         return there
@@ -176,6 +176,16 @@ class Run:
         if not isinstance(content, dict):
             raise RunError(f"{path}: is damaged, for it holds no JSON object; remove it and write it again")
         return content
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Each setting that differs, in words; nested settings by their dotted names."""
+    for name in sorted({*there, *here}):
+        old, new = there.get(name), here.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from differences(old, new, f"{prefix}{name}.")
+        elif old != new:
+            yield f"{prefix}{name} is {_said(old)} there, {_said(new)} here"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -310,16 +320,6 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_jsonable(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Each setting that differs, in words; nested settings by their dotted names."""
-    for name in sorted({*there, *here}):
-        old, new = there.get(name), here.get(name)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from _differences(old, new, f"{prefix}{name}.")
-        elif old != new:
-            yield f"{prefix}{name} is {_said(old)} there, {_said(new)} here"
 
 
 def _said(value: Any) -> str:
