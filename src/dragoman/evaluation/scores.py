@@ -22,6 +22,13 @@ def score_record(score: Score) -> dict[str, Any]:
     }
 
 
+def read_score(record: dict[str, Any]) -> Score:
+    """The score that `score_record` made a record of. KeyError, TypeError: it is none."""
+    interval = record["interval"]
+    low_high = None if interval is None else (float(interval[0]), float(interval[1]))
+    return Score(record["name"], float(record["value"]), record["signature"], low_high)
+
+
 def keep_scores(run: Run, records: Sequence[dict[str, Any]]) -> None:
     """Adds the scores to the run's scores.json, in place of older ones of the same test and search."""
     kept = [old for old in saved_scores(run) if all(_key(old) != _key(record) for record in records)]

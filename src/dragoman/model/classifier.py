@@ -5,7 +5,7 @@ And beside it, where it is asked for, votes of n-grams (model/ngrams.py): wide a
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dragoman.config import ClassifierConfig
 from dragoman.model.kernels import PLAIN, Kernels
@@ -38,6 +38,7 @@ class TransformerClassifier(Transformer):
         self.head = Linear(len(self.poolings) * config.d_model, n_classes)
         self.votes = NgramVotes(config, n_classes=n_classes) if config.ngrams else None
         self.initialise()
+        nn.init.zeros_(self.head.weight)  # at first all classes are equally likely, or as n-grams vote
         if self.votes is not None:
             self.votes.reset()
 

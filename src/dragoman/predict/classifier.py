@@ -45,6 +45,15 @@ class Classification(NamedTuple):
     """Tokens at the text's end that were not read, because of data.max_windows."""
 
 
+class Logits(NamedTuple):
+    """What a model says about texts, before the temperature."""
+
+    values: Floats
+    """(N, C)."""
+    n_cut: npt.NDArray[np.int64]
+    """(N,): tokens at the end of each text that were not read, because of data.max_windows."""
+
+
 def classification_config(run: Run) -> ClassificationConfig:
     """The configuration of a run that classifies. RunError: it is a translator."""
     if run.config.task != "classification":
@@ -98,29 +107,26 @@ class Classifier:
         if isinstance(texts, str):
             raise DataError("classify takes a list of texts; for a single one write classify([text])")
         ids = self.tokenizer.encode_batch(texts)
-        limit = max_tokens(self.config)
         filled = [i for i, tokens in enumerate(ids) if tokens]
         results = [Classification(text, "", {}) for text in texts]
-        logits = self._logits([ids[i] for i in filled], progress)
-        for i, row in zip(filled, softmax(logits, temperature=self.temperature).tolist(), strict=True):
+        logits, n_cut = self._logits([ids[i] for i in filled], progress)
+        probabilities = softmax(logits, temperature=self.temperature).tolist()
+        for i, row, cut in zip(filled, probabilities, n_cut.tolist(), strict=True):
             ranked = sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1])
-            n_cut = len(ids[i]) - len(shorten(ids[i], limit))
-            results[i] = Classification(texts[i], ranked[0][0], dict(ranked), n_cut)
+            results[i] = Classification(texts[i], ranked[0][0], dict(ranked), cut)
         return results
 
-    def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Floats:
-        """(N, C) logits before the temperature; of a text that is empty, those of one unknown token."""
+    def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Logits:
+        """The logits of each text; of one that is empty, those of an unknown token."""
         ids = self.tokenizer.encode_batch(texts)
         return self._logits([tokens or [UNK_ID] for tokens in ids], progress)
 
-    def _logits(self, texts: Sequence[list[int]], progress: Callable[[int], None] | None) -> Floats:
+    def _logits(self, texts: Sequence[list[int]], progress: Callable[[int], None] | None) -> Logits:
         limit = max_tokens(self.config)
-        return class_logits(
-            self.model,
-            [np.array(shorten(ids, limit), dtype=np.int64) for ids in texts],
-            self.config,
-            progress=progress,
-        )
+        read = [np.array(shorten(ids, limit), dtype=np.int64) for ids in texts]
+        n_cut = [len(ids) - len(kept) for ids, kept in zip(texts, read, strict=True)]
+        values = class_logits(self.model, read, self.config, progress=progress)
+        return Logits(values, np.array(n_cut, dtype=np.int64))
 
 
 @torch.inference_mode()

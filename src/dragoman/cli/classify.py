@@ -1,0 +1,96 @@
+"""`dragoman classify`: text in, label out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli.app import say
+from dragoman.cli.translate import Device, Precision, RunPath, file_chunks, stdin_chunks
+from dragoman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.predict.classifier import Classification, Classifier
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(classify)
+
+
+def classify(
+    run: RunPath,
+    file: Annotated[
+        str, typer.Argument(help="Texts, one a line; - is stdin. May end in .gz, .xz or .zst.")
+    ] = "-",
+    out: Annotated[
+        Path | None, typer.Option(help="Write here instead of to stdout, when all is done.")
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line: text, label, probabilities of all labels.")
+    ] = False,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="So many labels a line, the most likely first.", show_default="1; --json: all"
+        ),
+    ] = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
+) -> None:
+    """Classify texts: one line in, one line out.
+
+    A line is label, tab, probability. A text may be of any length. An empty line stays empty. What
+    arrives through a pipe is classified as it comes.
+    """
+    chunks = stdin_chunks() if file == "-" else file_chunks(file)
+    classifier = load_classifier(run, device=device, precision=precision)
+    lines: list[str] = []
+    n_texts = n_cut_texts = n_cut_tokens = 0
+    for chunk in chunks:
+        found = classifier.classify(chunk)
+        n_texts += len(found)
+        n_cut_texts += sum(c.n_cut > 0 for c in found)
+        n_cut_tokens += sum(c.n_cut for c in found)
+        written = [as_json(c, top) if json_ else as_line(c, top) for c in found]
+        if out is None:
+            sys.stdout.write("".join(f"{line}\n" for line in written))
+            sys.stdout.flush()
+        else:
+            lines += written
+    if out is not None:
+        from dragoman.runs import write_atomically
+
+        write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
+    if n_cut_texts:
+        say(f"cut {n_cut_tokens:,} tokens off {n_cut_texts:,} of {n_texts:,} texts (data.max_windows)")
+
+
+def load_classifier(run: Path, *, device: str, precision: str) -> Classifier:
+    """The classifier in the folder `run`. ConfigError: `precision` is none that there is."""
+    from dragoman.predict.classifier import Classifier
+
+    if precision not in ("auto", "fp32", "bf16"):
+        raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')
+    return Classifier.load(run, device=device, precision=precision)
+
+
+def as_line(classification: Classification, top: int | None) -> str:
+    """Label, tab, probability, and so on; the empty line for a text that is empty."""
+    likely = list(classification.probabilities.items())[: top or 1]
+    return "\t".join(f"{label}\t{probability:.4f}" for label, probability in likely)
+
+
+def as_json(classification: Classification, top: int | None) -> str:
+    """A classification as one line of JSON; the label of a text that is empty is null."""
+    likely = list(classification.probabilities.items())[:top]
+    record = {
+        "text": classification.text,
+        "label": classification.label or None,
+        "probabilities": dict(likely),
+        "n_cut": classification.n_cut,
+    }
+    return json.dumps(record, ensure_ascii=False)

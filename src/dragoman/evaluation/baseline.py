@@ -1,0 +1,80 @@
+"""What a classifier has to beat: logistic regression on TF-IDF of words and pairs of words (scikit-learn).
+
+It takes seconds, and on long texts it is better than many a network. So it is trained on the same texts as
+the classifier and scored on the same test, and its score stands beside the classifier's.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from dragoman.data.labelled import Labelled
+from dragoman.errors import MissingExtraError
+
+NAME = "TF-IDF + logistic regression"
+
+CJK = "\u3040-\u30ff\u3400-\u9fff"
+TOKEN = rf"[{CJK}]|(?:(?![{CJK}])\w)+(?:'(?:(?![{CJK}])\w)+)*|[^\w\s]"
+"""A word with its inner apostrophes, a Chinese or Japanese character, or another sign."""
+
+INVERSE_STRENGTH = 10.0
+"""scikit-learn's C. Of 3, 10 and 30 on IMDB, 10 and 30 are alike and better than 3."""
+
+MANY_TEXTS = 5000
+"""From so many training texts on, n-grams that occur in only one text are left out."""
+
+SETTINGS = f"words:1-2|sublinear:yes|C:{INVERSE_STRENGTH:g}"
+"""What is the same for every corpus, as it stands in signatures."""
+
+
+class Baseline:
+    """TF-IDF of 1- and 2-grams of lower-cased words, sublinear, and a regularised logistic regression."""
+
+    def __init__(self, vectorizer: Any, regression: Any, n_texts: int) -> None:
+        self._vectorizer, self._regression = vectorizer, regression
+        self.n_texts = n_texts
+
+    @classmethod
+    def train(cls, examples: Iterable[Labelled], *, balanced: bool = False) -> Baseline:
+        """The baseline learnt from `examples`; `balanced` gives rare labels the weight of frequent ones.
+
+        The same examples give the same baseline. MissingExtraError: scikit-learn is not installed.
+        """
+        try:
+            from sklearn.exceptions import ConvergenceWarning
+            from sklearn.feature_extraction.text import TfidfVectorizer
+            from sklearn.linear_model import LogisticRegression
+        except ImportError:
+            purpose = f"the baseline ({NAME})"
+            raise MissingExtraError("scikit-learn", extra="baseline", purpose=purpose) from None
+        texts, labels = zip(*examples, strict=True)
+        vectorizer = TfidfVectorizer(
+            token_pattern=TOKEN,
+            ngram_range=(1, 2),
+            sublinear_tf=True,
+            min_df=2 if len(texts) >= MANY_TEXTS else 1,
+            dtype=np.float32,
+        )
+        regression = LogisticRegression(
+            C=INVERSE_STRENGTH, max_iter=1000, class_weight="balanced" if balanced else None
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            regression.fit(vectorizer.fit_transform(texts), labels)
+        return cls(vectorizer, regression, len(texts))
+
+    def predict(self, texts: Sequence[str]) -> list[str]:
+        """The label of each text."""
+        return [str(label) for label in self._regression.predict(self._vectorizer.transform(texts))]
+
+    @property
+    def signature(self) -> str:
+        """Every choice that its predictions depend on beside the texts."""
+        balanced = "yes" if self._regression.class_weight else "no"
+        min_df = self._vectorizer.min_df
+        return f"{SETTINGS}|min_df:{min_df}|balanced:{balanced}|scikit-learn:{version('scikit-learn')}"

@@ -1,0 +1,268 @@
+"""Labelled test sets classified and scored, beside a baseline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.config import ClassificationConfig
+from dragoman.data.files import hash_strings
+from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled, split_labelled
+from dragoman.data.labelled_store import class_number, class_numbers
+from dragoman.errors import DataError, MissingExtraError
+from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
+from dragoman.evaluation.scores import read_score, score_record
+from dragoman.metrics.classification import (
+    ClassScore,
+    accuracy,
+    confusion_matrix,
+    expected_calibration_error,
+    macro_f1,
+    negative_log_likelihood,
+    per_class,
+    softmax,
+)
+from dragoman.metrics.score import Score
+from dragoman.predict.classifier import Classifier
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a classifier made of one test set, and how good that is. Classes go by their numbers."""
+
+    name: str
+    labels: tuple[str, ...]
+    """The names of the classes."""
+    expected: Ids
+    """(N,): the class of each text."""
+    logits: npt.NDArray[np.float64]
+    """(N, C): before the temperature."""
+    temperature: float
+    seconds: float
+    """Time spent on classifying, scoring excluded."""
+    n_cut: Ids
+    """(N,): tokens of each text that were not read."""
+    baseline: BaselineResult | None = None
+    no_baseline: str = ""
+    """Why there is no baseline."""
+
+    @property
+    def found(self) -> Ids:
+        """(N,): the class that each text was given."""
+        return np.asarray(self.logits.argmax(1), dtype=np.int64)
+
+    @property
+    def texts_per_second(self) -> float:
+        return len(self.expected) / max(self.seconds, 1e-9)
+
+    @cached_property
+    def confusion(self) -> Ids:
+        """(C, C): texts of the row's class that were given the column's."""
+        return confusion_matrix(self.expected, self.found, n_classes=len(self.labels))
+
+    @property
+    def scores(self) -> tuple[Score, Score]:
+        """Accuracy and macro-F1, with their intervals."""
+        return accuracy(self.confusion), macro_f1(self.confusion)
+
+    @property
+    def per_class(self) -> dict[str, ClassScore]:
+        """Precision, recall, F1 and support of each class by its name."""
+        return dict(zip(self.labels, per_class(self.confusion), strict=True))
+
+    def probabilities(self, *, calibrated: bool = True) -> npt.NDArray[np.float64]:
+        """(N, C), after the temperature or before."""
+        return softmax(self.logits, temperature=self.temperature if calibrated else 1.0)
+
+    def calibration_error(self, *, calibrated: bool = True) -> float:
+        """How far confidence and accuracy are apart, 0–100."""
+        return expected_calibration_error(self.probabilities(calibrated=calibrated), self.expected)
+
+    def loss(self, *, calibrated: bool = True) -> float:
+        """-log p of the labels, in nats a text."""
+        temperature = self.temperature if calibrated else 1.0
+        return negative_log_likelihood(self.logits, self.expected, temperature=temperature)
+
+    def part(self, name: str, indices: Sequence[int]) -> Evaluation:
+        """The texts at `indices` alone; the time is their share."""
+        chosen = list(indices)
+        return replace(
+            self,
+            name=name,
+            expected=self.expected[chosen],
+            logits=self.logits[chosen],
+            n_cut=self.n_cut[chosen],
+            seconds=self.seconds * len(chosen) / len(self.expected),
+            baseline=None,
+        )
+
+    def record(self) -> dict[str, Any]:
+        """What scores.json keeps of it."""
+        return {
+            "name": self.name,
+            "n_texts": len(self.expected),
+            "seconds": self.seconds,
+            "texts_per_second": self.texts_per_second,
+            "scores": [score_record(score) for score in self.scores],
+            "loss": self.loss(),
+            "loss_uncalibrated": self.loss(calibrated=False),
+            "temperature": self.temperature,
+            "ece": self.calibration_error(),
+            "ece_uncalibrated": self.calibration_error(calibrated=False),
+            "per_class": {label: score._asdict() for label, score in self.per_class.items()},
+            "n_cut_texts": int((self.n_cut > 0).sum()),
+            "n_cut_tokens": int(self.n_cut.sum()),
+            "confusion": self.confusion.tolist(),
+            "baseline": self.baseline.record() if self.baseline else None,
+            "no_baseline": self.no_baseline or None,
+        }
+
+
+@dataclass(frozen=True)
+class BaselineResult:
+    """How good the baseline is on the same test set."""
+
+    scores: tuple[Score, ...]
+    """Accuracy and macro-F1, with their intervals."""
+    n_train: int
+    signature: str
+    train: str
+    """A hash of the texts it was trained on, and of its settings."""
+    test: str
+    """A hash of the texts it was scored on."""
+
+    def record(self) -> dict[str, Any]:
+        """What scores.json keeps of it."""
+        return {
+            "name": NAME,
+            "n_train": self.n_train,
+            "signature": self.signature,
+            "train": self.train,
+            "test": self.test,
+            "scores": [score_record(score) for score in self.scores],
+        }
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> BaselineResult:
+        """What `record` kept. KeyError, TypeError: it is no such record."""
+        scores = tuple(read_score(score) for score in record["scores"])
+        facts = (str(record[name]) for name in ("signature", "train", "test"))
+        return cls(scores, int(record["n_train"]), *facts)
+
+
+def evaluate(
+    classifier: Classifier,
+    name: str,
+    examples: Sequence[Labelled],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Evaluation:
+    """The labels that `classifier` gives the texts of `examples`, scored against theirs.
+
+    DataError: there is no example, or the classifier does not know a label.
+    """
+    if not examples:
+        raise DataError(f"{name}: there is nothing to score: no text with a label")
+    numbers = class_numbers(classifier.labels)
+    expected = [
+        class_number(example.label, numbers, where=f"{name}, text {i}")
+        for i, example in enumerate(examples, start=1)
+    ]
+    start = time.perf_counter()
+    logits, n_cut = classifier.logits([example.text for example in examples], progress=progress)
+    seconds = time.perf_counter() - start
+    temperature = classifier.temperature
+    return Evaluation(name, classifier.labels, np.array(expected), logits, temperature, seconds, n_cut)
+
+
+class BaselineScorer:
+    """Scores the baseline on test sets, training it once and only where its score is not known yet."""
+
+    def __init__(self, config: ClassificationConfig, saved: Sequence[dict[str, Any]]) -> None:
+        """`saved` are the records of the run's scores.json."""
+        self._config = config
+        self._known = [record["baseline"] for record in saved if record.get("baseline")]
+        self._baseline: Baseline | None = None
+        self._train = ""
+
+    def beside(
+        self, evaluation: Evaluation, examples: Sequence[Labelled], listen: Callable[[str], None]
+    ) -> Evaluation:
+        """The evaluation of `examples` with the baseline's scores, or with the reason why there are none.
+
+        `listen` is told before the baseline is trained, which may take a while.
+        """
+        test = hash_strings(*(part for example in examples for part in example))
+        try:
+            result = self._saved(test)
+            if result is None:
+                result = self._score(examples, evaluation, test, listen)
+        except (MissingExtraError, DataError) as error:
+            return replace(evaluation, no_baseline=str(error))
+        return replace(evaluation, baseline=result)
+
+    def _saved(self, test: str) -> BaselineResult | None:
+        """What was kept for this test and these training texts, or whatever they were if they are gone."""
+        known = [record for record in self._known if record.get("test") == test]
+        try:
+            self._train = self._train or hash_strings(
+                training_part(self._config).fingerprint(), SETTINGS, str(self._balanced)
+            )
+            known = [record for record in known if record.get("train") == self._train]
+        except DataError:
+            if not known:
+                raise
+        try:
+            return BaselineResult.from_record(known[-1]) if known else None
+        except (KeyError, TypeError, ValueError):
+            return None  # written by another version
+
+    def _score(
+        self, examples: Sequence[Labelled], evaluation: Evaluation, test: str, listen: Callable[[str], None]
+    ) -> BaselineResult:
+        if self._baseline is None:
+            train = list(training_part(self._config).examples())
+            listen(f"training the baseline ({NAME}) on {len(train):,} texts")
+            self._baseline = Baseline.train(train, balanced=self._balanced)
+        numbers = class_numbers(evaluation.labels)
+        predicted = self._baseline.predict([example.text for example in examples])
+        found = np.array([numbers[label] for label in predicted])
+        confusion = confusion_matrix(evaluation.expected, found, n_classes=len(evaluation.labels))
+        scores = accuracy(confusion), macro_f1(confusion)
+        return BaselineResult(scores, self._baseline.n_texts, self._baseline.signature, self._train, test)
+
+    @property
+    def _balanced(self) -> bool:
+        return self._config.training.class_weights == "balanced"
+
+
+def training_part(config: ClassificationConfig) -> LabelledCorpus:
+    """The texts that the classifier was trained on, without those that were held out."""
+    data = config.data
+    corpus = open_labelled(data.train, text_column=data.text_column, label_column=data.label_column)
+    if data.valid:
+        return corpus
+    return split_labelled(corpus, n_held_out=data.n_held_out, seed=config.seed)[0]
+
+
+def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, LabelledCorpus]]:
+    """The corpora of "test" or "valid" by name; a part held out of train is the valid that was not named.
+
+    DataError: a file is missing.
+    """
+    data = config.data
+    columns: dict[str, Any] = {"text_column": data.text_column, "label_column": data.label_column}
+    named = dict(data.test) if split == "test" else {"valid": data.valid} if data.valid else {}
+    for name, files in named.items():
+        yield name, open_labelled(files, **columns)
+    if split == "valid" and not named:
+        train = open_labelled(data.train, **columns)
+        yield "valid", split_labelled(train, n_held_out=data.n_held_out, seed=config.seed)[1]
