@@ -1,4 +1,4 @@
-"""Dragoman: parallel text in, a translator out.
+"""Dragoman: parallel text in, a translator out; labelled text in, a classifier out.
 
     from dragoman import Translator, load_recipe, train
 
@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.config import Config, load_recipe
     from dragoman.errors import DragomanError
+    from dragoman.predict.classifier import Classification, Classifier
     from dragoman.predict.translator import Translation, Translator
     from dragoman.training.loop import train
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Classification": "dragoman.predict.classifier",
+    "Classifier": "dragoman.predict.classifier",
     "Config": "dragoman.config",
     "DragomanError": "dragoman.errors",
     "Translation": "dragoman.predict.translator",
@@ -31,7 +34,16 @@ _HOME = {
     "train": "dragoman.training.loop",
 }
 
-__all__ = ["Config", "DragomanError", "Translation", "Translator", "load_recipe", "train"]
+__all__ = [
+    "Classification",
+    "Classifier",
+    "Config",
+    "DragomanError",
+    "Translation",
+    "Translator",
+    "load_recipe",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

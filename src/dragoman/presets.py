@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -66,6 +67,63 @@ def preset_for(n_pairs: int) -> dict[str, dict[str, Any]]:
             "ema_decay": 0.998,
             "average": "none",
             "valid_every": row.max_steps // N_VALIDATIONS,
+        },
+    }
+
+
+class ClassificationPreset(NamedTuple):
+    """The settings for corpora of fewer than `n_texts` labelled texts."""
+
+    n_texts: float
+    vocab_size: int
+    d_model: int
+    n_heads: int
+    d_ff: int
+    n_layers: int
+    dropout: float
+    word_dropout: float
+    ngram_bits: int
+    n_epochs: int
+    learning_rate: float
+
+
+CLASSIFICATION_PRESETS = (
+    #                     texts <  vocab  d  heads d_ff layers drop words bits epochs rate
+    ClassificationPreset(5_000, 10_000, 64, 2, 128, 1, 0.2, 0.1, 18, 20, 2e-3),
+    ClassificationPreset(100_000, 50_000, 64, 2, 128, 1, 0.2, 0.5, 21, 3, 2e-3),
+    ClassificationPreset(float("inf"), 50_000, 128, 4, 512, 2, 0.1, 0.3, 22, 2, 1e-3),
+)
+
+
+def classification_preset_for(*, n_texts: int, n_words: int, n_labels: int) -> dict[str, dict[str, Any]]:
+    """The sections [data], [tokenizer], [model] and [training] for labelled texts of `n_words` in all."""
+    row = next(preset for preset in CLASSIFICATION_PRESETS if n_texts < preset.n_texts)
+    batch_tokens = 2048 if n_words < 500_000 else 8192
+    n_tokens = 1.2 * n_words * (1 - row.word_dropout)
+    max_steps = max(200, math.ceil(row.n_epochs * n_tokens / (0.9 * batch_tokens)))
+    # A table of votes has 2^bits rows and a column for every label: more labels, fewer rows.
+    ngram_bits = row.ngram_bits - max(0, math.ceil(math.log2(n_labels)) - 1)
+    return {
+        "data": {"max_length": 256},
+        "tokenizer": {"kind": "words", "lowercase": True, "min_frequency": 2, "vocab_size": row.vocab_size},
+        "model": {
+            "d_model": row.d_model,
+            "n_heads": row.n_heads,
+            "d_ff": row.d_ff,
+            "n_encoder_layers": row.n_layers,
+            "dropout": row.dropout,
+            "word_dropout": row.word_dropout,
+            "ngrams": 3,
+            "ngram_bits": max(12, ngram_bits),
+        },
+        "training": {
+            "batch_tokens": batch_tokens,
+            "max_steps": max_steps,
+            "learning_rate": row.learning_rate,
+            "warmup_steps": max(20, max_steps // 10),
+            "schedule": "linear",
+            "average": "none",
+            "valid_every": max(1, max_steps // 10),
         },
     }
 

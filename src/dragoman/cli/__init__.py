@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import sys
 
-from dragoman.cli import data, demo, evaluate, show, train, translate
+from dragoman.cli import classify, data, demo, evaluate, reproduce, show, train, translate
 from dragoman.cli.app import app
 
 __all__ = ["app", "main"]
 
 train.register(app)
 translate.register(app)
+classify.register(app)
 evaluate.register(app)
+reproduce.register(app)
 show.register(app)
 data.register(app)
 demo.register(app)

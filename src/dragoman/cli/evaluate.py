@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.app import say
+from dragoman.cli.evaluate_classifier import describe_saved as describe_saved_labels
+from dragoman.cli.evaluate_classifier import evaluate_classifier, labelled_tests
+from dragoman.cli.train import LabelColumn, TextColumn, column
 from dragoman.cli.translate import (
     BatchSentences,
     BeamSize,
@@ -42,9 +45,15 @@ def evaluate(
     ] = None,
     src: Annotated[str | None, typer.Option(help="Translate this file instead ...")] = None,
     ref: Annotated[str | None, typer.Option(help="... and score against this one.")] = None,
+    file: Annotated[str | None, typer.Option(help="Classify this labelled file instead.")] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the translations here, or one file per test here.")
+        Path | None, typer.Option(help="Write translations or labels here, or one file per test here.")
     ] = None,
+    baseline: Annotated[
+        bool, typer.Option("--baseline/--no-baseline", help="Score a bag of n-grams beside a classifier.")
+    ] = True,
     as_json: AsJson = False,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
@@ -52,16 +61,27 @@ def evaluate(
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
-    """Translate test sets and score them: BLEU, chrF, TER.
+    """Score a run on its test sets: translations by BLEU, chrF and TER, labels by accuracy and F1.
 
-    Each score has its 95 % bootstrap interval and sacreBLEU's signature. The run's scores.json
-    keeps them.
+    Each score has its 95 % interval and its signature. The run's scores.json keeps them. A classifier
+    stands beside a baseline that was trained on the same texts.
     """
     from dragoman.evaluation.scores import keep_scores
     from dragoman.evaluation.translation import evaluate as evaluate_pairs
     from dragoman.runs import Run
 
     opened = Run.open(run)
+    if opened.config.task == "classification":
+        _refuse("classifier", src=src, ref=ref, beam_size=beam_size, length_penalty=length_penalty,
+                batch_sentences=batch_sentences)  # fmt: skip
+        labelled = labelled_tests(
+            opened, split=split, file=file, text_column=column(text_column), label_column=column(label_column)
+        )
+        evaluate_classifier(
+            opened, labelled, out=out, as_json=as_json, baseline=baseline, device=device, precision=precision
+        )
+        return
+    _refuse("translator", file=file, text_column=text_column, label_column=label_column)
     tests = test_sets(opened, split=split, src=src, ref=ref)
     translator = load_translator(run, device=device, precision=precision, batch_sentences=batch_sentences)
     evaluations = []
@@ -82,6 +102,13 @@ def evaluate(
     if as_json:
         record = {"run": str(run), "results": [evaluation.record() for evaluation in evaluations]}
         typer.echo(json.dumps(record, ensure_ascii=False, indent=2))
+
+
+def _refuse(what: str, **options: object) -> None:
+    """ConfigError: an option was given that means nothing for such a run."""
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if given:
+        raise ConfigError(f"{', '.join(given)}: not for a {what}; leave it away")
 
 
 def score(
@@ -167,5 +194,7 @@ def scores_table(scores: Sequence[Score]) -> str:
 
 def describe_saved(record: dict[str, Any]) -> str:
     """One line about an entry of scores.json."""
+    if "n_texts" in record:
+        return describe_saved_labels(record)
     values = " · ".join(f"{s['name']} {s['value']:.1f}" for s in record["scores"])
     return f"{record['name']} · {values} · beam {record['beam_size']} · {record['n_sentences']:,} sentences"

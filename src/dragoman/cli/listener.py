@@ -23,6 +23,7 @@ class TerminalListener(TrainingListener):
         self._task = TaskID(0)
         self._max_steps = 1
         self._max_seconds = 0.0
+        self._item = "token"
 
     def __enter__(self) -> TerminalListener:
         return self
@@ -42,6 +43,7 @@ class TerminalListener(TrainingListener):
     def started(self, position: Position, config: Config, n_parameters: int) -> None:
         training = config.training
         self._max_steps, self._max_seconds = training.max_steps, 60 * training.max_minutes
+        self._item = "token" if config.task == "translation" else "text"
         self._print(f"{n_parameters:,} parameters, {training.max_steps:,} steps")
         if self._console.is_terminal:
             self._progress = Progress(
@@ -68,7 +70,7 @@ class TerminalListener(TrainingListener):
             self._progress.update(self._task, description="validating")
 
     def logged(self, record: dict[str, Any]) -> None:
-        self._print(describe_record(record))
+        self._print(describe_record(record, item=self._item))
 
     def _share(self, position: Position) -> float:
         """How much of the training is done, 0 to 1."""
@@ -82,14 +84,14 @@ class TerminalListener(TrainingListener):
             print(text, file=sys.stderr, flush=True)
 
 
-def describe_record(record: dict[str, Any]) -> str:
-    """A record of history.jsonl in words, numbers with their units."""
+def describe_record(record: dict[str, Any], *, item: str) -> str:
+    """A record of history.jsonl in words, numbers with units; `item` is what losses are averaged over."""
     if record["kind"] == "train":
         return " · ".join(
             [
                 f"step {record['step']:,}",
                 f"epoch {record['epoch'] + 1}",
-                f"loss {record['train_loss']:.2f} nats/token",
+                f"loss {record['train_loss']:.2f} nats/{item}",
                 f"{_thousands(record['tokens_per_second'])} tokens/s",
                 f"lr {_scientific(record['lr'])}",
             ]
@@ -99,12 +101,17 @@ def describe_record(record: dict[str, Any]) -> str:
     parts = [
         f"average of {record['n']} checkpoints" if averaged else "valid",
         f"step {record['step']:,}",
-        f"loss {record['valid_loss']:.2f} nats/token",
-        f"BLEU {record['bleu']:.1f}",
-        f"chrF {record['chrf']:.1f}",
+        *describe_scores(record, item=item),
         verdict,
     ]
     return " · ".join(part for part in parts if part)
+
+
+def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
+    """The loss and the scores of a validation, each in words."""
+    names = {"bleu": "BLEU", "chrf": "chrF", "accuracy": "accuracy", "macro_f1": "macro-F1"}
+    scores = [f"{name} {record[key]:.1f}" for key, name in names.items() if key in record]
+    return [f"loss {record['valid_loss']:.2f} nats/{item}", *scores]
 
 
 def _thousands(value: float) -> str:

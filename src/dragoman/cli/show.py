@@ -100,14 +100,15 @@ def _size(run: Run) -> str:
 
 
 def _best(run: Run) -> str:
+    from dragoman.cli.listener import describe_scores
+
     best = [record for record in run.history() if record.get("best")]
     if not best:
         return "no validation yet"
     record = best[-1]
-    return (
-        f"step {record['step']:,} · loss {record['valid_loss']:.2f} nats/token · BLEU {record['bleu']:.1f} · "
-        f"chrF {record['chrf']:.1f} (validation{', averaged weights' * (record['kind'] == 'average')})"
-    )
+    scores = describe_scores(record, item="token" if run.config.task == "translation" else "text")
+    averaged = ", averaged weights" * (record["kind"] == "average")
+    return f"step {record['step']:,} · {' · '.join(scores)} (validation{averaged})"
 
 
 def _kilobytes(path: Path) -> float:

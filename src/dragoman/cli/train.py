@@ -1,4 +1,4 @@
-"""`dragoman train`: a recipe, or two files and nothing else, becomes a run."""
+"""`dragoman train`: a recipe, or the files of a corpus and nothing else, becomes a run."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated."),
 ]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(help="Column of the text: its name, or its number from 0.", show_default="guessed"),
+]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", show_default="guessed")]
 
 
 def register(app: typer.Typer) -> None:
@@ -27,7 +32,18 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="A recipe.toml.", show_default=False)] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(help="A recipe.toml; or with --task a file of labelled texts.", show_default=False),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="classification: the file holds texts and labels.", show_default=False)
+    ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    valid: Annotated[
+        str | None, typer.Option(help="Labelled texts for validation. Else a part is held out.")
+    ] = None,
     src: Annotated[str | None, typer.Option(help="Source sentences, one a line.")] = None,
     tgt: Annotated[str | None, typer.Option(help="Their translations, line by line.")] = None,
     tsv: Annotated[str | None, typer.Option(help="Or both in one file: source<TAB>target.")] = None,
@@ -41,30 +57,58 @@ def train(
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/<name> unless given.")] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Train a translator: from a recipe, or from two files.
+    """Train a translator or a classifier: from a recipe, or from files.
 
     Without a recipe, architecture, vocabulary and steps are chosen by the size of the corpus and written
     to the run's config.toml. The same command continues a training that was interrupted.
     """
     files = _corpus("train", src=src, tgt=tgt, tsv=tsv)
-    valid = _corpus("valid", src=valid_src, tgt=valid_tgt, tsv=valid_tsv)
-    if recipe is not None:
-        if files or valid or src_lang or tgt_lang:
+    valid_files = _corpus("valid", src=valid_src, tgt=valid_tgt, tsv=valid_tsv)
+    if task not in (None, "translation", "classification"):
+        raise ConfigError(f"--task {task}: there are translation and classification")
+    if task != "classification" and (text_column or label_column or valid):
+        raise ConfigError("--text-column, --label-column and --valid are for --task classification")
+    config: Config
+    if task == "classification":
+        if files or valid_files or src_lang or tgt_lang:
+            raise ConfigError("a classifier has no source and target; give one file of texts and labels")
+        from dragoman.cli.train_classifier import config_of_classifier
+
+        config = config_of_classifier(
+            recipe, valid=valid, text_column=text_column, label_column=label_column, overrides=overrides or []
+        )
+    elif recipe is not None:
+        if files or valid_files or src_lang or tgt_lang:
             raise ConfigError(
                 f"{recipe} names its own files and languages; leave --src, --tgt and the like away, "
                 "or change the recipe with --set"
             )
+        if recipe.suffix != ".toml" and recipe.is_file():
+            raise ConfigError(
+                f"{recipe}: is no recipe.toml; to learn its labels add --task classification, "
+                f"to learn its translations say --tsv {recipe}"
+            )
         from dragoman.config import load_recipe
 
         config = load_recipe(recipe, overrides or ())
+        if task is not None and config.task != task:
+            raise ConfigError(f"{recipe}: is a recipe for {config.task}; leave --task away")
     elif files:
         config = settings_for(
-            files, valid=valid, src_lang=src_lang, tgt_lang=tgt_lang, overrides=overrides or []
+            files, valid=valid_files, src_lang=src_lang, tgt_lang=tgt_lang, overrides=overrides or []
         )
     else:
-        raise ConfigError("nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv")
+        raise ConfigError(
+            "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv, "
+            "or a file of labelled texts and --task classification"
+        )
     path = run_training(config, out or Path("runs") / config.name)
-    say(f"next: dragoman translate {path}")
+    if config.task == "classification":
+        from dragoman.cli.evaluate_classifier import print_validation
+        from dragoman.runs import Run
+
+        print_validation(Run.open(path), config)
+    say(f"next: dragoman {'translate' if config.task == 'translation' else 'classify'} {path}")
     say(f"      dragoman evaluate {path}")
     typer.echo(path)
 
@@ -131,6 +175,11 @@ def draw_curves(run: Run) -> None:
         say(f"learning curves: {run.path / CURVES}")
     except MissingExtraError as error:
         say(str(error))
+
+
+def column(value: str | None) -> int | str | None:
+    """A column as the user names it: a number, counted from 0, or a name."""
+    return int(value) if value is not None and value.isdigit() else value
 
 
 def _corpus(what: str, *, src: str | None, tgt: str | None, tsv: str | None) -> list[str]:
