@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from dragoman.data import catalog
 from dragoman.data.catalog import Dataset
@@ -105,6 +106,7 @@ def imdb() -> dict[str, bytes]:
     return {"aclImdb_v1.tar.gz": pack_tar(files)}
 
 
+@cache  # archives hold the time at which they were made
 def originals(name: str) -> dict[str, bytes]:
     """What the sources of a data set give, by the names of the downloads."""
     makers = {

@@ -25,7 +25,7 @@ from typing import IO, Any
 from dragoman.errors import DataError
 
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
-BLOCK = 1 << 20
+BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -241,6 +241,6 @@ def _write_pairs(folder: Path, name: str, languages: Sequence[str], pairs: Seque
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
     """A compressed file that is the same whenever it is made of the same lines."""
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         for line in lines:
             file.write(f"{line}\n".encode())
