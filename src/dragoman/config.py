@@ -215,13 +215,13 @@ class ClassifierConfig(EncoderConfig):
     pooling: Literal["mean", "max", "mean+max"] = "mean+max"
     """How the encoded tokens of a text become one vector; "mean+max" is both, side by side."""
     word_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Probability of leaving out a token, with the n-grams that end there, while training."""
+    """Probability of leaving out a token while training; n-grams are those of the whole text."""
     ngrams: int = Field(default=0, ge=0, le=5)
     """Longest n-grams of tokens that vote for a class beside the encoder; 0: none (model/ngrams.py)."""
     ngram_bits: int = Field(default=20, ge=4, le=26)
     """They are hashed into 2 to the power of this buckets, with as many weights for every label."""
-    ngram_rate: float = Field(default=20.0, gt=0.0)
-    """The learning rate of their votes, as a multiple of `learning_rate`."""
+    ngram_rate: float = Field(default=10.0, gt=0.0)
+    """The learning rate of their weights, as a multiple of `learning_rate`."""
 
 
 class TrainingConfig(Section):
@@ -358,8 +358,15 @@ class TranslationConfig(Section):
                 'model.tie_embeddings = "all" needs tokenizer.shared = true; '
                 'for two vocabularies set model.tie_embeddings = "output"'
             )
+        if self.tokenizer.splitter == "spacy" and self.tokenizer.shared and len(set(self.languages)) > 1:
+            raise ValueError('tokenizer.splitter = "spacy" splits by language: set tokenizer.shared = false')
         _check_positions(self.data.max_length, self.model)
         return self
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        return self.data.src_lang, self.data.tgt_lang
 
     @property
     def subject(self) -> str:

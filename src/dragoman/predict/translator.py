@@ -19,7 +19,7 @@ from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import build_model, inference_copy, load_weights
 from dragoman.runs import Run
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 
 
 class Alternative(NamedTuple):
@@ -41,9 +41,7 @@ class Translation(NamedTuple):
 def translation_config(run: Run) -> TranslationConfig:
     """The configuration of a run that translates. RunError: it is a classifier."""
     if run.config.task != "translation":
-        raise RunError(
-            f"{run.path}: is a classifier; try: dragoman classify {run.path}"
-        )
+        raise RunError(f"{run.path}: is a classifier; try: dragoman classify {run.path}")
     return run.config
 
 
@@ -128,7 +126,7 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         device = next(self.model.parameters()).device
         src = pad(sources).to(device)
-        step = IncrementalDecoder(self.model, src, src != PAD_ID, forbidden=(PAD_ID, BOS_ID))
+        step = IncrementalDecoder(self.model, src, src != PAD_ID, forbidden=(PAD_ID, BOS_ID, UNK_ID))
         longest = self.config.model.max_positions - 1
         factor, extra = self.config.search.max_length_factor, self.config.search.max_length_extra
         max_lengths = [min(longest, int(factor * (len(ids) - 1)) + extra) for ids in sources]
