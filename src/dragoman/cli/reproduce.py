@@ -1,0 +1,221 @@
+"""`dragoman reproduce`: a recipe's scores, checked by anybody."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli.app import INTERRUPTED, USER_ERROR, say
+from dragoman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.reproduction.expected import Expectation
+    from dragoman.reproduction.recipe import Recipe
+    from dragoman.reproduction.running import Reproduction
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(reproduce)
+
+
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A recipe's name or folder; without it, all are listed.", show_default=False),
+    ] = None,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUN]...", help="With --record: finished runs.", show_default=False),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The version of a few minutes, with scores of its own.")
+    ] = False,
+    variant: Annotated[
+        str | None,
+        typer.Option(help="Another recipe of the folder: seed, for seed.toml.", show_default=False),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Another seed.", show_default="the recipe's")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder.", show_default="runs/<name>, -quick or -seed-<n>")
+    ] = None,
+    no_fetch: Annotated[
+        bool, typer.Option("--no-fetch", help="Don't download data that is not here.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what is expected, and whether the data is here.")
+    ] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write expected.json and results/ from finished runs.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, no table.")] = False,
+) -> None:
+    """Train a recipe, score it, and say PASS or FAIL.
+
+    The data is fetched if it is not here. A score passes that is not worse than expected.json says by more
+    than its tolerance. The exit code is 0 for PASS and 1 for FAIL. The same command continues a training
+    that was interrupted.
+    """
+    from dragoman.reproduction.recipe import find_recipe
+
+    if name is None:
+        typer.echo("\n".join(list_recipes()))
+        return
+    recipe, version = find_recipe(name), _version(quick=quick, variant=variant)
+    if bool(runs) != record:
+        raise ConfigError("to record, say both: dragoman reproduce NAME --record RUN, or several RUNs")
+    if record:
+        _record(recipe, version, runs or [])
+    elif dry_run:
+        typer.echo("\n".join(describe_plan(recipe, version)))
+    else:
+        result = _run(recipe, version, seed=seed, out=out, fetch=not no_fetch)
+        if as_json:
+            typer.echo(json.dumps(result.record(), indent=2, ensure_ascii=False))
+        else:
+            typer.echo("\n".join(describe(result)))
+        if not result.passed:
+            raise typer.Exit(USER_ERROR)
+
+
+def _version(*, quick: bool, variant: str | None) -> str:
+    if quick and variant is not None:
+        raise ConfigError("give --quick or --variant, not both")
+    return "quick" if quick else variant or "full"
+
+
+def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fetch: bool) -> Reproduction:
+    """Reproduces with log lines and a progress bar on stderr, and draws the learning curves."""
+    from dragoman.cli.listener import TerminalListener
+    from dragoman.cli.train import draw_curves
+    from dragoman.reproduction.running import reproduce as train_and_judge
+    from dragoman.runs import Run
+
+    overrides = [] if seed is None else [f"seed={seed}"]
+    path = out or Path("runs") / run_name(recipe, version, seed=seed)
+    minutes = recipe.expectation(version).minutes
+    say(f"{recipe.name}: about {minutes:g} minutes on the machine where it was recorded; run: {path}")
+    try:
+        with TerminalListener() as listener:
+            result = train_and_judge(
+                recipe, version, out=path, overrides=overrides, fetch=fetch, listener=listener
+            )
+    except KeyboardInterrupt:
+        say(f"to continue: {shlex.join(['dragoman', *sys.argv[1:]])}")
+        raise typer.Exit(INTERRUPTED) from None
+    draw_curves(Run.open(result.run))
+    return result
+
+
+def run_name(recipe: Recipe, version: str, *, seed: int | None) -> str:
+    """What a run of this version is called unless told otherwise."""
+    parts = [
+        recipe.name,
+        *([version] if version != "full" else []),
+        *([] if seed is None else [f"seed-{seed}"]),
+    ]
+    return "-".join(parts)
+
+
+def _record(recipe: Recipe, version: str, runs: Sequence[Path]) -> None:
+    from dragoman.reproduction.recording import record
+
+    expectation = record(recipe, version, runs)
+    say(f"written: {recipe.expected_path}, {recipe.results(version)}")
+    typer.echo("\n".join(describe_expectation(expectation)))
+
+
+def list_recipes() -> Iterator[str]:
+    """Each recipe with the score that its first test set is known by, and how long it takes."""
+    from dragoman.reproduction.recipe import known_recipes, version_option
+
+    recipes = known_recipes()
+    width = max((len(recipe.name) for recipe in recipes), default=0)
+    for recipe in recipes:
+        expected = recipe.expected()
+        versions = [version for version in recipe.versions() if expected.version(version)]
+        for version in versions:
+            expectation = recipe.expectation(version)
+            first = expectation.scores[0]
+            yield (
+                f"{recipe.name:<{width}}  {first.test_set} {first.metric} {first.value:.1f} ± "
+                f"{first.tolerance:g} in {expectation.minutes:g} minutes{version_option(version)}"
+            )
+        if not versions:
+            yield f"{recipe.name:<{width}}  nothing recorded yet"
+
+
+def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
+    """What a reproduction would do and expect, and whether its data is here."""
+    from dragoman.reproduction.requirements import differing, files_of, missing_files
+
+    expectation, config = recipe.expectation(version), recipe.config(version)
+    yield f"{recipe.name} · {config.subject} · {recipe.folder}"
+    yield from describe_expectation(expectation)
+    missing = missing_files(config)
+    for name, files in missing.items():
+        remedy = f"dragoman data fetch {name}" if name else "not in the catalogue: put it into $DRAGOMAN_DATA"
+        yield f"missing   {', '.join(files)} ({remedy})"
+    for problem in differing(config, expectation.data):
+        yield f"other     {problem}"
+    if not missing:
+        yield f"data      {len(files_of(config))} files, all here"
+
+
+def describe_expectation(expectation: Expectation) -> Iterator[str]:
+    """What is expected, where it comes from, and how long it takes."""
+    machine = expectation.machine
+    rows = [
+        (score.test_set, score.metric, f"{score.value:.1f}", f"{score.tolerance:g}", score.tolerance_from)
+        for score in expectation.scores
+    ]
+    yield from _table(("test set", "metric", "expected", "tolerance", "from"), rows)
+    yield (
+        f"minutes   {expectation.minutes:g} on {machine.cpu}, {machine.n_threads} threads of "
+        f"{machine.n_cores} cores, {expectation.date}"
+    )
+
+
+def describe(result: Reproduction) -> Iterator[str]:
+    """The table of scores, and what it comes to."""
+    rows = []
+    for verdict in result.verdicts:
+        expected = verdict.expected
+        value = "–" if verdict.value is None else f"{verdict.value:.1f}"
+        mark = "PASS" if verdict.passed else "FAIL"
+        reason = verdict.problem or verdict.note
+        rows.append(
+            (
+                expected.test_set,
+                expected.metric,
+                value,
+                f"{expected.value:.1f}",
+                f"{expected.tolerance:g}",
+                f"{mark}: {reason}" if reason else mark,
+            )
+        )
+    rows.append(("training", "minutes", f"{result.minutes:.1f}", f"{result.expectation.minutes:g}", "", ""))
+    yield from _table(("test set", "metric", "score", "expected", "tolerance", ""), rows)
+    for difference in result.differences:
+        yield f"differs: {difference}"
+    n_failed = sum(not verdict.passed for verdict in result.verdicts)
+    yield "PASS" if result.passed else f"FAIL: {n_failed} of {len(result.verdicts)} scores"
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows in columns: words to the left, the figures between the first two and the last to the right."""
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    last = len(headings) - 1
+    for row in (headings, *rows):
+        cells = [
+            cell.rjust(width) if 1 < i < last else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

@@ -1,0 +1,5 @@
+"""Recipes whose scores anybody can check: found, run, and compared with what was recorded.
+
+`recipe` finds one, `expected` is what expected.json says, `running` trains and judges, `recording` writes
+expected.json from finished runs, `reference` compares a training with the recorded one while it goes on.
+"""

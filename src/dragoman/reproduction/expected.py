@@ -1,0 +1,158 @@
+"""What expected.json says: the scores of a recipe, how far off a run may be, and how they were measured."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pydantic import Field, ValidationError
+
+from dragoman.config import Section
+from dragoman.errors import ConfigError
+
+Direction: TypeAlias = Literal["higher", "lower"]
+
+LOWER_IS_BETTER = ("TER", "ECE")
+"""Names of scores that count mistakes; a name that goes on after one of these, as in "TER (cased)", too."""
+
+MIN_SEEDS = 3
+"""Seeds from which a spread can be told."""
+MIN_TOLERANCE = 0.5
+"""What other processors and versions may change, in points, though seeds would allow less."""
+DEFAULT_TOLERANCE = 1.0
+"""With fewer seeds, in points."""
+
+
+class ExpectedScore(Section):
+    """One figure of one test set."""
+
+    test_set: str
+    """The name that the recipe gives it in [data.test]."""
+    metric: str
+    """As `dragoman evaluate` prints it."""
+    value: float
+    """The mean over the seeds."""
+    tolerance: float = Field(ge=0.0)
+    """How much worse a run may be, in points."""
+    tolerance_from: str
+    """Where the tolerance comes from, in words."""
+    better: Direction
+    """Which way the score improves. A better one than expected passes always."""
+    seeds: dict[str, float] = Field(min_length=1)
+    """The score of each seed's run."""
+    signature: str
+    """Everything the score depends on beside the texts. Another one cannot be compared."""
+
+
+class Machine(Section):
+    """Where the minutes were taken."""
+
+    cpu: str
+    n_cores: int = Field(ge=1)
+    n_threads: int = Field(ge=1)
+
+
+class DataFile(Section):
+    """A file that the recipe names: its text, decompressed."""
+
+    n_lines: int = Field(ge=0)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class Data(Section):
+    """What the recipe reads."""
+
+    sets: tuple[str, ...]
+    """Names for `dragoman data fetch`."""
+    files: dict[str, DataFile]
+    """By the name in the recipe. What is embedded or streamed has no place here."""
+
+
+class Expectation(Section):
+    """What a run of one version of a recipe should come to."""
+
+    scores: tuple[ExpectedScore, ...] = Field(min_length=1)
+    minutes: float = Field(ge=0.0)
+    """Of training, validation included, on `machine`."""
+    max_steps: int = Field(ge=1)
+    """The training.max_steps of the reference history."""
+    machine: Machine
+    versions: dict[str, str]
+    """Of the packages that scores depend on."""
+    data: Data
+    command: str
+    """What reproduces it."""
+    date: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
+    """When it was recorded."""
+
+
+class Expected(Section):
+    """The whole file."""
+
+    full: Expectation | None = None
+    """recipe.toml as it is."""
+    quick: Expectation | None = None
+    """With quick.toml laid over it: minutes in place of hours."""
+    variants: dict[str, Expectation] = Field(default_factory=dict)
+    """Other recipes of the folder, such as seed.toml, by their names."""
+
+    def version(self, version: str) -> Expectation | None:
+        """What is expected of "full", "quick" or a variant; None where nothing was recorded."""
+        if version in ("full", "quick"):
+            return self.full if version == "full" else self.quick
+        return self.variants.get(version)
+
+    def updated(self, version: str, expectation: Expectation) -> Expected:
+        """The same with another expectation of one version."""
+        if version in ("full", "quick"):
+            return self.model_copy(update={version: expectation})
+        return self.model_copy(update={"variants": {**self.variants, version: expectation}})
+
+
+def load_expected(path: Path) -> Expected:
+    """What the file says. ConfigError: it cannot be read, or holds mistakes (all are in the message)."""
+    try:
+        return Expected.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}); write it with: dragoman reproduce --record"
+        ) from None
+    except ValidationError as error:
+        problems = "; ".join(_describe(problem) for problem in error.errors())
+        raise ConfigError(f"{path}: {problems}; docs/reproduce.md says what belongs there") from None
+
+
+def expected_json(expected: Expected) -> bytes:
+    """The file's content; `load_expected` reads it back to an equal one."""
+    return expected.model_dump_json(indent=2, exclude_defaults=True).encode() + b"\n"
+
+
+def tolerance_of(values: Mapping[str, float]) -> tuple[float, str]:
+    """How far off a score may be, in points, and why, from the scores of several seeds."""
+    if len(values) < MIN_SEEDS:
+        seeds = "1 seed" if len(values) == 1 else f"{len(values)} seeds"
+        return DEFAULT_TOLERANCE, f"{seeds}, too few to tell the spread: {DEFAULT_TOLERANCE} by default"
+    deviation = statistics.stdev(values.values())
+    tolerance = max(MIN_TOLERANCE, math.ceil(300 * deviation) / 100)
+    return (
+        tolerance,
+        f"3 standard deviations of {len(values)} seeds ({deviation:.2f}), at least {MIN_TOLERANCE}",
+    )
+
+
+def better_direction(metric: str) -> Direction:
+    """Whether a higher or a lower value of this score is the better one."""
+    return "lower" if metric.split(" ")[0] in LOWER_IS_BETTER else "higher"
+
+
+def _describe(problem: Any) -> str:
+    """One validation problem in words."""
+    name = ".".join(map(str, problem["loc"])) or "the file"
+    if problem["type"] == "missing":
+        return f"{name} is missing"
+    if problem["type"] == "extra_forbidden":
+        return f"{name} is not known here"
+    return f"{name}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"

@@ -1,0 +1,145 @@
+"""expected.json and the results of a recipe, from finished runs."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from dragoman.config import Config
+from dragoman.errors import RunError
+from dragoman.evaluation.scores import saved_scores
+from dragoman.reproduction import requirements
+from dragoman.reproduction.expected import (
+    Expectation,
+    ExpectedScore,
+    Machine,
+    better_direction,
+    expected_json,
+    tolerance_of,
+)
+from dragoman.reproduction.recipe import Recipe, version_option
+from dragoman.runs import Run, differences, write_atomically
+
+NEEDED = ("history.jsonl", "report.json", "scores.json", "environment.json", "config.toml")
+"""What is copied of the first run into the recipe's results; the curves too, where they were drawn."""
+OPTIONAL = ("curves.svg",)
+VERSIONS = ("dragoman", "torch", "numpy", "tokenizers", "sacrebleu", "python")
+FREE = ("name", "seed")
+FREE_TRAINING = ("device", "n_threads")
+"""Settings in which a recorded run may differ from its recipe."""
+
+
+def record(
+    recipe: Recipe, version: str, paths: Sequence[Path], *, today: datetime.date | None = None
+) -> Expectation:
+    """Writes what runs of a version scored into the recipe's expected.json, and the first one's files.
+
+    RunError: a run is not finished, was not evaluated, has other settings than the recipe, or a seed that
+    another one has too.
+    """
+    runs = [Run.open(path) for path in paths]
+    config = recipe.config(version)
+    for run in runs:
+        _check(run, config)
+    by_seed = {run.config.seed: run for run in runs}
+    if len(by_seed) < len(runs):
+        raise RunError(f"{_all(runs)}: two of them have the same seed; give runs of different seeds")
+    environment, report = runs[0].read_json("environment.json"), runs[0].read_json("report.json")
+    expectation = Expectation(
+        scores=tuple(_scores({str(seed): run for seed, run in by_seed.items()})),
+        minutes=round(float(report["minutes"]), 1),
+        max_steps=config.training.max_steps,
+        machine=Machine(
+            cpu=environment["cpu"], n_cores=environment["n_cores"], n_threads=environment["n_threads"]
+        ),
+        versions={name: str(environment.get(name)) for name in VERSIONS},
+        data=requirements.recorded_data(config),
+        command=f"dragoman reproduce {recipe.name}{version_option(version)}",
+        date=(today or datetime.date.today()).isoformat(),
+    )
+    _copy_results(runs[0], recipe.results(version))
+    write_atomically(recipe.expected_path, expected_json(recipe.expected().updated(version, expectation)))
+    return expectation
+
+
+def _check(run: Run, config: Config) -> None:
+    """RunError: the run is not a finished and evaluated one of this recipe."""
+    missing = [name for name in NEEDED if not (run.path / name).exists()]
+    if missing:
+        what = "evaluate it first" if missing == ["scores.json"] else "train it to its end first"
+        raise RunError(f"{run.path}: has no {missing[0]}; {what}")
+    changed = list(differences(_compared(run.config), _compared(config)))
+    if changed:
+        raise RunError(
+            f"{run.path}: was trained with other settings than the recipe ({'; '.join(changed)}); "
+            "record runs of the recipe as it is"
+        )
+
+
+def _compared(config: Config) -> dict[str, Any]:
+    """The settings that make a run what it is."""
+    settings = {name: value for name, value in config.model_dump().items() if name not in FREE}
+    training = settings["training"]
+    return {**settings, "training": {k: v for k, v in training.items() if k not in FREE_TRAINING}}
+
+
+def _scores(runs: Mapping[str, Run]) -> list[ExpectedScore]:
+    """Every score of every test set, from the runs of different seeds."""
+    found = {seed: _figures(run) for seed, run in runs.items()}
+    first = next(iter(found.values()))
+    for seed, figures in found.items():
+        same = figures.keys() == first.keys() and all(figures[k][1] == first[k][1] for k in first)
+        if not same:
+            raise RunError(
+                f"{runs[seed].path}: was scored in another way than {_all(list(runs.values())[:1])}; "
+                "evaluate both again with the same versions"
+            )
+    expected = []
+    for (test_set, metric), (_, signature) in first.items():
+        values = {seed: round(figures[test_set, metric][0], 2) for seed, figures in found.items()}
+        tolerance, reason = tolerance_of(values)
+        expected.append(
+            ExpectedScore(
+                test_set=test_set,
+                metric=metric,
+                value=round(fmean(values.values()), 2),
+                tolerance=tolerance,
+                tolerance_from=reason,
+                better=better_direction(metric),
+                seeds=values,
+                signature=signature,
+            )
+        )
+    return expected
+
+
+def _figures(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
+    """(value, signature) by (test set, metric). RunError: a test set was not scored with the run's search."""
+    config = run.config
+    search = {}
+    if config.task == "translation":
+        search = {"beam_size": config.search.beam_size, "length_penalty": config.search.length_penalty}
+    records = {r["name"]: r for r in saved_scores(run) if all(r.get(k) == v for k, v in search.items())}
+    missing = [name for name in config.data.test if name not in records]
+    if missing or not config.data.test:
+        which = f"of {missing[0]} with the recipe's search" if missing else "of any test set"
+        raise RunError(f"{run.path}: holds no scores {which}; run dragoman evaluate {run.path}")
+    return {
+        (name, score["name"]): (float(score["value"]), score["signature"])
+        for name in config.data.test
+        for score in records[name]["scores"]
+    }
+
+
+def _copy_results(run: Run, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*NEEDED, *OPTIONAL):
+        if (run.path / name).exists():
+            write_atomically(folder / name, (run.path / name).read_bytes())
+
+
+def _all(runs: Sequence[Run]) -> str:
+    return ", ".join(str(run.path) for run in runs)

@@ -1,0 +1,104 @@
+"""A training beside the recorded one: ahead or behind, said after every validation."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dragoman.config import Config
+from dragoman.runs import Run
+from dragoman.training.listener import TrainingListener
+from dragoman.training.state import Position
+
+KEYS = {"loss": "valid_loss"}
+"""What history.jsonl calls the setting training.metric, where it is not the same word."""
+TITLES = {"bleu": "BLEU", "accuracy": "accuracy", "macro_f1": "macro-F1", "valid_loss": "loss"}
+DECIMALS = {"valid_loss": 2}
+"""Where it is not one."""
+
+
+class Point(NamedTuple):
+    """A validation of the reference run."""
+
+    step: int
+    value: float
+
+
+class ReferenceCurve:
+    """The validations of a recorded training: their steps, and what was to be the best."""
+
+    def __init__(self, history: Sequence[dict[str, Any]], *, metric: str, max_steps: int) -> None:
+        """`metric` is training.metric of the recipe, `max_steps` training.max_steps of the recorded run."""
+        self.key, self.max_steps = KEYS.get(metric, metric), max_steps
+        records = [r for r in history if r.get("kind") == "valid" and r.get(self.key) is not None]
+        self.points = sorted(Point(record["step"], float(record[self.key])) for record in records)
+
+    def at(self, step: float) -> float | None:
+        """The reference's score at a step, by a line between two validations; the last one's after the end.
+
+        None before the first.
+        """
+        after = bisect_left(self.points, step, key=lambda point: point.step)
+        if after == len(self.points):
+            return self.points[-1].value if self.points else None
+        right = self.points[after]
+        if right.step == step:
+            return right.value
+        if after == 0:
+            return None
+        left = self.points[after - 1]
+        share = (step - left.step) / (right.step - left.step)
+        return left.value + share * (right.value - left.value)
+
+    def compare(self, record: dict[str, Any], *, max_steps: int) -> str:
+        """A validation's record beside the reference, in words; "" where there is nothing to compare it with.
+
+        At the same step, or, where the schedule has another length, at the same share of the steps.
+        """
+        value = record.get(self.key)
+        same_length = max_steps == self.max_steps
+        reference = self.at(record["step"] if same_length else record["step"] * self.max_steps / max_steps)
+        if value is None or reference is None:
+            return ""
+        digits = DECIMALS.get(self.key, 1)
+        lead = round(reference, digits) - round(value, digits)
+        lead = lead if self.key == "valid_loss" else -lead
+        place = f"step {record['step']:,}" if same_length else f"{100 * record['step'] / max_steps:.0f} %"
+        place += "" if same_length else " of the steps"
+        verdict = f"{abs(lead):.{digits}f} {'ahead' if lead > 0 else 'behind'}"
+        return (
+            f"{TITLES.get(self.key, self.key)} {value:.{digits}f}, reference {reference:.{digits}f} "
+            f"at {place}: {verdict if abs(lead) >= 0.5 * 10**-digits else 'the same'}"
+        )
+
+
+class ReferenceListener(TrainingListener):
+    """Passes on to another listener whatever happens, and says where the reference stood."""
+
+    def __init__(self, listener: TrainingListener, curve: ReferenceCurve) -> None:
+        self._listener, self._curve = listener, curve
+        self._max_steps = 1
+
+    def message(self, text: str) -> None:
+        self._listener.message(text)
+
+    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+        self._max_steps = config.training.max_steps
+        self._listener.started(position, config, n_parameters)
+
+    def stepped(self, position: Position) -> None:
+        self._listener.stepped(position)
+
+    def logged(self, record: dict[str, Any]) -> None:
+        self._listener.logged(record)
+        if record["kind"] == "valid" and (text := self._curve.compare(record, max_steps=self._max_steps)):
+            self._listener.message(text)
+
+    def validating(self) -> None:
+        self._listener.validating()
+
+
+def reference_curve(run: Run, *, max_steps: int) -> ReferenceCurve:
+    """The curve of the run that is kept in a recipe's results; without points where none is kept."""
+    return ReferenceCurve(run.history(), metric=run.config.training.metric, max_steps=max_steps)

@@ -1,0 +1,197 @@
+"""A recipe trained, evaluated, and its scores judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dragoman.config import ClassificationConfig, TranslationConfig
+from dragoman.evaluation.scores import keep_scores, saved_scores
+from dragoman.reproduction import requirements
+from dragoman.reproduction.expected import Expectation, ExpectedScore
+from dragoman.reproduction.recipe import Recipe
+from dragoman.reproduction.reference import ReferenceListener, reference_curve
+from dragoman.runs import Run
+from dragoman.training.listener import TrainingListener
+
+REPRODUCTION = "reproduction.json"
+"""What a run keeps of the comparison."""
+
+
+class Verdict(NamedTuple):
+    """One score beside what was expected."""
+
+    expected: ExpectedScore
+    value: float | None
+    """None where the run has no such score."""
+    problem: str
+    """Why it fails, in words; "" where it passes."""
+    note: str = ""
+    """What else is to be said of it."""
+
+    @property
+    def passed(self) -> bool:
+        return not self.problem
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A run of a recipe, and what has become of its expectation."""
+
+    run: Path
+    expectation: Expectation
+    verdicts: tuple[Verdict, ...]
+    minutes: float
+    """Of training, validation included."""
+    differences: tuple[str, ...]
+    """In which versions and machine the run was made, where they are others than recorded."""
+
+    @property
+    def passed(self) -> bool:
+        return all(verdict.passed for verdict in self.verdicts)
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        return {
+            "run": str(self.run),
+            "passed": self.passed,
+            "minutes": self.minutes,
+            "expected_minutes": self.expectation.minutes,
+            "differences": list(self.differences),
+            "scores": [
+                {
+                    "test_set": verdict.expected.test_set,
+                    "metric": verdict.expected.metric,
+                    "value": verdict.value,
+                    "expected": verdict.expected.value,
+                    "tolerance": verdict.expected.tolerance,
+                    "passed": verdict.passed,
+                    "problem": verdict.problem or None,
+                }
+                for verdict in self.verdicts
+            ],
+        }
+
+
+def reproduce(
+    recipe: Recipe,
+    version: str,
+    *,
+    out: Path,
+    overrides: Sequence[str] = (),
+    fetch: bool = True,
+    listener: TrainingListener | None = None,
+) -> Reproduction:
+    """Trains a version of a recipe into `out`, or continues there, evaluates its test sets and judges them.
+
+    ConfigError: nothing is expected of this version. DataError: its data is not to be had, or is not what
+    the scores were measured on. RunError: `out` holds another run.
+    """
+    from dragoman.training.loop import is_finished, train
+
+    listener = listener or TrainingListener()
+    expectation, config = recipe.expectation(version), recipe.config(version, overrides)
+    requirements.provide(config, fetch=fetch, say=listener.message)
+    requirements.check(config, expectation.data)
+    run = Run.create(out, config)
+    if is_finished(run):
+        listener.message(f"{run.path} is trained; evaluating it")
+    else:
+        reference = Run(recipe.results(version), config)
+        curve = reference_curve(reference, max_steps=expectation.max_steps)
+        train(config, out, listener=ReferenceListener(listener, curve))
+    records = evaluate_run(run, listener)
+    keep_scores(run, records)
+    result = Reproduction(
+        run.path,
+        expectation,
+        tuple(judge(expectation.scores, records)),
+        float(run.read_json("report.json")["minutes"]),
+        tuple(environment_differences(expectation, run.read_json("environment.json"))),
+    )
+    run.write_json(REPRODUCTION, result.record())
+    return result
+
+
+def evaluate_run(run: Run, listener: TrainingListener) -> list[dict[str, Any]]:
+    """The records of every test set that the run names, searched and scored as its settings say."""
+    config = run.config
+    if config.task == "translation":
+        return list(_translation_records(run, config, listener))
+    return list(_classification_records(run, config, listener))
+
+
+def _translation_records(
+    run: Run, config: TranslationConfig, listener: TrainingListener
+) -> Iterator[dict[str, Any]]:
+    from dragoman.evaluation.translation import evaluate, read_pairs, split_of
+    from dragoman.predict.translator import Translator
+
+    translator = Translator.load(run.path, device=config.training.device)
+    for name, corpus in split_of(config, "test"):
+        pairs = read_pairs(corpus)
+        listener.message(f"translating {len(pairs):,} sentences of {name}")
+        yield evaluate(translator, name, pairs).record()
+
+
+def _classification_records(
+    run: Run, config: ClassificationConfig, listener: TrainingListener
+) -> Iterator[dict[str, Any]]:
+    from dragoman.evaluation.classification import BaselineScorer, evaluate, split_of
+    from dragoman.predict.classifier import Classifier
+
+    classifier = Classifier.load(run.path, device=config.training.device)
+    baseline = BaselineScorer(config, saved_scores(run))
+    for name, corpus in split_of(config, "test"):
+        examples = list(corpus.examples())
+        listener.message(f"classifying {len(examples):,} texts of {name}")
+        yield baseline.beside(evaluate(classifier, name, examples), examples, listener.message).record()
+
+
+def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]]) -> Iterator[Verdict]:
+    """A verdict on every score that is expected, from the records of the test sets."""
+    found = {
+        (record["name"], score["name"]): score for record in records for score in record.get("scores", [])
+    }
+    for score in expected:
+        yield _verdict(score, found.get((score.test_set, score.metric)))
+
+
+def _verdict(expected: ExpectedScore, score: Mapping[str, Any] | None) -> Verdict:
+    value = None if score is None else score["value"]
+    if score is None or value is None or not math.isfinite(value):
+        return Verdict(expected, None, "the run has no such score")
+    if score["signature"] != expected.signature:
+        return Verdict(expected, value, describe_signatures(score["signature"], expected.signature))
+    worse = value - expected.value if expected.better == "lower" else expected.value - value
+    if worse > expected.tolerance + 1e-9:
+        return Verdict(expected, value, f"{worse:.1f} worse, and {expected.tolerance:g} allowed")
+    note = f"{-worse:.1f} better than expected" if -worse > expected.tolerance else ""
+    return Verdict(expected, value, "", note)
+
+
+def describe_signatures(here: str, there: str) -> str:
+    """In what two signatures differ: scored in another way, figures cannot be compared."""
+    ours, theirs = (
+        dict(part.partition(":")[::2] for part in signature.split("|")) for signature in (here, there)
+    )
+    names = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
+    parts = [f"{name} {ours.get(name, 'not there')}, expected {theirs.get(name, 'none')}" for name in names]
+    return f"scored in another way: {'; '.join(parts)}"
+
+
+def environment_differences(expectation: Expectation, environment: Mapping[str, Any]) -> Iterator[str]:
+    """What is not as it was where the expectation comes from, in words."""
+    for name, version in expectation.versions.items():
+        if environment.get(name) != version:
+            yield f"{name} {environment.get(name) or 'unknown'}, recorded with {version}"
+    machine = expectation.machine
+    for name, value in (("cpu", machine.cpu), ("n_threads", machine.n_threads)):
+        if environment.get(name) != value:
+            words = {"cpu": "processor", "n_threads": "threads"}[name]
+            yield f"{words}: {environment.get(name) or 'unknown'}, recorded with {value}"
+    if environment.get("gpus"):
+        yield f"with {environment['gpus'][0]}"
