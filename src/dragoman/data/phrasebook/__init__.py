@@ -4,25 +4,41 @@ The grammar is a table of words and a table of constructions, which see: nouns.t
 constructions.toml. The same seed gives the same corpus on every machine. No text occurs twice in any
 language, so that no side of a test sentence is in train; combinations of a word and a construction that
 held_out.toml lists occur in the test only.
+
+Beside it stand labelled reviews in English, made in the same way out of reviews.toml and its tables: half of
+their test is opinions in which every construction meets an adjective that train never puts there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import NamedTuple
 
 from dragoman.data.phrasebook.grammar import LANGUAGES, Grammar, Sentence, hash_of
+from dragoman.data.phrasebook.review_grammar import LABELS, Review, ReviewGrammar
 from dragoman.errors import DataError
 
-__all__ = ["LANGUAGES", "SPLITS", "Phrase", "pairs", "phrases", "unseen_phrases"]
+__all__ = [
+    "LABELS",
+    "LANGUAGES",
+    "SPLITS",
+    "Phrase",
+    "pairs",
+    "phrases",
+    "reviews",
+    "unseen_phrases",
+    "unseen_reviews",
+]
 
 SPLITS = ("train", "valid", "test")
 N_VALID = 1000
 N_TEST_SEEN = 500  # test sentences of words and constructions that train combines as well
 N_TEST_UNSEEN = 500  # test sentences of a combination in held_out.toml
 AT_MOST = 800  # sentences of one construction
+N_REVIEWS = {"train": 4000, "valid": 500, "test": 500}
+N_REVIEWS_UNSEEN = 500  # the second half of the test
 
 
 class Phrase(NamedTuple):
@@ -36,8 +52,7 @@ class Phrase(NamedTuple):
 
 def phrases(split: str, *, seed: int = 1) -> tuple[Phrase, ...]:
     """The sentences of a split, in a fixed order. DataError where there is no such split."""
-    if split not in SPLITS:
-        raise DataError(f"phrasebook: no split {split!r}; there are {', '.join(SPLITS)}")
+    _check_split(split)
     return tuple(Phrase(*sentence.texts) for sentence in sentences(seed)[split])
 
 
@@ -83,3 +98,42 @@ def _distinct(generated: Iterable[Sentence], *, seed: int) -> list[Sentence]:
             seen.update(sentence.texts)
             kept.append(sentence)
     return sorted(kept, key=lambda sentence: hash_of(f"{seed} {sentence.texts[0]}"))
+
+
+def reviews(split: str, *, seed: int = 1) -> list[tuple[str, str]]:
+    """(label, text) of every review of a split, as many positive as negative. DataError: no such split."""
+    _check_split(split)
+    return [(review.label, review.text) for review in labelled_reviews(seed)[split]]
+
+
+def unseen_reviews(*, seed: int = 1) -> list[tuple[str, str]]:
+    """The half of the test whose combinations of construction and adjective never occur in train."""
+    return [(review.label, review.text) for review in labelled_reviews(seed)["test"] if review.unseen]
+
+
+@lru_cache(maxsize=2)
+def labelled_reviews(seed: int) -> dict[str, tuple[Review, ...]]:
+    """Every split, with the combinations in each review."""
+    grammar = ReviewGrammar()
+    known = _distinct_reviews(grammar.reviews(seed=seed, unseen=False))
+    splits = {split: tuple(islice(known, n)) for split, n in N_REVIEWS.items()}
+    unseen = _distinct_reviews(grammar.reviews(seed=seed, unseen=True))
+    splits["test"] += tuple(islice(unseen, N_REVIEWS_UNSEEN))
+    return splits
+
+
+def _distinct_reviews(generated: Iterable[Review]) -> Iterator[Review]:
+    """Reviews in pairs of a positive and a negative one, without those whose text occurred before."""
+    seen: set[str] = set()
+    waiting: dict[str, list[Review]] = {label: [] for label in LABELS}
+    for review in generated:
+        if review.text not in seen:
+            seen.add(review.text)
+            waiting[review.label].append(review)
+        if all(waiting.values()):
+            yield from (queue.pop(0) for queue in waiting.values())
+
+
+def _check_split(split: str) -> None:
+    if split not in SPLITS:
+        raise DataError(f"phrasebook: no split {split!r}; there are {', '.join(SPLITS)}")

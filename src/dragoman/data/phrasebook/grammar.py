@@ -62,6 +62,11 @@ def read_table(name: str) -> list[Word]:
     return words
 
 
+def read_toml(name: str) -> dict[str, Any]:
+    """The table in the file `name` of this folder."""
+    return tomllib.loads(_read(name))
+
+
 def _read(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text("utf-8")
 
@@ -75,9 +80,9 @@ class Grammar:
 
     def __init__(self) -> None:
         self.tables = {name: read_table(name) for name in TABLES.split()}
-        self.paradigms = tomllib.loads(_read("paradigms.toml"))
-        self.held_out: dict[str, list[str]] = tomllib.loads(_read("held_out.toml"))
-        tables = tomllib.loads(_read("constructions.toml"))
+        self.paradigms = read_toml("paradigms.toml")
+        self.held_out: dict[str, list[str]] = read_toml("held_out.toml")
+        tables = read_toml("constructions.toml")
         self.constructions = [self._construction(name, table) for name, table in tables.items()]
 
     def _construction(self, name: str, table: Mapping[str, Any]) -> Construction:

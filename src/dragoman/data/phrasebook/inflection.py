@@ -119,7 +119,8 @@ def _english_noun_phrase(group: Group, rules: Mapping[str, Any]) -> str:
 
 def article(word: str) -> str:
     """The indefinite article that `word` takes: "a" or "an"."""
-    return "an" if word[0] in "aeiou" and not word.startswith(("uni", "eu", "use")) else "a"
+    like_you = word.startswith(("uni", "eu", "use")) and not word.startswith("unim")
+    return "an" if word[0] in "aeiou" and not like_you else "a"
 
 
 # German
