@@ -225,19 +225,14 @@ def test_a_bag_holds_each_bucket_once_a_text() -> None:
     assert bags.buckets.tolist() == [bucket for text in buckets for bucket in sorted(text)]
 
 
-def test_what_word_dropout_leaves_out_takes_its_ngrams_with_it() -> None:
-    tokens, lengths = np.array([5, 6, 7]), np.array([3])
-    bags = bags_of_ngrams(tokens, lengths, wide_config(), keep=np.array([True, False, True]))
-    expected = {reference_bucket(ngram, bits=8) for ngram in ([5], [0, 5], [7], [6, 7])}
-    assert bags.buckets.tolist() == sorted(expected)
-
-
-def test_fresh_votes_are_naive_bayes_log_count_ratios() -> None:
-    """By the definition of NB-SVM, for three classes, one against the others."""
+def test_votes_are_weighted_log_count_ratios() -> None:
+    """By the definition of NB-SVM, for three classes, one against the others; weights start at 0."""
     counts = torch.randint(0, 9, (2**8, 3), generator=torch.Generator().manual_seed(0)).float()
     votes = NgramVotes(wide_config(), n_classes=3)
     votes.count(counts)
     bag = torch.tensor([3, 50, 200])
+    assert not votes(NgramBags(bag, torch.tensor([3]))).any()
+    torch.nn.init.constant_(votes.weight.weight, 1 / votes.rate)
     found = votes(NgramBags(bag, torch.tensor([3])))[0]
     for c in range(3):
         others = [k for k in range(3) if k != c]
@@ -252,7 +247,7 @@ def test_fresh_votes_are_naive_bayes_log_count_ratios() -> None:
 def test_votes_are_summed_text_by_text() -> None:
     votes = NgramVotes(wide_config(), n_classes=3)
     torch.nn.init.normal_(votes.ratio)
-    torch.nn.init.normal_(votes.change.weight)
+    torch.nn.init.normal_(votes.weight.weight)
     alone = [NgramBags(torch.tensor(b), torch.tensor([len(b)])) for b in ([1, 2, 9], [7], [3, 4])]
     together = NgramBags(torch.cat([bag.buckets for bag in alone]), torch.cat([bag.counts for bag in alone]))
     torch.testing.assert_close(votes(together), torch.cat([votes(bag) for bag in alone]))
@@ -265,7 +260,7 @@ def test_the_rate_of_votes_is_a_multiple_of_the_learning_rate() -> None:
         votes = NgramVotes(wide_config(ngram_rate=rate), n_classes=3)
         torch.nn.init.ones_(votes.ratio)
         before = votes(NgramBags(torch.tensor([5]), torch.tensor([1])))
-        votes.scale.requires_grad_(False)
+        votes.log_scale.requires_grad_(False)
         optimizer = torch.optim.AdamW(votes.parameters(), lr=1e-3, weight_decay=0.0)
         votes(NgramBags(torch.tensor([5]), torch.tensor([1]))).sum().backward()
         optimizer.step()
@@ -278,6 +273,7 @@ def test_a_model_with_votes_adds_them_to_the_encoder_s_logits() -> None:
     model = make_model(ngrams=2, ngram_bits=8)
     assert model.votes is not None
     torch.nn.init.normal_(model.votes.ratio)
+    torch.nn.init.normal_(model.votes.weight.weight)
     bags = bags_of_ngrams(tokens, lengths, model.config)
     laid_out = documents(*TEXTS)
     with torch.no_grad():
@@ -292,4 +288,4 @@ def test_counted_votes_are_saved_and_not_learnt() -> None:
     model = make_model(ngrams=2, ngram_bits=8)
     names = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     assert names["votes.ratio"] is False
-    assert names["votes.change.weight"] is True
+    assert names["votes.weight.weight"] is True

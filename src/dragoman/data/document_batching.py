@@ -129,9 +129,9 @@ def make_documents(
 ) -> Documents:
     """Texts as the model of `config` reads them; see `lay_out`.
 
-    `keep` (T,) leaves out tokens, and the n-grams that end there; every text keeps one at least.
+    `keep` (T,) hides tokens from the encoder, and not from the n-grams; every text keeps one at least.
     """
-    ngrams = bags_of_ngrams(tokens, lengths, config.model, keep=keep) if config.model.ngrams else None
+    ngrams = bags_of_ngrams(tokens, lengths, config.model) if config.model.ngrams else None
     if keep is not None:
         lengths = np.add.reduceat(keep, np.cumsum(lengths) - lengths, dtype=np.int64)
         tokens = tokens[keep]
@@ -143,8 +143,8 @@ def make_classification_batch(
 ) -> ClassificationBatch:
     """The texts at `indices` of the store, in that order, as a training sees them.
 
-    Word dropout leaves out tokens as PyTorch's random state will have it; a text that would lose all of
-    them keeps its first.
+    Word dropout hides tokens from the encoder, as PyTorch's random state will have it; a text that would
+    lose all of them keeps its first.
     """
     lengths = store.lengths[indices].astype(np.int64)
     tokens = np.concatenate([store.text[i] for i in indices.tolist()]).astype(np.int64)

@@ -2,12 +2,13 @@
 
 Which words and short phrases occur says a lot about a text's class, and an encoder has to learn from its
 embeddings what a count would tell it at once. So each n-gram of tokens is hashed into one of 2^bits buckets
-(Weinberger et al. 2009), and every bucket votes for every class. A vote begins as the log-count ratio of
-naive Bayes and is learnt from there (NB-SVM, Wang and Manning 2012).
+(Weinberger et al. 2009), and every bucket votes for every class: by the log-count ratio of naive Bayes, times
+a weight that is learnt (NB-SVM, Wang and Manning 2012).
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ Ids = npt.NDArray[np.int64]
 MIX, SPREAD, LENGTH = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 
 INITIAL_SCALE = 0.1**0.5
-"""What the sum of votes over the square root of their number is multiplied by, before anything is learnt."""
+"""What the sum of votes over the square root of their number is multiplied by, until something is learnt."""
 
 
 class NgramBags(NamedTuple):
@@ -59,25 +60,24 @@ def hash_ngrams(tokens: Ids, lengths: Ids, *, longest: int, bits: int) -> Ids:
     return buckets
 
 
-def bags_of_ngrams(
-    tokens: Ids,
-    lengths: Ids,
-    config: ClassifierConfig,
-    *,
-    keep: npt.NDArray[np.bool_] | None = None,
-) -> NgramBags:
-    """The bags of texts; `keep` (T,) leaves out the n-grams that end at some tokens."""
+def bags_of_ngrams(tokens: Ids, lengths: Ids, config: ClassifierConfig) -> NgramBags:
+    """The bags of texts: tokens (T,) one text after the other, lengths (B,)."""
     bits = config.ngram_bits
     buckets = hash_ngrams(tokens, lengths, longest=config.ngrams, bits=bits)  # (T, n)
     document = np.repeat(np.arange(len(lengths)), lengths)  # (T,)
     keys = (document << bits)[:, None] + buckets
-    distinct = np.unique(keys if keep is None else keys[keep])
+    distinct = np.unique(keys)
     counts = np.bincount(distinct >> bits, minlength=len(lengths))
     return NgramBags(torch.from_numpy(distinct & (2**bits - 1)), torch.from_numpy(counts))
 
 
 class NgramVotes(nn.Module):
-    """The votes of the n-grams of a text for each class, summed."""
+    """The votes of the n-grams of a text for each class, summed.
+
+    An n-gram's vote is its log-count ratio times a weight that is learnt from 0 on. Learnt from 1 on, which
+    is naive Bayes itself, it explains the training texts so well that nothing is left to learn from: 91.2 %
+    on held-out IMDB reviews and not 92.0.
+    """
 
     def __init__(self, config: ClassifierConfig, *, n_classes: int) -> None:
         super().__init__()
@@ -85,17 +85,17 @@ class NgramVotes(nn.Module):
         self.rate = config.ngram_rate
         # Counted, not learnt; a parameter, so that it is saved and loaded with the others.
         self.ratio = nn.Parameter(torch.zeros(n_buckets, n_classes), requires_grad=False)
-        self.change = nn.Embedding(n_buckets, n_classes)
-        self.scale = nn.Parameter(torch.tensor(INITIAL_SCALE))
+        self.weight = nn.Embedding(n_buckets, n_classes)
+        self.log_scale = nn.Parameter(torch.tensor(math.log(INITIAL_SCALE)))
         self.reset()
 
     def reset(self) -> None:
-        """Forgets what was learnt: every vote is the log-count ratio."""
-        nn.init.zeros_(self.change.weight)
+        """Forgets what was learnt: no n-gram votes."""
+        nn.init.zeros_(self.weight.weight)
 
     @torch.no_grad()
     def count(self, counts: Tensor) -> None:
-        """Begins with the log-count ratios of naive Bayes, a class against all others.
+        """Takes over the log-count ratios of naive Bayes, a class against all others.
 
         counts (2^bits, C): how many texts of each class have an n-gram in each bucket.
         """
@@ -108,6 +108,7 @@ class NgramVotes(nn.Module):
     def forward(self, bags: NgramBags) -> Tensor:
         """-> (B, C), in fp32."""
         ratio = F.embedding(bags.buckets, self.ratio).float()  # (G, C)
-        votes = ratio * (1 + self.rate * self.change(bags.buckets).float())
+        votes = ratio * self.weight(bags.buckets).float()
         sums = torch.segment_reduce(votes, "sum", lengths=bags.counts, axis=0)  # (B, C)
-        return self.scale.float() * sums / bags.counts.clamp(min=1).sqrt()[:, None]
+        scale = self.rate * self.log_scale.float().exp()  # Adam moves weights by the rate, whatever the scale
+        return scale * sums / bags.counts.clamp(min=1).sqrt()[:, None]
