@@ -1,0 +1,88 @@
+"""Where a translator looks: the weights of the decoder's attention to the source."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+from dragoman.errors import DataError
+from dragoman.model.layers import DecoderLayer, MultiHeadAttention
+from dragoman.predict.translator import Translator
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from dragoman.text.vocabulary import SPECIAL_TOKENS
+
+
+class CrossAttention(NamedTuple):
+    """The attention from each token of a translation to each token of its source."""
+
+    weights: npt.NDArray[np.float32]
+    """(layers, H, T, S). Row t is the look at the source from which token t follows; it adds up to 1."""
+    src_tokens: tuple[str, ...]
+    """The S pieces of the source, the end token last."""
+    tgt_tokens: tuple[str, ...]
+    """The T pieces of the translation, the end token last."""
+
+
+def cross_attention(translator: Translator, source: str, target: str | None = None) -> CrossAttention:
+    """The attention while `source` is translated as `target`, by default as the translator would itself.
+
+    DataError: a text is empty, or has more tokens than the model accepts.
+    """
+    model, tokenizers = translator.model, translator.tokenizers
+    src_ids = _ids(tokenizers.src, source, model.config.max_positions, "source")
+    if target is None:
+        target = translator.translate([source])[0].text
+    tgt_ids = _ids(tokenizers.tgt, target, model.config.max_positions, "target")
+    device = next(model.parameters()).device
+    src = torch.tensor([[*src_ids, EOS_ID]], device=device)
+    tgt_in = torch.tensor([[BOS_ID, *tgt_ids]], device=device)
+    weights: list[Tensor] = []
+    blocks = [layer.cross_attention for layer in model.decoder if isinstance(layer, DecoderLayer)]
+    hooks = [_watch(block, weights) for block in blocks]
+    try:
+        with torch.inference_mode():
+            model(src, torch.ones_like(src, dtype=torch.bool), tgt_in)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return CrossAttention(
+        torch.cat(weights).cpu().numpy(), _pieces(tokenizers.src, source), _pieces(tokenizers.tgt, target)
+    )
+
+
+def attention_weights(attention: MultiHeadAttention, x: Tensor, memory: Tensor) -> Tensor:
+    """x (B, T, D) looks at memory (B, S, D): softmax(QKᵀ/√d) of every head, (B, H, T, S), in fp32."""
+    q = attention.split_heads(attention.project_query(x)).float()
+    k = attention.split_heads(attention.project_memory(memory)[0]).float()
+    return torch.softmax(q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5, dim=-1)
+
+
+def _watch(attention: MultiHeadAttention, weights: list[Tensor]) -> RemovableHandle:
+    """Appends to `weights` what `attention` does when it is called next; all of its source is real."""
+
+    def look(_: torch.nn.Module, inputs: tuple[Tensor, Tensor, Tensor | None]) -> None:
+        x, memory, bias = inputs
+        assert bias is None, "one sentence has no padding"
+        weights.append(attention_weights(attention, x, memory))
+
+    return attention.register_forward_pre_hook(look)
+
+
+def _ids(tokenizer: Tokenizer, text: str, limit: int, which: str) -> list[int]:
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise DataError(f"the {which} is empty; attention needs a sentence on both sides")
+    if len(ids) + 1 > limit:  # with the end or the start token
+        raise DataError(
+            f"the {which} has {len(ids) + 1} tokens and the model accepts {limit}; take a shorter sentence"
+        )
+    return ids
+
+
+def _pieces(tokenizer: Tokenizer, text: str) -> tuple[str, ...]:
+    return (*(token.piece for token in tokenizer.tokens(text)), SPECIAL_TOKENS[EOS_ID])
