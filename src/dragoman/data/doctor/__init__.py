@@ -1,0 +1,24 @@
+"""The doctor: looks over a corpus before anybody learns from it.
+
+`check_corpus` and `check_labelled` return a `Report` of findings, each with its count, examples by line,
+severity and remedy. Nothing is changed; `write_clean` writes a copy without the faulty lines.
+"""
+
+from dragoman.data.doctor.checkup import check_corpus
+from dragoman.data.doctor.clean import DROPPED, write_clean
+from dragoman.data.doctor.findings import KINDS, Example, Finding, Kind, Report, Severity, kinds_to_drop
+from dragoman.data.doctor.labelled import check_labelled
+
+__all__ = [
+    "DROPPED",
+    "KINDS",
+    "Example",
+    "Finding",
+    "Kind",
+    "Report",
+    "Severity",
+    "check_corpus",
+    "check_labelled",
+    "kinds_to_drop",
+    "write_clean",
+]

@@ -1,0 +1,299 @@
+"""Lines beside the wrong translation: stretches that are shifted, and single pairs that do not fit.
+
+Whether two lines are translations is judged by a lexicon learnt from the corpus itself, by their lengths, the
+words and numbers they share, and their final punctuation marks. How much each of these says is learnt too, by
+a logistic regression that tells the pairs of the corpus from random ones. The shift of every line is the most
+likely path through a hidden Markov model whose states are the shifts, and one more for "no translation near".
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dragoman.data.doctor.lexicon import Lexicon, stems_of
+from dragoman.data.doctor.words import Side, ranges
+
+MIN_LINES = 100
+"""With fewer, a corpus teaches too little to judge its alignment by."""
+MAX_SHIFT = 10
+"""Lines that a translation is looked for upwards and downwards."""
+NOWHERE = MAX_SHIFT + 1
+"""In place of a shift: no translation within MAX_SHIFT lines."""
+
+_BLOCK = 256  # lines whose common shift is guessed before there is a lexicon
+_N_CALIBRATED = 4000  # pairs that teach how much each feature says
+_WINDOW = 7  # lines that have to look bad together for a closer look
+_CLEAR = 6.0  # nats that one line may say for or against a shift
+_SWITCH = 10.0  # nats that a change of the shift costs
+_ALONE = -4.0  # nats below which a single pair does not fit: 55 to 86 % of wrong ones, 0.1 % of right ones
+_MIN_SEPARATION = 0.75  # area under the ROC curve below which the corpus does not say what fits
+_MAX_SUSPICIOUS = 30_000  # lines that get a closer look
+
+
+class Stretch(NamedTuple):
+    """Source lines from `start` up to `end` (from 0, without `end`) fit target lines `shift` further on."""
+
+    start: int
+    end: int
+    shift: int
+
+
+class Alignment(NamedTuple):
+    """Where lines do not stand beside their translation."""
+
+    stretches: tuple[Stretch, ...] = ()
+    unrelated: np.ndarray = np.zeros(0, dtype=np.int64)
+    """Single lines, from 0, whose sides do not fit ..."""
+    nats: np.ndarray = np.zeros(0)
+    """... and the evidence for that: the log-odds that they do."""
+    separation: float | None = None
+    """Where the corpus as a whole does not fit: how often a pair looks better than a random one."""
+    notes: tuple[str, ...] = ()
+    """What could not be judged."""
+
+
+def check_alignment(src: Side, tgt: Side) -> Alignment:
+    """Where lines do not stand beside their translation."""
+    n = len(src)
+    if n < MIN_LINES:
+        return Alignment(notes=(f"alignment was not judged: {n} pairs are fewer than {MIN_LINES}",))
+    features = _Features(src, tgt)
+    shifts = _block_shifts(features)
+    for _ in range(2):
+        judge = _Judge(features, shifts)
+        if judge.separation < _MIN_SEPARATION:
+            note = "alignment was not judged: pairs are hardly more alike than any two lines"
+            return Alignment(separation=judge.separation, notes=(note,))
+        found, likelihood, note = _trace(judge, shifts)
+        n_changed = int((found != shifts).sum())
+        shifts = found
+        if n_changed < 0.02 * n:
+            break
+    unrelated = np.flatnonzero((likelihood < _ALONE) & (shifts == 0))
+    notes = (note,) if note else ()
+    return Alignment(_stretches(shifts), unrelated, likelihood[unrelated], notes=notes)
+
+
+class _Features:
+    """What can be said about a source line beside a target line."""
+
+    def __init__(self, src: Side, tgt: Side) -> None:
+        self.src, self.tgt, self.n = src, tgt, len(src)
+        self.log_lengths = [np.log1p(side.lengths.astype(float)) for side in (src, tgt)]
+        self._anchor_rows, self._anchor_ids, self._weights = _anchors(src, tgt)
+        self._anchor_keys = self._anchor_rows[0] * len(self._weights) + self._anchor_ids[0]
+        self._anchor_keys.sort()
+        self._anchor_starts = np.searchsorted(self._anchor_rows[1], np.arange(self.n + 1))
+        self.stems = (stems_of(src.bags), stems_of(tgt.bags))
+        self.has_text = [side.lengths > 0 for side in (src, tgt)]
+
+    def same_mark(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Whether lines end with the same punctuation mark."""
+        return (self.src.final_marks[i] == self.tgt.final_marks[j]).astype(float)
+
+    def shared(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """The weight of words that both lines have: numbers and names, the rarer the heavier."""
+        if not len(self._anchor_keys):
+            return np.zeros(len(i))
+        sizes = self._anchor_starts[j + 1] - self._anchor_starts[j]
+        ids = self._anchor_ids[1][ranges(self._anchor_starts[j], sizes)]
+        keys = np.repeat(i, sizes) * len(self._weights) + ids
+        where = np.minimum(np.searchsorted(self._anchor_keys, keys), len(self._anchor_keys) - 1)
+        weights = np.where(self._anchor_keys[where] == keys, self._weights[ids], 0.0)
+        return np.bincount(np.repeat(np.arange(len(i)), sizes), weights, minlength=len(i))
+
+    def table(self, lexicon: Lexicon, typical: float, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """(pairs, features) of source lines `i` beside target lines `j`."""
+        score = lexicon.scores(i, j)
+        n_words = np.log1p(np.minimum(self.stems[0].sizes[i], self.stems[1].sizes[j]))
+        lengths = self.log_lengths[0][i], self.log_lengths[1][j]
+        deviation = np.minimum(np.abs(lengths[1] - lengths[0] - typical), 2.0)
+        long = np.exp(np.minimum(lengths[0], lengths[1]) / 2)
+        return np.stack(
+            [
+                score, score * n_words, n_words, deviation, np.minimum(deviation * long, 10.0),
+                np.minimum(self.shared(i, j), 15.0), self.same_mark(i, j), np.ones(len(i)),
+            ],
+            axis=1,
+        )  # fmt: skip
+
+
+def _anchors(src: Side, tgt: Side) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
+    """Words that occur on both sides, but not everywhere: rows and ids on each side, and their weights."""
+    n = len(src)
+    same = np.array([tgt.bags.numbers.get(word, -1) for word in src.bags.words], dtype=np.int64)
+    frequency = tgt.bags.n_lines_with / n
+    weights = -np.log(np.maximum(frequency, 0.5 / n))
+    rare = frequency <= 0.1
+    rows, ids = [], []
+    for side, mapped in ((src, same), (tgt, np.arange(len(tgt.bags.words)))):
+        of_word = mapped[side.bags.ids]
+        on_both = np.zeros(len(weights), dtype=bool)
+        on_both[same[same >= 0]] = True
+        chosen = (of_word >= 0) & (on_both & rare)[np.maximum(of_word, 0)]
+        rows.append(side.bags.rows[chosen])
+        ids.append(of_word[chosen])
+    return rows, ids, weights
+
+
+def _block_shifts(features: _Features) -> np.ndarray:
+    """A first guess of the shift of each line, by block, without a lexicon: lengths, shared words, marks."""
+    n = features.n
+    everywhere = np.arange(n)
+    lengths = [(x - x.mean()) / max(x.std(), 1e-9) for x in features.log_lengths]
+    far = (everywhere + n // 2) % n
+    marks, shared = (f(everywhere, far) for f in (features.same_mark, features.shared))
+    scale = [(x.mean(), max(x.std(), 1e-3)) for x in (marks, shared)]
+    starts = np.arange(0, n, _BLOCK)
+    sums = []
+    for shift in range(-MAX_SHIFT, MAX_SHIFT + 1):
+        i = everywhere[max(0, -shift) : n - max(0, shift)]
+        j = i + shift
+        value = np.clip(lengths[0][i] * lengths[1][j], -3, 3)
+        value += np.clip((features.same_mark(i, j) - scale[0][0]) / scale[0][1], -3, 3)
+        value += np.clip((features.shared(i, j) - scale[1][0]) / scale[1][1], -3, 3)
+        whole = np.zeros(n)
+        whole[i] = value
+        sums.append(np.add.reduceat(whole, starts))
+    by_shift = np.stack(sums) / np.sqrt(np.minimum(_BLOCK, n - starts))
+    better = by_shift.max(axis=0) > by_shift[MAX_SHIFT] + 6.0  # standard deviations
+    best = np.where(better, by_shift.argmax(axis=0) - MAX_SHIFT, 0)
+    return np.repeat(best, _BLOCK)[:n]
+
+
+class _Judge:
+    """Says how likely a pair of lines is a translation: in nats, for it against a random pair."""
+
+    def __init__(self, features: _Features, shifts: np.ndarray, *, seed: int = 1) -> None:
+        n = features.n
+        rng = np.random.default_rng(seed)
+        partner = np.arange(n) + shifts
+        partner[(shifts == NOWHERE) | (partner < 0) | (partner >= n)] = -1
+        self._features = features
+        self._lexicon = Lexicon(
+            *features.stems, partner, half_of=rng.integers(0, 2, size=n).astype(np.int8), seed=seed
+        )
+        i = np.flatnonzero(partner >= 0)
+        i = i[features.has_text[0][i] & features.has_text[1][partner[i]]]
+        i = np.sort(rng.choice(i, min(len(i), _N_CALIBRATED), replace=False))
+        others = rng.permutation(i)
+        lengths = features.log_lengths[1][partner[i]] - features.log_lengths[0][i]
+        self._typical = float(np.median(lengths)) if len(i) else 0.0
+        right = self._table(i, partner[i])
+        wrong = self._table(i, partner[others])[others != i]
+        self._weights = _logistic_regression(right, wrong)
+        kept = _smooth(right @ self._weights) > 0  # without what is shifted, and teaches the wrong thing
+        if kept.mean() > 0.2:
+            right = right[kept]
+            self._weights = _logistic_regression(right, wrong)
+        self.separation = _auc(right @ self._weights, wrong @ self._weights)
+
+    def _table(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        return self._features.table(self._lexicon, self._typical, i, j)
+
+    def likelihood(self, i: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+        """Nats for source line i beside target line i + shift; -6 where there is none, 0 for no text."""
+        j = i + shifts
+        inside = (j >= 0) & (j < self._features.n) & (shifts != NOWHERE)
+        result = np.full(len(i), -_CLEAR)
+        result[inside] = self._table(i[inside], j[inside]) @ self._weights
+        inside[inside] = ~(self._features.has_text[0][i[inside]] & self._features.has_text[1][j[inside]])
+        result[inside] = 0.0
+        return result
+
+
+def _logistic_regression(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """Weights whose product with a row is the log-odds that it is one of `right`; both count as often."""
+    x = np.concatenate([right, wrong])
+    y = np.concatenate([np.ones(len(right)), np.zeros(len(wrong))])
+    each = np.concatenate(
+        [np.full(len(right), 1 / max(1, len(right))), np.full(len(wrong), 1 / max(1, len(wrong)))]
+    )
+    each *= len(x) / 2
+    scale = np.maximum(np.abs(x).max(axis=0), 1e-9)
+    x = x / scale
+    weights = np.zeros(x.shape[1])
+    for _ in range(30):  # Newton's method; the small ridge keeps it finite
+        p = 1 / (1 + np.exp(-np.clip(x @ weights, -30, 30)))
+        gradient = x.T @ (each * (y - p)) - 0.1 * weights
+        hessian = (x * (each * p * (1 - p))[:, None]).T @ x + 0.1 * np.eye(len(weights))
+        step = np.linalg.solve(hessian, gradient)
+        weights += step
+        if np.abs(step).max() < 1e-6:
+            break
+    return weights / scale
+
+
+def _auc(right: np.ndarray, wrong: np.ndarray) -> float:
+    """The probability that one of `right` is above one of `wrong`."""
+    if not len(right) or not len(wrong):
+        return 0.0
+    below = np.searchsorted(np.sort(wrong), right, side="left") + np.searchsorted(
+        np.sort(wrong), right, side="right"
+    )
+    return float(below.mean() / 2 / len(wrong))
+
+
+def _smooth(values: np.ndarray) -> np.ndarray:
+    """The sum over a window around each value, no one of which counts too much."""
+    return np.convolve(np.clip(values, -_CLEAR, _CLEAR), np.ones(_WINDOW), mode="same")
+
+
+def _trace(judge: _Judge, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
+    """The most likely shift of each line, starting from the guess `shifts`; the nats for it; a note.
+
+    Only where lines do not fit, or the guess changes, are other shifts tried.
+    """
+    n = len(shifts)
+    likelihood = judge.likelihood(np.arange(n), shifts)
+    doubtful = _smooth(likelihood) < 0
+    changes = np.flatnonzero(np.diff(shifts)) + 1
+    for change in changes.tolist():
+        doubtful[max(0, change - _BLOCK) : change + _BLOCK] = True
+    n_doubtful, note = int(doubtful.sum()), ""
+    if n_doubtful > _MAX_SUSPICIOUS:
+        doubtful[np.flatnonzero(doubtful)[_MAX_SUSPICIOUS] :] = False
+        note = (
+            f"{n_doubtful:,} lines fit badly; shifts were looked for in the first {_MAX_SUSPICIOUS:,} of them"
+        )
+    margin = MAX_SHIFT + _WINDOW
+    doubtful = np.convolve(doubtful, np.ones(2 * margin + 1), mode="same") > 0
+    found = shifts.copy()
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], doubtful.astype(np.int8), [0]])))
+    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        found[start:end] = _best_path(judge, start, end)
+    return found, likelihood, note
+
+
+def _best_path(judge: _Judge, start: int, end: int) -> np.ndarray:
+    """The most likely shift of each of these lines (Viterbi's algorithm)."""
+    states = np.arange(-MAX_SHIFT, NOWHERE + 1)
+    lines = np.arange(start, end)
+    emissions = np.zeros((len(lines), len(states)))
+    for k, shift in enumerate(states[:-1].tolist()):
+        nats = judge.likelihood(lines, np.full(len(lines), shift))
+        emissions[:, k] = np.clip(nats, -_CLEAR, _CLEAR)
+    score = emissions[0].copy()
+    came_from = np.zeros((len(lines), len(states)), dtype=np.int8)
+    stay = np.arange(len(states))
+    for t in range(1, len(lines)):
+        best = int(score.argmax())
+        switched = score[best] - _SWITCH
+        came_from[t] = np.where(score >= switched, stay, best)
+        score = np.maximum(score, switched) + emissions[t]
+    path = np.empty(len(lines), dtype=np.int64)
+    state = int(score.argmax())
+    for t in range(len(lines) - 1, -1, -1):
+        path[t] = states[state]
+        state = int(came_from[t, state])
+    return path
+
+
+def _stretches(shifts: np.ndarray) -> tuple[Stretch, ...]:
+    """The runs of lines with one shift other than 0."""
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(shifts)) + 1])
+    ends = np.append(starts[1:], len(shifts))
+    runs = zip(starts.tolist(), ends.tolist(), shifts[starts].tolist(), strict=True)
+    return tuple(Stretch(*run) for run in runs if run[2] != 0)

@@ -1,0 +1,160 @@
+"""A copy of a corpus without its faulty lines; the corpus itself is not touched."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from dragoman.data.arrow import ArrowTable
+from dragoman.data.corpora import AlignedFiles, Corpus, TableCorpus, Talks
+from dragoman.data.doctor.findings import Report
+from dragoman.data.doctor.reading import Numbered, numbered_examples, numbered_pairs
+from dragoman.data.files import open_lines
+from dragoman.data.labelled import LabelledCorpus, LabelledTable
+from dragoman.errors import DataError, MissingExtraError
+
+DROPPED = "dropped.jsonl"
+"""What was left out: a JSON object for each line, with its number, the reasons and the texts."""
+
+
+def write_clean(
+    corpus: Corpus | LabelledCorpus,
+    report: Report,
+    folder: Path,
+    *,
+    kinds: Collection[str],
+    langs: tuple[str, str] = ("src", "tgt"),
+) -> tuple[Path, ...]:
+    """Writes what has no fault of these kinds into a new folder, all of it or nothing; the files written.
+
+    Text files keep their names, columns and compression. Other formats become two aligned files, named
+    by `langs`, or a file of label, tab and text. dropped.jsonl says what was left out and why. DataError:
+    the folder exists and is not empty, the corpus could not be read to its end, or nothing is left.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder}: exists already; name a new folder for the clean corpus")
+    if trouble := report.finding("unreadable"):
+        raise DataError(f"no clean copy of a corpus that cannot be read to its end: {trouble.summary[0]}")
+    dropped = report.reasons(kinds)
+    if len(dropped) == report.n_lines:
+        raise DataError(
+            f"{report.name}: nothing would be left of {report.n_lines} {report.unit}s; "
+            "keep some kinds of findings, as in: --keep duplicate"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
+    try:
+        names = _write_files(corpus, dropped, partial, langs)
+        _write(partial / DROPPED, _reports(corpus, dropped))
+        if folder.exists():
+            folder.rmdir()
+        partial.chmod(0o755)
+        partial.replace(folder)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        place = error.filename or folder
+        raise DataError(f"{place}: cannot be written ({error.strerror}); check rights and space") from None
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return tuple(folder / name for name in [*names, DROPPED])
+
+
+def _write_files(
+    corpus: Corpus | LabelledCorpus, dropped: Mapping[int, list[str]], folder: Path, langs: tuple[str, str]
+) -> list[str]:
+    """Writes the clean copy; the names of its files."""
+    if isinstance(corpus, AlignedFiles) and not isinstance(corpus, Talks):
+        paths = [corpus.src, corpus.tgt]
+        names = [path.name for path in paths]
+        if names[0] == names[1]:
+            names = [f"{lang}.{name}" for lang, name in zip(langs, names, strict=True)]
+        for path, name in zip(paths, names, strict=True):
+            _write(folder / name, _kept_lines(path, dropped))
+        return names
+    if isinstance(corpus, TableCorpus | LabelledTable) and not isinstance(corpus.table, ArrowTable):
+        path = Path(corpus.table.name)
+        records = {one.number for one in _numbered(corpus)}
+        _write(folder / path.name, _kept_lines(path, dropped, records))
+        return [path.name]
+    stem = Path(corpus.name.rpartition(":")[2].split(" ")[0]).name.split(".")[0] or "clean"
+    if isinstance(corpus, Corpus):
+        names = [f"{stem}.{lang}" for lang in langs]
+        for i, name in enumerate(names):
+            kept = (one.texts[i] for one in _numbered(corpus) if one.number not in dropped)
+            _write(folder / name, (" ".join(text.split()) for text in kept))
+        return names
+    kept = (
+        f"{one.texts[1]}\t{' '.join(one.texts[0].split())}"
+        for one in _numbered(corpus)
+        if one.number not in dropped
+    )
+    _write(folder / f"{stem}.tsv", kept)
+    return [f"{stem}.tsv"]
+
+
+def _numbered(corpus: Corpus | LabelledCorpus) -> Iterator[Numbered]:
+    return numbered_pairs(corpus) if isinstance(corpus, Corpus) else numbered_examples(corpus)
+
+
+def _kept_lines(
+    path: Path, dropped: Mapping[int, list[str]], records: Collection[int] | None = None
+) -> Iterator[str]:
+    """The lines of a file without those that belong to a record that is dropped.
+
+    `records` are the numbers of the lines on which records begin; None where each line is one.
+    """
+    is_dropped = False
+    for number, line in enumerate(open_lines(path), start=1):
+        if records is None or number in records:
+            is_dropped = number in dropped
+        if not is_dropped:
+            yield line
+
+
+def _reports(corpus: Corpus | LabelledCorpus, dropped: Mapping[int, list[str]]) -> Iterator[str]:
+    """A line for each record that is left out."""
+    names = ("src", "tgt") if isinstance(corpus, Corpus) else ("text", "label")
+    for one in _numbered(corpus):
+        if one.number in dropped:
+            record: dict[str, Any] = {"number": one.number, "reasons": dropped[one.number]}
+            record |= dict(zip(names, one.texts, strict=True))
+            yield json.dumps(record, ensure_ascii=False)
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    """Writes a text file, compressed by its suffix, to the disk."""
+    with path.open("wb") as file:
+        with _compressor(path, file) as out:
+            for line in lines:
+                out.write(line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _compressor(path: Path, file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Where to write the bytes of a file, so that they are compressed by its suffix."""
+    if path.suffix == ".gz":
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as out:
+            yield out  # type: ignore[misc]
+    elif path.suffix == ".xz":
+        with lzma.LZMAFile(file, mode="wb") as out_xz:
+            yield out_xz
+    elif path.suffix == ".zst":
+        try:
+            import zstandard
+        except ImportError:
+            raise MissingExtraError("zstandard", extra="zst", purpose=f"writing {path.name}") from None
+        with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as out_zst:
+            yield out_zst
+    else:
+        yield file

@@ -1,0 +1,147 @@
+"""What can be seen in one pair alone: empty and identical sides, markup, numbers, addresses.
+
+A check takes source and target and returns what is wrong, in words; "" where nothing is.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from dragoman.data.doctor.encoding import damage
+from dragoman.data.doctor.words import words_of
+
+Check = Callable[[str, str], str]
+
+N_WORDS_COPIED = 3
+"""From so many words on, equal sides are a copy and not a name."""
+
+_TAGS = (
+    r"a|abbr|article|b|big|blockquote|body|br|button|center|cite|code|dd|div|dl|dt|em|embed|font|form|"
+    r"frame|h1|h2|h3|h4|h5|h6|head|header|hr|html|i|iframe|img|input|ins|label|li|link|main|meta|nav|ol|"
+    r"option|p|pre|s|script|section|select|small|span|strike|strong|style|sub|sup|table|tbody|td|textarea|"
+    r"tfoot|th|thead|title|tr|tt|u|ul|video"
+)
+_TAG = re.compile(rf"</?(?:{_TAGS})(?:\s[^<>]*)?/?>|<!--|<!doctype", re.IGNORECASE)
+_ENTITY = re.compile(r"&(?:[a-z]+\d?|#\d+|#x[0-9a-f]+);|& ?(?:amp|lt|gt|quot|nbsp|apos)\b", re.IGNORECASE)
+
+_NUMBER = re.compile(r"\d+(?:[.,'’ \u00a0\u202f]\d{3}(?!\d))+|\d+")
+_NOT_DIGITS = re.compile(r"\D")
+_MULTIPLIERS = re.compile(
+    r"million|milli[ao]rd|billion|trillion|thousand|hundred|dozen|tausend|hundert|dutzend|mio\b|mrd\b|mln|mld|"
+    r"tys|milion|bilion|miliard|cent|mille|mil\b|\d ?[km]\b|[百千万萬亿億兆]",
+    re.IGNORECASE,
+)
+_ADDRESS = re.compile(
+    r"(?:https?://|ftp://|www\.)[^\s<>\"'„“”«»，。！？）)]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
+)
+
+
+def empty_side(src: str, tgt: str) -> str:
+    sides = [name for name, text in (("source", src), ("target", tgt)) if not text.strip()]
+    return f"{' and '.join(sides)} empty" if sides else ""
+
+
+def copied(src: str, tgt: str) -> str:
+    return "both sides are the same" if _same(src, tgt) and len(words_of(src)) >= N_WORDS_COPIED else ""
+
+
+def copied_words(src: str, tgt: str) -> str:
+    return "both sides are the same" if _same(src, tgt) and len(words_of(src)) < N_WORDS_COPIED else ""
+
+
+def _same(src: str, tgt: str) -> bool:
+    """The sides hold the same letters, but for case and white space."""
+    if src.lstrip()[:1].casefold()[:1] != tgt.lstrip()[:1].casefold()[:1]:
+        return False  # most pairs, at once
+    same = " ".join(src.split()).casefold() == " ".join(tgt.split()).casefold()
+    return same and any(map(str.isalpha, src))
+
+
+def damaged(src: str, tgt: str) -> str:
+    return _either(damage, src, tgt)
+
+
+def marked_up(src: str, tgt: str) -> str:
+    return _either(markup, src, tgt)
+
+
+def markup(text: str) -> str:
+    """The first HTML tag or entity in `text`."""
+    if "<" in text and (tag := _TAG.search(text)):
+        return f"tag {tag[0]}"
+    if "&" in text:
+        for entity in _ENTITY.finditer(text):
+            if not entity[0].endswith(";") or html.unescape(entity[0]) != entity[0]:
+                return f"entity {entity[0]}"
+    return ""
+
+
+def _either(check: Callable[[str], str], src: str, tgt: str) -> str:
+    """What is wrong with either side, and which."""
+    found = [(name, check(text)) for name, text in (("source", src), ("target", tgt))]
+    return "; ".join(f"{name}: {detail}" for name, detail in found if detail)
+
+
+def other_numbers(src: str, tgt: str) -> str:
+    """Numbers that only one side has, where both have some.
+
+    Numbers spelt out cannot be told, so that a number missing on one side is not counted unless another
+    stands there instead. Equal are 1,000 and 1.000, 1.5 and 1,5, 3 pm and 15, 1990 and 90 (as in "the
+    90s"), and, beside words such as "million" or 万, numbers that differ by zeros.
+    """
+    if not (_has_digit(src) and _has_digit(tgt)):
+        return ""
+    numbers = [_numbers(text) for text in (src, tgt)]
+    left = [list((numbers[i] - numbers[1 - i]).elements()) for i in (0, 1)]
+    if left[0] and left[1] and _MULTIPLIERS.search(f"{src} {tgt}"):
+        left = [[number.rstrip("0") for number in side] for side in left]
+        left = [[number for number in side if number not in left[1 - i]] for i, side in enumerate(left)]
+    only_src = [a for a in left[0] if not any(_same_number(a, b) for b in left[1])]
+    only_tgt = [b for b in left[1] if not any(_same_number(a, b) for a in left[0])]
+    if not only_src or not only_tgt or "".join(only_src) == "".join(only_tgt):
+        return ""
+    return f"{', '.join(only_src)} in the source, {', '.join(only_tgt)} in the target"
+
+
+def _has_digit(text: str) -> bool:
+    return re.search(r"\d", text) is not None
+
+
+def _numbers(text: str) -> Counter[str]:
+    """The numbers in `text`, as digits without separators and without zeros in front."""
+    found = (_NOT_DIGITS.sub("", number) for number in _NUMBER.findall(text))
+    digits = ("".join(str(unicodedata.digit(d)) for d in number).lstrip("0") for number in found)
+    return Counter(number for number in digits if number)
+
+
+def _same_number(a: str, b: str) -> bool:
+    """Two ways to write one number: an hour of 12 or 24, a year with or without its century."""
+    if max(len(a), len(b)) <= 2:
+        return abs(int(a) - int(b)) == 12 and max(int(a), int(b)) <= 24
+    return min(len(a), len(b)) == 2 and max(len(a), len(b)) == 4 and a[-2:] == b[-2:]
+
+
+def other_addresses(src: str, tgt: str) -> str:
+    """URLs and e-mail addresses that only one side has."""
+    if not any(sign in text for text in (src, tgt) for sign in ("://", "www.", "@")):
+        return ""
+    found = [{a.rstrip(".,;:!?").casefold() for a in _ADDRESS.findall(text)} for text in (src, tgt)]
+    only = [sorted(found[i] - found[1 - i]) for i in (0, 1)]
+    parts = [f"{', '.join(o)} in the {side}" for o, side in zip(only, ("source", "target"), strict=True) if o]
+    return ("only " + ", only ".join(parts)) if parts else ""
+
+
+PAIR_CHECKS: Mapping[str, Check] = {
+    "empty": empty_side,
+    "identical": copied,
+    "identical-short": copied_words,
+    "encoding": damaged,
+    "markup": marked_up,
+    "numbers": other_numbers,
+    "addresses": other_addresses,
+}
+"""By the kind that they find."""

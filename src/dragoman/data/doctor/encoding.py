@@ -1,0 +1,146 @@
+"""Text damaged by a wrong encoding: what is broken, and what it was where that can be told.
+
+UTF-8 read as another encoding ("schÃ¶n") is taken for damage only if it can be undone: the characters,
+written in that encoding, are UTF-8, and what they stand for are letters or marks that such a place can hold.
+So honest text that merely has the same characters ("«LE CAFÉ»", "SÃO PAULO") is not accused.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")
+_QUESTION_MARK = re.compile(r"[^\W\d_A-Z]\?[^\W\d_A-Z]")
+_LOST_TWICE = "锟斤拷"  # U+FFFD as UTF-8, read as GBK
+_HAN_RUN = re.compile(r"[\u3400-\u9fff\ue000-\uf8ff\u3000-\u30ff\u20ac]+")
+_TOGETHER = re.compile("[^\x00-\x7f]{2}")
+_MARKS = "–—―‘’‚“”„†‡•…‰‹›€™°´§¿¡«»·×²³½¼¾©®£¥±µ\u00a0\u00ad"
+_INVISIBLE = "\u00a0\u00ad\u200b\u200c\u200d\u200e\u200f\u202f\u2009\u2060\ufe0f"
+_MISREADINGS = ("cp1252", "cp1250", "cp1251")
+_MAX_ROUNDS = 3  # text can be misread more than once
+
+
+def damage(text: str) -> str:
+    """What a wrong encoding did to `text`, in words; "" where nothing is seen."""
+    if text.isascii() and text.isprintable():
+        return _question_mark(text)
+    if "\ufffd" in text:
+        return "U+FFFD stands for characters that were lost"
+    if _LOST_TWICE in text:
+        return f"{_LOST_TWICE} stands for characters that were lost"
+    if (mended := mend(text)) != text:
+        return f"UTF-8 read as another encoding → {mended}"
+    if found := _CONTROL.search(text):
+        return f"control character U+{ord(found[0]):04X}"
+    return _question_mark(text)
+
+
+def mend(text: str) -> str:
+    """`text` with UTF-8 that was read as another encoding put right; `text` itself where there is none."""
+    if not _TOGETHER.search(text) and not _HAN_RUN.search(text):
+        return text
+    for _ in range(_MAX_ROUNDS):
+        mended = text
+        for encoding in _MISREADINGS:
+            mended = _undo(mended, encoding)
+        mended = _HAN_RUN.sub(_undo_chinese, mended)
+        if mended == text:
+            break
+        text = mended
+    return text
+
+
+def _question_mark(text: str) -> str:
+    """A complaint about a "?" inside a word."""
+    found = _QUESTION_MARK.search(text) if "?" in text else None
+    if not found or "://" in text or "www." in text:
+        return ""
+    return f"a question mark inside a word ({_word_around(text, found.start() + 1)})"
+
+
+def _word_around(text: str, position: int) -> str:
+    start = text.rfind(" ", 0, position) + 1
+    end = text.find(" ", position)
+    return text[start : end if end >= 0 else len(text)]
+
+
+@cache
+def _bytes_of(encoding: str) -> dict[str, int]:
+    """The byte of each character; C1 control characters for those that the encoding leaves undefined."""
+    table = {chr(byte): byte for byte in range(0x80, 0xA0)}
+    for byte in range(0x80, 0x100):
+        char = bytes([byte]).decode(encoding, errors="replace")
+        table[chr(byte) if char == "\ufffd" else char] = byte
+    return table
+
+
+@cache
+def _misread(encoding: str) -> re.Pattern[str]:
+    """Matches runs of characters that are UTF-8 sequences of two or more bytes, read in `encoding`."""
+
+    def among(low: int, high: int) -> str:
+        chars = (char for char, byte in _bytes_of(encoding).items() if low <= byte <= high)
+        return "[" + "".join(re.escape(char) for char in chars) + "]"
+
+    follow = among(0x80, 0xBF)
+    return re.compile(
+        f"(?:{among(0xC2, 0xDF)}{follow}|{among(0xE0, 0xEF)}{follow}{{2}}|{among(0xF0, 0xF4)}{follow}{{3}})+"
+    )
+
+
+def _undo(text: str, encoding: str) -> str:
+    """`text` with what was read in `encoding` read as UTF-8, where that is plausible."""
+
+    def replace(found: re.Match[str]) -> str:
+        table = _bytes_of(encoding)
+        try:
+            meant = bytes(table[char] for char in found[0]).decode("utf-8")
+        except UnicodeDecodeError:
+            return found[0]
+        before, after = text[max(0, found.start() - 2) : found.start()], text[found.end() :][:1]
+        is_plausible = _is_plausible_cyrillic if encoding == "cp1251" else _is_plausible
+        return meant if is_plausible(meant, found[0], before, after) else found[0]
+
+    return _misread(encoding).sub(replace, text)
+
+
+def _is_plausible(meant: str, seen: str, before: str, after: str) -> bool:
+    """`meant` is what somebody may have written where `seen` now stands, between these characters."""
+    if any(unicodedata.category(char)[0] in "CZ" and char not in _INVISIBLE for char in meant):
+        return False
+    if len(meant) > 1:  # that much is no chance
+        return True
+    if len(seen) > 2:
+        return "\u2000" <= meant <= "\u2bff" or meant == "\ufeff"  # punctuation and symbols
+    if meant not in _MARKS and not _is_latin(meant):
+        return False
+    if seen[1] in "«»‹›„“”‚‘’…–—" and not after.isalpha():  # honest at the end of a word in capitals
+        return before[-1:].isalpha() and not (before.isupper() and (len(before) > 1 or meant.isupper()))
+    return meant in _MARKS or before[-1:].isalpha() or after.isalpha() or not meant.isupper()
+
+
+def _is_plausible_cyrillic(meant: str, seen: str, before: str, after: str) -> bool:
+    """The same for what was read as cp1251, where honest words hold such characters more often."""
+    if len(seen) > 2 and len(meant) == 1:
+        return "\u2010" <= meant <= "\u203a" or meant in "€™"
+    return len(meant) > 1 and all("\u0400" <= char <= "\u04ff" for char in meant) and not meant.isupper()
+
+
+def _is_latin(char: str) -> bool:
+    """A letter of Latin-1 or Latin Extended-A: those of the European languages."""
+    return "\u00c0" <= char <= "\u017f" and char not in "×÷"
+
+
+def _undo_chinese(found: re.Match[str]) -> str:
+    """A run of Chinese characters, written as GBK and read as UTF-8, if that is text that fits here."""
+    try:
+        meant = found[0].encode("gb18030").decode("utf-8")
+    except UnicodeError:
+        return found[0]
+    around = found.string[max(0, found.start() - 1) : found.start()] + found.string[found.end() :][:1]
+    if all(map(_is_latin, meant)):  # "sch枚n"
+        return meant if re.search("[a-z]", around) else found[0]
+    is_chinese = all("\u3000" <= char <= "\u9fff" or "\uff00" <= char <= "\uffef" for char in meant)
+    return meant if len(meant) >= 2 and is_chinese else found[0]

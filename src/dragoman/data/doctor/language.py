@@ -1,0 +1,328 @@
+"""Sides in the wrong script or language, and pairs whose sides have changed places.
+
+What a language looks like is learnt from the corpus itself: most lines are right. Three things speak against
+a line: letters of another script; three-letter sequences that are common on the other side and rare on its
+own; and the short words of another language (languages.tsv) together with sequences that its own side does
+not have. One or two words are judged only where all of them say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from typing import NamedTuple
+
+import numpy as np
+
+from dragoman.data.doctor.scripts import DENSE, SCRIPTS, script_of, scripts_of_language
+from dragoman.data.doctor.words import Bags, Side, Words
+
+MIN_LINES = 200
+"""With fewer, the corpus does not teach its own languages well enough to judge by."""
+
+_SIDES = ("source", "target")
+_MAX_EVIDENCE = 4.0  # nats that one three-letter sequence may say
+_OTHER_SIDE = -6.0  # nats below which a line is in the other side's language
+_SWAPPED = -8.0  # nats of both sides together
+_FOREIGN = 5.0  # nats of short words above which a line is in that language
+_FOREIGN_IF_STRANGE = 2.0  # the same where its letters are strange as well
+_STRANGE = -7.0  # nats per sequence, times the root of their number
+_UNUSUAL = -3.0
+_COVERED = 0.08  # share of a side's words that must be short words of its language
+_RARE_LETTER = 2e-5  # share of letters below which one does not belong to a language
+
+
+class Profile(NamedTuple):
+    """The script of a language and its most frequent short words."""
+
+    script: str
+    words: frozenset[str]
+
+
+@lru_cache(maxsize=1)
+def profiles() -> dict[str, Profile]:
+    """The languages that can be named."""
+    text = (resources.files(__package__) / "languages.tsv").read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in text.splitlines()[1:]]
+    return {lang: Profile(script, frozenset(words.split())) for lang, script, words in rows}
+
+
+@dataclass
+class LanguageFaults:
+    """The lines (from 0) that are wrong, each with what is wrong about it, by kind; the sides as a whole."""
+
+    lines: dict[str, dict[int, str]] = field(
+        default_factory=lambda: {"swapped": {}, "script": {}, "language": {}}
+    )
+    whole: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def check_languages(src: Side, tgt: Side, *, langs: tuple[str | None, str | None]) -> LanguageFaults:
+    """Every line whose side is in another script or language, judged by the rest of the corpus.
+
+    `langs` are the declared languages, None where none is.
+    """
+    faults = LanguageFaults()
+    sides = (src.bags, tgt.bags)
+    letters = [_letters_by_script(bags) for bags in sides]
+    main = [_main_scripts(counts) for counts in letters]
+    faults.whole = _check_declared(sides, main, langs)
+    wrong = [_wrong_script(letters[i], main[i]) for i in (0, 1)]
+    swapped = _swapped_scripts(letters, main, wrong)
+    faults.lines["swapped"].update(dict.fromkeys(np.flatnonzero(swapped).tolist(), "by their scripts"))
+    for i in (0, 1):
+        for line in np.flatnonzero(wrong[i] & ~swapped).tolist():
+            script = SCRIPTS[int(letters[i][line].argmax())]
+            _add(faults.lines["script"], line, f"{_SIDES[i]} in {script} script")
+    if len(src) < MIN_LINES:
+        faults.notes.append(
+            f"languages were judged by script only: {len(src)} pairs are fewer than {MIN_LINES}"
+        )
+        return faults
+    named = [lang or _guess(bags) for lang, bags in zip(langs, sides, strict=True)]
+    evidence = _evidence_for_own_side(*sides) if main[0] & main[1] else None
+    if evidence is not None:
+        _find_exchanged(faults, evidence, wrong, named)
+    for i in (0, 1):
+        _find_foreign(faults, sides[i], side=i, main=main[i], named=named, skip=wrong[i])
+    return faults
+
+
+def _add(lines: dict[int, str], line: int, detail: str) -> None:
+    lines[line] = f"{lines[line]}; {detail}" if line in lines else detail
+
+
+def _letters_by_script(bags: Bags) -> np.ndarray:
+    """(lines, scripts): the letters of each script in the distinct words of a line."""
+    scripts = np.array(
+        [SCRIPTS.index(script_of(word[0])) if word[0].isalpha() else -1 for word in bags.words],
+        dtype=np.int64,
+    )
+    weight = np.array([2.5 if script in DENSE else 1.0 for script in SCRIPTS])
+    sizes = np.array([len(word) for word in bags.words], dtype=np.int64)
+    real = scripts[bags.ids] >= 0
+    ids = bags.ids[real]
+    where = bags.rows[real] * len(SCRIPTS) + scripts[ids]
+    n_lines = len(bags.offsets) - 1
+    counts = np.bincount(where, sizes[ids], minlength=n_lines * len(SCRIPTS))
+    return counts.reshape(n_lines, len(SCRIPTS)).astype(np.float32) * weight.astype(np.float32)
+
+
+def _main_scripts(letters: np.ndarray) -> frozenset[str]:
+    """The scripts with at least a tenth of a side's letters."""
+    total = letters.sum(axis=0, dtype=np.float64)
+    return frozenset(SCRIPTS[i] for i in np.flatnonzero(total >= max(0.1 * total.sum(), 1e-9)))
+
+
+def _wrong_script(letters: np.ndarray, main: frozenset[str]) -> np.ndarray:
+    """Lines two thirds of whose letters, and at least four, are not of the scripts of their side."""
+    own = letters[:, [SCRIPTS.index(script) for script in main]].sum(axis=1)
+    other = letters.sum(axis=1) - own
+    return (other > 2 * own) & (other >= 4)
+
+
+def _swapped_scripts(
+    letters: Sequence[np.ndarray], main: Sequence[frozenset[str]], wrong: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Lines each of whose sides is in the script of the other."""
+    swapped = np.ones(len(letters[0]), dtype=bool)
+    for i in (0, 1):
+        foreign = [SCRIPTS.index(script) for script in main[1 - i] - main[i]]
+        swapped &= letters[i][:, foreign].sum(axis=1) > 0.5 * letters[i].sum(axis=1)
+    return swapped & (wrong[0] | wrong[1])
+
+
+def _ids_of(words: Iterable[str], bags: Bags) -> np.ndarray:
+    """The ids of those of `words` that occur."""
+    return np.array(sorted(bags.numbers[word] for word in words if word in bags.numbers), dtype=np.int64)
+
+
+def _coverage(bags: Bags) -> dict[str, float]:
+    """For each language that can be named, the share of the side's words that are short words of it."""
+    counts = bags.n_lines_with
+    total = max(1, int(counts.sum()))
+    return {lang: float(counts[_ids_of(p.words, bags)].sum() / total) for lang, p in profiles().items()}
+
+
+def _guess(bags: Bags) -> str | None:
+    """The language of a side; None where none fits."""
+    coverage = _coverage(bags)
+    best = max(coverage, key=lambda lang: coverage[lang])
+    return best if coverage[best] >= _COVERED else None
+
+
+def _check_declared(
+    sides: Sequence[Bags], main: Sequence[frozenset[str]], langs: Sequence[str | None]
+) -> list[str]:
+    """What is wrong with the declared languages, in words."""
+    said = []
+    for bags, scripts, lang, name in zip(sides, main, langs, _SIDES, strict=True):
+        if lang is None or not scripts:
+            continue
+        expected = scripts_of_language(lang)
+        if expected and not expected & scripts:
+            said.append(
+                f"the {name} is declared as {lang}, but written in {' and '.join(sorted(scripts))} script"
+            )
+            continue
+        code = lang.lower().replace("_", "-").split("-")[0]
+        coverage = _coverage(bags)
+        best = max(coverage, key=lambda known: coverage[known])
+        if code in coverage and coverage[best] >= max(_COVERED, 1.5 * coverage[code]):
+            said.append(f"the {name} is declared as {lang}, but its short words are those of {best}")
+    return said
+
+
+def _sequences(words: Sequence[str], numbers: Words) -> tuple[np.ndarray, np.ndarray]:
+    """The three-letter sequences of each word, its borders counted as a letter: ids, and offsets by word."""
+    ids: list[int] = []
+    offsets = [0]
+    for word in words:
+        if word[0].isalpha():
+            padded = f" {word} "
+            ids.extend(numbers[padded[i : i + 3]] for i in range(len(word)))
+        offsets.append(len(ids))
+    return np.array(ids, dtype=np.int64), np.array(offsets)
+
+
+def _sum_by_word(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    return sums[offsets[1:]] - sums[offsets[:-1]]
+
+
+def _sum_by_line(bags: Bags, of_word: np.ndarray) -> np.ndarray:
+    return np.bincount(bags.rows, of_word[bags.ids], minlength=len(bags.offsets) - 1)
+
+
+class _Evidence(NamedTuple):
+    """For each line of source and target: nats for its own side's language, and the part of it against it."""
+
+    total: tuple[np.ndarray, np.ndarray]
+    against: tuple[np.ndarray, np.ndarray]
+
+
+def _evidence_for_own_side(src: Bags, tgt: Bags) -> _Evidence:
+    """How much more likely the words of each line are by its own side than by the other one.
+
+    Naive Bayes over three-letter sequences and whole words; as these overlap, they are counted half.
+    """
+    numbers = Words()
+    found = [_sequences(bags.words, numbers) for bags in (src, tgt)]
+    logs = []
+    for bags, (ids, offsets) in zip((src, tgt), found, strict=True):
+        weights = np.repeat(bags.n_lines_with, np.diff(offsets))
+        counts = np.bincount(ids, weights, minlength=len(numbers)) + 0.5
+        logs.append(np.log(counts / counts.sum()))
+    ratio = np.clip(logs[0] - logs[1], -_MAX_EVIDENCE, _MAX_EVIDENCE)
+    totals, againsts = [], []
+    sides = ((src, tgt, found[0], 1), (tgt, src, found[1], -1))
+    for own, other, (ids, offsets), sign in sides:
+        of_word = (_sum_by_word(sign * ratio[ids], offsets) + _word_evidence(own, other)) / 2
+        totals.append(_sum_by_line(own, of_word))
+        againsts.append(_sum_by_line(own, np.minimum(of_word, 0)))
+    return _Evidence((totals[0], totals[1]), (againsts[0], againsts[1]))
+
+
+def _word_evidence(own: Bags, other: Bags) -> np.ndarray:
+    """For each word the log-ratio of its frequencies on its own side, but for one line, and on the other."""
+    elsewhere = np.array([other.numbers.get(word, -1) for word in own.words], dtype=np.int64)
+    n_other = np.where(elsewhere >= 0, other.n_lines_with[elsewhere], 0)
+    ratio = np.log((own.n_lines_with - 0.5) / (n_other + 0.5))
+    is_word = np.array([word[0].isalpha() for word in own.words], dtype=bool)
+    return np.where(is_word, np.clip(ratio, -_MAX_EVIDENCE, _MAX_EVIDENCE), 0.0)
+
+
+def _find_exchanged(
+    faults: LanguageFaults, evidence: _Evidence, wrong: Sequence[np.ndarray], named: Sequence[str | None]
+) -> None:
+    """Adds the pairs that are swapped, and the lines that are in the other side's language."""
+    # A name from abroad says little against a line whose other words are at home on its side.
+    clear = [evidence.total[i] < 0.85 * evidence.against[i] for i in (0, 1)]
+    swapped = (evidence.total[0] + evidence.total[1] < _SWAPPED) & clear[0] & clear[1]
+    swapped &= ~wrong[0] & ~wrong[1]
+    faults.lines["swapped"].update(dict.fromkeys(np.flatnonzero(swapped).tolist(), "by their letters"))
+    for i in (0, 1):
+        looks_like = named[1 - i] or f"the {_SIDES[1 - i]}'s language"
+        lines = (evidence.total[i] < _OTHER_SIDE) & clear[i] & ~swapped & ~wrong[i]
+        for line in np.flatnonzero(lines).tolist():
+            _add(faults.lines["language"], line, f"{_SIDES[i]} looks like {looks_like}")
+
+
+def _find_foreign(
+    faults: LanguageFaults,
+    bags: Bags,
+    *,
+    side: int,
+    main: frozenset[str],
+    named: Sequence[str | None],
+    skip: np.ndarray,
+) -> None:
+    """Adds the lines that are in a third language."""
+    strange = _strangeness(bags)
+    letters = _sum_by_line(bags, _rare_letters(bags))
+    unnamed = (strange < _STRANGE) & (letters >= 2)
+    best = np.zeros(len(strange))
+    language = np.full(len(strange), "", dtype="<U3")
+    ours = {(lang or "").lower().replace("_", "-").split("-")[0] for lang in named}
+    own = named[side] or ""
+    for lang, profile in profiles().items():
+        if lang in ours or profile.script not in main:
+            continue
+        evidence, n_words = _evidence_for(lang, bags, own=own)
+        sure = (n_words >= 2) & (evidence > _FOREIGN) & (strange < _UNUSUAL)
+        enough = sure | ((strange < _STRANGE) & (evidence > _FOREIGN_IF_STRANGE))
+        better = enough & (evidence > best)
+        best[better], language[better] = evidence[better], lang
+    found = ((best > 0) | unnamed) & ~skip & (bags.sizes >= 2)
+    for line in np.flatnonzero(found).tolist():
+        if line in faults.lines["language"] or line in faults.lines["swapped"]:
+            continue
+        looks = f"looks like {language[line]}" if language[line] else "has letters of another language"
+        _add(faults.lines["language"], line, f"{_SIDES[side]} {looks}")
+
+
+def _strangeness(bags: Bags) -> np.ndarray:
+    """How unlikely the letters of each line are by the rest of their side: below -7 for one in a thousand.
+
+    The mean log-probability of a three-letter sequence less its median, times the root of their number.
+    """
+    numbers = Words()
+    ids, offsets = _sequences(bags.words, numbers)
+    weights = np.repeat(bags.n_lines_with, np.diff(offsets))
+    counts = np.bincount(ids, weights, minlength=len(numbers)) + 0.5
+    logs = np.log(counts / counts.sum())
+    n = _sum_by_line(bags, np.diff(offsets).astype(float))
+    mean = _sum_by_line(bags, _sum_by_word(logs[ids], offsets)) / np.maximum(n, 1)
+    typical = float(np.median(mean[n > 0])) if (n > 0).any() else 0.0
+    return np.where(n > 0, (mean - typical) * np.sqrt(n), 0.0)
+
+
+def _rare_letters(bags: Bags) -> np.ndarray:
+    """For each word, how many different letters beyond ASCII it has that its side hardly uses."""
+    counts: dict[str, int] = {}
+    for word, n in zip(bags.words, bags.n_lines_with.tolist(), strict=True):
+        for char in set(word):
+            counts[char] = counts.get(char, 0) + n
+    limit = _RARE_LETTER * sum(counts.values())
+    rare = {
+        char
+        for char, n in counts.items()
+        if n < limit and not char.isascii() and char.isalpha() and script_of(char) not in DENSE
+    }
+    return np.array([len(rare.intersection(word)) for word in bags.words], dtype=float)
+
+
+def _evidence_for(lang: str, bags: Bags, *, own: str) -> tuple[np.ndarray, np.ndarray]:
+    """Nats for `lang` rather than the own language in each line, by short words; how many words say so."""
+    profile = profiles()[lang]
+    n_lines = bags.n_lines_with
+    evidence = np.where(n_lines >= max(5, 0.0005 * (len(bags.offsets) - 1)), -1.0, 0.0)  # frequent at home
+    ids = _ids_of(profile.words, bags)
+    share = (n_lines[ids] + 0.5) / max(1, n_lines.sum())
+    evidence[ids] = np.clip(np.log(0.4 / len(profile.words) / share), -3.0, 5.0)
+    if own in profiles():
+        evidence[_ids_of(profiles()[own].words, bags)] = -3.0
+    return _sum_by_line(bags, evidence), _sum_by_line(bags, (evidence > 0).astype(float))

@@ -1,0 +1,111 @@
+"""Words as the doctor counts them, and a corpus as numbers: words, lengths and hashes of each line."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+"""Thai, Lao, Burmese, Khmer, kana and Han are written without spaces: each character counts as a word."""
+_WORD = re.compile(rf"\d+|[{UNSPACED}]|[^\W\d_{UNSPACED}]+")
+_CLOSING = " \t\u00a0\"'”“»«’）)」』]"
+_FINAL_MARKS = {"?": 1, "？": 1, "؟": 1, "!": 2, "！": 2, ".": 3, "。": 3, ":": 4, "：": 4, ",": 5, "，": 5}
+
+
+def words_of(text: str) -> list[str]:
+    """The words and numbers of `text` in lower case, without punctuation."""
+    return _WORD.findall(text.lower())
+
+
+class Words(dict[str, int]):
+    """Numbers words in the order in which they are met."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = n = len(self)
+        return n
+
+
+@dataclass(frozen=True)
+class Bags:
+    """The distinct words of each line: those of line i are `ids[offsets[i] : offsets[i + 1]]`."""
+
+    words: Sequence[str]
+    ids: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many distinct words each line has."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The line of each id."""
+        return np.repeat(np.arange(len(self.offsets) - 1), self.sizes)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The id of each word."""
+        return {word: i for i, word in enumerate(self.words)}
+
+    @cached_property
+    def n_lines_with(self) -> np.ndarray:
+        """For each word the number of lines that have it."""
+        return np.bincount(self.ids, minlength=len(self.words))
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a corpus as numbers, line by line."""
+
+    bags: Bags
+    lengths: np.ndarray
+    """In characters."""
+    final_marks: np.ndarray
+    """Which punctuation mark the line ends with; 0 for none."""
+    hashes: np.ndarray
+    """Of the text with single spaces: equal for equal text, in this process only."""
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+class SideReader:
+    """Collects a `Side` from texts as they come."""
+
+    def __init__(self) -> None:
+        self._words = Words()
+        self._ids, self._sizes = array("i"), array("i")
+        self._lengths, self._final_marks, self._hashes = array("i"), array("b"), array("q")
+
+    def add(self, texts: Iterable[str]) -> None:
+        number = self._words.__getitem__
+        for text in texts:
+            words = dict.fromkeys(_WORD.findall(text.lower()))
+            self._ids.extend(map(number, words))
+            self._sizes.append(len(words))
+            self._lengths.append(len(text))
+            self._final_marks.append(_FINAL_MARKS.get(text.rstrip(_CLOSING)[-1:], 0))
+            self._hashes.append(hash(" ".join(text.split())))
+
+    def side(self) -> Side:
+        """Everything read so far."""
+        sizes = np.array(self._sizes, dtype=np.int64)
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return Side(
+            Bags(list(self._words), np.array(self._ids, dtype=np.int32), offsets),
+            lengths=np.array(self._lengths, dtype=np.int32),
+            final_marks=np.array(self._final_marks, dtype=np.int8),
+            hashes=np.array(self._hashes, dtype=np.int64),
+        )
+
+
+def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The numbers start, start + 1, ... of each range, one range after the other."""
+    total = int(sizes.sum())
+    return np.arange(total) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(starts, sizes)
