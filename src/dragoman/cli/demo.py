@@ -49,21 +49,39 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    src: Annotated[str, typer.Option(help="Source language: en, de, pl or zh.")] = "en",
-    tgt: Annotated[str, typer.Option(help="Target language: en, de, pl or zh.")] = "de",
+    task: Annotated[str, typer.Option(help="translation or classification.")] = "translation",
+    src: Annotated[
+        str | None, typer.Option(help="Source language: en, de, pl or zh.", show_default="en")
+    ] = None,
+    tgt: Annotated[
+        str | None, typer.Option(help="Target language: en, de, pl or zh.", show_default="de")
+    ] = None,
     minutes: Annotated[
         float | None, typer.Option(min=0.0, help="Stop training after so long.", show_default="no limit")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The run's folder.", show_default="runs/demo, or runs/demo-<src>-<tgt>"),
+        typer.Option(
+            help="The run's folder.", show_default="runs/demo, runs/demo-<src>-<tgt> or runs/demo-reviews"
+        ),
     ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Train and translate in two minutes, without network.
+    """Train and translate in two minutes, without network; or classify, in one.
 
-    Trains on the embedded corpus, scores held-out sentences, and shows translations beside references.
+    Trains on the embedded corpus, scores held-out sentences, and shows translations beside references, or
+    reviews beside the labels they are given.
     """
+    if task not in ("translation", "classification"):
+        raise ConfigError(f"--task {task}: there are translation and classification")
+    if task == "classification":
+        from dragoman.cli.demo_classifier import demo_classifier
+
+        if src or tgt:
+            raise ConfigError("--src and --tgt are for --task translation; the reviews are English")
+        demo_classifier(minutes=minutes, out=out, overrides=overrides or ())
+        return
+    src, tgt = src or "en", tgt or "de"
     from dragoman.config import parse_config
     from dragoman.data.corpora import open_corpus
     from dragoman.data.phrasebook import unseen_phrases
