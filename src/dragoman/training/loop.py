@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from dragoman.config import Config
+from dragoman.config import Config, TrainingConfig
 from dragoman.errors import TrainingError
 from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory
 from dragoman.runs import Run, environment
@@ -26,6 +26,9 @@ from dragoman.training.task import Task, Validation
 
 REPORT = "report.json"
 """Written last: a run that has it is finished."""
+
+MIN_STEPS = 100
+"""Updates after which a model may be suspected at the earliest."""
 
 
 def train(config: Config, out: str | Path, *, listener: TrainingListener | None = None) -> Path:
@@ -290,7 +293,17 @@ def validate(
     }
     run.append_history({**record, "seconds": position.seconds})
     listener.logged(record)
-    warn(position, result, listener)
+    if should_be_learning(position, config.training):
+        warn(position, result, listener)
+
+
+def should_be_learning(position: Position, training: TrainingConfig) -> bool:
+    """Whether something may be expected of a model by now: warmed up, with a pass over the data behind it.
+
+    Where the training makes less than five passes, a fifth of its updates will do.
+    """
+    passed = position.epoch >= 1 or 5 * position.step >= training.max_steps
+    return passed and position.step > max(MIN_STEPS, 2 * training.warmup_steps)
 
 
 def warn(position: Position, result: Validation, listener: TrainingListener) -> None:

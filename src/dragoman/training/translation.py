@@ -21,6 +21,7 @@ from dragoman.predict.loading import build_model, inference_copy
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
+from dragoman.training.diagnosis import diagnose, source_use
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loss import batch_loss
 from dragoman.training.task import BatchResult, Task, Validation, Weights
@@ -121,14 +122,17 @@ class Validator:
         beam_size = self.config.training.valid_beam_size
         hypotheses = [t.text for t in translator.translate(self.sources, beam_size=beam_size, n_best=1)]
         tgt_lang = self.config.data.tgt_lang
-        loss = self._loss(candidate)
+        loss, use = self._loss(candidate), source_use(candidate, self.store)
+        score = bleu(hypotheses, self.references, tgt_lang=tgt_lang, n_bootstrap=0).value
         record = {
             "valid_loss": loss,  # -log p of the reference, nats a target token, without smoothing
             "valid_perplexity": math.exp(min(loss, 100.0)),
-            "bleu": bleu(hypotheses, self.references, tgt_lang=tgt_lang, n_bootstrap=0).value,
+            "bleu": score,
             "chrf": chrf(hypotheses, self.references, tgt_lang=tgt_lang, n_bootstrap=0).value,
+            "source_gain": None if use is None else use.gain,  # nats a token that the right source is worth
         }
-        return Validation(record, record["bleu"] if self.config.training.metric == "bleu" else -loss)
+        warnings = diagnose(self.sources, hypotheses, self.references, use)
+        return Validation(record, score if self.config.training.metric == "bleu" else -loss, warnings)
 
     @torch.no_grad()
     def _loss(self, model: Seq2SeqTransformer) -> float:

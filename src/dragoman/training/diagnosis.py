@@ -1,0 +1,203 @@
+"""What is suspicious about a translator: it ignores its source, copies it, repeats itself, falls silent.
+
+Each fault is judged against the references, which repeat and copy too, and named with what to try. The
+thresholds were set by `python benchmarks/diagnosis.py`, on healthy trainings and on spoilt ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+
+from dragoman.data.batching import make_batch, plan_epoch
+from dragoman.data.store import TokenStore
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.training.loss import batch_loss
+
+MIN_SOURCE_GAIN = 0.1
+"""Nats a token that the right source is worth, at least, to a model that reads it."""
+COPIED = 0.8
+"""Similarity from which a translation counts as a copy of its source."""
+MAX_EXCESS, MAX_LOOPS = 0.1, 0.3
+"""Shares of the translations that may have a fault, and that may have a loop, as a model that still learns
+has; both over those of the references which have it too."""
+LENGTH_RATIOS = (0.6, 1.6)
+"""Characters in all translations over those in all references: between these is no fault."""
+
+MIN_SENTENCES = 10
+"""Of fewer validation sentences nothing is said."""
+SAMPLE_TOKENS, SAMPLE_BATCHES = 1024, 4
+"""Target tokens in a batch, and batches, of the pairs whose sources are shuffled."""
+
+_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+
+
+class SourceUse(NamedTuple):
+    """The loss on validation pairs with their own sources, and with those of other pairs: nats a token."""
+
+    loss: float
+    shuffled_loss: float
+
+    @property
+    def gain(self) -> float:
+        """What knowing the right source is worth."""
+        return self.shuffled_loss - self.loss
+
+
+@torch.no_grad()
+def source_use(model: Seq2SeqTransformer, store: TokenStore) -> SourceUse | None:
+    """How well a frozen model predicts a sample of `store` with the right sources and with wrong ones.
+
+    In each batch a pair gets the source of the pair before it, which is about as long. Nothing is drawn at
+    random. None where the store has too few pairs.
+    """
+    device = next(model.parameters()).device
+    plan = plan_epoch(store, batch_tokens=SAMPLE_TOKENS, seed=0, epoch=0)
+    losses = torch.zeros(2, dtype=torch.float64)
+    n_tokens = n_pairs = 0
+    for indices in [indices for indices in plan if len(indices) > 1][:SAMPLE_BATCHES]:
+        batch = make_batch(store, indices).to(device)
+        shuffled = batch._replace(src=batch.src.roll(1, dims=0))
+        losses += torch.tensor(
+            [batch_loss(model, b, smoothing=0.0).log_loss.item() for b in (batch, shuffled)]
+        )
+        n_tokens += batch.n_tgt_tokens
+        n_pairs += len(indices)
+    if n_pairs < MIN_SENTENCES:
+        return None
+    return SourceUse(*(losses / n_tokens).tolist())
+
+
+def diagnose(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], use: SourceUse | None
+) -> dict[str, str]:
+    """What is wrong with a model that translates `sources` so: name → one line, with what to try."""
+    if len(sources) < MIN_SENTENCES:
+        return {}
+    found = {}
+    if use is not None and use.gain < MIN_SOURCE_GAIN:
+        found["ignores its source"] = (
+            f"the model ignores its source: its loss is {use.loss:.2f} nats/token with the right sources and "
+            f"{use.shuffled_loss:.2f} with those of other sentences; check that the sides match "
+            "(dragoman data check), then try a lower training.learning_rate or more training.warmup_steps"
+        )
+    elif same := _excess(_most_frequent, sources, hypotheses, references):
+        found["translates all alike"] = (
+            f"the model writes the same for {same} of the different sources; try a lower "
+            "training.learning_rate or more training.warmup_steps"
+        )
+    for name, (finds, limit, message) in _FAULTS.items():
+        if share := _excess(finds, sources, hypotheses, references, limit=limit):
+            found[name] = message.format(share)
+    return {**found, **_wrong_length(hypotheses, references)}
+
+
+def copies(sources: Sequence[str], texts: Sequence[str]) -> float:
+    """The share of `texts` that are their source, or nearly."""
+    return _share(similarity(source, text) >= COPIED for source, text in zip(sources, texts, strict=True))
+
+
+def loops(sources: Sequence[str], texts: Sequence[str]) -> float:
+    """The share of `texts` that say the same several times on end."""
+    return _share(map(has_loop, texts))
+
+
+def silences(sources: Sequence[str], texts: Sequence[str]) -> float:
+    """The share of `texts` that are empty."""
+    return _share(not text.strip() for text in texts)
+
+
+_FAULTS = {
+    "copies its source": (
+        copies,
+        MAX_EXCESS,
+        "the model copies its source: {} of its translations are the source itself, or nearly; look for "
+        "pairs that are not translated with: dragoman data check",
+    ),
+    "repeats itself": (
+        loops,
+        MAX_LOOPS,
+        "the model repeats itself: {} of its translations say the same several times on end; train longer, "
+        "and look for damaged lines with: dragoman data check",
+    ),
+    "writes nothing": (
+        silences,
+        MAX_EXCESS,
+        "the model writes nothing: {} of its translations are empty; look for empty or very short lines "
+        "with: dragoman data check, and try a larger search.length_penalty",
+    ),
+}
+
+
+def similarity(a: str, b: str) -> float:
+    """How alike two texts are, 0 to 1: Dice's coefficient of their pairs of neighbouring characters."""
+    first, second = _bigrams(a), _bigrams(b)
+    total = first.total() + second.total()
+    return 2 * (first & second).total() / total if total else 0.0
+
+
+def has_loop(text: str) -> bool:
+    """Whether a word stands four times on end, or a phrase of up to eight words three times."""
+    tokens = _TOKEN.findall(text.casefold())
+    return any(_longest_run(tokens, n) >= (4 if n == 1 else 3) for n in range(1, 9))
+
+
+def _longest_run(tokens: Sequence[str], n: int) -> int:
+    """How often, at most, the same `n` tokens stand on end."""
+    longest = matching = 0
+    for here, before in zip(tokens[n:], tokens, strict=False):
+        matching = matching + 1 if here == before else 0
+        longest = max(longest, matching)
+    return longest // n + 1
+
+
+def _bigrams(text: str) -> Counter[str]:
+    text = f" {' '.join(text.casefold().split())} "
+    return Counter(a + b for a, b in pairwise(text)) if text.strip() else Counter()
+
+
+def _most_frequent(sources: Sequence[str], texts: Sequence[str]) -> float:
+    """The share of the different sources that have the most frequent of the texts, empty ones aside."""
+    counts = Counter(dict(zip(sources, texts, strict=True)).values())
+    return max((n for text, n in counts.items() if text.strip()), default=0) / counts.total()
+
+
+def _wrong_length(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, str]:
+    written = [len(h) for h in hypotheses if h.strip()]
+    expected = sum(len(r) for h, r in zip(hypotheses, references, strict=True) if h.strip())
+    ratio = sum(written) / expected if written and expected else 1.0
+    low, high = LENGTH_RATIOS
+    if low <= ratio <= high:
+        return {}
+    name, advice = ("short", "larger") if ratio < low else ("long", "smaller")
+    return {
+        f"writes too {name}": f"the model's translations are too {name}: {ratio:.1f} times the references' "
+        f"characters; look for pairs that do not match with: dragoman data check, and try a {advice} "
+        "search.length_penalty"
+    }
+
+
+def _share(faults: Iterable[bool]) -> float:
+    values = list(faults)
+    return sum(values) / len(values)
+
+
+def _excess(
+    finds: Callable[[Sequence[str], Sequence[str]], float],
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    limit: float = MAX_EXCESS,
+) -> str:
+    """The share with a fault, in words, if it is too far over that of the references, else ""."""
+    share, of_references = finds(sources, hypotheses), finds(sources, references)
+    if share <= of_references + limit:
+        return ""
+    return f"{100 * share:.0f} % ({100 * of_references:.0f} % of the references)"
