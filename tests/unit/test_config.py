@@ -134,7 +134,7 @@ def test_what_is_missing_is_named() -> None:
         (['tokenizer.tgt_kind="characters"'], r"tgt_kind = \"characters\" needs a vocabulary of its own"),
         (["tokenizer.format_output=true"], r"format_output are for kind = \"words\""),
         (['tokenizer.splitter="spacy"'], r"splitter and format_output are for kind = \"words\""),
-        (["tokenizer.kind=\"words\"", "tokenizer.splitter=\"spacy\""], r"set tokenizer\.shared = false"),
+        (['tokenizer.kind="words"', 'tokenizer.splitter="spacy"'], r"set tokenizer\.shared = false"),
         (["tokenizer.min_frequency=2"], r"min_frequency is for kind = \"words\" or \"characters\""),
         (['task="parsing"'], r"task = 'parsing': there are translation, classification"),
         (["search.n_best=6"], r"n_best = 6 needs a beam at least as large; beam_size = 5"),
