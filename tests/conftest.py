@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import parse_config
-from tiny import TINY, write_corpus
+from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +29,28 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
     }
     return train(parse_config(settings, overrides=TINY), folder / "run")
+
+
+@pytest.fixture(scope="session")
+def tiny_classifier_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run that tells praise from blame, well. Copy it before changing anything in it."""
+    from dragoman.training.loop import train
+
+    folder = tmp_path_factory.mktemp("tiny-classifier")
+    for name, n_texts in {"train": 200, "valid": 40, "test": 30}.items():
+        write_labelled(folder, name, n_texts, seed=n_texts)
+    settings = {
+        "task": "classification",
+        "name": "tiny-classifier",
+        "data": {
+            "train": [str(folder / "train.tsv")],
+            "valid": [str(folder / "valid.tsv")],
+            "test": {"tiny-test": [str(folder / "test.tsv")]},
+            "max_length": 6,
+        },
+        "tokenizer": {"kind": "words"},
+        "model": {"ngrams": 1},
+        "training": {"learning_rate": 0.01, "precision": "fp32"},
+    }
+    overrides = (*TINY_CLASSIFIER, "training.max_steps=60", "training.valid_every=30")
+    return train(parse_config(settings, overrides=overrides), folder / "run")

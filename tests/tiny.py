@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -29,6 +30,23 @@ TINY = (
 )
 """Overrides that make any training one of a second."""
 
+TINY_CLASSIFIER = (
+    "tokenizer.vocab_size=300",
+    "model.d_model=16",
+    "model.n_heads=2",
+    "model.d_ff=16",
+    "model.n_encoder_layers=1",
+    "model.ngram_bits=8",
+    "training.max_steps=6",
+    "training.batch_tokens=200",
+    "training.update_freq=1",
+    "training.warmup_steps=2",
+    "training.log_every=2",
+    "training.valid_every=3",
+    "training.n_threads=1",
+)
+"""The same for a classifier."""
+
 
 def write_corpus(folder: Path, name: str, n_pairs: int, *, seed: int) -> None:
     """Writes <name>.en, <name>.de and <name>.tsv: word-by-word translations in a made-up language."""
@@ -41,3 +59,32 @@ def write_corpus(folder: Path, name: str, n_pairs: int, *, seed: int) -> None:
     (folder / f"{name}.de").write_text("".join(f"{line}\n" for line in tgt), encoding="utf-8")
     tsv = "".join(f"{s}\t{t}\n" for s, t in zip(src, tgt, strict=True))
     (folder / f"{name}.tsv").write_text(tsv, encoding="utf-8")
+
+
+PRAISE = ("good", "fine", "great", "lovely")
+BLAME = ("bad", "awful", "poor", "dull")
+
+
+def labelled_texts(n_texts: int, *, seed: int) -> list[tuple[str, str]]:
+    """(label, text): "praise" or "blame", by which of the two kinds of words is in the text."""
+    rng = random.Random(seed)
+    examples = []
+    for i in range(n_texts):
+        label, words = (("praise", PRAISE), ("blame", BLAME))[i % 2]
+        text = [*rng.choices(list(WORDS), k=rng.randint(2, 8)), rng.choice(words)]
+        rng.shuffle(text)
+        examples.append((label, " ".join(text)))
+    return examples
+
+
+def write_labelled(folder: Path, name: str, n_texts: int, *, seed: int) -> None:
+    """Writes <name>.tsv, a label, a tab and a text a line, and the same as .csv and .jsonl with names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    examples = labelled_texts(n_texts, seed=seed)
+    contents = {
+        "tsv": [f"{label}\t{text}" for label, text in examples],
+        "csv": ["sentiment,review", *(f'{label},"{text}"' for label, text in examples)],
+        "jsonl": [json.dumps({"review": text, "sentiment": label}) for label, text in examples],
+    }
+    for suffix, lines in contents.items():
+        (folder / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
