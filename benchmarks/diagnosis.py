@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.config import TranslationConfig, parse_config
-from dragoman.data.corpora import Corpus, Pair, has_text
+from dragoman.data.corpora import Pair, has_text
 from dragoman.data.phrasebook import pairs as phrasebook_pairs
 from dragoman.data.store import TokenStore
 from dragoman.predict.loading import load_weights
@@ -104,13 +104,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--run", type=Path, action="append", default=[], help="judge this run's checkpoints")
     parser.add_argument("--steps", type=int, default=N_STEPS, help="of each training")
+    parser.add_argument("--only", choices=SPOILERS, action="append", help="one kind of training")
     options = parser.parse_args()
     for run in options.run:
         report(str(run), judge(run))
     if options.run:
         return
     with tempfile.TemporaryDirectory() as folder:
-        for spoiler in SPOILERS:
+        for spoiler in options.only or SPOILERS:
             for src, tgt in DIRECTIONS if spoiler == "healthy" else DIRECTIONS[:1]:
                 config = spoilt_recipe(Path(folder), spoiler, src, tgt, n_steps=options.steps)
                 report(f"{spoiler}, {src} to {tgt}", judge(train(config, Path(folder) / config.name)))
@@ -139,18 +140,18 @@ def judge(path: Path) -> Iterator[Judgement]:
     translator = Translator.load(path)
     corpus = open_corpora(translation_config(run))[1]
     pairs = [pair for pair in corpus.pairs() if has_text(pair)]
-    store = stored(corpus, translator)
-    for checkpoint in sorted(run.checkpoints.glob("step-*")):
-        weights = checkpoint / "ema.safetensors"
-        weights = weights if weights.exists() else checkpoint / "model.safetensors"
-        load_weights(translator.model, load_tensors(weights), where=str(weights))
-        yield judgement(int(checkpoint.name.removeprefix("step-")), translator, pairs, store)
-
-
-def stored(corpus: Corpus, translator: Translator) -> TokenStore:
-    cache = Path(tempfile.mkdtemp())
-    max_length = translator.config.model.max_positions
-    return TokenStore.prepare(corpus, translator.tokenizers, max_length=max_length, cache=cache)
+    with tempfile.TemporaryDirectory() as cache:
+        store = TokenStore.prepare(
+            corpus,
+            translator.tokenizers,
+            max_length=translator.config.model.max_positions,
+            cache=Path(cache),
+        )
+        for checkpoint in sorted(run.checkpoints.glob("step-*")):
+            weights = checkpoint / "ema.safetensors"
+            weights = weights if weights.exists() else checkpoint / "model.safetensors"
+            load_weights(translator.model, load_tensors(weights), where=str(weights))
+            yield judgement(int(checkpoint.name.removeprefix("step-")), translator, pairs, store)
 
 
 def judgement(step: int, translator: Translator, pairs: Sequence[Pair], store: TokenStore) -> Judgement:

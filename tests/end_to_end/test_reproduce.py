@@ -1,0 +1,282 @@
+"""`dragoman reproduce`: recorded, reproduced, and failed where it has to fail."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dragoman.cli import app
+from dragoman.config import parse_config, to_toml
+from dragoman.runs import Run
+from tiny import TINY, write_corpus
+
+QUICK = "[training]\nmax_steps = 3\n"
+
+
+def dragoman(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def succeed(*arguments: object) -> Result:
+    result = dragoman(*arguments)
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    return result
+
+
+def error_of(*arguments: object) -> str:
+    result = dragoman(*arguments)
+    assert result.exit_code == 1, result.stdout
+    line = result.stderr.splitlines()[-1]
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data, a recipe `mine`, two runs of it, and one of its quick version, all recorded."""
+    folder = tmp_path_factory.mktemp("recorded")
+    write_corpus(folder / "texts", "train", 200, seed=1)
+    write_corpus(folder / "texts", "valid", 20, seed=2)
+    write_corpus(folder / "texts", "test", 15, seed=3)
+    data = {
+        "src_lang": "en", "tgt_lang": "de",
+        "train": ["texts/train.en", "texts/train.de"], "valid": ["texts/valid.tsv"],
+        "test": {"made-up": ["texts/test.tsv"]},
+    }  # fmt: skip
+    config = parse_config({"name": "mine", "data": data}, overrides=TINY)
+    (folder / "mine").mkdir()
+    (folder / "mine" / "recipe.toml").write_text(to_toml(config), encoding="utf-8")
+    (folder / "mine" / "quick.toml").write_text(QUICK, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for seed in (1, 2):
+            succeed("train", "mine/recipe.toml", "--out", f"seed-{seed}", "--set", f"seed={seed}")
+            succeed("evaluate", f"seed-{seed}")
+        succeed("reproduce", "mine", "--record", "seed-1", "seed-2")
+        succeed("train", "mine/recipe.toml", "--out", "quick-1", "--set", "training.max_steps=3")
+        succeed("evaluate", "quick-1")
+        succeed("reproduce", "mine", "--quick", "--record", "quick-1")
+    return folder
+
+
+@pytest.fixture
+def folder(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy in which anything may be changed."""
+    copy = tmp_path / "copy"
+    shutil.copytree(recorded, copy)
+    monkeypatch.chdir(copy)
+    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    return copy
+
+
+def expected() -> dict[str, Any]:
+    return json.loads(Path("mine/expected.json").read_bytes())
+
+
+def write_expected(content: dict[str, Any]) -> None:
+    Path("mine/expected.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_what_is_recorded_is_what_the_runs_scored(folder: Path) -> None:
+    full, quick = expected()["full"], expected()["quick"]
+    runs = [json.loads((folder / f"seed-{seed}/scores.json").read_bytes())["results"][0] for seed in (1, 2)]
+    for i, score in enumerate(full["scores"]):
+        values = [run["scores"][i]["value"] for run in runs]
+        assert score["metric"] == runs[0]["scores"][i]["name"]
+        assert score["signature"] == runs[0]["scores"][i]["signature"]
+        assert list(score["seeds"].values()) == pytest.approx(values, abs=0.005)
+        assert score["value"] == pytest.approx(sum(values) / 2, abs=0.01)
+        assert score["better"] == ("lower" if score["metric"] == "TER" else "higher")
+        assert score["tolerance_from"].startswith("2 seeds")
+    assert full["command"] == "dragoman reproduce mine"
+    assert quick["command"] == "dragoman reproduce mine --quick"
+    assert (full["max_steps"], quick["max_steps"]) == (6, 3)
+    assert sorted(full["data"]["files"]) == [
+        "texts/test.tsv", "texts/train.de", "texts/train.en", "texts/valid.tsv",
+    ]  # fmt: skip
+    for run, results in (("seed-1", "results"), ("quick-1", "results/quick")):
+        for name in ("history.jsonl", "report.json", "scores.json", "environment.json", "config.toml"):
+            assert (folder / run / name).read_bytes() == (folder / "mine" / results / name).read_bytes()
+
+
+def test_the_first_recorded_run_reproduces_itself(folder: Path) -> None:
+    """Same seed, same machine: the same curve, the same scores, PASS."""
+    result = succeed("reproduce", "mine", "--seed", "1", "--out", "again")
+    assert result.stdout.splitlines()[-1] == "PASS"
+    validations = [line for line in result.stderr.splitlines() if ", reference " in line]
+    assert len(validations) == 2
+    assert all(line.endswith(": the same") for line in validations)
+    comparison = json.loads(Path("again/reproduction.json").read_bytes())
+    assert comparison["passed"]
+    first = json.loads(Path("seed-1/scores.json").read_bytes())["results"][0]["scores"]
+    assert [score["value"] for score in comparison["scores"]] == [score["value"] for score in first]
+
+
+def test_the_quick_version_has_an_expectation_and_a_folder_of_its_own(folder: Path) -> None:
+    result = succeed("reproduce", "mine", "--quick", "--json")
+    content = json.loads(result.stdout)
+    assert content["run"] == "runs/mine-quick"
+    assert content["passed"]
+    assert Run.open("runs/mine-quick").config.training.max_steps == 3
+
+
+def test_a_finished_run_is_only_evaluated(folder: Path) -> None:
+    result = succeed("reproduce", "mine", "--out", "seed-1")
+    assert "seed-1 is trained; evaluating it" in result.stderr
+    assert "step 2 " not in result.stderr
+
+
+def test_an_interrupted_reproduction_is_continued(folder: Path) -> None:
+    report = Path("seed-1/report.json")
+    report.unlink()
+    result = succeed("reproduce", "mine", "--out", "seed-1")
+    assert "continuing from step 6" in result.stderr
+    assert report.exists()
+
+
+def test_a_score_below_the_tolerance_fails_with_exit_code_1(folder: Path) -> None:
+    content = expected()
+    content["full"]["scores"][1]["value"] += 50
+    write_expected(content)
+    result = dragoman("reproduce", "mine", "--out", "seed-1")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[-1] == "FAIL: 1 of 4 scores"
+    failed = [line for line in lines if "worse, and 1 allowed" in line]
+    assert len(failed) == 1
+    assert "chrF2" in failed[0]
+    assert "error:" not in result.stderr
+
+
+def test_a_score_of_another_signature_fails_whatever_its_value(folder: Path) -> None:
+    content = expected()
+    for score in content["full"]["scores"]:
+        score["signature"] = score["signature"].replace("version:", "version:0.")
+    content["full"]["versions"]["torch"] = "1.0"
+    write_expected(content)
+    result = dragoman("reproduce", "mine", "--out", "seed-1")
+    assert result.exit_code == 1
+    assert result.stdout.count("FAIL: scored in another way: version ") == 4
+    assert "differs: torch " in result.stdout
+    assert "recorded with 1.0" in result.stdout
+
+
+def test_other_data_is_an_error_before_the_training(folder: Path) -> None:
+    with Path("texts/test.tsv").open("a", encoding="utf-8") as file:
+        file.write("cat\tKatze\n")
+    assert "test.tsv: is not the text that the scores were measured on (16 lines" in error_of(
+        "reproduce", "mine", "--out", "new"
+    )
+    assert not Path("new").exists()
+    plan = succeed("reproduce", "mine", "--dry-run").stdout
+    assert "other     texts/test.tsv: is not the text" in plan
+
+
+def test_missing_data_is_named_with_its_remedy(folder: Path) -> None:
+    Path("texts/valid.tsv").unlink()
+    assert error_of("reproduce", "mine", "--no-fetch").startswith("texts/valid.tsv: no such file in")
+    plan = succeed("reproduce", "mine", "--dry-run").stdout
+    assert "missing   texts/valid.tsv (not in the catalogue" in plan
+
+
+def test_a_dry_run_says_what_is_expected_and_trains_nothing(folder: Path) -> None:
+    plan = succeed("reproduce", "mine", "--quick", "--dry-run").stdout
+    assert plan.startswith("mine · en → de · mine\n")
+    assert "made-up" in plan
+    assert plan.endswith("data      4 files, all here\n")
+    assert not Path("runs").exists()
+
+
+def test_without_a_name_every_recipe_is_listed() -> None:
+    lines = succeed("reproduce").stdout.splitlines()
+    assert any(line.startswith("phrasebook-en-de ") and line.endswith(" --quick") for line in lines)
+    assert any(line.startswith("multi30k-en-de ") for line in lines)
+
+
+def test_runs_that_cannot_be_recorded_are_named(folder: Path) -> None:
+    assert "give runs of different seeds" in error_of("reproduce", "mine", "--record", "seed-1", "seed-1")
+    assert "quick-1: was trained with other settings than the recipe (training.max_steps is 3" in error_of(
+        "reproduce", "mine", "--record", "quick-1"
+    )
+    for name, advice in (("scores.json", "evaluate it first"), ("report.json", "train it to its end first")):
+        Path("seed-2", name).unlink()
+        assert (
+            error_of("reproduce", "mine", "--record", "seed-1", "seed-2")
+            == f"seed-2: has no {name}; {advice}"
+        )
+
+
+def test_scores_of_another_search_are_no_scores_of_the_recipe(folder: Path) -> None:
+    Path("seed-1/scores.json").unlink()
+    succeed("evaluate", "seed-1", "--beam-size", "1")
+    assert error_of("reproduce", "mine", "--record", "seed-1") == (
+        "seed-1: holds no scores of made-up with the recipe's search; run dragoman evaluate seed-1"
+    )
+
+
+def test_runs_scored_in_different_ways_are_not_mixed(folder: Path) -> None:
+    path = Path("seed-2/scores.json")
+    path.write_text(path.read_text(encoding="utf-8").replace("tok:13a", "tok:intl"), encoding="utf-8")
+    assert "seed-2: was scored in another way than seed-1; evaluate both again" in error_of(
+        "reproduce", "mine", "--record", "seed-1", "seed-2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mine", "--record"], "to record, say both: dragoman reproduce NAME --record RUN"),
+        (["mine", "seed-1"], "to record, say both: dragoman reproduce NAME --record RUN"),
+        (["mine", "--quick", "--variant", "x"], "give --quick or --variant, not both"),
+        (["mine", "--variant", "x"], "expected.json: says nothing of the x version; train it and write down"),
+        (["nothing"], "nothing: no recipe, and no folder with a recipe.toml"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(folder: Path, arguments: list[str], message: str) -> None:
+    assert message in error_of("reproduce", *arguments)
+
+
+def test_a_variant_is_a_recipe_of_its_own(folder: Path) -> None:
+    text = Path("mine/recipe.toml").read_text(encoding="utf-8")
+    Path("mine/other.toml").write_text(text.replace("max_steps = 6", "max_steps = 3"), encoding="utf-8")
+    succeed("reproduce", "mine", "--variant", "other", "--record", "quick-1")
+    assert Path("mine/results/other/history.jsonl").exists()
+    assert set(expected()) == {"full", "quick", "variants"}
+    result = succeed("reproduce", "mine", "--variant", "other")
+    assert "run: runs/mine-other" in result.stderr
+    assert result.stdout.endswith("PASS\n")
+
+
+def test_a_classifier_is_recorded_and_reproduced(folder: Path) -> None:
+    file = "texts/reviews.tsv"
+    texts = [f"{adjective} {noun}" for noun in "abcdefgh" for adjective in ("good", "bad")]
+    lines = "".join(f"{'pos' if text.startswith('good') else 'neg'}\t{text}\n" for text in texts * 6)
+    Path(file).write_text(lines, encoding="utf-8")
+    small = {"d_model": 8, "n_heads": 2, "d_ff": 8, "n_encoder_layers": 1}
+    training = {
+        "max_steps": 4, "valid_every": 2, "log_every": 2, "batch_tokens": 100, "warmup_steps": 2,
+        "n_threads": 1,
+    }  # fmt: skip
+    config = parse_config(
+        {
+            "task": "classification", "name": "sorts", "model": small, "training": training,
+            "tokenizer": {"vocab_size": 300},
+            "data": {"train": [file], "valid": [file], "test": {"seen": [file]}},
+        }
+    )  # fmt: skip
+    Path("sorts").mkdir()
+    Path("sorts/recipe.toml").write_text(to_toml(config), encoding="utf-8")
+    succeed("train", "sorts/recipe.toml", "--out", "sorted")
+    succeed("evaluate", "sorted")
+    recorded = succeed("reproduce", "sorts", "--record", "sorted")
+    assert "accuracy" in recorded.stdout
+    result = succeed("reproduce", "sorts", "--out", "again")
+    assert result.stdout.endswith("PASS\n")
+    assert "accuracy" in result.stdout
+    assert sum(", reference " in line for line in result.stderr.splitlines()) == 2
