@@ -71,7 +71,7 @@ def demo_classifier(*, minutes: float | None, out: Path | None, overrides: Seque
     test = list(open_labelled(["phrasebook:reviews-test"]).examples())
     unseen_texts = {text for _, text in unseen_reviews()}
     parts: dict[str, list[Labelled]] = {
-        "all": test,
+        "reviews": test,
         "combinations seen in training": [e for e in test if e.text not in unseen_texts],
         "combinations never seen": [e for e in test if e.text in unseen_texts],
     }
@@ -105,6 +105,8 @@ def _print_tables(
     from rich.table import Table
     from rich.text import Text
 
+    from dragoman.evaluation.baseline import NAME
+
     reviews = Table("review", "label", "given", "probability", title="Held-out reviews", title_justify="left")
     *_, seen, unseen = parts.values()
     shown = [*unseen[: N_SHOWN // 2], *seen[: N_SHOWN // 2]]
@@ -112,16 +114,17 @@ def _print_tables(
         style = "green" if found.label == example.label else "yellow"
         probability = f"{100 * found.probabilities[found.label]:.0f} %"
         reviews.add_row(Text(example.text), example.label, Text(found.label, style=style), probability)
-    scores = Table(title="Accuracy, %", title_justify="left")
-    for heading in ("test reviews", "number", "classifier", "95 % interval", "bag of words and pairs"):
+    scores = Table(title=f"Accuracy, % (baseline: {NAME})", title_justify="left")
+    for heading in ("test reviews", "number", "accuracy", "95 % interval", "baseline"):
         scores.add_column(heading, justify="left" if heading == "test reviews" else "right")
     for evaluation in evaluations:
         accuracy = evaluation.scores[0]
         low, high = accuracy.interval or (accuracy.value, accuracy.value)
         result = evaluation.baseline
         baseline = f"{result.scores[0].value:.1f}" if result else "–"
+        name = "all" if evaluation is evaluations[0] else evaluation.name
         n = f"{len(evaluation.expected):,}"
-        scores.add_row(evaluation.name, n, f"{accuracy.value:.1f}", f"{low:.1f} – {high:.1f}", baseline)
+        scores.add_row(name, n, f"{accuracy.value:.1f}", f"{low:.1f} – {high:.1f}", baseline)
     console = Console(highlight=False)
     console.print(reviews)
     console.print(scores)

@@ -1,0 +1,390 @@
+"""Classification from the command line: any file in, labels with probabilities out, honestly scored."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dragoman.cli import app
+from dragoman.config import load_recipe
+from tiny import TINY_CLASSIFIER, labelled_texts, write_labelled
+
+SETTINGS = [argument for override in TINY_CLASSIFIER for argument in ("--set", override)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test works in a folder of its own, with labelled texts in every format."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    write_labelled(tmp_path, "reviews", 60, seed=3)
+    return tmp_path
+
+
+@pytest.fixture
+def run(tiny_classifier_run: Path, folder: Path) -> Path:
+    """A run that may be changed."""
+    shutil.copytree(tiny_classifier_run, folder / "run")
+    return Path("run")
+
+
+def dragoman(*arguments: object, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+
+
+def succeed(*arguments: object, stdin: str | None = None) -> Result:
+    result = dragoman(*arguments, stdin=stdin)
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    return result
+
+
+def error_of(*arguments: object) -> str:
+    """The one line that a user's mistake is answered with."""
+    result = dragoman(*arguments)
+    assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, SystemExit)
+    return result.stderr.splitlines()[-1]
+
+
+# dragoman train --task classification
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
+def test_any_labelled_file_becomes_a_classifier(suffix: str) -> None:
+    result = succeed("train", f"reviews.{suffix}", "--task", "classification", *SETTINGS)
+    assert result.stdout == "runs/reviews\n"
+    text, label = ("1", "0") if suffix == "tsv" else ("'review'", "'sentiment'")
+    assert f"the text is in column {text}, the label in column {label}" in result.stderr
+    assert "60 texts of " in result.stderr
+    assert "2 labels" in result.stderr
+    assert "dragoman classify runs/reviews" in result.stderr
+    config = load_recipe("runs/reviews/config.toml")
+    assert config.task == "classification"
+    found = succeed("classify", "runs/reviews", stdin="a good tree\n").stdout
+    assert found.split("\t")[0] in ("blame", "praise")
+
+
+def test_after_a_training_the_validation_score_stands_beside_the_baseline_s() -> None:
+    pytest.importorskip("sklearn")
+    result = succeed("train", "reviews.tsv", "--task", "classification", *SETTINGS)
+    lines = result.stderr.splitlines()
+    assert any(line.startswith("valid · 6 texts · 2 labels") for line in lines)
+    assert any(line.startswith("  baseline accuracy ") for line in lines)
+    assert any("TF-IDF + logistic regression on the same 54 texts" in line for line in lines)
+    shown = succeed("show", "runs/reviews").stdout
+    assert "score     valid · accuracy " in shown
+    assert " · baseline " in shown
+
+
+def test_columns_validation_and_weights_can_be_said() -> None:
+    rows = [
+        "stars\tid\twords",
+        *(f"{label}\t{i}\t{text}" for i, (label, text) in enumerate(labelled_texts(60, seed=1))),
+    ]
+    Path("table.tsv").write_text("\n".join(rows), encoding="utf-8")
+    Path("more.tsv").write_text("\n".join(rows[:31]), encoding="utf-8")
+    result = succeed(
+        "train", "table.tsv", "--task", "classification", "--text-column", "words", "--label-column", "stars",
+        "--valid", "more.tsv", "--set", "training.class_weights=balanced", *SETTINGS,
+    )  # fmt: skip
+    assert "60 training texts" in result.stderr
+    assert "30 validation texts" in result.stderr
+    assert "all count the same (training.class_weights)" in result.stderr
+    config = load_recipe("runs/table/config.toml")
+    assert config.task == "classification"
+    assert (config.data.text_column, config.data.label_column) == ("words", "stars")
+    numbers = succeed(
+        "train", "more.tsv", "--task", "classification", "--text-column", 2, "--label-column", 0, *SETTINGS,
+        "--out", "numbers",
+    )  # fmt: skip
+    assert numbers.exit_code == 0
+
+
+def test_a_recipe_says_its_task_itself() -> None:
+    succeed("train", "reviews.tsv", "--task", "classification", *SETTINGS)
+    Path("recipe.toml").write_text(
+        Path("runs/reviews/config.toml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    assert succeed("train", "recipe.toml", "--out", "again").stdout == "again\n"
+    assert succeed("train", "recipe.toml", "--task", "classification", "--out", "third").stdout == "third\n"
+    weights = [Path(name, "model.safetensors").read_bytes() for name in ("runs/reviews", "again")]
+    assert weights[0] == weights[1]
+    assert "is a recipe for classification; leave --task away" in error_of(
+        "train", "recipe.toml", "--task", "translation"
+    )
+    assert "names its own files and columns" in error_of(
+        "train", "recipe.toml", "--task", "classification", "--valid", "reviews.tsv"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reviews.tsv"], "reviews.tsv: is no recipe.toml; to learn its labels add --task classification"),
+        (["--task", "classification"], "nothing to train on; give a file of texts and labels"),
+        (["reviews.tsv", "--task", "sorting"], "--task sorting: there are translation and classification"),
+        (["--tsv", "a.tsv", "--valid", "b.tsv"], "--text-column, --label-column and --valid are for --task"),
+        (["reviews.tsv", "--task", "classification", "--src", "a.en", "--tgt", "a.de"],
+         "a classifier has no source and target"),
+        (["missing.tsv", "--task", "classification"], "missing.tsv: no such file"),
+        (["reviews.csv", "--task", "classification", "--text-column", "nothing"], "no column 'nothing'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_trained_is_said_in_a_line(arguments: list[str], message: str) -> None:
+    assert message in error_of("train", *arguments)
+
+
+def test_a_translation_recipe_is_not_trained_as_a_classifier(tiny_run: Path) -> None:
+    shutil.copy(tiny_run / "config.toml", "recipe.toml")
+    message = error_of("train", "recipe.toml", "--task", "classification")
+    assert "recipe.toml: is a recipe for translation; leave --task away" in message
+
+
+# dragoman classify
+
+
+def test_every_line_gets_a_label_and_a_probability(run: Path) -> None:
+    lines = succeed("classify", run, stdin="a good tree\n\nan awful house\n").stdout.split("\n")
+    assert [line.split("\t")[0] for line in lines] == ["praise", "", "blame", ""]
+    for line in (lines[0], lines[2]):
+        assert 0.5 <= float(line.split("\t")[1]) <= 1.0
+
+
+def test_files_and_pipes_give_the_same(run: Path) -> None:
+    Path("texts.txt").write_text("a good tree\nan awful house\n", encoding="utf-8")
+    piped = succeed("classify", run, stdin="a good tree\nan awful house\n").stdout
+    assert succeed("classify", run, "texts.txt").stdout == piped
+    assert succeed("classify", run, "texts.txt", "--out", "labels.txt").stdout == ""
+    assert Path("labels.txt").read_text(encoding="utf-8") == piped
+
+
+def test_top_and_json_give_every_label(run: Path) -> None:
+    line = succeed("classify", run, "--top", 2, stdin="a good tree\n").stdout.rstrip("\n").split("\t")
+    assert [line[0], line[2]] == ["praise", "blame"]
+    assert float(line[1]) + float(line[3]) == pytest.approx(1.0, abs=1e-3)
+    first, empty = map(
+        json.loads, succeed("classify", run, "--json", stdin="a good tree\n\n").stdout.splitlines()
+    )
+    assert first["text"] == "a good tree"
+    assert first["label"] == "praise"
+    assert list(first["probabilities"]) == ["praise", "blame"]
+    assert sum(first["probabilities"].values()) == pytest.approx(1.0)
+    assert empty == {"text": "", "label": None, "probabilities": {}, "n_cut": 0}
+    assert (
+        len(
+            json.loads(succeed("classify", run, "--json", "--top", 1, stdin="good\n").stdout)["probabilities"]
+        )
+        == 1
+    )
+
+
+def test_what_is_cut_is_reported_once(run: Path) -> None:
+    config = run / "config.toml"
+    config.write_text(
+        config.read_text(encoding="utf-8").replace("max_windows = 0", "max_windows = 1"), encoding="utf-8"
+    )
+    result = succeed("classify", run, stdin="good tree\n" + "bad house " * 10 + "\n")
+    assert result.stderr == "cut 14 tokens off 1 of 2 texts (data.max_windows)\n"
+
+
+def test_a_line_through_a_pipe_is_classified_as_it_comes(run: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "dragoman", "classify", str(run)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write(b"a good tree\n")
+        running.stdin.flush()
+        assert running.stdout.readline().startswith(b"praise\t")  # before the pipe is closed
+        running.stdin.close()
+        assert running.wait(60) == 0
+
+
+def test_classify_and_translate_name_each_other(run: Path, tiny_run: Path) -> None:
+    assert "is a translator; try: dragoman translate" in error_of("classify", tiny_run)
+    assert "run: is a classifier; try: dragoman classify run" in error_of("translate", run)
+    assert "is not a precision" in error_of("classify", run, "--precision", "fp8")
+
+
+# dragoman evaluate and show
+
+
+def test_evaluate_prints_every_score_and_keeps_it(run: Path) -> None:
+    pytest.importorskip("sklearn")
+    result = succeed("evaluate", run)
+    lines = result.stdout.splitlines()
+    assert lines[0] == "tiny-test · 30 texts · 2 labels"
+    starts = ["  accuracy ", "  macro-F1 ", "  baseline accuracy ", "  baseline macro-F1 ", "  baseline: ",
+              "  calibration: ECE ", "  label ", "  blame ", "  praise "]  # fmt: skip
+    assert all(any(line.startswith(start) for line in lines) for start in starts), result.stdout
+    assert "label in the row, given in the column" in result.stdout
+    ((record),) = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
+    assert record["baseline"]["name"] == "TF-IDF + logistic regression"
+    again = json.loads(succeed("evaluate", run, "--json").stdout)
+    assert again["results"][0]["scores"] == record["scores"]
+    assert again["results"][0]["confusion"] == record["confusion"]
+    assert "score     tiny-test · accuracy " in succeed("show", run).stdout
+
+
+def test_evaluate_classifies_another_file(run: Path) -> None:
+    result = succeed("evaluate", run, "--file", "reviews.csv", "--text-column", "review", "--label-column",
+                     "sentiment", "--no-baseline", "--out", "found.tsv")  # fmt: skip
+    assert result.stdout.splitlines()[0] == "reviews.csv · 60 texts · 2 labels"
+    assert "no baseline: left out (--no-baseline)" in result.stdout
+    written = Path("found.tsv").read_text(encoding="utf-8").splitlines()
+    expected = labelled_texts(60, seed=3)
+    assert [(line.split("\t")[0], line.split("\t")[3]) for line in written] == expected
+    assert "valid · 40 texts" in succeed("evaluate", run, "--split", "valid", "--no-baseline").stdout
+
+
+def test_without_scikit_learn_evaluate_says_how_to_get_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.exceptions", None)
+    result = succeed("evaluate", run)
+    assert "no baseline: the baseline (TF-IDF + logistic regression) needs the package" in result.stdout
+    assert "pip install 'dragoman[baseline]'" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--beam-size", "3", "--src", "x"], "--src, --beam-size: not for a classifier; leave it away"),
+        (["--split", "dev"], "--split dev: there are test and valid"),
+        (["--file", "reviews.tsv", "--split", "test"], "give --file or --split, but not both"),
+        (["--text-column", "1"], "--text-column and --label-column are for --file"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(run: Path, arguments: list[str], message: str) -> None:
+    assert message in error_of("evaluate", run, *arguments)
+
+
+def test_a_translator_is_not_evaluated_on_labels(tiny_run: Path) -> None:
+    message = error_of("evaluate", tiny_run, "--file", "reviews.tsv")
+    assert "--file: not for a translator; leave it away" in message
+
+
+def test_show_speaks_of_texts_and_accuracy(run: Path) -> None:
+    shown = succeed("show", run, "--plot").stdout
+    assert "text → label" in shown
+    assert " nats/text · accuracy " in shown
+    assert "Accuracy on validation texts" in (run / "curves.svg").read_text(encoding="utf-8")
+
+
+def test_many_classes_are_confused_in_a_list(folder: Path) -> None:
+    rows = [f"c{i % 12:02}\tword{i % 12} tree number {i}" for i in range(240)]
+    Path("many.tsv").write_text("\n".join(rows), encoding="utf-8")
+    succeed("train", "many.tsv", "--task", "classification", *SETTINGS)
+    result = succeed("evaluate", "runs/many", "--file", "many.tsv", "--no-baseline").stdout
+    assert "12 labels" in result
+    assert "most frequent mistakes: label → given" in result
+
+
+# dragoman demo --task classification
+
+
+def test_the_demo_shows_reviews_and_scores_beside_the_baseline() -> None:
+    pytest.importorskip("sklearn")
+    small = ["--set", 'data.train=["phrasebook:reviews-valid"]', *SETTINGS]
+    result = succeed("demo", "--task", "classification", *small)
+    for words in ("Held-out reviews", "Accuracy, %", "combinations never seen", "baseline"):
+        assert words in result.stdout, words
+    assert "dragoman classify runs/demo-reviews" in result.stderr
+    names = [
+        record["name"] for record in json.loads(Path("runs/demo-reviews/scores.json").read_text())["results"]
+    ]
+    assert names == ["reviews", "combinations seen in training", "combinations never seen"]
+
+
+def test_the_demo_has_two_tasks() -> None:
+    assert "--task sorting: there are translation and classification" in error_of("demo", "--task", "sorting")
+    assert "--src and --tgt are for --task translation" in error_of(
+        "demo", "--task", "classification", "--src", "de"
+    )
+
+
+# A process that is killed
+
+
+PROGRAM = """
+import os, signal, sys
+from dragoman.config import load_recipe
+from dragoman.training.listener import TrainingListener
+from dragoman.training.loop import train
+
+class Assassin(TrainingListener):
+    def stepped(self, position):
+        if position.step == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+train(load_recipe("recipe.toml"), sys.argv[1], listener=Assassin())
+"""
+
+RECIPE = """
+task = "classification"
+name = "killed"
+[data]
+train = ["reviews.tsv"]
+n_held_out = 6
+max_length = 4
+[tokenizer]
+vocab_size = 400
+[model]
+d_model = 16
+n_heads = 2
+d_ff = 32
+n_encoder_layers = 1
+dropout = 0.2
+word_dropout = 0.2
+ngrams = 2
+ngram_bits = 8
+[training]
+max_steps = 30
+batch_tokens = 100
+update_freq = 2
+warmup_steps = 10
+log_every = 4
+valid_every = 10
+keep_checkpoints = 2
+ema_decay = 0.9
+class_weights = "balanced"
+label_smoothing = 0.1
+n_threads = 1
+precision = "{precision}"
+"""
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_killed_classifier_training_continues_to_the_bit(precision: str) -> None:
+    Path("recipe.toml").write_text(RECIPE.format(precision=precision), encoding="utf-8")
+
+    def train(out: str, *, kill_at: int = 0) -> int:
+        command = [sys.executable, "-c", PROGRAM, out, str(kill_at)]
+        return subprocess.run(command, timeout=300, capture_output=True, check=False).returncode
+
+    def facts(run: str) -> list[tuple[object, ...]]:
+        lines = Path(run, "history.jsonl").read_text(encoding="utf-8").splitlines()
+        timing = ("seconds", "tokens_per_second")
+        return [tuple(item for item in json.loads(line).items() if item[0] not in timing) for line in lines]
+
+    assert train("whole") == 0
+    assert train("cut", kill_at=7) == -signal.SIGKILL  # before there is any checkpoint
+    assert train("cut", kill_at=13) == -signal.SIGKILL  # after the first one, in the middle of an epoch
+    assert train("cut") == 0
+    assert facts("cut") == facts("whole")
+    files = (
+        "model.safetensors",
+        "checkpoints/step-000030/optimizer.safetensors",
+        "labels.json",
+        "calibration.json",
+    )
+    for name in files:
+        assert Path("cut", name).read_bytes() == Path("whole", name).read_bytes(), name
