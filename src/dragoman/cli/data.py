@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dragoman.cli import check
 from dragoman.cli.app import say
 
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ data_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Named data sets: list and fetch them.",
+    help="Named data sets: list and fetch them; check corpora.",
 )
 
 
 def register(app: typer.Typer) -> None:
     data_app.command("list")(list_)
     data_app.command()(fetch)
+    check.register(data_app)
     app.add_typer(data_app, name="data")
 
 

@@ -33,7 +33,7 @@ def damage(text: str) -> str:
     if (mended := mend(text)) != text:
         return f"UTF-8 read as another encoding → {mended}"
     if found := _CONTROL.search(text):
-        return f"control character U+{ord(found[0]):04X}"
+        return f"control character U+{ord(found[0]):04X}{_in_windows(found[0])}"
     return _question_mark(text)
 
 
@@ -50,6 +50,12 @@ def mend(text: str) -> str:
             break
         text = mended
     return text
+
+
+def _in_windows(char: str) -> str:
+    """What Windows-1252 has in the place of a control character, in words."""
+    meant = char.encode("latin1").decode("cp1252", errors="ignore") if "\x7f" < char < "\xa0" else ""
+    return f", in Windows-1252 {meant}" if meant else ""
 
 
 def _question_mark(text: str) -> str:

@@ -46,7 +46,7 @@ _KINDS = (
         "identical", "error", True, "both sides are the same text",
         "drop or translate it: copies teach the model to copy",
     ),
-    Kind("swapped", "error", True, "source and target in each other's place", "put them back, or drop the pair"),
+    Kind("swapped", "error", True, "the sides have changed places", "put them back, or drop the pair"),
     Kind("script", "error", True, "a side in another script", "drop the pair, or translate that side"),
     Kind("language", "error", True, "a side in another language", "drop the pair, or translate that side"),
     Kind(
@@ -66,7 +66,10 @@ _KINDS = (
         "length", "warning", True, "a side is far too long for the other",
         "look for joined or cut sentences; drop what is no translation",
     ),
-    Kind("markup", "warning", True, "HTML tags or entities", "unescape the entities, remove the tags"),
+    Kind(
+        "markup", "warning", False, "HTML tags or entities",
+        "unescape the entities and remove the tags, or drop the lines (--drop markup)",
+    ),
     Kind(
         "overlap-near", "warning", False, "a text nearly like one of valid or test is in train",
         "drop it from train if the score shall be for unseen text (--drop overlap-near)",

@@ -122,7 +122,7 @@ class Lexicon:
         sizes = tgt.sizes[j]
         starts = np.cumsum(sizes) - sizes
         words = tgt.ids[_positions(tgt, j)]
-        explained = np.zeros(len(words))
+        explained: np.ndarray = np.zeros(len(words))
         if len(half.keys):
             found = combine(src.offsets, tgt.offsets, i, j)
             keys = src.ids[found.src] * tgt.n_stems + tgt.ids[found.tgt]

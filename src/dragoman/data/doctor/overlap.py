@@ -1,9 +1,10 @@
 """Texts of valid or test that are in train as well: the same, or nearly the same.
 
 The same: equal letters and digits, whatever their case, punctuation and spaces. Nearly the same: the sets of
-their character sequences (of four letters; of two in scripts without spaces) have a Jaccard similarity of at
-least 0.8. The search is exact: no two sets are that similar unless they share one of their rarest sequences
-(prefix filtering, Chaudhuri et al. 2006; Xiao et al. 2008), so that only few pairs have to be compared.
+their character sequences (four letters; two in scripts without spaces; twice that in long texts) have a
+Jaccard similarity of at least 0.8. The search is exact: no two sets are that similar unless they share one of
+their rarest sequences (prefix filtering, Chaudhuri et al. 2006; Xiao et al. 2008), so that only few pairs
+have to be compared.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _NOT_LETTERS = re.compile(r"[\W_]+")
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying by it loses nothing
 
 
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_LONG = 300  # characters of a text, on average
 _HASH_BITS = 40  # of a sequence; the bits above them hold the number of its line
 _FILTER_BITS = 22
 _FILTER = (1 << _FILTER_BITS) - 1
@@ -53,8 +56,11 @@ class HeldOutTexts:
         for i, text in enumerate(self._plain):
             if text:
                 self._exact.setdefault(text, i)
-        unspaced = sum(len(re.findall(f"[{UNSPACED}]", text)) for text in self._plain)
-        self._n = 2 if 2 * unspaced > sum(map(len, self._plain)) else 4
+        n_characters = sum(map(len, self._plain))
+        n_unspaced = sum(len(_UNSPACED.findall(text)) for text in self._plain)
+        self._n = 2 if 2 * n_unspaced > n_characters else 4
+        if n_characters > _LONG * len(self._plain):  # else most sequences would be everywhere
+            self._n *= 2
         rows, hashes = _sequences(self._plain, self._n)
         self._vocabulary, ids, n_texts = np.unique(hashes, return_inverse=True, return_counts=True)
         self._ranks = np.empty(len(n_texts), dtype=np.int64)  # of each sequence, the rarest first

@@ -11,6 +11,8 @@ from dragoman.data.tables import Notes
 from dragoman.errors import DataError
 
 CHUNK = 4096
+CHUNK_CHARACTERS = 1_000_000
+"""Texts that are looked at together, at most, and about how many characters."""
 
 
 class Numbered(NamedTuple):
@@ -75,7 +77,7 @@ class Reading:
     def chunks(self) -> Iterator[list[Numbered]]:
         """Everything that can be read. DataError: nothing can, or there is no text."""
         chunk: list[Numbered] = []
-        has_text = False
+        has_text, n_characters = False, 0
         while self.trouble is None:
             try:
                 one = next(self._numbered)
@@ -89,9 +91,10 @@ class Reading:
             has_text = has_text or all(text.strip() for text in one.texts)
             chunk.append(one)
             self.n_read += 1
-            if len(chunk) == CHUNK:
+            n_characters += sum(map(len, one.texts))
+            if len(chunk) == CHUNK or n_characters >= CHUNK_CHARACTERS:
                 yield chunk
-                chunk = []
+                chunk, n_characters = [], 0
         if chunk:
             yield chunk
 

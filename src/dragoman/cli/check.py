@@ -1,0 +1,358 @@
+"""`dragoman data check`: what is wrong with a corpus, before anybody learns from it."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import typer
+
+from dragoman.cli.app import say
+from dragoman.cli.train import LabelColumn, TextColumn, column
+from dragoman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.config import Config
+    from dragoman.data.corpora import Corpus
+    from dragoman.data.doctor import Finding, Report, Severity
+    from dragoman.data.doctor.checkup import Progress
+    from dragoman.data.labelled import LabelledCorpus
+
+PROBLEMS_FOUND = 1
+MAX_SHOWN = 100
+"""Characters of a text that are shown."""
+MAX_STRETCHES = 20
+"""Facts about the whole corpus that are shown, such as shifted stretches."""
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "suspicion")
+STYLES = {"error": "red", "warning": "yellow", "suspicion": "cyan", "information": ""}
+
+
+def register(data_app: typer.Typer) -> None:
+    data_app.command()(check)
+
+
+class Options(NamedTuple):
+    """What is said about files on the command line."""
+
+    valid: str | None = None
+    tests: tuple[str, ...] = ()
+    src_lang: str | None = None
+    tgt_lang: str | None = None
+    columns: str | None = None
+    task: str | None = None
+    text_column: int | str | None = None
+    label_column: int | str | None = None
+
+
+class Job(NamedTuple):
+    """A corpus to check, and those it must not overlap with."""
+
+    name: str
+    corpus: Corpus | LabelledCorpus
+    held_out: Mapping[str, Corpus | LabelledCorpus]
+    langs: tuple[str | None, str | None]
+
+
+def check(
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Two aligned files, one with both sides, or a recipe.toml.", show_default=False),
+    ],
+    valid: Annotated[
+        str | None, typer.Option(metavar="FILES", help="Must not overlap: a.en,a.de or a.tsv.")
+    ] = None,
+    test: Annotated[
+        list[str] | None, typer.Option(metavar="FILES", help="The same; may be repeated.", show_default=False)
+    ] = None,
+    src_lang: Annotated[
+        str | None, typer.Option(help="Language of the source.", show_default="as in train.en")
+    ] = None,
+    tgt_lang: Annotated[
+        str | None, typer.Option(help="Language of the target.", show_default="as in train.de")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="SRC,TGT", help="Columns of one file: names, or numbers from 0.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="classification: the file holds texts and labels.", show_default=False)
+    ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    examples: Annotated[int, typer.Option(min=0, help="Examples of each finding.")] = 3,
+    write_clean: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write what has no error worth dropping to this folder."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="Drop these from it as well; may be repeated.", show_default=False),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="Don't drop these; may be repeated.", show_default=False),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is any problem.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Check a corpus: empty or wrong sides, shifts, repetitions, overlap with valid and test, and more.
+
+    The corpus itself is never changed. A recipe has all its corpora checked; --write-clean then cleans
+    the one for training.
+    """
+    from dragoman.data.doctor import kinds_to_drop
+
+    if (drop or keep) and write_clean is None:
+        raise ConfigError("--drop and --keep choose what --write-clean leaves out; say where to write, too")
+    kinds = kinds_to_drop(drop=drop or (), keep=keep or ())
+    options = Options(
+        valid, tuple(test or ()), src_lang, tgt_lang, columns, task, column(text_column), column(label_column)
+    )
+    jobs = list(_jobs(files, options))
+    reports = [_check(job, examples) for job in jobs]
+    clean = None if write_clean is None else _write_clean(jobs[0], reports[0], write_clean, kinds)
+    if as_json:
+        records = [{"name": job.name, **one.record()} for job, one in zip(jobs, reports, strict=True)]
+        typer.echo(json.dumps({"reports": records, "clean": clean}, ensure_ascii=False, indent=2))
+    else:
+        for job, report in zip(jobs, reports, strict=True):
+            _print_report(report, name=job.name)
+        typer.echo(summary(reports))
+    if strict and any(report.n_problems for report in reports):
+        raise typer.Exit(PROBLEMS_FOUND)
+
+
+def _jobs(files: Sequence[str], options: Options) -> Iterator[Job]:
+    """The corpora to check. ConfigError: the options contradict each other. DataError: a file is missing."""
+    if files[0].endswith(".toml"):
+        if len(files) > 1 or options != Options():
+            raise ConfigError(f"{files[0]} names its own files, languages and columns; give nothing but it")
+        from dragoman.config import load_recipe
+
+        yield from _jobs_of_recipe(load_recipe(Path(files[0]), ()))
+    elif options.task == "classification":
+        if options.src_lang or options.tgt_lang or options.columns:
+            raise ConfigError("labelled text has no source and target; give --text-column and --label-column")
+        yield _labelled_job(files, options)
+    elif options.task in (None, "translation"):
+        if options.text_column is not None or options.label_column is not None:
+            raise ConfigError("--text-column and --label-column are for --task classification")
+        yield _parallel_job(files, options)
+    else:
+        raise ConfigError(f"--task {options.task}: there are translation and classification")
+
+
+def _jobs_of_recipe(config: Config) -> Iterator[Job]:
+    """Every corpus that a recipe names, the one for training against all others."""
+    corpora: dict[str, Corpus | LabelledCorpus] = {}
+    langs: tuple[str | None, str | None] = (None, None)
+    for name, files in config.data.corpora():
+        if config.task == "translation":
+            from dragoman.data.corpora import open_corpus
+
+            data = config.data
+            langs = data.src_lang, data.tgt_lang
+            corpora[name] = open_corpus(
+                files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns
+            )
+        else:
+            from dragoman.data.labelled import open_labelled
+
+            corpora[name] = open_labelled(
+                files, text_column=config.data.text_column, label_column=config.data.label_column
+            )
+    for name, corpus in corpora.items():
+        held_out = {other: one for other, one in corpora.items() if other != name} if name == "train" else {}
+        yield Job(name, corpus, held_out, langs)
+
+
+def _parallel_job(files: Sequence[str], options: Options) -> Job:
+    """A parallel corpus. ConfigError: a file that holds several languages, and none are said."""
+    from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, open_corpus
+
+    langs = (
+        options.src_lang or _language_in(files[0], len(files)),
+        options.tgt_lang or _language_in(files[-1], len(files)),
+    )
+    if not all(langs) and (files[0].startswith(PHRASEBOOK) or ".tmx" in files[0] or ".po" in files[0]):
+        raise ConfigError(f"{files[0]}: say its languages, as in --src-lang en --tgt-lang de")
+    columns: tuple[int | str, int | str] = DEFAULT_COLUMNS
+    if options.columns is not None:
+        src, _, tgt = options.columns.partition(",")
+        if not (src and tgt):
+            raise ConfigError(f"--columns {options.columns}: name two, as in --columns 0,1")
+        columns = _number_or_name(src), _number_or_name(tgt)
+
+    def open_(some: Sequence[str]) -> Corpus:
+        return open_corpus(some, src_lang=langs[0] or "src", tgt_lang=langs[1] or "tgt", columns=columns)
+
+    held_out = {name: open_(some) for name, some in _held_out(options).items()}
+    return Job("", open_(files), held_out, langs)
+
+
+def _labelled_job(files: Sequence[str], options: Options) -> Job:
+    """A labelled corpus."""
+    from dragoman.data.labelled import (
+        DEFAULT_COLUMNS,
+        REVIEWS,
+        guess_labelled_columns,
+        open_labelled,
+    )
+
+    text, label = options.text_column, options.label_column
+    if (text is None or label is None) and len(files) == 1:
+        is_ours = files[0].startswith(REVIEWS)
+        guessed = DEFAULT_COLUMNS if is_ours else guess_labelled_columns(files[0])
+        text = guessed[0] if text is None else text
+        label = guessed[1] if label is None else label
+
+    def open_(some: Sequence[str]) -> LabelledCorpus:
+        return open_labelled(some, text_column=text or 0, label_column=label or 0)
+
+    held_out = {name: open_(some) for name, some in _held_out(options).items()}
+    return Job("", open_(files), held_out, (None, None))
+
+
+def _number_or_name(said: str) -> int | str:
+    return int(said) if said.isdigit() else said
+
+
+def _language_in(file: str, n_files: int) -> str | None:
+    """The language that the name of one of two files ends in, if it tells."""
+    from dragoman.presets import guess_language
+
+    try:
+        return guess_language(file, option="--src-lang") if n_files == 2 else None
+    except ConfigError:
+        return None
+
+
+def _held_out(options: Options) -> dict[str, list[str]]:
+    """The files of valid and of each test, by name."""
+    named = {} if options.valid is None else {"valid": options.valid.split(",")}
+    for files in options.tests:
+        name = "test" if len(options.tests) == 1 else Path(files.partition(",")[0]).name
+        named[name] = files.split(",")
+    return named
+
+
+def _check(job: Job, n_examples: int) -> Report:
+    """The report about a corpus; meanwhile a line on stderr says how far it is."""
+    from dragoman.data.corpora import Corpus
+    from dragoman.data.doctor import check_corpus, check_labelled
+
+    with _progress(job) as progress:
+        if isinstance(job.corpus, Corpus):
+            return check_corpus(
+                job.corpus,
+                src_lang=job.langs[0],
+                tgt_lang=job.langs[1],
+                held_out={name: one for name, one in job.held_out.items() if isinstance(one, Corpus)},
+                n_examples=n_examples,
+                progress=progress,
+            )
+        return check_labelled(
+            job.corpus,
+            held_out={name: one for name, one in job.held_out.items() if not isinstance(one, Corpus)},
+            n_examples=n_examples,
+            progress=progress,
+        )
+
+
+@contextmanager
+def _progress(job: Job) -> Iterator[Progress]:
+    """A line on stderr that says what is being done, if someone is looking."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("") as status:
+
+        def show(doing: str, n_read: int) -> None:
+            if console.is_terminal:
+                status.update(f"{job.name or job.corpus.name}: {doing} · {n_read:,} read")
+
+        yield show
+
+
+def _write_clean(job: Job, report: Report, folder: Path, kinds: frozenset[str]) -> dict[str, Any]:
+    """Writes the clean copy, and says so; a record of it."""
+    from dragoman.data.doctor import write_clean
+
+    names = job.langs[0] or "src", job.langs[1] or "tgt"
+    files = write_clean(job.corpus, report, folder, kinds=kinds, langs=names)
+    n_dropped = len(report.reasons(kinds))
+    n_kept = report.n_lines - n_dropped
+    say(f"kept {n_kept:,} of {report.n_lines:,} {report.unit}s, dropped {n_dropped:,}: {files[-1]}")
+    for file in files[:-1]:
+        say(f"written: {file}")
+    return {"files": list(map(str, files)), "n_kept": n_kept, "n_dropped": n_dropped}
+
+
+def summary(reports: Sequence[Report]) -> str:
+    """How much was checked, and how many problems there are, in one line."""
+    n_checked = sum(report.n_lines for report in reports)
+    units = {report.unit for report in reports}
+    unit = units.pop() if len(units) == 1 else "line"
+    counts = []
+    for severity in SEVERITIES:
+        n = sum(report.n_found(severity) for report in reports)
+        counts.append(f"{n:,} {severity}{'s' if n != 1 else ''}")
+    return f"checked {n_checked:,} {unit}{'s' if n_checked != 1 else ''}: {', '.join(counts)}"
+
+
+def _print_report(report: Report, *, name: str) -> None:
+    """A table with a line for each finding, and its examples below, on stdout."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=False)
+    title = f"{name} · " if name else ""
+    console.print(Text(f"{title}{report.name} · {report.n_lines:,} {report.unit}s"))
+    for note in report.notes:
+        console.print(Text(f"note: {printable(note)}"))
+    if not report.findings:
+        console.print(Text("nothing found"))
+        return
+    table = Table()
+    for heading in ("severity", "kind", "number", "what"):
+        justify: Literal["left", "right"] = "right" if heading == "number" else "left"
+        table.add_column(heading, justify=justify, no_wrap=heading != "what")
+    for found in report.findings:
+        severity = Text(found.kind.severity, style=STYLES[found.kind.severity])
+        table.add_row(severity, found.kind.name, f"{found.count:,}", found.kind.title)
+    console.print(table)
+    for found in report.findings:
+        typer.echo("\n".join(_describe(found, report.unit)))
+
+
+def _describe(found: Finding, unit: str) -> Iterator[str]:
+    """A finding with its remedy and examples, line by line."""
+    yield f"{found.kind.name}: {found.kind.title}"
+    yield f"  remedy: {found.kind.remedy}"
+    if found.kind.name == "labels":
+        yield from (f"  {printable(said)}" for said in found.summary)
+        return
+    shown = found.summary[:MAX_STRETCHES]
+    yield from (f"  {printable(said)}" for said in shown)
+    if len(found.summary) > len(shown):
+        yield f"  and {len(found.summary) - len(shown):,} more"
+    for example in found.examples:
+        yield f"  {unit} {example.line}: {printable(example.detail)}"
+        yield from (f"    {printable(text)}" for text in example.texts)
+
+
+def printable(text: str) -> str:
+    """The text as a terminal can show it: cut to MAX_SHOWN characters, control characters escaped."""
+    shown = text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+    return "".join(map(_visible, shown))
+
+
+def _visible(char: str) -> str:
+    if char.isprintable():
+        return char
+    is_space = unicodedata.category(char) == "Zs"
+    return " " if is_space else char.encode("unicode_escape").decode()
