@@ -63,18 +63,23 @@ def settings_for(
 
     text, label = columns_of(file, text_column, label_column)
     labels: Counter[str] = Counter()
-    n_words = 0
+    n_words = n_characters = 0
     for example in open_labelled([file], text_column=text, label_column=label).examples():
         labels[example.label] += 1
-        n_words += len(example.text.split())
-    preset = classification_preset_for(n_texts=labels.total(), n_words=n_words, n_labels=len(labels))
+        words = example.text.split()
+        n_words += len(words)
+        n_characters += sum(map(len, words))
+    n_texts = labels.total()
+    preset = classification_preset_for(
+        n_texts=n_texts, n_words=n_words, n_characters=n_characters, n_labels=len(labels)
+    )
     data = {"train": [file], "valid": [valid] if valid else [], "text_column": text, "label_column": label}
     settings = {"task": "classification", "name": name_of(file), **preset}
     settings["data"] = {**data, **preset["data"]}
     config = parse_config(settings, overrides=overrides, where="settings chosen by corpus size")
     assert config.task == "classification"
     say(
-        f"{labels.total():,} texts of {n_words / labels.total():.0f} words, {len(labels)} labels: "
+        f"{n_texts:,} texts of {n_words / n_texts:.0f} words, {len(labels)} labels: "
         f"{config.model.n_encoder_layers} layers of {config.model.d_model}, "
         f"n-grams up to {config.model.ngrams}, {config.training.max_steps:,} steps"
     )

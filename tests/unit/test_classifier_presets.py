@@ -1,0 +1,108 @@
+"""Settings for a file of labelled texts, by its size."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from dragoman.cli.train import column
+from dragoman.cli.train_classifier import name_of
+from dragoman.config import ClassificationConfig, parse_config
+from dragoman.errors import ConfigError
+from dragoman.presets import CLASSIFICATION_PRESETS, classification_preset_for
+
+
+def config_for(
+    n_texts: int, *, words_each: int = 20, word_length: int = 5, n_labels: int = 2
+) -> ClassificationConfig:
+    n_words = n_texts * words_each
+    preset = classification_preset_for(
+        n_texts=n_texts, n_words=n_words, n_characters=word_length * n_words, n_labels=n_labels
+    )
+    settings = {"task": "classification", "name": "preset", **preset}
+    settings["data"] = {"train": ["train.tsv"], **preset["data"]}
+    config = parse_config(settings)
+    assert config.task == "classification"
+    return config
+
+
+@pytest.mark.parametrize("n_texts", [2, 200, 4_999, 5_000, 25_000, 100_000, 5_000_000])
+@pytest.mark.parametrize("words_each", [3, 20, 250])
+@pytest.mark.parametrize("n_labels", [2, 7, 1000])
+def test_every_size_has_a_valid_configuration(n_texts: int, words_each: int, n_labels: int) -> None:
+    config = config_for(n_texts, words_each=words_each, n_labels=n_labels)
+    training = config.training
+    assert 0 < training.warmup_steps <= training.max_steps
+    assert 1 <= training.valid_every <= training.max_steps
+
+
+def test_a_preset_is_chosen_by_the_number_of_words() -> None:
+    limits = [preset.n_words for preset in CLASSIFICATION_PRESETS]
+    assert limits == sorted(limits)
+    assert limits[-1] == float("inf")
+    for below, at in pairwise(CLASSIFICATION_PRESETS):
+        n_texts = int(below.n_words) // 50
+        assert config_for(n_texts - 1, words_each=50).model.ngram_bits == below.ngram_bits
+        assert config_for(n_texts, words_each=50).model.ngram_bits == at.ngram_bits
+
+
+def test_a_training_makes_the_passes_of_its_preset() -> None:
+    """Unless the corpus is so small that they would be over before anything is learnt."""
+    for n_texts in (4_000, 50_000, 1_000_000):
+        config = config_for(n_texts, words_each=100)
+        preset = next(p for p in CLASSIFICATION_PRESETS if 100 * n_texts < p.n_words)
+        n_tokens = 1.2 * 100 * n_texts
+        passes = config.training.max_steps * 0.9 * config.training.batch_tokens / n_tokens
+        assert passes == pytest.approx(preset.n_epochs, rel=0.02)
+    assert config_for(10).training.max_steps == 200
+
+
+def test_half_of_the_words_of_long_texts_is_hidden() -> None:
+    assert config_for(1000, words_each=99).model.word_dropout == 0.0
+    assert config_for(1000, words_each=100).model.word_dropout == 0.5
+
+
+def test_the_table_of_votes_does_not_grow_with_the_labels() -> None:
+    sizes = [2 ** config_for(50_000, n_labels=n).model.ngram_bits * n for n in (2, 3, 8, 100, 500)]
+    assert all(size <= 2 * sizes[0] for size in sizes)
+
+
+def test_text_without_spaces_is_not_split_into_words() -> None:
+    assert config_for(1000).tokenizer.kind == "words"
+    assert config_for(1000, words_each=2, word_length=30).tokenizer.kind == "bpe"
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("data/reviews.tsv.gz", "reviews"), ("my reviews (new).csv", "my-reviews-new"), ("...", "classifier"),
+     ("hf:owner/name:train", "name-train"), ("Übung.tsv", "bung")],
+)  # fmt: skip
+def test_a_run_is_called_after_its_file(file: str, name: str) -> None:
+    assert name_of(file) == name
+    settings = {"task": "classification", "name": name, "data": {"train": [file]}}
+    assert parse_config(settings).name == name
+
+
+def test_a_column_is_a_number_or_a_name() -> None:
+    assert [column(value) for value in ("0", "12", "text", None)] == [0, 12, "text", None]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.pooling=first", "model.pooling = 'first'"),
+        ("model.ngrams=9", "model.ngrams = 9"),
+        ("model.word_dropout=1.0", "model.word_dropout = 1.0"),
+        ("training.class_weights=heavy", "training.class_weights = 'heavy'"),
+        ("training.metric=bleu", "training.metric = 'bleu'"),
+        ("model.n_decoder_layers=2", "model.n_decoder_layers is not a setting"),
+        ("data.max_windows=-1", "data.max_windows = -1"),
+        ("data.max_length=1000", "data.max_length = 1000 is more than model.max_positions = 512"),
+    ],
+)
+def test_what_makes_no_classifier_is_said(override: str, message: str) -> None:
+    settings = {"task": "classification", "name": "x", "data": {"train": ["x.tsv"]}}
+    with pytest.raises(ConfigError) as error:
+        parse_config(settings, overrides=[override])
+    assert message in str(error.value)
