@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 from dragoman.cli import app
 from dragoman.config import load_recipe, to_toml
-from tiny import TINY, write_corpus
+from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -48,6 +48,13 @@ SMALL = {
     "demo": ["--set", 'data.train=["phrasebook:valid"]'],
 }
 SMALL["demo"] += SMALL["train"]
+SMALL_CLASSIFIER = {
+    "train": [argument for override in TINY_CLASSIFIER for argument in ("--set", override)],
+    "demo": ["--set", 'data.train=["phrasebook:reviews-valid"]'],
+}
+SMALL_CLASSIFIER["demo"] += SMALL_CLASSIFIER["train"]
+REAL = ["reproduce", "phrasebook-en-de", "--quick"]
+"""The one reproduction that is run, with its real expectation; of others only the plan is printed."""
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"<!-- not run: \S.*-->\n\n?\Z")
 SHELL_SYNTAX = re.compile(r"[|<>;&$`]")
@@ -78,13 +85,15 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder, data, programs = (tmp_path / name for name in ("workplace", "data", "bin"))
     for name, n_pairs in STAND_INS.items():
         write_corpus(folder, name, n_pairs, seed=n_pairs)
+    write_labelled(folder, "reviews", 60, seed=60)
     for recipe in ROOT.glob("recipes/*/recipe.toml"):
         _copy_recipe(recipe, folder / recipe.relative_to(ROOT), data)
     programs.mkdir()
     dragoman = programs / "dragoman"
     dragoman.write_text(
         f"#!{sys.executable}\nimport sys\nfrom dragoman.cli import main\n"
-        f"sys.argv += {SMALL!r}.get(sys.argv[1], [])\nmain()\n",
+        f"small = {SMALL_CLASSIFIER!r} if 'classification' in sys.argv else {SMALL!r}\n"
+        f"sys.argv += small.get(sys.argv[1], [])\nmain()\n",
         encoding="utf-8",
     )
     dragoman.chmod(0o755)
@@ -97,17 +106,22 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _copy_recipe(recipe: Path, copy: Path, data: Path) -> None:
     """Copies a recipe with the settings of a tiny training, and writes small files of the names in it."""
-    config = load_recipe(recipe, TINY)
+    classifies = is_classification(recipe)
+    config = load_recipe(recipe, TINY_CLASSIFIER if classifies else TINY)
     copy.parent.mkdir(parents=True)
     copy.write_text(to_toml(config), encoding="utf-8")
     corpora = [config.data.train, config.data.valid, *config.data.test.values()]
-    write_corpus(data, "pairs", 40, seed=1)
+    (write_labelled if classifies else write_corpus)(data, "pairs", 40, seed=1)
     for files in corpora:
         for file, suffix in zip(files, ("en", "de") if len(files) == 2 else ("tsv",), strict=False):
             if not file.startswith("phrasebook:"):
                 content = (data / f"pairs.{suffix}").read_bytes()
                 (data / file).parent.mkdir(parents=True, exist_ok=True)
                 (data / file).write_bytes(gzip.compress(content) if file.endswith(".gz") else content)
+
+
+def is_classification(recipe: Path) -> bool:
+    return recipe.is_file() and 'task = "classification"' in recipe.read_text(encoding="utf-8")
 
 
 def run_command(command: str) -> None:
@@ -120,10 +134,21 @@ def run_command(command: str) -> None:
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         assert "error: " not in done.stderr, f"{command}\n{done.stderr}"
     elif words[0] == "dragoman":
-        result = CliRunner().invoke(app, words[1:] + SMALL.get(words[1] if words[1:] else "", []))
+        result = CliRunner().invoke(app, small(words[1:]))
         assert result.exit_code == 0, f"{command}\n{result.stderr}\n{result.exception!r}"
     else:
         check_command(words)
+
+
+def small(arguments: list[str]) -> list[str]:
+    """A command of ours with what makes it quick."""
+    if arguments[:1] == ["reproduce"]:
+        asks = {"--dry-run", "--record", "--help"} & set(arguments) or len(arguments) == 1
+        return arguments if asks or arguments[: len(REAL)] == REAL else [*arguments, "--dry-run"]
+    recipes = [Path(argument) for argument in arguments if argument.endswith(".toml")]
+    classifies = "classification" in arguments or any(map(is_classification, recipes))
+    settings = SMALL_CLASSIFIER if classifies else SMALL
+    return arguments + settings.get(arguments[0] if arguments else "", [])
 
 
 def check_command(words: list[str]) -> None:
