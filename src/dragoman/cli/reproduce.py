@@ -178,7 +178,7 @@ def describe_expectation(expectation: Expectation) -> Iterator[str]:
     ]
     yield from _table(("test set", "metric", "expected", "tolerance", "from"), rows)
     yield (
-        f"minutes   {expectation.minutes:g} on {machine.cpu}, {machine.n_threads} threads of "
+        f"minutes   {expectation.minutes:g} on {machine.cpu}, threads: {machine.n_threads} on "
         f"{machine.n_cores} cores, {expectation.date}"
     )
 
