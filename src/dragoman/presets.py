@@ -91,7 +91,7 @@ class ClassificationPreset(NamedTuple):
 CLASSIFICATION_PRESETS = (
     #                     words <     d  heads d_ff layers drop bits batch epochs rate
     ClassificationPreset(30_000, 64, 2, 128, 1, 0.3, 14, 1024, 30, 2e-3),
-    ClassificationPreset(300_000, 64, 2, 128, 2, 0.3, 16, 2048, 15, 3e-3),
+    ClassificationPreset(300_000, 64, 2, 128, 1, 0.3, 16, 2048, 15, 3e-3),
     ClassificationPreset(3_000_000, 64, 2, 128, 1, 0.2, 19, 4096, 6, 2e-3),
     ClassificationPreset(30_000_000, 64, 2, 128, 1, 0.2, 21, 8192, 2, 2e-3),
     ClassificationPreset(float("inf"), 128, 4, 512, 2, 0.1, 22, 8192, 1, 1e-3),
