@@ -66,7 +66,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # the plain help takes half the time
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Parallel text in, a translator out: train a Transformer, translate with it, score it.",
+    help="Parallel text in, a translator out; labelled text in, a classifier out: train, use and score them.",
     epilog="Start with: dragoman demo",
 )
 
