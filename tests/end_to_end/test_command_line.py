@@ -409,7 +409,7 @@ def test_evaluate_prints_scores_with_signatures_and_keeps_them(run: Path) -> Non
     for name in ("BLEU", "chrF2", "TER", "BLEU (lower-cased)"):
         assert_line(
             result.stdout,
-            rf"^  {name.replace('(', '[(]').replace(')', '[)]')} +[\d.]+ +[\d.]+ – [\d.]+ +nrefs:1",
+            rf"^  {name.replace('(', '[(]').replace(')', '[)]')} +[\d.]+ +-?[\d.]+ – [\d.]+ +nrefs:1",
         )
     assert "sentences/s" in result.stderr
     assert len(Path("hypotheses.de").read_text(encoding="utf-8").splitlines()) == 15
