@@ -23,10 +23,10 @@ MIN_SOURCE_GAIN = 0.1
 """Nats a token that the right source is worth, at least, to a model that reads it."""
 COPIED = 0.8
 """Similarity from which a translation counts as a copy of its source."""
-MAX_EXCESS, MAX_LOOPS = 0.1, 0.3
+MAX_EXCESS, MAX_LOOPS = 0.1, 0.4
 """Shares of the translations that may have a fault, and that may have a loop, as a model that still learns
 has; both over those of the references which have it too."""
-LENGTH_RATIOS = (0.6, 1.6)
+LENGTH_RATIOS = (0.5, 2.0)
 """Characters in all translations over those in all references: between these is no fault."""
 
 MIN_SENTENCES = 10

@@ -303,7 +303,7 @@ def should_be_learning(position: Position, training: TrainingConfig) -> bool:
     Where the training makes less than five passes, a fifth of its updates will do.
     """
     passed = position.epoch >= 1 or 5 * position.step >= training.max_steps
-    return passed and position.step > max(MIN_STEPS, 2 * training.warmup_steps)
+    return passed and position.step > max(MIN_STEPS, 3 * training.warmup_steps)
 
 
 def warn(position: Position, result: Validation, listener: TrainingListener) -> None:
