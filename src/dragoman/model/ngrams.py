@@ -75,8 +75,8 @@ class NgramVotes(nn.Module):
     """The votes of the n-grams of a text for each class, summed.
 
     An n-gram's vote is its log-count ratio times a weight that is learnt from 0 on. Learnt from 1 on, which
-    is naive Bayes itself, it explains the training texts so well that nothing is left to learn from: 91.2 %
-    on held-out IMDB reviews and not 92.0.
+    is naive Bayes itself, it explains the training texts so well that little is left to learn from
+    (docs/decisions.md).
     """
 
     def __init__(self, config: ClassifierConfig, *, n_classes: int) -> None:
