@@ -212,3 +212,12 @@ def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path, monkeypatch: p
         hash_file(Path(path))
     with pytest.raises(DataError, match="Permission denied"), open_bytes(Path(path)):
         pass
+
+
+def test_a_missing_file_of_a_named_data_set_can_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path))
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(DataError, match=r"; get it with: dragoman data fetch multi30k$"):
+        find_file("multi30k/train.en.gz")

@@ -44,8 +44,16 @@ def find_file(name: str) -> Path:
         raise DataError(f"{name}: no such file; check the path")
     elsewhere = f"$DRAGOMAN_DATA = {data}" if data else "$DRAGOMAN_DATA, which is not set"
     raise DataError(
-        f"{name}: no such file in {Path.cwd()}, in {elsewhere}, nor in {cache_folder()}; check the path"
+        f"{name}: no such file in {Path.cwd()}, in {elsewhere}, nor in {cache_folder()}; {_remedy(name)}"
     )
+
+
+def _remedy(name: str) -> str:
+    """What to do about a missing file: fetch the data set that holds it, if it is a known one."""
+    from dragoman.data import catalog
+
+    dataset = catalog.providing(name)
+    return f"get it with: dragoman data fetch {dataset.name}" if dataset else "check the path"
 
 
 def format_suffix(name: str) -> str:
