@@ -27,7 +27,8 @@ _N_CALIBRATED = 4000  # pairs that teach how much each feature says
 _WINDOW = 7  # lines that have to look bad together for a closer look
 _CLEAR = 6.0  # nats that one line may say for or against a shift
 _SWITCH = 10.0  # nats that a change of the shift costs
-_ALONE = -4.0  # nats below which a single pair does not fit: 55 to 86 % of wrong ones, 0.1 % of right ones
+_MAX_SHARE = 0.995  # of right pairs that is believed beforehand
+_EM_ROUNDS = 8  # in which the pairs that are wrong cease to teach what a right one looks like
 _MIN_SEPARATION = 0.75  # area under the ROC curve below which the corpus does not say what fits
 _MAX_SUSPICIOUS = 30_000  # lines that get a closer look
 
@@ -46,8 +47,8 @@ class Alignment(NamedTuple):
     stretches: tuple[Stretch, ...] = ()
     unrelated: np.ndarray = np.zeros(0, dtype=np.int64)
     """Single lines, from 0, whose sides do not fit ..."""
-    nats: np.ndarray = np.zeros(0)
-    """... and the evidence for that: the log-odds that they do."""
+    probability: np.ndarray = np.zeros(0)
+    """... and the probability that they do."""
     separation: float | None = None
     """Where the corpus as a whole does not fit: how often a pair looks better than a random one."""
     notes: tuple[str, ...] = ()
@@ -71,9 +72,10 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
         shifts = found
         if n_changed < 0.02 * n:
             break
-    unrelated = np.flatnonzero((likelihood < _ALONE) & (shifts == 0))
+    probability = 1 / (1 + np.exp(-likelihood - judge.prior))
+    unrelated = np.flatnonzero((probability < 0.5) & (shifts == 0) & judge.has_text)
     notes = (note,) if note else ()
-    return Alignment(_stretches(shifts), unrelated, likelihood[unrelated], notes=notes)
+    return Alignment(_stretches(shifts), unrelated, probability[unrelated], notes=notes)
 
 
 class _Features:
@@ -183,12 +185,18 @@ class _Judge:
         self._typical = float(np.median(lengths)) if len(i) else 0.0
         right = self._table(i, partner[i])
         wrong = self._table(i, partner[others])[others != i]
-        self._weights = _logistic_regression(right, wrong)
-        kept = _smooth(right @ self._weights) > 0  # without what is shifted, and teaches the wrong thing
-        if kept.mean() > 0.2:
-            right = right[kept]
-            self._weights = _logistic_regression(right, wrong)
-        self.separation = _auc(right @ self._weights, wrong @ self._weights)
+        trust, share = np.ones(len(right)), 0.8  # how likely a pair of the corpus is right; their share
+        for _ in range(_EM_ROUNDS):
+            self._weights = _logistic_regression(right, wrong, trust)
+            odds = np.exp(np.clip(right @ self._weights, -30, 30)) * share / (1 - share)
+            trust = odds / (1 + odds)
+            share = min(float(trust.mean()), _MAX_SHARE)
+        self.prior = float(np.log(share / (1 - share)))
+        self.has_text = features.has_text[0] & features.has_text[1]
+        kept = trust > 0.5
+        self.separation = (
+            _auc(right[kept] @ self._weights, wrong @ self._weights) if kept.mean() > 0.1 else 0.0
+        )
 
     def _table(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         return self._features.table(self._lexicon, self._typical, i, j)
@@ -204,13 +212,14 @@ class _Judge:
         return result
 
 
-def _logistic_regression(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """Weights whose product with a row is the log-odds that it is one of `right`; both count as often."""
+def _logistic_regression(right: np.ndarray, wrong: np.ndarray, trust: np.ndarray) -> np.ndarray:
+    """Weights whose product with a row is the log-odds that it is one of `right`; both count as often.
+
+    `trust` is how much each of `right` counts.
+    """
     x = np.concatenate([right, wrong])
     y = np.concatenate([np.ones(len(right)), np.zeros(len(wrong))])
-    each = np.concatenate(
-        [np.full(len(right), 1 / max(1, len(right))), np.full(len(wrong), 1 / max(1, len(wrong)))]
-    )
+    each = np.concatenate([trust / max(trust.sum(), 1e-9), np.full(len(wrong), 1 / max(1, len(wrong)))])
     each *= len(x) / 2
     scale = np.maximum(np.abs(x).max(axis=0), 1e-9)
     x = x / scale

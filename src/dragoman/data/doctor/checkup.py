@@ -175,8 +175,8 @@ def _add_alignment(alignment: Alignment, faults: Faults, numbers: np.ndarray, un
         for index in range(stretch.start, stretch.end):
             if index not in faults.by_kind["empty"]:
                 faults.add("shifted", index, said)
-    for index, nats in zip(alignment.unrelated.tolist(), alignment.nats.tolist(), strict=True):
-        faults.add("unrelated", index, f"{-nats:.0f} nats against it")
+    for index, p in zip(alignment.unrelated.tolist(), alignment.probability.tolist(), strict=True):
+        faults.add("unrelated", index, f"a translation with a probability of {100 * p:.0f} %")
     if alignment.separation is not None and len(numbers) >= UNALIGNED_FROM:
         said = f"a pair is more alike than a random one in {100 * alignment.separation:.0f} % of cases"
         faults.summarise("unaligned", [said], count=1)

@@ -6,7 +6,7 @@ import numpy as np
 
 from dragoman.data.doctor.words import Side
 
-LENGTH_OUTLIER = 5.0
+LENGTH_OUTLIER = 4.0
 """Robust standard deviations from the usual ratio of lengths."""
 _MIN_BIN = 200  # pairs of about one length, whose ratios are compared
 _MAX_BINS = 20
