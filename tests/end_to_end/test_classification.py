@@ -276,6 +276,9 @@ def test_show_speaks_of_texts_and_accuracy(run: Path) -> None:
     shown = succeed("show", run, "--plot").stdout
     assert "text → label" in shown
     assert " nats/text · accuracy " in shown
+    assert "labels    2: blame, praise · temperature " in shown
+    (run / "labels.json").unlink()
+    assert "labels    not known yet" in succeed("show", run).stdout
     assert "Accuracy on validation texts" in (run / "curves.svg").read_text(encoding="utf-8")
 
 

@@ -69,6 +69,8 @@ def describe_run(run: Run) -> Iterator[str]:
     yield f"state     {_state(run)}"
     yield f"size      {_size(run)}"
     yield f"best      {_best(run)}"
+    if config.task == "classification":
+        yield f"labels    {_labels(run)}"
     for record in saved_scores(run):
         yield f"score     {describe_saved(record)}"
     yield "files"
@@ -109,6 +111,16 @@ def _best(run: Run) -> str:
     scores = describe_scores(record, item="token" if run.config.task == "translation" else "text")
     averaged = ", averaged weights" * (record["kind"] == "average")
     return f"step {record['step']:,} · {' · '.join(scores)} (validation{averaged})"
+
+
+def _labels(run: Run) -> str:
+    from dragoman.predict.classifier import LABELS, load_labels, load_temperature
+
+    if not (run.path / LABELS).exists():
+        return "not known yet"
+    labels = load_labels(run)
+    shown = ", ".join(labels[:10]) + f" and {len(labels) - 10} more" * (len(labels) > 10)
+    return f"{len(labels)}: {shown} · temperature {load_temperature(run):.2f}"
 
 
 def _kilobytes(path: Path) -> float:
