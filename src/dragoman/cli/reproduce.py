@@ -31,7 +31,7 @@ def reproduce(
     ] = None,
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN]...", help="With --record: finished runs.", show_default=False),
+        typer.Argument(metavar="RUN", help="With --record: finished runs.", show_default=False),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="The version of a few minutes, with scores of its own.")
@@ -166,7 +166,10 @@ def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
     for problem in differing(config, expectation.data):
         yield f"other     {problem}"
     if not missing:
-        yield f"data      {len(files_of(config))} files, all here"
+        n_files = len(files_of(config))
+        yield (
+            f"data      {n_files} files, all here" if n_files else "data      embedded, or read from the hub"
+        )
 
 
 def describe_expectation(expectation: Expectation) -> Iterator[str]:
