@@ -14,7 +14,13 @@ from dragoman.data.doctor.findings import KINDS, Example, Finding, Report
 from dragoman.data.doctor.language import check_languages
 from dragoman.data.doctor.overlap import HeldOut
 from dragoman.data.doctor.reading import Numbered, Reading, chosen, numbered_pairs, unit_of
-from dragoman.data.doctor.statistics import LENGTH_OUTLIER, duplicates, length_deviations, with_several
+from dragoman.data.doctor.statistics import (
+    LENGTH_OUTLIER,
+    MIN_LINES,
+    duplicates,
+    length_deviations,
+    with_several,
+)
 from dragoman.data.doctor.words import Side, SideReader
 
 Progress = Callable[[str, int], None]
@@ -137,7 +143,8 @@ def _check_whole(
     alignment = check_alignment(src, tgt)
     _add_alignment(alignment, faults, numbers, unit)
     _forget_consequences(faults)
-    return [*languages.notes, *alignment.notes]
+    few = f"lengths were not judged: {len(numbers)} pairs are fewer than {MIN_LINES}"
+    return [*([few] if len(numbers) < MIN_LINES else []), *languages.notes, *alignment.notes]
 
 
 def _add_repetitions(src: Side, tgt: Side, faults: Faults, numbers: np.ndarray, unit: str) -> None:
@@ -195,6 +202,7 @@ def describe_stretch(stretch: Stretch, numbers: np.ndarray, unit: str) -> str:
 
 def _forget_consequences(faults: Faults) -> None:
     """Leaves out what another finding explains."""
+    faults.remove("language", list(faults.by_kind["identical"]))
     shifted = faults.by_kind["shifted"]
     for kind in ("length", "numbers", "addresses", "unrelated"):
         faults.remove(kind, shifted)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from dragoman.data.doctor.encoding import damage
-from dragoman.data.doctor.words import words_of
+from dragoman.data.doctor.words import ADDRESS, has_address, words_of
 
 Check = Callable[[str, str], str]
 
@@ -34,9 +34,6 @@ _MULTIPLIERS = re.compile(
     r"million|milli[ao]rd|billion|trillion|thousand|hundred|dozen|tausend|hundert|dutzend|mio\b|mrd\b|mln|mld|"
     r"tys|milion|bilion|miliard|cent|mille|mil\b|\d ?[km]\b|[百千万萬亿億兆]",
     re.IGNORECASE,
-)
-_ADDRESS = re.compile(
-    r"(?:https?://|ftp://|www\.)[^\s<>\"'„“”«»，。！？）)]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
 
 
@@ -127,9 +124,9 @@ def _same_number(a: str, b: str) -> bool:
 
 def other_addresses(src: str, tgt: str) -> str:
     """URLs and e-mail addresses that only one side has."""
-    if not any(sign in text for text in (src, tgt) for sign in ("://", "www.", "@")):
+    if not has_address(src) and not has_address(tgt):
         return ""
-    found = [{a.rstrip(".,;:!?").casefold() for a in _ADDRESS.findall(text)} for text in (src, tgt)]
+    found = [{a.rstrip(".,;:!?").casefold() for a in ADDRESS.findall(text)} for text in (src, tgt)]
     only = [sorted(found[i] - found[1 - i]) for i in (0, 1)]
     parts = [f"{', '.join(o)} in the {side}" for o, side in zip(only, ("source", "target"), strict=True) if o]
     return ("only " + ", only ".join(parts)) if parts else ""

@@ -131,7 +131,7 @@ class Lexicon:
             slot = starts[found.pair] + found.tgt - tgt.offsets[j][found.pair]
             explained = np.bincount(slot, probabilities, minlength=len(words))
         pair = np.repeat(np.arange(len(i)), sizes)
-        explained /= np.maximum(src.sizes[i], 1)[pair]
+        explained = explained / np.maximum(src.sizes[i], 1)[pair]
         frequency = half.tgt_frequency[words]
         logs = np.log(explained / frequency + 0.05)
         both = (src.sizes[i] > 0) & (sizes > 0)

@@ -8,6 +8,8 @@ from dragoman.data.doctor.words import Side
 
 LENGTH_OUTLIER = 4.0
 """Robust standard deviations from the usual ratio of lengths."""
+MIN_LINES = 50
+"""With fewer pairs that have text on both sides, no ratio is usual."""
 _MIN_BIN = 200  # pairs of about one length, whose ratios are compared
 _MAX_BINS = 20
 _MIN_FACTOR = np.log(2)  # a side less than twice as long as usual is no outlier
@@ -43,7 +45,8 @@ def _combine(hashes: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def length_deviations(src: Side, tgt: Side) -> np.ndarray:
-    """How far the ratio of lengths is from the usual one, in robust standard deviations; 0 for empty sides.
+    """How far the ratio of lengths is from the usual one, in robust standard deviations; 0 for empty sides,
+    and in a corpus of fewer than MIN_LINES pairs.
 
     log(target / source) less its median, divided by 1.48 times the median absolute deviation, both among
     pairs of about the same length: ratios of short texts vary more.
@@ -53,7 +56,7 @@ def length_deviations(src: Side, tgt: Side) -> np.ndarray:
     size = np.log(lengths[0]) + np.log(lengths[1])
     filled = (src.lengths > 0) & (tgt.lengths > 0)
     deviations = np.zeros(len(ratio))
-    if not filled.any():
+    if filled.sum() < MIN_LINES:
         return deviations
     n_bins = int(np.clip(filled.sum() // _MIN_BIN, 1, _MAX_BINS))
     edges = np.quantile(size[filled], np.linspace(0, 1, n_bins + 1)[1:-1])

@@ -13,6 +13,10 @@ import numpy as np
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Burmese, Khmer, kana and Han are written without spaces: each character counts as a word."""
 _WORD = re.compile(rf"\d+|[{UNSPACED}]|[^\W\d_{UNSPACED}]+")
+ADDRESS = re.compile(
+    r"(?:https?://|ftp://|www\.)[^\s<>\"'„“”«»，。！？）)]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
+)
+"""URLs and e-mail addresses."""
 _CLOSING = " \t\u00a0\"'”“»«’）)」』]"
 _FINAL_MARKS = {"?": 1, "？": 1, "؟": 1, "!": 2, "！": 2, ".": 3, "。": 3, ":": 4, "：": 4, ",": 5, "，": 5}
 
@@ -20,6 +24,11 @@ _FINAL_MARKS = {"?": 1, "？": 1, "؟": 1, "!": 2, "！": 2, ".": 3, "。": 3, "
 def words_of(text: str) -> list[str]:
     """The words and numbers of `text` in lower case, without punctuation."""
     return _WORD.findall(text.lower())
+
+
+def has_address(text: str) -> bool:
+    """Whether there may be an address in it, at a glance."""
+    return "@" in text or "://" in text or "www." in text
 
 
 class Words(dict[str, int]):
@@ -86,7 +95,8 @@ class SideReader:
     def add(self, texts: Iterable[str]) -> None:
         number = self._words.__getitem__
         for text in texts:
-            words = dict.fromkeys(_WORD.findall(text.lower()))
+            readable = ADDRESS.sub(" ", text) if has_address(text) else text
+            words = dict.fromkeys(_WORD.findall(readable.lower()))
             self._ids.extend(map(number, words))
             self._sizes.append(len(words))
             self._lengths.append(len(text))

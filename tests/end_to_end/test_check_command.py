@@ -1,0 +1,218 @@
+"""`dragoman data check` as its users meet it: what is said, in which form, with which exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dragoman.cli import app
+from dragoman.cli.check import MAX_SHOWN, printable
+from dragoman.data.doctor import KINDS
+from faulty import phrases
+from tiny import write_corpus
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a corpus of 300 pairs, five of them faulty, and a valid set."""
+    pairs = phrases(300)
+    pairs[9] = pairs[2]
+    pairs[19] = ("", "Es regnet.")
+    pairs[29] = ("It is raining &amp; cold.", "Es regnet.")
+    pairs[39] = ("It is so nice.", "Es ist so schÃ¶n.")
+    pairs[49] = ("This sentence is in both of them.", "Dieser Satz ist in beiden.")
+    for lang, side in (("en", 0), ("de", 1)):
+        Path(tmp_path / f"a.{lang}").write_text("".join(f"{p[side]}\n" for p in pairs), encoding="utf-8")
+    (tmp_path / "v.tsv").write_text("x\ty\nthis sentence is in both of them\tJa.\n", encoding="utf-8")
+    (tmp_path / "v.en").write_text("x\nthis sentence is in both of them\n", encoding="utf-8")
+    (tmp_path / "v.de").write_text("y\nJa.\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    return tmp_path
+
+
+def dragoman(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["data", "check", *(str(argument) for argument in arguments)])
+
+
+def succeed(*arguments: object) -> Result:
+    result = dragoman(*arguments)
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    return result
+
+
+def error_of(*arguments: object) -> str:
+    """The one line that a user's mistake is answered with."""
+    result = dragoman(*arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert [line for line in lines if line.startswith("error: ")] == lines[-1:]
+    return lines[-1]
+
+
+def test_findings_stand_in_a_table_with_examples_below_and_the_sum_last() -> None:
+    out = succeed("a.en", "a.de", "--valid", "v.en,v.de").stdout
+    lines = out.splitlines()
+    assert lines[0] == "a.en + a.de · 300 lines"
+    for kind in ("empty", "encoding", "overlap", "duplicate", "markup"):
+        (row,) = [line for line in lines if f" {kind} " in line and "│" in line]
+        assert KINDS[kind].severity in row
+        assert KINDS[kind].title in row
+        assert f"{kind}: {KINDS[kind].title}" in lines
+        assert f"  remedy: {KINDS[kind].remedy}" in lines
+    example = lines.index("  line 40: target: UTF-8 read as another encoding → Es ist so schön.")
+    assert lines[example + 1 : example + 3] == ["    It is so nice.", "    Es ist so schÃ¶n."]
+    assert "  line 50: source is valid line 2" in lines
+    assert "  line 10: as line 3" in lines
+    assert lines[-1].startswith("checked 300 lines: 3 errors, 2 warnings, ")
+
+
+def test_json_holds_the_same_facts() -> None:
+    (report,) = json.loads(succeed("a.en", "a.de", "--valid", "v.en,v.de", "--json").stdout)["reports"]
+    assert (report["unit"], report["n_checked"], report["n_errors"]) == ("line", 300, 3)
+    found = {finding["kind"]: finding for finding in report["findings"]}
+    assert found["overlap"]["examples"][0]["line"] == 50
+    assert found["empty"]["examples"][0]["texts"] == ["", "Es regnet."]
+    assert found["markup"]["count"] == 1
+
+
+def test_only_strict_makes_problems_an_error() -> None:
+    assert dragoman("a.en", "a.de").exit_code == 0
+    strict = dragoman("a.en", "a.de", "--strict")
+    assert strict.exit_code == 1
+    assert strict.stdout.splitlines()[-1].startswith("checked 300 lines: ")
+    Path("good.tsv").write_text("one\teins\ntwo\tzwei\n", encoding="utf-8")
+    good = succeed("good.tsv", "--strict")
+    assert "nothing found" in good.stdout
+    assert "note: alignment was not judged: 2 pairs are fewer than 100" in good.stdout
+    assert good.stdout.splitlines()[-1] == "checked 2 lines: 0 errors, 0 warnings, 0 suspicions"
+
+
+def test_several_tests_are_told_apart_by_name() -> None:
+    out = succeed("a.en", "a.de", "--test", "v.tsv", "--test", "v.en,v.de").stdout
+    assert "source is v.tsv line 2" in out
+    assert "source is test line 2" in succeed("a.en", "a.de", "--test", "v.tsv").stdout
+
+
+def test_the_number_of_examples_can_be_chosen() -> None:
+    assert "line 10:" not in succeed("a.en", "a.de", "--examples", 0).stdout
+    Path("b.tsv").write_text("one\teins\n" * 10, encoding="utf-8")
+    out = succeed("b.tsv", "--examples", 2).stdout
+    assert [line for line in out.splitlines() if "as line 1" in line] == [
+        "  line 2: as line 1", "  line 6: as line 1",
+    ]  # fmt: skip
+
+
+def test_a_clean_copy_is_written_beside_the_report() -> None:
+    before = Path("a.en").read_text(encoding="utf-8")
+    result = succeed("a.en", "a.de", "--valid", "v.en,v.de", "--write-clean", "clean")
+    assert "kept 296 of 300 lines, dropped 4: clean/dropped.jsonl" in result.stderr.replace("\\", "/")
+    assert len(Path("clean/a.en").read_text(encoding="utf-8").splitlines()) == 296
+    assert Path("a.en").read_text(encoding="utf-8") == before
+    assert "clean: exists already" in error_of("a.en", "a.de", "--write-clean", "clean")
+    more = json.loads(
+        succeed(
+            "a.en", "a.de", "--write-clean", "c", "--json", "--drop", "markup", "--keep", "encoding"
+        ).stdout
+    )["clean"]
+    assert (more["n_kept"], more["n_dropped"]) == (297, 3)
+    dropped = [json.loads(line) for line in Path("c/dropped.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [(one["number"], one["reasons"]) for one in dropped] == [
+        (10, ["duplicate"]), (20, ["empty"]), (30, ["markup"]),
+    ]  # fmt: skip
+
+
+def test_a_recipe_has_all_its_corpora_checked() -> None:
+    Path("recipe.toml").write_text(
+        'task = "translation"\nname = "x"\n[data]\nsrc_lang = "en"\ntgt_lang = "de"\n'
+        'train = ["a.en", "a.de"]\nvalid = ["v.en", "v.de"]\n[data.test]\ntst = ["v.tsv"]\n',
+        encoding="utf-8",
+    )
+    out = succeed("recipe.toml", "--write-clean", "clean").stdout
+    assert [line.partition(" · ")[0] for line in out.splitlines() if line.startswith(("train", "valid", "test"))] == [
+        "train", "valid", "test.tst",
+    ]  # fmt: skip
+    assert "source is valid line 2" in out
+    assert out.splitlines()[-1].startswith("checked 304 lines: ")
+    assert sorted(path.name for path in Path("clean").iterdir()) == ["a.de", "a.en", "dropped.jsonl"]
+
+
+def test_a_recipe_for_classification_is_checked_too() -> None:
+    Path("recipe.toml").write_text(
+        'task = "classification"\nname = "x"\n[data]\ntrain = ["phrasebook:reviews-train"]\n'
+        'valid = ["phrasebook:reviews-valid"]\n',
+        encoding="utf-8",
+    )
+    out = succeed("recipe.toml").stdout
+    assert "'positive': " in out
+    assert "valid · phrasebook:reviews-valid" in out
+
+
+def test_labelled_text_is_checked_on_request() -> None:
+    Path("r.tsv").write_text(
+        "1\tgood film\n0\tbad film\n0\tgood film\n1\tfine <br /> film\n", encoding="utf-8"
+    )
+    Path("t.tsv").write_text("1\tBAD film!\n0\tx\n", encoding="utf-8")
+    for options in ([], ["--text-column", 1, "--label-column", 0]):
+        out = succeed("r.tsv", "--task", "classification", "--test", "t.tsv", *options).stdout
+        assert "line 2: text is test line 1" in out
+        assert "line 1: with another label elsewhere" in out
+        assert "'1': 2 (50.0 %)" in out
+    assert "examples of each label" in succeed("phrasebook:reviews-valid", "--task", "classification").stdout
+
+
+def test_columns_are_chosen_by_number_or_name() -> None:
+    Path("c.tsv").write_text("n\ta\tb\n1\tone\teins\n2\ttwo\t\n", encoding="utf-8")
+    for columns in ("a,b", "1,2"):
+        assert "target empty" in succeed("c.tsv", "--columns", columns).stdout
+
+
+def test_languages_are_those_of_the_names_or_the_options() -> None:
+    write_corpus(Path(), "w", 30, seed=1)
+    assert "declared as pl" in succeed("a.en", "a.de", "--tgt-lang", "pl").stdout
+    assert "declared" not in succeed("a.en", "a.de").stdout
+    Path("b.tmx").write_text(
+        '<tmx version="1.4"><body><tu><tuv xml:lang="en"><seg>a</seg></tuv>'
+        '<tuv xml:lang="de"><seg>b</seg></tuv></tu></body></tmx>',
+        encoding="utf-8",
+    )
+    assert "b.tmx: say its languages, as in --src-lang en --tgt-lang de" in error_of("b.tmx")
+    assert "checked 1 pair:" in succeed("b.tmx", "--src-lang", "en", "--tgt-lang", "de").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x.en", "a.de"], "x.en: no such file"),
+        (["a.en", "a.de", "--task", "magic"], "--task magic: there are translation and classification"),
+        (["a.en", "a.de", "--columns", "1"], "--columns 1: name two, as in --columns 0,1"),
+        (["a.en", "a.de", "--text-column", "1"], "--text-column and --label-column are for"),
+        (["v.tsv", "--task", "classification", "--src-lang", "en"], "labelled text has no source and target"),
+        (["a.en", "a.de", "--drop", "markup"], "choose what --write-clean leaves out; say where to write"),
+        (["a.en", "a.de", "--write-clean", "c", "--drop", "x"], "x: no kind of finding"),
+        (["r.toml", "--valid", "v.tsv"], "r.toml names its own files, languages and columns"),
+        (["a.en", "a.de", "v.tsv"], "a corpus of 3 files"),
+        (["phrasebook:valid"], "phrasebook:valid: say its languages"),
+        (["a.en", "a.de", "--valid", "x.tsv"], "x.tsv: no such file"),
+    ],
+)
+def test_what_cannot_be_checked_is_said_in_one_line(arguments: list[str], message: str) -> None:
+    assert message in error_of(*arguments)
+
+
+def test_what_a_terminal_cannot_show_is_escaped() -> None:
+    assert printable("a\x1b[31mb\u202ec\u00a0d") == "a\\x1b[31mb\\u202ec d"
+    assert printable("x" * 200) == "x" * (MAX_SHOWN - 1) + "…"
+
+
+def test_the_page_lists_every_kind_as_it_is() -> None:
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    for kind in KINDS.values():
+        dropped = "yes" if kind.dropped else "–"
+        assert f"| `{kind.name}` | {kind.severity} | {dropped} |" in page

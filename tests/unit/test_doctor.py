@@ -1,0 +1,253 @@
+"""The doctor as a whole: every kind of fault is counted, shown by its line, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dragoman.data.corpora import open_corpus
+from dragoman.data.doctor import KINDS, check_corpus, check_labelled, kinds_to_drop
+from dragoman.data.doctor.statistics import duplicates, length_deviations, with_several
+from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled
+from dragoman.errors import ConfigError, DataError
+from faulty import InMemory, lines_with, phrases, sides_of
+
+
+class Examples(LabelledCorpus):
+    """Labelled texts at hand."""
+
+    def __init__(self, examples: list[tuple[str, str]]) -> None:
+        self.name, self._examples = "examples", examples
+
+    def _read(self):  # type: ignore[no-untyped-def]
+        return (Labelled(*example) for example in self._examples)
+
+    def fingerprint(self) -> str:
+        return "examples"
+
+
+def test_every_fault_is_reported_once_with_its_line_and_example() -> None:
+    pairs = phrases(1500)
+    valid = [("The quick brown fox jumps over the lazy dog.", "Der schnelle braune Fuchs springt.")]
+    planted = {
+        "empty": ("It is raining.", ""),
+        "identical": ("Keep this as it is.", "Keep this as it is."),
+        "swapped": ("Meine Schwester kauft ein Buch.", "My sister buys a book."),
+        "script": ("It is raining.", "Идёт дождь"),
+        "language": ("I do not know it.", "Je ne sais pas où elle est avec vous."),
+        "encoding": ("The doctor is nice.", "Der Arzt ist sehr schÃ¶n."),
+        "overlap": ("the QUICK brown fox jumps over the lazy dog", "Der Fuchs springt über den Hund."),
+        "duplicate": pairs[3],
+        "length": ("Yes.", "Ja, " + "meine Schwester kauft heute ein Buch, " * 4),
+        "markup": ("The <b>train</b> is late.", "Der Zug hat Verspätung."),
+        "overlap-near": ("The quick brown fox jumps over the lazy dogs.", "Ein Fuchs springt."),
+        "numbers": ("The train leaves at 14.", "Der Zug fährt um 17 Uhr."),
+        "addresses": ("See www.example.org.", "Siehe www.example.de."),
+        "identical-short": ("Anna Maria", "Anna Maria"),
+    }
+    expected = {}
+    for i, (kind, pair) in enumerate(planted.items()):
+        pairs[100 + 40 * i] = pair
+        expected[kind] = 101 + 40 * i
+    report = check_corpus(
+        InMemory(pairs), src_lang="en", tgt_lang="de", held_out={"valid": InMemory(valid)}, n_examples=1
+    )
+    assert report.n_lines == 1500
+    for kind, line in expected.items():
+        finding = report.finding(kind)
+        assert finding is not None, kind
+        assert line in finding.lines, kind
+        assert finding.count == len(finding.lines)
+        if finding.count == 1:
+            (example,) = finding.examples
+            assert (example.line, example.texts) == (line, planted[kind])
+            assert example.detail
+    errors = [kind for kind in planted if KINDS[kind].severity == "error"]
+    assert {kind: lines_with(report, kind) for kind in errors} == {kind: [expected[kind]] for kind in errors}
+    assert [found.kind.name for found in report.findings] == [
+        kind for kind in KINDS if report.finding(kind) is not None
+    ]
+
+
+def test_a_shift_is_named_by_its_lines_and_explains_its_consequences() -> None:
+    pairs = phrases(1500)
+    targets = [tgt for _, tgt in pairs]
+    targets[200:300] = targets[299:300] + targets[200:299]
+    pairs = [(src, tgt) for (src, _), tgt in zip(pairs, targets, strict=True)]
+    report = check_corpus(InMemory(pairs), src_lang="en", tgt_lang="de")
+    finding = report.finding("shifted")
+    assert finding is not None
+    said = finding.summary[0]
+    first, last = int(finding.lines[0]), int(finding.lines[-1])
+    assert abs(first - 201) <= 2
+    assert abs(last - 300) <= 2
+    assert said.startswith(f"pairs {first} to ")
+    assert said.endswith(": the target of a source is 1 pair below")
+    for kind in ("length", "unrelated", "numbers"):
+        assert not set(range(205, 295)) & set(lines_with(report, kind))
+
+
+def test_shuffled_files_are_one_error() -> None:
+    pairs = phrases(1500)
+    targets = [tgt for _, tgt in pairs]
+    random.Random(1).shuffle(targets)
+    shuffled = [(src, tgt) for (src, _), tgt in zip(pairs, targets, strict=True)]
+    finding = check_corpus(InMemory(shuffled)).finding("unaligned")
+    assert finding is not None
+    assert finding.count == 1
+    assert finding.summary[0].startswith("a pair is more alike than a random one in ")
+
+
+def test_declared_languages_that_are_not_there_are_an_error() -> None:
+    report = check_corpus(InMemory(phrases(400)), src_lang="de", tgt_lang="en")
+    finding = report.finding("languages")
+    assert finding is not None
+    assert finding.count == 2
+    assert len(finding.lines) == 0
+
+
+def test_a_clean_corpus_has_no_errors() -> None:
+    report = check_corpus(InMemory(phrases(1500)), src_lang="en", tgt_lang="de")
+    assert report.n_found("error") == 0
+
+
+def test_sources_with_several_targets_are_information() -> None:
+    pairs = [("a b", "x"), ("c", "y"), ("a b", "z"), ("a  b", "x"), ("", "x"), ("", "y")]
+    report = check_corpus(InMemory(pairs))
+    assert lines_with(report, "several-targets") == [1, 3]
+    finding = report.finding("several-targets")
+    assert finding is not None
+    assert finding.count == 1
+    assert finding.summary == ("1 sources, 2 targets",)
+    assert lines_with(report, "duplicate") == [4]
+    assert report.finding("duplicate").examples[0].detail == "as pair 1"  # type: ignore[union-attr]
+
+
+def test_line_numbers_are_those_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('en,de\n"one\ntwo",eins\n\nthree,\n', encoding="utf-8")
+    (tmp_path / "b.tsv").write_text("en\tde\none\teins\nthree\t\n", encoding="utf-8")
+    (tmp_path / "c.jsonl").write_text(
+        '\n{"en": "a", "de": "b"}\n{"en": "three", "de": ""}\n', encoding="utf-8"
+    )
+    for name, columns in (("a.csv", ("en", "de")), ("b.tsv", ("en", "de")), ("c.jsonl", ("en", "de"))):
+        corpus = open_corpus([str(tmp_path / name)], src_lang="en", tgt_lang="de", columns=columns)
+        report = check_corpus(corpus)
+        assert report.unit == "line"
+        lines = (tmp_path / name).read_text(encoding="utf-8").splitlines()
+        assert lines_with(report, "empty")[-1] == next(i for i, x in enumerate(lines, 1) if "three" in x)
+
+
+def test_a_corpus_that_breaks_off_is_checked_as_far_as_it_goes(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    (tmp_path / "a.de").write_text("eins\n\n", encoding="utf-8")
+    corpus = open_corpus([str(tmp_path / "a.en"), str(tmp_path / "a.de")], src_lang="en", tgt_lang="de")
+    report = check_corpus(corpus)
+    assert report.n_lines == 2
+    assert lines_with(report, "empty") == [2]
+    finding = report.finding("unreadable")
+    assert finding is not None
+    assert "a.en has 3 lines and" in finding.summary[0]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "no tab\n"])
+def test_a_corpus_without_text_is_an_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.tsv"):
+        check_corpus(open_corpus([str(tmp_path / "a.tsv")], src_lang="en", tgt_lang="de"))
+
+
+def test_a_table_without_text_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("en,de\na,\n", encoding="utf-8")
+    with pytest.raises(DataError, match="none of the 1 pairs has text on both sides"):
+        check_corpus(open_corpus([str(tmp_path / "a.csv")], src_lang="en", tgt_lang="de"))
+
+
+def test_the_record_holds_the_same_facts() -> None:
+    report = check_corpus(InMemory([("a", "b"), ("a", "b"), ("c", "")]))
+    record = json.loads(json.dumps(report.record()))
+    assert (record["n_checked"], record["n_errors"], record["n_warnings"]) == (3, 1, 1)
+    assert {found["kind"]: found["count"] for found in record["findings"]} == {"empty": 1, "duplicate": 1}
+    assert record["findings"][0]["examples"] == [{"line": 3, "texts": ["c", ""], "detail": "target empty"}]
+    assert report.n_problems == 2
+
+
+def test_reasons_are_by_line() -> None:
+    report = check_corpus(InMemory([("a", "b"), ("a", "b"), ("c", ""), ("<b>a", "b"), ("<b>a", "b")]))
+    assert report.reasons(kinds_to_drop()) == {2: ["duplicate"], 3: ["empty"], 5: ["duplicate"]}
+    assert report.reasons(kinds_to_drop(drop=["markup"], keep=["duplicate"])) == {
+        3: ["empty"], 4: ["markup"], 5: ["markup"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["nonsense", "unreadable", "labels"])
+def test_only_kinds_with_lines_can_be_dropped(kind: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"^{kind}: no kind of finding that lines can be dropped for; there"
+    ):
+        kinds_to_drop(drop=[kind])
+
+
+def test_repetitions_point_to_the_first_of_their_kind() -> None:
+    a, b = np.array([5, 7, 5, 5, 7]), np.array([1, 1, 1, 2, 1])
+    assert duplicates(a, b) == {2: 0, 4: 1}
+    lines, numbers = with_several(a, b)
+    assert lines.tolist() == [0, 3]
+    assert numbers.tolist() == [2, 2]
+
+
+def test_lengths_are_judged_by_their_usual_ratio() -> None:
+    rng = random.Random(1)
+    pairs = [("x" * n, "y" * round(n * rng.uniform(2.5, 3.5))) for n in range(10, 110)]
+    pairs[40] = ("x" * 50, "y" * 10)
+    pairs[41] = ("", "y" * 10)
+    deviations = length_deviations(*sides_of(pairs))
+    assert deviations[40] < -5
+    assert deviations[41] == 0
+    assert np.abs(np.delete(deviations, 40)).max() < 4
+
+
+def test_labelled_text_has_faults_of_its_own() -> None:
+    examples = [
+        ("good film", "positive"), ("bad film", "negative"), ("good film", "positive"),
+        ("so so", "positive"), ("so so", "negative"), ("a <br /> b", "negative"), ("schÃ¶n", "positive"),
+        ("This film is a wonderful surprise", "positive"),
+    ]  # fmt: skip
+    test = Examples([("THIS film is a wonderful surprise!", "positive"), ("x", "negative")])
+    report = check_labelled(Examples(examples), held_out={"test": test})
+    assert report.unit == "example"
+    assert {found.kind.name: found.lines.tolist() for found in report.findings} == {
+        "conflict": [4, 5], "duplicate": [3], "markup": [6], "encoding": [7], "overlap": [8], "labels": [],
+    }  # fmt: skip
+    labels = report.finding("labels")
+    assert labels is not None
+    assert labels.summary == ("'positive': 5 (62.5 %)", "'negative': 3 (37.5 %)")
+
+
+def test_labelled_files_have_line_numbers_and_gaps(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("1\tgood\n\n0\t\n\tbad\n0\tpoor\n", encoding="utf-8")
+    report = check_labelled(open_labelled([str(tmp_path / "a.tsv")]))
+    finding = report.finding("empty")
+    assert finding is not None
+    assert [(e.line, e.detail) for e in finding.examples] == [
+        (2, "no text and no label"), (3, "no text"), (4, "no label"),
+    ]  # fmt: skip
+    assert report.unit == "line"
+    assert check_labelled(open_labelled(["phrasebook:reviews-valid"])).n_found("error") == 0
+
+
+def test_labelled_files_without_text_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("1\t\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no example"):
+        check_labelled(open_labelled([str(tmp_path / "a.tsv")]))
+
+
+def test_progress_is_told() -> None:
+    said: list[tuple[str, int]] = []
+    check_corpus(InMemory(phrases(300)), progress=lambda doing, n: said.append((doing, n)))
+    assert said == [
+        ("reading", 300), ("repetitions and lengths", 300), ("languages", 300), ("alignment", 300),
+    ]  # fmt: skip

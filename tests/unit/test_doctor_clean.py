@@ -1,0 +1,168 @@
+"""The clean copy: what passes, in files of the same layout, all or nothing, and the original as it was."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+from pathlib import Path
+
+import pytest
+
+from dragoman.data.corpora import open_corpus
+from dragoman.data.doctor import check_corpus, check_labelled, kinds_to_drop, write_clean
+from dragoman.data.labelled import open_labelled
+from dragoman.errors import DataError
+
+EN = ["one", "two", "two", "", "five", "six <b>"]
+DE = ["eins", "zwei", "zwei", "vier", "fünf", "sechs"]
+KEPT = [0, 1, 4, 5]
+
+
+def clean(*files: Path, to: Path, columns: tuple[int | str, int | str] = (0, 1)) -> list[str]:
+    """Checks and cleans a corpus; the names of the files written."""
+    corpus = open_corpus([str(file) for file in files], src_lang="en", tgt_lang="de", columns=columns)
+    written = write_clean(corpus, check_corpus(corpus), to, kinds=kinds_to_drop(), langs=("en", "de"))
+    assert sorted(path.name for path in written) == sorted(path.name for path in to.iterdir())
+    return [path.name for path in written]
+
+
+def lines(texts: list[str]) -> str:
+    return "".join(f"{text}\n" for text in texts)
+
+
+def test_aligned_files_stay_two_files_of_their_names_and_compression(tmp_path: Path) -> None:
+    (tmp_path / "a.en.gz").write_bytes(gzip.compress(lines(EN).encode()))
+    (tmp_path / "a.de.xz").write_bytes(lzma.compress(lines(DE).encode()))
+    before = [(tmp_path / name).read_bytes() for name in ("a.en.gz", "a.de.xz")]
+    out = tmp_path / "new" / "clean"
+    assert clean(tmp_path / "a.en.gz", tmp_path / "a.de.xz", to=out) == [
+        "a.en.gz",
+        "a.de.xz",
+        "dropped.jsonl",
+    ]
+    assert gzip.decompress((out / "a.en.gz").read_bytes()).decode() == lines([EN[i] for i in KEPT])
+    assert lzma.decompress((out / "a.de.xz").read_bytes()).decode() == lines([DE[i] for i in KEPT])
+    dropped = [json.loads(line) for line in (out / "dropped.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert dropped == [
+        {"number": 3, "reasons": ["duplicate"], "src": "two", "tgt": "zwei"},
+        {"number": 4, "reasons": ["empty"], "src": "", "tgt": "vier"},
+    ]
+    assert [(tmp_path / name).read_bytes() for name in ("a.en.gz", "a.de.xz")] == before
+
+
+def test_zstd_files_stay_so(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    for name, texts in (("a.en.zst", EN), ("a.de.zst", DE)):
+        (tmp_path / name).write_bytes(zstandard.ZstdCompressor().compress(lines(texts).encode()))
+    clean(tmp_path / "a.en.zst", tmp_path / "a.de.zst", to=tmp_path / "clean")
+    corpus = open_corpus(
+        [str(tmp_path / "clean" / f"a.{lang}.zst") for lang in ("en", "de")], src_lang="en", tgt_lang="de"
+    )
+    assert [pair.src for pair in corpus.pairs()] == [EN[i] for i in KEPT]
+
+
+def test_files_of_one_name_are_told_apart_by_language(tmp_path: Path) -> None:
+    for folder, texts in (("x", EN), ("y", DE)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train").write_text(lines(texts), encoding="utf-8")
+    names = clean(tmp_path / "x" / "train", tmp_path / "y" / "train", to=tmp_path / "clean")
+    assert names == ["en.train", "de.train", "dropped.jsonl"]
+
+
+def test_other_columns_stay(tmp_path: Path) -> None:
+    rows = [f"{i}\t{en}\t{de}\tmore" for i, (en, de) in enumerate(zip(EN, DE, strict=True))]
+    (tmp_path / "a.tsv").write_text(lines(["n\ten\tde\tx", *rows]), encoding="utf-8")
+    clean(tmp_path / "a.tsv", to=tmp_path / "clean", columns=("en", "de"))
+    assert (tmp_path / "clean" / "a.tsv").read_text(encoding="utf-8") == lines(
+        ["n\ten\tde\tx", *(rows[i] for i in KEPT)]
+    )
+
+
+def test_records_of_several_lines_go_or_stay_as_a_whole(tmp_path: Path) -> None:
+    text = 'en,de\n"one\nmore","eins"\ntwo,zwei\n"two",zwei\n"three\nand",\nfour,vier\n'
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    clean(tmp_path / "a.csv", to=tmp_path / "clean", columns=("en", "de"))
+    assert (tmp_path / "clean" / "a.csv").read_text(encoding="utf-8") == (
+        'en,de\n"one\nmore","eins"\ntwo,zwei\nfour,vier\n'
+    )
+
+
+def test_json_lines_stay_as_they_are(tmp_path: Path) -> None:
+    rows = [json.dumps({"id": i, "en": en, "de": de}) for i, (en, de) in enumerate(zip(EN, DE, strict=True))]
+    (tmp_path / "a.jsonl").write_text(lines(rows), encoding="utf-8")
+    clean(tmp_path / "a.jsonl", to=tmp_path / "clean")
+    assert (tmp_path / "clean" / "a.jsonl").read_text(encoding="utf-8") == lines([rows[i] for i in KEPT])
+
+
+def test_other_formats_become_aligned_files(tmp_path: Path) -> None:
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{en}</seg></tuv><tuv xml:lang="de"><seg>{de}</seg></tuv></tu>'
+        for en, de in zip(["one", "two", "two"], ["eins", "zwei", "zwei"], strict=True)
+    )
+    (tmp_path / "a.tmx").write_text(f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8")
+    assert clean(tmp_path / "a.tmx", to=tmp_path / "clean") == ["a.en", "a.de", "dropped.jsonl"]
+    assert (tmp_path / "clean" / "a.de").read_text(encoding="utf-8") == "eins\nzwei\n"
+    corpus = open_corpus(["phrasebook:valid"], src_lang="en", tgt_lang="pl")
+    written = write_clean(
+        corpus, check_corpus(corpus), tmp_path / "book", kinds=kinds_to_drop(), langs=("en", "pl")
+    )
+    assert [path.name for path in written] == ["valid.en", "valid.pl", "dropped.jsonl"]
+
+
+def test_labelled_text_is_cleaned_too(tmp_path: Path) -> None:
+    text = "1\tgood\n0\tbad\n1\tgood\n1\t\n0\tso\n1\tso\n"
+    (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
+    corpus = open_labelled([str(tmp_path / "a.tsv")])
+    write_clean(corpus, check_labelled(corpus), tmp_path / "clean", kinds=kinds_to_drop())
+    assert (tmp_path / "clean" / "a.tsv").read_text(encoding="utf-8") == "1\tgood\n0\tbad\n"
+    reasons = [
+        json.loads(line)["reasons"]
+        for line in (tmp_path / "clean" / "dropped.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    assert reasons == [["duplicate"], ["empty"], ["conflict"], ["conflict"]]
+    reviews = open_labelled(["phrasebook:reviews-valid"])
+    written = write_clean(reviews, check_labelled(reviews), tmp_path / "r", kinds=kinds_to_drop())
+    assert written[0].name == "reviews-valid.tsv"
+    assert [tuple(e) for e in open_labelled([str(written[0])]).examples()] == list(reviews.examples())
+
+
+def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
+    for folder in (tmp_path, tmp_path / "a.tsv"):
+        with pytest.raises(DataError, match="exists already; name a new folder for the clean corpus"):
+            clean(tmp_path / "a.tsv", to=folder)
+    (tmp_path / "empty").mkdir()
+    clean(tmp_path / "a.tsv", to=tmp_path / "empty")
+    assert (tmp_path / "a.tsv").read_text(encoding="utf-8") == "a\tb\nc\td\n"
+
+
+def test_a_corpus_that_breaks_off_has_no_clean_copy(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("one\ntwo\n", encoding="utf-8")
+    (tmp_path / "a.de").write_text("eins\n", encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"no clean copy of a corpus that cannot be read to its end: .*2 lines"
+    ):
+        clean(tmp_path / "a.en", tmp_path / "a.de", to=tmp_path / "clean")
+    assert not (tmp_path / "clean").exists()
+
+
+def test_a_copy_without_anything_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("no \ufffd\tnein\nyes \ufffd\tja\n", encoding="utf-8")
+    with pytest.raises(DataError, match="nothing would be left of 2 lines; keep some kinds of findings"):
+        clean(tmp_path / "a.tsv", to=tmp_path / "clean")
+
+
+def test_nothing_is_left_behind_where_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(
+        DataError, match=r"cannot be written \(No space left on device\); check rights and space"
+    ):
+        clean(tmp_path / "a.tsv", to=tmp_path / "clean")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]

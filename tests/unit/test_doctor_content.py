@@ -1,0 +1,162 @@
+"""What can be seen in one pair: damage, markup, numbers, addresses; and that honest text is left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.data.doctor.content import (
+    PAIR_CHECKS,
+    copied,
+    copied_words,
+    empty_side,
+    markup,
+    other_addresses,
+    other_numbers,
+)
+from dragoman.data.doctor.encoding import damage, mend
+
+WRITTEN = (
+    "Schöne Grüße aus Köln!",
+    "Są w samochodzie, więc łódź śpi.",
+    "Głosowałem – „tak”…",
+    "Déjà vu, garçon!",
+    "Příliš žluťoučký kůň úpěl ďábelské ódy",
+    "It’s 20 °C — really",
+    "你好，世界",
+    "Привет, как дела?",
+    "Γεια σου κόσμε",
+    "♫ la la ♫",
+)
+HONEST = (
+    "«LE CAFÉ» est fermé",
+    "À «PARIS»",
+    "SÃO PAULO, AMANHÃ…",
+    "Hon sa: ”NEJ, SÅ…” och gick",
+    "»SÖ« und »Å«",
+    "СССР» и «Рёв» мотора",
+    "Гёйгёльский район",
+    "Фонв’єй",
+    "Азербејџан",
+    "iPhone和iPad",
+    "联通",
+    "5°C – 7°C, ROSÉ™",
+    "chybný přepínač – x",
+    "non « commité », modifications",
+    "What?You don't know?No.",
+    "www.example.com/a?b=c",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        *((text, encoding) for text in WRITTEN for encoding in ("cp1252", "latin-1", "cp1250")),
+        ("Schöne Grüße aus Köln!", "gb18030"),
+        ("你好世界", "gb18030"),
+        ("Привет, как дела?", "cp1251"),
+        ("It’s – really", "cp1251"),
+    ],
+)
+def test_utf8_read_as_another_encoding_is_found_and_what_was_written_is_shown(
+    text: str, encoding: str
+) -> None:
+    try:
+        misread = text.encode().decode(encoding)
+    except UnicodeDecodeError:
+        return  # nobody can have read it so
+    assert damage(misread) == f"UTF-8 read as another encoding → {text}"
+
+
+@pytest.mark.parametrize("text", [*WRITTEN, *HONEST])
+def test_honest_text_is_not_accused(text: str) -> None:
+    assert damage(text) == ""
+    assert mend(text) == text
+
+
+def test_text_misread_twice_is_mended_twice() -> None:
+    twice = "Grüße".encode().decode("cp1252").encode().decode("cp1252")
+    assert mend(twice) == "Grüße"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sch\ufffdn", "U+FFFD stands for characters that were lost"),
+        ("锟斤拷", "锟斤拷 stands for characters that were lost"),
+        ("a \x96 b", "control character U+0096, in Windows-1252 –"),
+        ("a\x00b", "control character U+0000"),
+        ("sch?n ist es", "a question mark inside a word (sch?n)"),
+    ],
+)
+def test_what_is_lost_is_named(text: str, said: str) -> None:
+    assert damage(text) == said
+
+
+@pytest.mark.parametrize(
+    "text", ["<b>bold</b>", "a<br/>b", "<p class='x'>", "Tom &amp; Jerry", "&#8211;", "Q& amp A", "R&amp D"]
+)
+def test_tags_and_entities_are_markup(text: str) -> None:
+    assert markup(text)
+
+
+@pytest.mark.parametrize("text", ["I <3 you", "a < b > c", "AT&T", "R&D; and more", "<Tom>", "x<y"])
+def test_other_signs_are_not(text: str) -> None:
+    assert markup(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt"),
+    [
+        ("1,000 people", "1.000 Leute"),
+        ("1.5 litres", "1,5 Liter"),
+        ("10 000 km", "10.000 km"),
+        ("at 3 pm", "um 15 Uhr"),
+        ("at 5:30", "um 5.30 Uhr"),
+        ("in the 90s", "in den 1990ern"),
+        ("4 million", "4000000"),
+        ("30,000 yen", "3万日元"),
+        ("three cats", "3 Katzen"),
+        ("3 cats", "drei Katzen"),
+        ("2 of 3", "2 von drei"),
+        ("٣ cats", "3 Katzen"),
+        ("007", "7"),
+    ],
+)
+def test_the_same_number_may_be_written_in_several_ways(src: str, tgt: str) -> None:
+    assert other_numbers(src, tgt) == ""
+    assert other_numbers(tgt, src) == ""
+
+
+def test_other_numbers_are_named() -> None:
+    assert other_numbers("in 1984", "im Jahr 1948") == "1984 in the source, 1948 in the target"
+    assert other_numbers("1,000 of 50", "1.000 von 60") == "50 in the source, 60 in the target"
+
+
+def test_addresses_must_be_on_both_sides() -> None:
+    assert other_addresses("See www.a.org.", "Siehe www.a.org!") == ""
+    assert other_addresses("https://A.org/x", "https://a.org/x") == ""
+    assert other_addresses("mail me@a.org", "Mail an me@b.org") == (
+        "only me@a.org in the source, only me@b.org in the target"
+    )
+    assert other_addresses("see www.a.org", "siehe dort") == "only www.a.org in the source"
+    assert other_addresses("@@ at 5 @ home", "@ zu Hause") == ""
+
+
+def test_a_side_of_white_space_is_empty() -> None:
+    assert empty_side("a", " \t\u3000") == "target empty"
+    assert empty_side("", "") == "source and target empty"
+    assert empty_side("a", "b") == ""
+
+
+def test_a_copied_sentence_is_told_from_a_name() -> None:
+    assert copied("Keep  it up!", "keep it UP!")
+    assert not copied_words("Keep it up!", "Keep it up!")
+    assert copied_words("New York", "New York")
+    assert not copied("New York", "New York")
+    assert not copied("1 2 3 4", "1 2 3 4")
+    assert not copied_words("1990", "1990")
+
+
+def test_a_good_pair_passes_every_check() -> None:
+    for check in PAIR_CHECKS.values():
+        assert check("I have 2 cats.", "Ich habe 2 Katzen.") == ""
