@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pairs = phrases(300)
     pairs[9] = pairs[2]
     pairs[19] = ("", "Es regnet.")
-    pairs[29] = ("It is raining &amp; cold.", "Es regnet.")
+    pairs[29] = ("It is raining &amp; cold.", "Es regnet und ist kalt.")
     pairs[39] = ("It is so nice.", "Es ist so schÃ¶n.")
     pairs[49] = ("This sentence is in both of them.", "Dieser Satz ist in beiden.")
     for lang, side in (("en", 0), ("de", 1)):
@@ -116,11 +116,8 @@ def test_a_clean_copy_is_written_beside_the_report() -> None:
     assert len(Path("clean/a.en").read_text(encoding="utf-8").splitlines()) == 296
     assert Path("a.en").read_text(encoding="utf-8") == before
     assert "clean: exists already" in error_of("a.en", "a.de", "--write-clean", "clean")
-    more = json.loads(
-        succeed(
-            "a.en", "a.de", "--write-clean", "c", "--json", "--drop", "markup", "--keep", "encoding"
-        ).stdout
-    )["clean"]
+    choice = ("--drop", "markup", "--keep", "encoding")
+    more = json.loads(succeed("a.en", "a.de", "--write-clean", "c", "--json", *choice).stdout)["clean"]
     assert (more["n_kept"], more["n_dropped"]) == (297, 3)
     dropped = [json.loads(line) for line in Path("c/dropped.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [(one["number"], one["reasons"]) for one in dropped] == [
@@ -135,9 +132,8 @@ def test_a_recipe_has_all_its_corpora_checked() -> None:
         encoding="utf-8",
     )
     out = succeed("recipe.toml", "--write-clean", "clean").stdout
-    assert [line.partition(" · ")[0] for line in out.splitlines() if line.startswith(("train", "valid", "test"))] == [
-        "train", "valid", "test.tst",
-    ]  # fmt: skip
+    names = [line.partition(" · ")[0] for line in out.splitlines() if " · " in line]
+    assert names == ["train", "valid", "test.tst"]
     assert "source is valid line 2" in out
     assert out.splitlines()[-1].startswith("checked 304 lines: ")
     assert sorted(path.name for path in Path("clean").iterdir()) == ["a.de", "a.en", "dropped.jsonl"]
