@@ -167,9 +167,7 @@ def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
         yield f"other     {problem}"
     if not missing:
         n_files = len(files_of(config))
-        yield (
-            f"data      {n_files} files, all here" if n_files else "data      embedded, or read from the hub"
-        )
+        yield (f"data      {n_files} files, all here" if n_files else "data      embedded, or of the hub")
 
 
 def describe_expectation(expectation: Expectation) -> Iterator[str]:
