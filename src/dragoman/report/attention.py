@@ -8,7 +8,7 @@ from dragoman.errors import DataError
 from dragoman.predict.attention import CrossAttention
 from dragoman.report.picture import picture
 
-INCH_PER_TOKEN = 0.32
+INCH_PER_TOKEN = 0.26
 """Room for a label to be read."""
 
 
