@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from dragoman.data import catalog
-from dragoman.data.catalog import Dataset
+from dragoman.data.catalog import Dataset, datasets
 from web import Web
 
 WORDS = ["red", "blue", "green", "big", "small", "old", "cat", "dog", "bird", "house", "tree", "river"]
@@ -125,7 +124,7 @@ def originals(name: str) -> dict[str, bytes]:
 
 def serve(web: Web, name: str) -> Dataset:
     """The catalogue's entry of this name, changed so that the small originals come from `web`."""
-    dataset = catalog._catalogue()[name]
+    dataset = datasets._catalogue()[name]
     content = originals(name)
     downloads = []
     for item in dataset.downloads:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from dragoman.cli import app
 from dragoman.data import catalog
+from dragoman.data.catalog import datasets
 from originals import originals, serve
 from web import Reply, Web, serving
 
@@ -32,7 +33,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     monkeypatch.setenv("COLUMNS", "100")
     with serving() as server:
         entries = {name: serve(server, name) for name in catalog.names()}
-        monkeypatch.setattr(catalog, "_catalogue", lambda: entries)
+        monkeypatch.setattr(datasets, "_catalogue", lambda: entries)
         yield server
 
 
@@ -172,10 +173,10 @@ FETCH = """
 import sys
 from dataclasses import replace
 from dragoman.cli import main
-from dragoman.data import catalog
-dataset = catalog.get("imdb")
+from dragoman.data.catalog import datasets
+dataset = datasets.get("imdb")
 item = replace(dataset.downloads[0], urls=(sys.argv.pop(),), checksum="")
-catalog._catalogue = lambda: {"imdb": replace(dataset, downloads=(item,))}
+datasets._catalogue = lambda: {"imdb": replace(dataset, downloads=(item,))}
 main()
 """
 

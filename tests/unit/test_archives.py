@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.data.archives import Limits, members, unpack
+from dragoman.data.catalog.archives import Limits, members, unpack
 from dragoman.errors import DataError
 
 FILES = {"set/a.txt": b"Zwei B\xc3\xbcsche.\n", "set/deep/er/b.txt": b"x" * 70_000, "c": b""}

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.data import catalog
-from dragoman.data.catalog import Dataset
-from dragoman.data.files import find_file
-from dragoman.data.preparation import STEPS
+from dragoman.data.catalog import Dataset, datasets
+from dragoman.data.catalog.preparation import STEPS
+from dragoman.data.readers.files import find_file
 from dragoman.errors import DataError
 from originals import originals, serve
 from web import Reply, Web, serving
@@ -46,7 +46,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
     with serving() as server:
         entries = {name: serve(server, name) for name in NAMES}
-        monkeypatch.setattr(catalog, "_catalogue", lambda: entries)
+        monkeypatch.setattr(datasets, "_catalogue", lambda: entries)
         yield server
 
 
@@ -71,8 +71,8 @@ def complaint(name: str, **options: object) -> str:
 def change(monkeypatch: pytest.MonkeyPatch, name: str, **fields: object) -> Dataset:
     """Changes an entry of the catalogue."""
     changed = replace(catalog.get(name), **fields)  # type: ignore[arg-type]
-    entries = {**catalog._catalogue(), name: changed}
-    monkeypatch.setattr(catalog, "_catalogue", lambda: entries)
+    entries = {**datasets._catalogue(), name: changed}
+    monkeypatch.setattr(datasets, "_catalogue", lambda: entries)
     return changed
 
 

@@ -18,7 +18,7 @@ from dragoman.data.corpora import (
     open_corpus,
     split_held_out,
 )
-from dragoman.data.tables import Column
+from dragoman.data.readers.tables import Column
 from dragoman.errors import DataError
 
 

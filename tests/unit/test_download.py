@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.data import download as module
-from dragoman.data.download import Downloaded, download
+from dragoman.data.catalog import download as module
+from dragoman.data.catalog.download import Downloaded, download
 from dragoman.errors import DataError
 from web import Reply, Web, serving
 

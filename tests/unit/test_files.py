@@ -10,7 +10,14 @@ import pytest
 import zstandard
 
 from corpus_files import COMPRESS, complaint_of, write
-from dragoman.data.files import cache_folder, find_file, format_suffix, hash_file, open_bytes, open_lines
+from dragoman.data.readers.files import (
+    cache_folder,
+    find_file,
+    format_suffix,
+    hash_file,
+    open_bytes,
+    open_lines,
+)
 from dragoman.errors import DataError, MissingExtraError
 
 TEXT = "Zwei Büsche.\n\n我们\t😀\r\nlast"

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from corpus_files import COMPRESS, complaint_of, write
-from dragoman.data import formats
 from dragoman.data.corpora import Corpus, Pair, open_corpus
-from dragoman.data.formats import language_matches, tmx
-from dragoman.data.tables import MAX_FIELD, Column, Notes, one_line
+from dragoman.data.readers import formats
+from dragoman.data.readers.formats import language_matches, tmx
+from dragoman.data.readers.tables import MAX_FIELD, Column, Notes, one_line
 from dragoman.errors import DataError, MissingExtraError
 
 PAIRS = [

@@ -18,7 +18,7 @@ from dragoman.data.labelled import (
     open_labelled,
     split_labelled,
 )
-from dragoman.data.tables import Column
+from dragoman.data.readers.tables import Column
 from dragoman.errors import DataError
 
 EXAMPLES = [

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.data import catalog, preparation
-from dragoman.data.catalog import Dataset
-from dragoman.data.files import open_lines
-from dragoman.data.preparation import prepare, review_key, split_by_sentence
+from dragoman.data import catalog
+from dragoman.data.catalog import Dataset, preparation
+from dragoman.data.catalog.preparation import prepare, review_key, split_by_sentence
+from dragoman.data.readers.files import open_lines
 from dragoman.errors import DataError
 from originals import iwslt17, originals, pack_tar, pack_zip, sentences, serve, text
 from web import Web, serving
@@ -175,7 +175,8 @@ def test_the_sample_of_reviews_is_found_by_its_keys_in_their_order(
 
 
 def test_the_keys_of_the_sample_are_5000() -> None:
-    keys = preparation.resources.files("dragoman.data").joinpath(preparation.SAMPLE).read_text().split()
+    text = preparation.resources.files("dragoman.data.catalog").joinpath(preparation.SAMPLE).read_text()
+    keys = text.split()
     assert len(keys) == 5000
     assert all(len(key) == 8 and int(key, 16) >= 0 for key in keys)
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from dragoman.config import parse_config
 from dragoman.data import catalog
+from dragoman.data.catalog import datasets
 from dragoman.errors import ConfigError, DataError
 from dragoman.reproduction import recipe as recipe_module
 from dragoman.reproduction import requirements
@@ -449,7 +450,7 @@ def catalogued(monkeypatch: pytest.MonkeyPatch, *, text_sha256: str = "") -> cat
         parts=(catalog.Part("train.tsv", 1, text_sha256),),
         **dict.fromkeys(names, ""),
     )
-    monkeypatch.setattr(catalog, "_catalogue", lambda: {"mine": dataset})
+    monkeypatch.setattr(datasets, "_catalogue", lambda: {"mine": dataset})
     return dataset
 
 

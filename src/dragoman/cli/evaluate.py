@@ -120,7 +120,7 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score a file of translations against references."""
-    from dragoman.data.files import find_file, open_lines
+    from dragoman.data.readers.files import find_file, open_lines
     from dragoman.evaluation.scores import score_record
     from dragoman.evaluation.translation import scores_of
 

@@ -124,7 +124,7 @@ def file_chunks(name: str) -> Iterator[list[str]]:
 
     DataError: it is missing, or not UTF-8.
     """
-    from dragoman.data.files import find_file, open_lines
+    from dragoman.data.readers.files import find_file, open_lines
 
     lines = open_lines(find_file(name))
     while chunk := list(islice(lines, CHUNK)):

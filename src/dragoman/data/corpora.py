@@ -16,10 +16,17 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dragoman.data import formats
-from dragoman.data.columns import looks_like_names, match_parallel, open_table, unnoticed_header
-from dragoman.data.files import find_file, format_suffix, hash_file, hash_strings, hash_text, open_lines
-from dragoman.data.tables import Column, Notes, Table, TabSeparated
+from dragoman.data.readers import formats
+from dragoman.data.readers.columns import looks_like_names, match_parallel, open_table, unnoticed_header
+from dragoman.data.readers.files import (
+    find_file,
+    format_suffix,
+    hash_file,
+    hash_strings,
+    hash_text,
+    open_lines,
+)
+from dragoman.data.readers.tables import Column, Notes, Table, TabSeparated
 from dragoman.errors import DataError
 
 SETTING = "data.columns"

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.columns import looks_like_names, match_labelled, open_table
-from dragoman.data.files import hash_strings, hash_text
-from dragoman.data.tables import Column, Notes, Table, TabSeparated
+from dragoman.data.readers.columns import looks_like_names, match_labelled, open_table
+from dragoman.data.readers.files import hash_strings, hash_text
+from dragoman.data.readers.tables import Column, Notes, Table, TabSeparated
 from dragoman.errors import DataError
 
 SETTING = "data.text_column, data.label_column"

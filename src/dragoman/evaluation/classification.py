@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.files import hash_strings
 from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled, split_labelled
 from dragoman.data.labelled_store import class_number, class_numbers
+from dragoman.data.readers.files import hash_strings
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
 from dragoman.evaluation.scores import read_score, score_record

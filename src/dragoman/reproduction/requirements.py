@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dragoman.config import Config
 from dragoman.data import catalog
-from dragoman.data.files import find_file, open_bytes
+from dragoman.data.readers.files import find_file, open_bytes
 from dragoman.errors import DataError
 from dragoman.reproduction.expected import Data, DataFile
 

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from dragoman.data.arrow import ArrowTable
 from dragoman.data.corpora import AlignedFiles, Corpus, TableCorpus, Talks
 from dragoman.data.doctor.findings import Report
 from dragoman.data.doctor.reading import Numbered, numbered_examples, numbered_pairs
-from dragoman.data.files import open_lines
 from dragoman.data.labelled import LabelledCorpus, LabelledTable
+from dragoman.data.readers.arrow import ArrowTable
+from dragoman.data.readers.files import open_lines
 from dragoman.errors import DataError, MissingExtraError
 
 DROPPED = "dropped.jsonl"

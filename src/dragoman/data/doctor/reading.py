@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dragoman.data.corpora import AlignedFiles, Corpus, Pair, TableCorpus, Talks
 from dragoman.data.labelled import Labelled, LabelledCorpus, LabelledTable
-from dragoman.data.tables import Notes
+from dragoman.data.readers.tables import Notes
 from dragoman.errors import DataError
 
 CHUNK = 4096

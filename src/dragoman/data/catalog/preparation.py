@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.data import archives
-from dragoman.data.files import open_lines
+from dragoman.data.catalog import archives
+from dragoman.data.readers.files import open_lines
 from dragoman.errors import DataError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def imdb(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> Non
     for split in lines:
         _write_lines(folder / f"{split}.tsv.gz", lines[split])
     by_key = {review_key(line): line for line in reversed(lines["test"])}
-    keys = resources.files("dragoman.data").joinpath(SAMPLE).read_text(encoding="ascii").split()
+    keys = resources.files("dragoman.data.catalog").joinpath(SAMPLE).read_text(encoding="ascii").split()
     n_missing = sum(key not in by_key for key in keys)
     if n_missing:
         report(f"test_5k.tsv.gz is left out: {n_missing:,} of its {len(keys):,} texts are not in the archive")

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.files import hash_file, hash_strings, open_lines
+from dragoman.data.readers.files import hash_file, hash_strings, open_lines
 from dragoman.errors import DataError
 
 Column = int | str

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
-from dragoman.data.files import format_suffix, open_bytes, open_lines
-from dragoman.data.tables import Notes, one_line
+from dragoman.data.readers.files import format_suffix, open_bytes, open_lines
+from dragoman.data.readers.tables import Notes, one_line
 from dragoman.errors import DataError
 
 BLOCK = 1 << 16

@@ -16,8 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.files import COMPRESSED, hash_file, hash_strings, open_bytes, unreadable
-from dragoman.data.tables import Column, Notes, Table, field_names, lookup
+from dragoman.data.readers.files import COMPRESSED, hash_file, hash_strings, open_bytes, unreadable
+from dragoman.data.readers.tables import Column, Notes, Table, field_names, lookup
 from dragoman.errors import DataError, MissingExtraError
 
 HUB = "hf:"

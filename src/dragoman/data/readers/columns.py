@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from dragoman.data.arrow import HUB, HubTable, Parquet
-from dragoman.data.files import find_file, format_suffix
-from dragoman.data.tables import Column, CommaSeparated, JsonLines, Table, TabSeparated
+from dragoman.data.readers.arrow import HUB, HubTable, Parquet
+from dragoman.data.readers.files import find_file, format_suffix
+from dragoman.data.readers.tables import Column, CommaSeparated, JsonLines, Table, TabSeparated
 from dragoman.errors import DataError
 
 _TABLES: dict[str, type[TabSeparated | CommaSeparated | JsonLines | Parquet]] = {

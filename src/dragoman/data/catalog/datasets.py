@@ -1,0 +1,153 @@
+"""Named data sets: what they are, and where they are. The descriptions are in datasets.toml."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dragoman.data.readers.files import cache_folder
+from dragoman.errors import DataError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file on the web: its addresses, of which the first that works is taken, and what is known of it."""
+
+    file: str
+    urls: tuple[str, ...]
+    checksum: str
+    """ "md5:…" or "sha256:…", or several, one of which must be right; "" where none is published."""
+    size: int
+    """Bytes; 0 where nobody says."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A prepared file of a data set."""
+
+    path: str
+    n_lines: int
+    """0 where it grows with its source."""
+    text_sha256: str
+    """Of the decompressed text with which results were measured, or one of several; "" where none were."""
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What the catalogue says of a data set."""
+
+    name: str
+    folder: str
+    title: str
+    task: str
+    languages: tuple[str, ...]
+    n_examples: str
+    """Of the training part, for people to read: "29,000"."""
+    licence: str
+    citation: str
+    homepage: str
+    note: str
+    step: str
+    downloads: tuple[Download, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes to download; 0 where nobody says."""
+        sizes = [item.size for item in self.downloads]
+        return sum(sizes) if all(sizes) else 0
+
+    def n_lines(self, path: str) -> int:
+        """Lines of one of the prepared files."""
+        return next(part.n_lines for part in self.parts if part.path == path)
+
+    def missing(self, folder: Path) -> list[str]:
+        """The files that `folder` lacks to be the complete set."""
+        return [part.path for part in self.parts if not part.optional and not (folder / part.path).is_file()]
+
+    def present(self, folder: Path) -> list[Part]:
+        """The files of the set that are in `folder`."""
+        return [part for part in self.parts if (folder / part.path).is_file()]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a data set is: `folder` is None where nothing of it is here, `missing` what is not there."""
+
+    folder: Path | None
+    description: str
+    missing: tuple[str, ...]
+
+
+def names() -> list[str]:
+    """The names of the data sets there are."""
+    return list(_catalogue())
+
+
+def get(name: str) -> Dataset:
+    """The data set of this name. DataError: there is none; the message names those there are."""
+    try:
+        return _catalogue()[name]
+    except KeyError:
+        near = difflib.get_close_matches(name, names(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}"
+        raise DataError(f"{name}: no data set has this name; {hint}") from None
+
+
+def providing(file: str) -> Dataset | None:
+    """The data set whose file a recipe names so, such as "multi30k/train.en.gz"; None: none has it."""
+    for dataset in _catalogue().values():
+        if file in {f"{dataset.folder}/{part.path}" for part in dataset.parts}:
+            return dataset
+    return None
+
+
+def locate(name: str) -> Path | None:
+    """The folder in which the data set is complete; None where it is not. DataError: no such name."""
+    place = whereabouts(get(name))
+    return None if place.missing else place.folder
+
+
+def whereabouts(dataset: Dataset) -> Place:
+    """Where a data set is: the first place where it is complete, or else the one where least is missing."""
+    places = [
+        Place(folder / dataset.folder, description, tuple(dataset.missing(folder / dataset.folder)))
+        for folder, description in _places()
+        if dataset.present(folder / dataset.folder)
+    ]
+    nowhere = Place(None, "not here", tuple(dataset.missing(Path(os.devnull))))
+    return min(places, key=lambda place: len(place.missing), default=nowhere)
+
+
+@cache
+def _catalogue() -> dict[str, Dataset]:
+    text = resources.files("dragoman.data.catalog").joinpath("datasets.toml").read_text(encoding="utf-8")
+    return {name: _parse(name, entry) for name, entry in tomllib.loads(text).items()}
+
+
+def _parse(name: str, entry: dict[str, Any]) -> Dataset:
+    downloads = tuple(Download(**{**item, "urls": tuple(item["urls"])}) for item in entry.pop("downloads"))
+    parts = tuple(Part(**part) for part in entry.pop("files"))
+    languages = tuple(entry.pop("languages"))
+    return Dataset(name=name, languages=languages, downloads=downloads, parts=parts, **entry)
+
+
+def _places() -> Iterator[tuple[Path, str]]:
+    """The folders in which data sets are looked for, in the order of `find_file`."""
+    yield Path(), "here"
+    if os.environ.get("DRAGOMAN_DATA"):
+        yield Path(os.environ["DRAGOMAN_DATA"]), "$DRAGOMAN_DATA"
+    yield cache_folder(), "cache"

@@ -1,0 +1,207 @@
+"""From the name of a data set to its folder: looked for, or downloaded, unpacked and prepared."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dragoman.data.catalog.checking import SUMS, report_check, verify
+from dragoman.data.catalog.datasets import Dataset, Download, get, locate, whereabouts
+from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of, download
+from dragoman.data.readers.files import cache_folder, find_file
+from dragoman.errors import DataError
+
+SOURCE = "source.json"
+
+Progress = Callable[[str, int, "int | None"], None]
+"""Is told the name of a file, the bytes that are there, and the bytes of the whole where they are known."""
+
+
+def fetch(
+    name: str,
+    *,
+    to: Path | None = None,
+    force: bool = False,
+    needs: Sequence[str] = (),
+    report: Callable[[str], None] = lambda line: None,
+    progress: Progress = lambda file, n_bytes, total: None,
+) -> Path:
+    """The folder with the data set `name`, whose files are checked if they are here, else downloaded.
+
+    It comes to lie in `to`, or in the cache. `needs` are the files that are wanted ("train.en.gz"), all that
+    are not optional unless given. `force` downloads what is here too. DataError: no such set, it cannot be
+    downloaded, or a file is not what it should be.
+    """
+    dataset = get(name)
+    if not force and (found := _find(dataset, needs, to)):
+        report_check(dataset, found, verify(dataset, found), report)
+        return found
+    base = to or cache_folder()
+    target = base / dataset.folder
+    _refuse_foreign(target)
+    for line in _introduction(dataset, target):
+        report(line)
+    downloads = base / "downloads" / dataset.name
+    arrived = [_download(dataset, item, downloads, target, report, progress) for item in dataset.downloads]
+    _make(dataset, downloads, target, arrived, report)
+    _tidy(downloads, arrived)
+    report_check(dataset, target, verify(dataset, target), report)
+    return target
+
+
+def _find(dataset: Dataset, needs: Sequence[str], to: Path | None) -> Path | None:
+    """The folder that has what is needed. With `to`, only the one in there counts."""
+    if to is not None:
+        folder = to / dataset.folder
+        lacks = (
+            [path for path in needs if not (folder / path).is_file()] if needs else dataset.missing(folder)
+        )
+        return None if lacks else folder
+    if not needs:
+        return locate(dataset.name)
+    try:
+        found = [find_file(f"{dataset.folder}/{path}") for path in needs]
+    except DataError:
+        return None
+    return found[0].parent
+
+
+def _introduction(dataset: Dataset, target: Path) -> Iterator[str]:
+    """What is said before a download begins."""
+    size = f" ({dataset.size / 1e6:,.0f} MB)" if dataset.size else ""
+    yield f"{dataset.name}: {dataset.title}, from {dataset.homepage}{size}"
+    yield f"licence: {dataset.licence}"
+    if dataset.note:
+        yield f"note: {dataset.note}"
+    ahead = whereabouts(dataset).folder
+    if ahead is not None and ahead != target and ahead.parent != cache_folder():
+        yield f"note: files in {ahead} are taken before those in {target}"
+
+
+def _download(
+    dataset: Dataset,
+    item: Download,
+    downloads: Path,
+    target: Path,
+    report: Callable[[str], None],
+    progress: Progress,
+) -> Downloaded:
+    """One file of a set, compared with its published sum or with that of the first time."""
+    earlier = _earlier_sum(target, item.file)
+    try:
+        arrived = download(
+            item.urls,
+            downloads / item.file,
+            checksum=item.checksum or earlier,
+            checksum_origin="published" if item.checksum else f"first download's ({target / SOURCE})",
+            max_bytes=4 * item.size + 16_000_000 if item.size else 8 * 10**9,
+            progress=lambda n_bytes, total: progress(item.file, n_bytes, total),
+        )
+    except DownloadError as error:
+        files = ", ".join(part.path for part in dataset.parts if not part.optional)
+        raise DownloadError(
+            f"{error}; get the file by other means into {downloads} and run the same command again, or put "
+            f"{files} into {dataset.folder}/ in the folder that $DRAGOMAN_DATA names"
+        ) from None
+    if not item.checksum and not earlier:
+        report(f"{item.file}: no checksum is published; kept for the next time: sha256 {arrived.sha256}")
+    return arrived
+
+
+def _make(
+    dataset: Dataset,
+    downloads: Path,
+    target: Path,
+    arrived: Sequence[Downloaded],
+    report: Callable[[str], None],
+) -> None:
+    """Prepares the files beside `target`, and gives them its name when they are complete."""
+    from dragoman.data.catalog.preparation import prepare
+
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        _remove_abandoned(target)
+        partial.mkdir(parents=True)
+        prepare(dataset, downloads, partial, report)
+        sums = {part.path: checksum_of(partial / part.path, "sha256") for part in dataset.present(partial)}
+        lines = "".join(f"{value}  {path}\n" for path, value in sums.items())
+        (partial / SUMS).write_text(lines, encoding="utf-8")
+        source = json.dumps(_source(dataset, arrived), indent=2, ensure_ascii=False)
+        (partial / SOURCE).write_text(f"{source}\n", encoding="utf-8")
+        _put(partial, target)
+    except OSError as error:
+        raise DataError(
+            f"{target}: cannot be written ({error.strerror or error}); make room, check the rights, or "
+            "choose another folder"
+        ) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _tidy(downloads: Path, arrived: Sequence[Downloaded]) -> None:
+    """Removes what was downloaded and is not needed any more, but not what a user put there."""
+    for item in arrived:
+        if item.url:
+            item.path.unlink(missing_ok=True)
+        item.path.with_name(f".{item.path.name}.lock").unlink(missing_ok=True)
+    for folder in (downloads, downloads.parent):
+        with suppress(OSError):  # something else is in it
+            folder.rmdir()
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Removes what preparations left behind that were killed more than a day ago."""
+    for suffix in ("partial", "old"):
+        for folder in target.parent.glob(f".{target.name}.*.{suffix}"):
+            if time.time() - folder.stat().st_mtime > 24 * 3600:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _source(dataset: Dataset, arrived: Sequence[Downloaded]) -> dict[str, Any]:
+    """What is to be known of a set later: where it came from, when, and under which terms."""
+    return {
+        "name": dataset.name,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "homepage": dataset.homepage,
+        "licence": dataset.licence,
+        "citation": dataset.citation,
+        "downloads": [
+            {"file": item.path.name, "url": item.url, "size": item.size, "sha256": item.sha256}
+            for item in arrived
+        ],
+    }
+
+
+def _put(partial: Path, target: Path) -> None:
+    """Gives a finished folder its name, in place of one that was there."""
+    for file in partial.iterdir():
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    if target.exists():
+        target.rename(old)
+    partial.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _refuse_foreign(target: Path) -> None:
+    """DataError: `target` is a folder that holds something, and was not made here."""
+    if target.exists() and not (target / SOURCE).is_file() and any(target.iterdir()):
+        raise DataError(
+            f"{target}: is there already and was not fetched; remove it, or choose another folder with --to"
+        )
+
+
+def _earlier_sum(target: Path, file: str) -> str:
+    """The sum that a download had when the set was made the first time; "" where there is none."""
+    try:
+        downloads = json.loads((target / SOURCE).read_bytes())["downloads"]
+        return next(f"sha256:{item['sha256']}" for item in downloads if item["file"] == file)
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+        return ""
