@@ -26,10 +26,10 @@ from dragoman.data.batching import TranslationBatch
 from dragoman.hardware import choose_dtype
 from dragoman.runs import Run, environment
 from dragoman.training.listener import TrainingListener
-from dragoman.training.loop import update
 from dragoman.training.optimizer import make_optimizer
 from dragoman.training.state import Position, TrainState
 from dragoman.training.translation import TranslationTask
+from dragoman.training.update import Part, update
 
 CORPORA = {
     "multi30k": {
@@ -81,7 +81,7 @@ def report(folder: Path, corpus: str, rounds: int, ceilings: dict[str, float]) -
     for i in range(rounds + 1):
         batch = task.batch(0, plan[i % len(plan)], cpu)
         for name, (state, task) in steps.items():
-            seconds = timed(partial(update, state, task, [batch], task.config))
+            seconds = timed(partial(update, state, task, [Part(batch)], task.config))
             if i == 0:
                 continue  # warm-up
             speeds[name].append(batch.n_tokens / seconds)

@@ -275,7 +275,11 @@ class TrainingConfig(Section):
     patience: int = Field(default=0, ge=0)
     """Stop after so many validations without a better score; 0 means never."""
     keep_checkpoints: int = Field(default=5, ge=1)
-    """Checkpoints kept for averaging and for continuing."""
+    """Checkpoints kept for averaging; the newest, for continuing, is always there."""
+    keep_best: int = Field(default=0, ge=0)
+    """Of the validated checkpoints, so many of the best are kept beside them."""
+    max_disk_gb: float = Field(default=0.0, ge=0.0)
+    """Room for checkpoints, in 10^9 bytes: those that score worst give way; 0 means no limit."""
     average: Literal["last", "best", "none"] = "last"
     """The checkpoints averaged at the end; the average is kept only if it scores better."""
     device: str = "auto"

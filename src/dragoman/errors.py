@@ -34,6 +34,18 @@ class TrainingError(DragomanError):
     """A training cannot go on."""
 
 
+class PausedError(Exception):
+    """A training was asked to stop before its end, by a signal or a time limit, and saved a checkpoint first.
+
+    Not an error: the same command continues.
+    """
+
+    def __init__(self, reason: int) -> None:
+        super().__init__("training was paused")
+        self.reason = reason
+        """The number of the signal, or of none where the time was up."""
+
+
 class MissingExtraError(DragomanError):
     """An optional package is not installed."""
 

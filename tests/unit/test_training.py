@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import signal
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +15,21 @@ import torch
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch, pad
-from dragoman.errors import RunError, TrainingError
+from dragoman.errors import PausedError, RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.training import loop, trouble
+from dragoman.training.checkpoints import newest_checkpoint
 from dragoman.training.listener import TrainingListener
-from dragoman.training.loop import lower_loss_scale, newest_checkpoint, raise_loss_scale, train, update
+from dragoman.training.loop import train
 from dragoman.training.loss import batch_loss
 from dragoman.training.optimizer import make_optimizer
 from dragoman.training.state import Position, TrainState, average_weights, parameters
 from dragoman.training.task import BatchResult, Task, Validation, Weights
+from dragoman.training.trouble import N_USUAL, InTroubleError
+from dragoman.training.update import Part, lower_loss_scale, raise_loss_scale, update
 
 TINY = {
     "name": "tiny",
@@ -88,12 +96,30 @@ class PairsTask(Task[TranslationBatch]):
 
 
 def update_on(state: TrainState, batches: list[TranslationBatch], config: TranslationConfig) -> float:
-    return update(state, PairsTask(state.model), batches, config)
+    parts = [Part(batch) for batch in batches]
+    return update(state, PairsTask(state.model), parts, config).gradient_norm
 
 
 def batch_of(*pairs: tuple[list[int], list[int]]) -> TranslationBatch:
     src, tgt = zip(*pairs, strict=True)
     return TranslationBatch(pad(src), pad([[1, *t] for t in tgt]), pad([[*t, 2] for t in tgt]))
+
+
+def losses(run: Path) -> list[tuple[int, float]]:
+    return [(r["step"], r["train_loss"]) for r in Run.open(run).history() if r["kind"] == "train"]
+
+
+class Recorder(TrainingListener):
+    def __init__(self, stop_at: int = 0, signum: int = signal.SIGINT) -> None:
+        self.stop_at, self.signum = stop_at, signum
+        self.messages: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+    def stepped(self, position: Position) -> None:
+        if position.step == self.stop_at:
+            os.kill(os.getpid(), self.signum)
 
 
 PAIRS = [([5, 6, 2], [7, 8, 9]), ([4, 2], [10]), ([9, 9, 9, 9, 2], [11, 12, 13, 14, 15]), ([6, 2], [16, 17])]
@@ -125,18 +151,152 @@ def test_padding_takes_no_part_in_the_loss() -> None:
     torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
 
-def test_a_loss_that_is_not_a_number_stops_with_an_explanation() -> None:
+def test_an_update_whose_loss_is_not_a_number_is_left_out() -> None:
     config, state = tiny_config(), tiny_state(tiny_config())
-    before = {name: value.clone() for name, value in parameters(state.model).items()}
     with torch.no_grad():
         state.model.decoder[0].feed_forward.linear1.bias[0] = torch.nan
-    before["decoder.0.feed_forward.linear1.bias"][0] = torch.nan
-    with pytest.raises(
-        TrainingError, match=r"not a number at step 1 .*last checkpoint stands.*learning_rate"
-    ):
-        update_on(state, [batch_of(*PAIRS)], config)
+    before = {name: value.clone() for name, value in parameters(state.model).items()}
+    for step in (1, 2):
+        done = update(state, PairsTask(state.model), [Part(batch_of(*PAIRS))], config)
+        assert done.left_out == "the loss is not a number"
+        assert state.position.step == step
+    with pytest.raises(InTroubleError, match="not a number, 3 times in a row"):
+        update(state, PairsTask(state.model), [Part(batch_of(*PAIRS))], config)
     for name, value in parameters(state.model).items():
         torch.testing.assert_close(value, before[name], equal_nan=True)
+
+
+def test_a_loss_that_explodes_is_left_out_and_one_that_is_only_high_is_not() -> None:
+    position = Position()
+    for _ in range(N_USUAL):
+        trouble.made(position, 2.0)
+    assert trouble.what_is_wrong(position, 4.9, 1.0) == ""
+    assert "exploded (5.1 nats, where 2 were usual)" in trouble.what_is_wrong(position, 5.1, 1.0)
+    assert trouble.what_is_wrong(position, 2.0, math.inf) == "the gradient is not a number"
+    assert trouble.what_is_wrong(Position(), 50.0, 1.0) == ""  # nothing is usual yet
+
+
+def test_a_loss_that_creeps_up_is_trouble() -> None:
+    position = Position()
+    for _ in range(N_USUAL):
+        trouble.made(position, 2.0)
+    position.usual_loss = 3.9
+    trouble.made(position, 4.0)  # 1.5 times the lowest, and one more, is still borne
+    with pytest.raises(InTroubleError, match=r"the loss rose to 4\.\d+ nats, from 2 before"):
+        trouble.made(position, 8.0)
+
+
+class Saboteur(Recorder):
+    """Makes the weights NaN after some steps, as an overflow in the processor might."""
+
+    def __init__(self, *steps: int) -> None:
+        super().__init__()
+        self.steps = list(steps)
+        self.models: list[Seq2SeqTransformer] = []
+
+    def stepped(self, position: Position) -> None:
+        if self.steps and position.step == self.steps[0]:
+            self.steps.pop(0)
+            with torch.no_grad():
+                for parameter in self.models[0].parameters():
+                    parameter.fill_(torch.nan)
+
+
+@pytest.fixture
+def saboteur(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Saboteur]:
+    """Makes a listener that gets hold of the model."""
+
+    def make(*steps: int) -> Saboteur:
+        listener, original = Saboteur(*steps), loop.make_task
+
+        def make_task(*args: Any) -> Any:
+            task = original(*args)
+            listener.models = [task.model]
+            return task
+
+        monkeypatch.setattr(loop, "make_task", make_task)
+        return listener
+
+    return make
+
+
+def test_training_goes_back_to_the_last_checkpoint_with_half_the_rate(
+    saboteur: Callable[..., Saboteur],
+) -> None:
+    listener = saboteur(8)
+    path = train(tiny_config("training.schedule=constant"), "runs/tiny", listener=listener)
+    records = Run.open(path).history()
+    assert [r["step"] for r in records if r["kind"] == "valid"] == [6, 12]
+    (back,) = [r for r in records if r["kind"] == "back"]
+    assert (back["step"], back["from_step"], back["rate_factor"]) == (6, 11, 0.5)
+    rates = {r["step"]: r["lr"] for r in records if r["kind"] == "train"}
+    assert rates[12] == pytest.approx(0.5 * rates[6])
+    assert sum("left out: the loss is not a number" in m for m in listener.messages) == 2
+    assert any(
+        re.search(r"step 11: the loss is not a number.*back to step 6 with 0.5 times the rate", m)
+        for m in listener.messages
+    )
+    assert all(torch.isfinite(value).all() for value in Run.open(path).load_weights().values())
+
+
+def test_training_gives_up_when_going_back_does_not_help(saboteur: Callable[..., Saboteur]) -> None:
+    listener = saboteur(8, 8, 8, 8)
+    with pytest.raises(TrainingError, match=r"went back 3 times.*last checkpoint stands.*learning_rate"):
+        train(tiny_config(), "runs/tiny", listener=listener)
+    newest = newest_checkpoint(Run.open("runs/tiny"))
+    assert newest is not None
+    assert newest.name == "step-000006"
+
+
+def test_trouble_before_the_first_checkpoint_stops_with_an_explanation(
+    saboteur: Callable[..., Saboteur],
+) -> None:
+    with pytest.raises(TrainingError, match=r"not a number.*at step 4, and there is no checkpoint yet.*rate"):
+        train(tiny_config(), "runs/tiny", listener=saboteur(1))
+
+
+def test_a_training_saves_and_leaves_when_its_time_is_up() -> None:
+    whole = train(tiny_config(), "runs/whole")
+    listener = Recorder()
+    n_sittings = 0
+    while not (Path("runs/cut") / "report.json").exists():
+        with suppress(PausedError):
+            train(tiny_config(), "runs/cut", listener=listener, max_hours=1e-9)  # an update each
+        n_sittings += 1
+    assert n_sittings == 12
+    assert "the time is up: at step 1; the same command continues" in " ".join(listener.messages)
+    assert losses(Path("runs/cut")) == losses(whole)
+    assert (Path("runs/cut") / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_training_that_is_asked_to_end_saves_and_says_so() -> None:
+    listener = Recorder(stop_at=7, signum=signal.SIGTERM)
+    with pytest.raises(PausedError) as stopped:
+        train(tiny_config(), "runs/tiny", listener=listener)
+    assert stopped.value.reason == signal.SIGTERM
+    assert "asked to end (SIGTERM) at step 7" in listener.messages[-1]
+    assert newest_checkpoint(Run.open("runs/tiny")) == Path("runs/tiny/checkpoints/step-000007")
+
+
+def test_the_best_checkpoints_are_kept_beside_the_last() -> None:
+    settings = ["training.valid_every=1", "training.keep_checkpoints=1", "training.keep_best=2"]
+    path = train(tiny_config(*settings, "training.metric=loss", "training.average=none"), "runs/tiny")
+    valid = [r for r in Run.open(path).history() if r["kind"] == "valid"]
+    best = sorted(valid, key=lambda r: r["valid_loss"])[:2]
+    expected = {f"step-{r['step']:06d}" for r in best} | {"step-000012"}
+    assert {folder.name for folder in (path / "checkpoints").iterdir()} == expected
+
+
+def test_checkpoints_fit_into_the_room_they_are_given() -> None:
+    first = train(tiny_config("training.valid_every=1", "training.keep_checkpoints=12"), "runs/first")
+    sizes = [sum(f.stat().st_size for f in each.iterdir()) for each in (first / "checkpoints").iterdir()]
+    assert len(sizes) == 12
+    room = 4.5 * max(sizes) / 1e9
+    settings = ["training.valid_every=1", "training.keep_checkpoints=12", f"training.max_disk_gb={room}"]
+    path = train(tiny_config(*settings), "runs/second")
+    assert len(list((path / "checkpoints").iterdir())) == 4
+    assert (path / "checkpoints" / "step-000012").is_dir()
+    assert losses(path) == losses(first)
 
 
 def test_the_moving_average_is_the_recursion_it_claims() -> None:
@@ -208,22 +368,6 @@ def test_the_average_of_checkpoints_is_their_mean(tmp_path: Path) -> None:
     mean = average_weights([tmp_path / f"step-{seed}" / "model.safetensors" for seed in range(3)])
     for name, value in mean.items():
         torch.testing.assert_close(value, torch.stack([s[name] for s in states]).mean(0))
-
-
-def losses(run: Path) -> list[tuple[int, float]]:
-    return [(r["step"], r["train_loss"]) for r in Run.open(run).history() if r["kind"] == "train"]
-
-
-class Recorder(TrainingListener):
-    def __init__(self, stop_at: int = 0) -> None:
-        self.stop_at, self.messages = stop_at, []
-
-    def message(self, text: str) -> None:
-        self.messages.append(text)
-
-    def stepped(self, position: Position) -> None:
-        if position.step == self.stop_at:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_run_directory_holds_what_it_promises() -> None:
@@ -328,7 +472,7 @@ def test_an_fp16_overflow_leaves_the_update_out_and_halves_the_scale() -> None:
 
 
 def test_fp16_gives_up_when_no_scale_helps() -> None:
-    position = Position(loss_scale=2.0**-10)
+    position = Position(step=1, loss_scale=2.0**-10)
     with pytest.raises(TrainingError, match=r"fp16 gradients overflow at step 1 .*precision = \"bf16\""):
         lower_loss_scale(position)
 

@@ -14,7 +14,9 @@ from dragoman import __version__
 from dragoman.errors import DragomanError
 
 USER_ERROR = 1
+PAUSED = 75  # EX_TEMPFAIL of sysexits.h: the same command goes on
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+TERMINATED = 143  # 128 + SIGTERM
 BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader has had enough
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import INTERRUPTED, say
+from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, say
 from dragoman.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -56,6 +58,10 @@ def train(
     tgt_lang: Annotated[str | None, typer.Option(help="Language of the target, as in train.de.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/<name> unless given.")] = None,
     overrides: Overrides = None,
+    max_hours: Annotated[
+        float, typer.Option(help="Save and leave after so many hours, with exit code 75; 0: no limit.")
+    ] = 0.0,
+    processes: Annotated[int, typer.Option(help="Processes that train together on this machine.", min=1)] = 1,
 ) -> None:
     """Train a translator or a classifier: from a recipe, or from files.
 
@@ -102,7 +108,13 @@ def train(
             "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv, "
             "or a file of labelled texts and --task classification"
         )
-    path = run_training(config, out or Path("runs") / config.name)
+    out = out or Path("runs") / config.name
+    if processes > 1:
+        train_together(processes, config, out, max_hours=max_hours)
+        return
+    path = run_training(config, out, max_hours=max_hours)
+    if not speaks():
+        return
     if config.task == "classification":
         from dragoman.cli.evaluate_classifier import print_validation
         from dragoman.runs import Run
@@ -150,19 +162,38 @@ def settings_for(
     return config
 
 
-def run_training(config: Config, out: Path) -> Path:
+def train_together(processes: int, config: Config, out: Path, *, max_hours: float) -> None:
+    """Trains with several processes of this machine: commands of their own, of which the first speaks."""
+    from dragoman.runs import Run
+    from dragoman.training.launching import launch
+
+    if code := launch(processes, Run.create(out, config), max_hours=max_hours, say=say):
+        raise typer.Exit(code)
+
+
+def speaks() -> bool:
+    """Whether this is the process that speaks, where torchrun has started several."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def run_training(config: Config, out: Path, *, max_hours: float = 0.0) -> Path:
     """Trains with a progress bar on stderr, and draws the learning curves; the run's path."""
     from dragoman.cli.listener import TerminalListener
+    from dragoman.errors import PausedError
     from dragoman.runs import Run
     from dragoman.training.loop import train
 
     try:
         with TerminalListener() as listener:
-            path = train(config, out, listener=listener)
-    except KeyboardInterrupt:
-        say(f"to continue: {shlex.join(['dragoman', *sys.argv[1:]])}")
-        raise typer.Exit(INTERRUPTED) from None
-    draw_curves(Run.open(path))
+            path = train(config, out, listener=listener, max_hours=max_hours)
+    except (KeyboardInterrupt, PausedError) as stop:
+        if speaks():
+            say(f"to continue: {shlex.join(['dragoman', *sys.argv[1:]])}")
+        reason = stop.reason if isinstance(stop, PausedError) else int(signal.SIGINT)
+        codes = {int(signal.SIGINT): INTERRUPTED, int(signal.SIGTERM): TERMINATED}
+        raise typer.Exit(codes.get(reason, PAUSED)) from None
+    if speaks():
+        draw_curves(Run.open(path))
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import signal
@@ -9,54 +10,125 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import nn
 
 from dragoman.config import Config, TrainingConfig
-from dragoman.errors import TrainingError
+from dragoman.errors import PausedError, TrainingError
 from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory
 from dragoman.runs import Run, environment
+from dragoman.training import trouble
+from dragoman.training.checkpoints import averaged_files, newest_checkpoint, save_checkpoint
 from dragoman.training.listener import TrainingListener
-from dragoman.training.optimizer import make_optimizer, set_learning_rate
+from dragoman.training.optimizer import make_optimizer
+from dragoman.training.processes import Processes, joined
 from dragoman.training.schedule import learning_rate
-from dragoman.training.state import Position, TrainState, average_weights, parameters
+from dragoman.training.state import Position, TrainState, average_weights, parameters, seed_process
 from dragoman.training.task import Task, Validation
+from dragoman.training.update import Part, loss_module, update
 
 REPORT = "report.json"
 """Written last: a run that has it is finished."""
+
+TIME_IS_UP = 1000
+"""Why training pauses, beside the numbers of signals."""
 
 MIN_STEPS = 100
 """Updates after which a model may be suspected at the earliest."""
 
 
-def train(config: Config, out: str | Path, *, listener: TrainingListener | None = None) -> Path:
+@dataclass(frozen=True)
+class Sitting:
+    """One call of `train`: what its functions share."""
+
+    config: Config
+    run: Run
+    task: Task[Any]
+    state: TrainState
+    module: nn.Module
+    """The task's loss, shared between the processes where there are several."""
+    listener: TrainingListener
+    processes: Processes
+    deadline: float = math.inf
+    """When it has to end, in seconds of `time.monotonic`."""
+
+
+def train(
+    config: Config,
+    out: str | Path,
+    *,
+    listener: TrainingListener | None = None,
+    max_hours: float = 0.0,
+) -> Path:
     """Trains as `config` says into the run directory `out`, or continues there; returns its path.
 
-    The same call on an unfinished run continues to the bit. DataError, RunError, TrainingError: see
-    their messages. KeyboardInterrupt saves a checkpoint first.
+    The same call on an unfinished run continues to the bit. Processes that torchrun has started train one
+    model together; the first of them writes and speaks. DataError, RunError, TrainingError: see their
+    messages. KeyboardInterrupt and PausedError (a SIGTERM, or `max_hours` of this call are over) save a
+    checkpoint.
     """
-    listener = listener or TrainingListener()
-    run = Run.create(out, config)
-    if is_finished(run):
-        listener.message(f"{run.path} is finished; choose another folder to train again")
-        return run.path
-    device = choose_device(config.training.device)
+    deadline = time.monotonic() + 3600 * max_hours if max_hours else math.inf
+    with joined(config.training.device) as processes:
+        listener = (listener if processes.first else None) or TrainingListener()
+        if processes.first:
+            Run.create(out, config)
+        processes.wait()
+        run = Run.create(out, config)
+        if is_finished(run):
+            listener.message(f"{run.path} is finished; choose another folder to train again")
+            return run.path
+        with interruption() as interrupted:
+            sitting = start_or_continue(config, run, listener, processes, deadline=deadline)
+            listener.started(sitting.state.position, config, sitting.task.model.n_parameters)
+            run_until_the_end(sitting, interrupted)
+        if processes.first:
+            finish(sitting)
+        processes.wait()
+    return run.path
+
+
+def start_or_continue(
+    config: Config, run: Run, listener: TrainingListener, processes: Processes, *, deadline: float = math.inf
+) -> Sitting:
+    """A sitting from the state of the newest checkpoint, or from a fresh one."""
+    device = choose_device(config.training.device) if processes.size == 1 else processes.device
     keep_freed_memory()
     if config.training.n_threads:
         torch.set_num_threads(config.training.n_threads)
     torch.manual_seed(config.seed)
+    task = prepared_task(config, run, device, listener, processes)
+    model = task.model.train()
+    model.dtype = choose_dtype(config.training.precision, next(model.parameters()).device)
+    ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
+    state = TrainState(model, make_optimizer(model, config.training), ema, Position())
+    sitting = Sitting(config, run, task, state, loss_module(task, processes), listener, processes, deadline)
+    newest = newest_checkpoint(run)
+    if newest is not None:
+        state.restore(newest, processes)
+        listener.message(f"continuing from step {state.position.step}")
+    else:
+        seed_process(config.seed, processes)
+    if processes.first:
+        run.truncate_history(state.position.step)
+    return sitting
+
+
+def prepared_task(
+    config: Config, run: Run, device: torch.device, listener: TrainingListener, processes: Processes
+) -> Task[Any]:
+    """The task that `config` describes; the first process prepares its files, the others read them."""
+    if not processes.first:
+        processes.wait()
     task = make_task(config, run, device, listener)
-    state = start_or_continue(task, config, run, listener)
-    listener.started(state.position, config, task.model.n_parameters)
-    with interruption() as interrupted:
-        run_updates(state, task, config, run, listener, interrupted)
-    if interrupted():
-        listener.message(f"interrupted at step {state.position.step}; the same command continues from here")
-        raise KeyboardInterrupt
-    finish(state, task, config, run, listener)
-    return run.path
+    if processes.first:
+        processes.wait()
+    return task
 
 
 def make_task(config: Config, run: Run, device: torch.device, listener: TrainingListener) -> Task[Any]:
@@ -71,18 +143,18 @@ def make_task(config: Config, run: Run, device: torch.device, listener: Training
 
 
 @contextmanager
-def interruption() -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C or SIGTERM into an answer of True, so that it falls between two updates.
+def interruption() -> Iterator[Callable[[], int]]:
+    """Turns the first Ctrl-C or SIGTERM into an answer, its number, so that it falls between two updates.
 
     A second one interrupts at once. Outside the main thread signals are left alone.
     """
-    requested = False
+    requested = 0
     previous: dict[int, Any] = {}
     signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
 
     def request(signum: int, frame: Any) -> None:
         nonlocal requested
-        requested = True
+        requested = signum
         signal.signal(signum, previous[signum])
 
     for signum in signals:
@@ -94,57 +166,92 @@ def interruption() -> Iterator[Callable[[], bool]]:
             signal.signal(signum, previous[signum])
 
 
-def start_or_continue(task: Task[Any], config: Config, run: Run, listener: TrainingListener) -> TrainState:
-    """The state of the newest checkpoint, or a fresh one."""
-    model = task.model.train()
-    model.dtype = choose_dtype(config.training.precision, next(model.parameters()).device)
-    ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
-    state = TrainState(model, make_optimizer(model, config.training), ema, Position())
-    newest = newest_checkpoint(run)
-    if newest is not None:
-        state.restore(newest)
-        listener.message(f"continuing from step {state.position.step}")
-    run.truncate_history(state.position.step)
-    return state
+def run_until_the_end(sitting: Sitting, interrupted: Callable[[], int]) -> None:
+    """Updates the weights until the training is over, going back to the last checkpoint when in trouble.
+
+    KeyboardInterrupt, PausedError: it was to stop before.
+    """
+    while not is_over(sitting.state.position, sitting.config):
+        try:
+            run_updates(sitting, interrupted)
+        except trouble.InTroubleError as error:
+            go_back(sitting, str(error))
 
 
-def run_updates(
-    state: TrainState,
-    task: Task[Any],
-    config: Config,
-    run: Run,
-    listener: TrainingListener,
-    interrupted: Callable[[], bool],
-) -> None:
-    """Updates the weights until there is a reason to stop, validating and saving on the way."""
+def run_updates(sitting: Sitting, interrupted: Callable[[], int]) -> None:
+    """Updates the weights until the training is over, validating and saving on the way.
+
+    KeyboardInterrupt, PausedError: it was to stop before, with a checkpoint. InTroubleError: it goes wrong.
+    """
+    state, config, processes = sitting.state, sitting.config, sitting.processes
     training, position = config.training, state.position
-    if is_over(position, config):
-        return
     clock = time.perf_counter()
     logged_at = position.seconds
-    for batches in updates(state, task, config):
-        gradient_norm = update(state, task, batches, config)
+    for parts in updates(sitting):
+        done = update(state, sitting.task, parts, config, module=sitting.module, processes=processes)
+        if done.left_out:
+            sitting.listener.message(f"step {position.step:,} left out: {done.left_out}")
+        sitting.listener.stepped(position)
         now = time.perf_counter()
-        position.seconds, clock = position.seconds + now - clock, now
-        listener.stepped(position)
+        # What the processes must agree on, asked once: what is acted upon below must also have been saved.
+        late = TIME_IS_UP if time.monotonic() >= sitting.deadline else 0
+        seconds, stop = processes.largest(position.seconds + now - clock, interrupted() or late)
+        position.seconds, clock = seconds, now
         last = is_over(position, config)
-        stop = interrupted()  # asked once: what is acted upon below must also have been saved
         if position.step % training.log_every == 0 or last:
-            record = log_record(state, config, gradient_norm, position.seconds - logged_at)
+            record = log_record(state, config, done.gradient_norm, position.seconds - logged_at)
             logged_at = position.seconds
-            run.append_history(record)
-            listener.logged(record)
-        if is_validated(position, config) or last:
-            listener.validating()
-            validate(state, task, config, run, listener)
+            write_history(sitting, record)
+            sitting.listener.logged(record)
+        if due := is_validated(position, config) or last:
+            validate(sitting)
             now = time.perf_counter()
             position.seconds, clock = position.seconds + now - clock, now
             logged_at = position.seconds
-            save_checkpoint(state, run, config)
-        elif stop:
-            save_checkpoint(state, run, config)
-        if stop or is_over(position, config):
+        if due or stop:
+            save_checkpoint(state, sitting.run, config, processes)
+        if stop and not is_over(position, config):
+            pause(sitting, int(stop))
+        if is_over(position, config):
             return
+
+
+def pause(sitting: Sitting, reason: int) -> NoReturn:
+    """Says that training stops, and stops it: KeyboardInterrupt for Ctrl-C, else PausedError."""
+    step = sitting.state.position.step
+    causes = {int(signal.SIGINT): "interrupted", int(signal.SIGTERM): "asked to end (SIGTERM)"}
+    what = causes.get(reason, "the time is up:")
+    sitting.listener.message(f"{what} at step {step}; the same command continues from here")
+    if reason == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise PausedError(reason)
+
+
+def go_back(sitting: Sitting, reason: str) -> None:
+    """Returns to the last checkpoint with a lower rate. TrainingError: there is none, or it was enough."""
+    troubled, newest = sitting.state.position, newest_checkpoint(sitting.run)
+    if newest is None:
+        raise TrainingError(
+            f"{reason}, at step {troubled.step}, and there is no checkpoint yet. {trouble.ADVICE}"
+        )
+    sitting.processes.wait()
+    sitting.state.restore(newest, sitting.processes)
+    position = sitting.state.position
+    trouble.lower_rate(position, troubled, reason)
+    if sitting.processes.first:
+        sitting.run.truncate_history(position.step)
+    record = {"kind": "back", "step": position.step, "from_step": troubled.step, "reason": reason}
+    write_history(sitting, {**record, "rate_factor": position.rate_factor})
+    sitting.listener.message(
+        f"step {troubled.step:,}: {reason}; back to step {position.step:,} with "
+        f"{position.rate_factor:g} times the rate"
+    )
+
+
+def write_history(sitting: Sitting, record: dict[str, Any]) -> None:
+    """Adds a line to history.jsonl, in one of the processes."""
+    if sitting.processes.first:
+        sitting.run.append_history(record)
 
 
 def is_over(position: Position, config: Config) -> bool:
@@ -164,90 +271,32 @@ def is_validated(position: Position, config: Config) -> bool:
     return position.step % every == 0 if every else position.batch == 0
 
 
-def updates(state: TrainState, task: Task[Any], config: Config) -> Iterator[list[Any]]:
-    """The batches of one update after another, for ever, from the position on, which it advances."""
-    position, training = state.position, config.training
-    device = next(state.model.parameters()).device
+def updates(sitting: Sitting) -> Iterator[list[Part]]:
+    """What this process has of one update after another, from the position on, which it advances.
+
+    The batches are the same whatever the number of processes; each is spread over all of them.
+    """
+    position, task, frequency = sitting.state.position, sitting.task, sitting.config.training.update_freq
     while True:
         plan = task.plan(position.epoch)
         while position.batch < len(plan):
-            chosen = plan[position.batch : position.batch + training.update_freq]
-            batches = [task.batch(position.epoch, indices, device) for indices in chosen]
+            chosen = plan[position.batch : position.batch + frequency]
+            parts = [part_of(sitting, indices) for indices in chosen]
             position.batch += len(chosen)
             if position.batch >= len(plan):
                 position.epoch, position.batch = position.epoch + 1, 0
-                yield batches
+                yield parts
                 break
-            yield batches
+            yield parts
 
 
-def update(state: TrainState, task: Task[Any], batches: list[Any], config: Config) -> float:
-    """One update of the weights from the gradients of `batches`; returns the norm of the gradient.
-
-    The loss is divided by the items of the whole update, so that it does not matter how they are cut into
-    batches: gradients are summed first and divided once. TrainingError: the loss or the gradient is not
-    a finite number.
-    """
-    training, position = config.training, state.position
-    scale = position.loss_scale if state.model.dtype == torch.float16 else 1.0
-    n_items = sum(task.n_items(batch) for batch in batches)
-    results = []
-    for batch in batches:
-        result = task.loss(batch)
-        (result.loss * (scale / n_items)).backward()  # type: ignore[no-untyped-call]
-        results.append(result)
-    total = sum(result.loss.item() for result in results)
-    if scale != 1.0:
-        for parameter in state.model.parameters():
-            if parameter.grad is not None:
-                parameter.grad /= scale
-    limit = training.clip_norm or math.inf
-    gradient_norm = float(torch.nn.utils.clip_grad_norm_(state.model.parameters(), limit))
-    rate = learning_rate(position.step + 1, training, plateau_factor=position.rate_factor)
-    overflowed = scale != 1.0 and math.isfinite(total) and not math.isfinite(gradient_norm)
-    if overflowed:
-        lower_loss_scale(position)
-    elif not (math.isfinite(total) and math.isfinite(gradient_norm)):
-        raise _diverged(position, rate, what="gradient" if math.isfinite(total) else "loss")
-    else:
-        set_learning_rate(state.optimizer, rate)
-        state.optimizer.step()
-        raise_loss_scale(position)
-    state.optimizer.zero_grad()
-    position.step += 1
-    state.update_ema(training.ema_decay)
-    position.window_loss += total
-    position.window_items += n_items
-    position.window_tokens += sum(result.n_tokens for result in results)
-    return gradient_norm
-
-
-def lower_loss_scale(position: Position) -> None:
-    """After an update that is left out because fp16 gradients overflowed (Micikevicius et al. 2018).
-
-    TrainingError: the scale is so low that it is not the scale's fault.
-    """
-    position.loss_scale, position.n_unscaled = position.loss_scale / 2, 0
-    if position.loss_scale < 2**-10:
-        raise TrainingError(
-            f"fp16 gradients overflow at step {position.step + 1} whatever the loss is scaled by; the last "
-            'checkpoint stands. Use training.precision = "bf16" or "fp32"'
-        )
-
-
-def raise_loss_scale(position: Position) -> None:
-    """After a good update: twice the scale every 2000 of them."""
-    position.n_unscaled += 1
-    if position.n_unscaled >= 2000:
-        position.loss_scale, position.n_unscaled = min(2 * position.loss_scale, 2.0**24), 0
-
-
-def _diverged(position: Position, rate: float, *, what: str) -> TrainingError:
-    return TrainingError(
-        f"the {what} is not a number at step {position.step + 1} (learning rate {rate:.1e}); the last "
-        "checkpoint stands. Try a lower training.learning_rate, more training.warmup_steps, or "
-        'training.precision = "fp32"'
-    )
+def part_of(sitting: Sitting, indices: npt.NDArray[np.int64]) -> Part:
+    """What this process has of the batch of the examples at `indices`."""
+    mine, device = sitting.processes.share(indices), next(sitting.state.model.parameters()).device
+    epoch = sitting.state.position.epoch
+    if len(mine):
+        return Part(sitting.task.batch(epoch, mine, device))
+    return Part(sitting.task.batch(epoch, indices[:1], device), weight=0.0)
 
 
 def log_record(state: TrainState, config: Config, gradient_norm: float, seconds: float) -> dict[str, Any]:
@@ -257,8 +306,8 @@ def log_record(state: TrainState, config: Config, gradient_norm: float, seconds:
         "kind": "train",
         "step": position.step,
         "epoch": position.epoch,
-        "train_loss": position.window_loss / position.window_items,
-        "lr": learning_rate(position.step, config.training, plateau_factor=position.rate_factor),
+        "train_loss": position.window_loss / position.window_items if position.window_items else math.nan,
+        "lr": learning_rate(position.step, config.training, factor=position.rate_factor),
         "gradient_norm": gradient_norm,
         "tokens_per_second": position.window_tokens / max(seconds, 1e-9),
         "seconds": position.seconds,
@@ -267,23 +316,34 @@ def log_record(state: TrainState, config: Config, gradient_norm: float, seconds:
     return record
 
 
-def validate(
-    state: TrainState, task: Task[Any], config: Config, run: Run, listener: TrainingListener
-) -> None:
-    """Scores the weights and keeps them if they are the best yet."""
-    position = state.position
-    result = task.validate(state.weights())
+def validate(sitting: Sitting) -> None:
+    """Scores the weights and keeps them if they are the best yet; the first process does it for all."""
+    state, processes = sitting.state, sitting.processes
+    sitting.listener.validating()
+    if processes.first:
+        score(sitting)
+    if processes.size > 1:
+        shared = json.loads(processes.from_first(json.dumps(asdict(state.position))))
+        for name, value in shared.items():
+            setattr(state.position, name, value)
+
+
+def score(sitting: Sitting) -> None:
+    """Scores the weights, keeps them if they are the best yet, and writes down what came out."""
+    state, config, run, listener = sitting.state, sitting.config, sitting.run, sitting.listener
+    training, position = config.training, state.position
+    result = sitting.task.validate(state.weights())
     position.scores[str(position.step)] = result.score
     best = position.best_score is None or result.score > position.best_score
     if best:
         position.best_score, position.best_step = result.score, position.step
-        position.n_worse = position.n_stalled = 0
+        position.n_worse = position.n_stalled = position.n_times_back = 0
         run.save_weights(state.weights())
     else:
         position.n_worse += 1
         position.n_stalled += 1
-    if position.n_stalled >= config.training.plateau_patience:
-        position.rate_factor, position.n_stalled = position.rate_factor * config.training.plateau_factor, 0
+    if training.schedule == "plateau" and position.n_stalled >= training.plateau_patience:
+        position.rate_factor, position.n_stalled = position.rate_factor * training.plateau_factor, 0
     record = {
         "kind": "valid",
         "step": position.step,
@@ -293,7 +353,7 @@ def validate(
     }
     run.append_history({**record, "seconds": position.seconds})
     listener.logged(record)
-    if should_be_learning(position, config.training):
+    if should_be_learning(position, training):
         warn(position, result, listener)
 
 
@@ -314,10 +374,11 @@ def warn(position: Position, result: Validation, listener: TrainingListener) -> 
             listener.message(f"warning: {warning}")
 
 
-def finish(state: TrainState, task: Task[Any], config: Config, run: Run, listener: TrainingListener) -> None:
+def finish(sitting: Sitting) -> None:
     """Averages checkpoints, keeps the average if it scores better, and closes the run."""
-    training, position = config.training, state.position
-    files = [run.checkpoints / _name(step) / "model.safetensors" for step in _kept_steps(position, config)]
+    state, task, run, listener = sitting.state, sitting.task, sitting.run, sitting.listener
+    training, position = sitting.config.training, state.position
+    files = averaged_files(run, position, sitting.config)
     kept = "best"
     if training.average != "none" and len(files) > 1:
         listener.validating()
@@ -357,32 +418,3 @@ def finish(state: TrainState, task: Task[Any], config: Config, run: Run, listene
 def is_finished(run: Run) -> bool:
     """Whether the training came to its end: its report is the last thing it writes."""
     return (run.path / REPORT).exists()
-
-
-def _name(step: int | str) -> str:
-    return f"step-{int(step):06d}"
-
-
-def newest_checkpoint(run: Run) -> Path | None:
-    """The complete checkpoint with the most steps; half-written ones have another name and never count."""
-    found = sorted(run.checkpoints.glob("step-*")) if run.checkpoints.exists() else []
-    return max(found, key=lambda folder: int(folder.name.removeprefix("step-")), default=None)
-
-
-def save_checkpoint(state: TrainState, run: Run, config: Config) -> None:
-    """Writes the state, then removes the checkpoints that are no longer needed."""
-    position = state.position
-    state.save(run.checkpoints / _name(position.step))
-    needed = {_name(step) for step in _kept_steps(position, config)} | {_name(position.step)}
-    for folder in run.checkpoints.glob("step-*"):
-        if folder.name not in needed:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _kept_steps(position: Position, config: Config) -> list[str]:
-    """The validated steps whose checkpoints are to be averaged: the last ones, or those that scored best."""
-    training = config.training
-    steps = sorted(position.scores, key=int)
-    if training.average == "best":
-        steps = sorted(steps, key=lambda step: position.scores[step])
-    return steps[-training.keep_checkpoints :]

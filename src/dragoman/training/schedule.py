@@ -7,14 +7,13 @@ import math
 from dragoman.config import TrainingConfig
 
 
-def learning_rate(step: int, config: TrainingConfig, *, plateau_factor: float = 1.0) -> float:
+def learning_rate(step: int, config: TrainingConfig, *, factor: float = 1.0) -> float:
     """The learning rate of update `step`, counted from 1.
 
-    `plateau_factor` is what "plateau" has lowered the rate to so far, 1 where it has not: the one schedule
-    that depends on how the training goes, and not on the step alone.
+    `factor` is what the course of the training has lowered it by so far: the schedule "plateau", the one that
+    does not depend on the step alone, and trouble (trouble.py).
     """
-    multiplier = _multiplier(step, config)
-    return config.learning_rate * multiplier * (plateau_factor if config.schedule == "plateau" else 1.0)
+    return config.learning_rate * _multiplier(step, config) * factor
 
 
 def _multiplier(step: int, config: TrainingConfig) -> float:
@@ -55,7 +54,7 @@ def learning_rates(config: TrainingConfig) -> list[float]:
     every = config.valid_every or max(1, config.max_steps // 20)  # 0: once an epoch, of unknown length
     rates, factor, n_stalled = [], 1.0, 0
     for step in range(1, config.max_steps + 1):
-        rates.append(learning_rate(step, config, plateau_factor=factor))
+        rates.append(learning_rate(step, config, factor=factor))
         if step % every == 0 and 2 * step > config.max_steps:
             n_stalled += 1
             if n_stalled >= config.plateau_patience:

@@ -14,6 +14,7 @@ from dragoman.errors import RunError
 from dragoman.model.transformer import Transformer
 from dragoman.predict.loading import load_weights
 from dragoman.runs import load_tensors, save_tensors, sync, write_atomically
+from dragoman.training.processes import ALONE, Processes
 from dragoman.training.task import Weights
 
 
@@ -35,13 +36,25 @@ class Position:
     n_worse: int = 0
     """Validations since the best one."""
     n_stalled: int = 0
-    """Validations without a better score since the rate was last lowered (schedule "plateau") ..."""
+    """Validations without a better score since the rate was last lowered (schedule "plateau")."""
     rate_factor: float = 1.0
-    """... and what the rate has been multiplied by so far."""
+    """What the rate has been multiplied by so far, by that schedule or after trouble."""
     loss_scale: float = 65536.0
     """For fp16: what the loss is multiplied by, so that small gradients do not become 0 ..."""
     n_unscaled: int = 0
     """... and the updates since it was last changed."""
+    usual_loss: float | None = None
+    """Moving average of the loss, nats an item, by which trouble is noticed (trouble.py) ..."""
+    lowest_loss: float | None = None
+    """... its lowest value ..."""
+    n_good: int = 0
+    """... the updates that were made ..."""
+    n_left_out: int = 0
+    """... those that were left out ..."""
+    n_in_a_row: int = 0
+    """... of them the last ones, ..."""
+    n_times_back: int = 0
+    """... and how often training went back since the best score."""
     scores: dict[str, float] = field(default_factory=dict)
     """Validation score by step, of the checkpoints that are kept."""
     window_loss: float = 0.0
@@ -66,13 +79,17 @@ class TrainState:
     ema: Weights | None
     position: Position
 
-    def save(self, folder: Path) -> None:
-        """Writes the checkpoint `folder`; it appears whole or not at all."""
+    def save(self, folder: Path, random: Weights | None = None) -> None:
+        """Writes the checkpoint `folder`; it appears whole or not at all.
+
+        `random` are the random states of all processes (`random_states`), this one's unless given. RunError:
+        it cannot be written.
+        """
         temporary = folder.with_name(f".{folder.name}.partial")
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             temporary.mkdir(parents=True)
-            for name, tensors in self._tensors().items():
+            for name, tensors in self._tensors(random or random_states(ALONE)).items():
                 save_tensors(temporary / f"{name}.safetensors", tensors)
             write_atomically(
                 temporary / "position.json", json.dumps(asdict(self.position), indent=1).encode()
@@ -87,8 +104,11 @@ class TrainState:
                 "the last one stands; put that right and run the same command again"
             ) from None
 
-    def restore(self, folder: Path) -> None:
-        """Takes over everything that `save` wrote. RunError: a file is missing or damaged."""
+    def restore(self, folder: Path, processes: Processes = ALONE) -> None:
+        """Takes over everything that `save` wrote. RunError: a file is missing or damaged.
+
+        A process that was not there when it was saved draws its random numbers from where it is now.
+        """
         try:
             model = load_tensors(folder / "model.safetensors")
             optimizer = load_tensors(folder / "optimizer.safetensors")
@@ -106,9 +126,12 @@ class TrainState:
             for name, average in self.ema.items():
                 average.copy_(ema[name])
         self.position = position
-        torch.set_rng_state(random["cpu"])
-        if "cuda" in random and torch.cuda.is_available():
-            torch.cuda.set_rng_state(random["cuda"])
+        for kind, set_state in (("cpu", torch.set_rng_state), ("cuda", torch.cuda.set_rng_state)):
+            found = random.get(f"{kind}{processes.rank or ''}")
+            if found is not None and (kind == "cpu" or torch.cuda.is_available()):
+                set_state(found)
+            elif kind == "cpu":
+                seed_process(int(self.position.step), processes)
 
     def weights(self) -> Weights:
         """The weights to validate and to use: the moving average where there is one."""
@@ -122,10 +145,7 @@ class TrainState:
         current = parameters(self.model)
         torch._foreach_lerp_(list(self.ema.values()), [current[name] for name in self.ema], 1 - decay)
 
-    def _tensors(self) -> dict[str, Weights]:
-        random = {"cpu": torch.get_rng_state()}
-        if torch.cuda.is_available():
-            random["cuda"] = torch.cuda.get_rng_state()
+    def _tensors(self, random: Weights) -> dict[str, Weights]:
         files = {
             "model": parameters(self.model),
             "optimizer": _optimizer_tensors(self.optimizer, self.model),
@@ -134,6 +154,24 @@ class TrainState:
         if self.ema is not None:
             files["ema"] = self.ema
         return files
+
+
+def random_states(processes: Processes) -> Weights:
+    """Where the random numbers of all processes stand: "cpu" of the first, "cpu1" of the second, ..."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return {
+        f"{kind}{rank or ''}": each
+        for kind, mine in states.items()
+        for rank, each in enumerate(processes.gather(mine))
+    }
+
+
+def seed_process(seed: int, processes: Processes) -> None:
+    """Lets each process but the first draw random numbers of its own, for dropout."""
+    if not processes.first:
+        torch.manual_seed(1_000_003 * processes.rank + seed)
 
 
 def parameters(model: Transformer) -> Weights:

@@ -1,0 +1,90 @@
+"""Which checkpoints of a run there are, which are kept, and how much room they take."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from dragoman.config import Config
+from dragoman.runs import Run
+from dragoman.training.processes import ALONE, Processes
+from dragoman.training.state import Position, TrainState, random_states
+
+
+def newest_checkpoint(run: Run) -> Path | None:
+    """The complete checkpoint with the most steps; half-written ones have another name and never count."""
+    return max(_checkpoints(run), key=_step, default=None)
+
+
+def save_checkpoint(state: TrainState, run: Run, config: Config, processes: Processes = ALONE) -> None:
+    """Writes the state, then removes the checkpoints that are no longer needed.
+
+    All processes take part; the first one writes. RunError: it cannot be written.
+    """
+    random = random_states(processes)
+    if processes.first:
+        folder = run.checkpoints / _name(state.position.step)
+        make_room(run, config, state.position)
+        state.save(folder, random)
+        needed = {_name(step) for step in wanted_steps(state.position, config)} | {folder.name}
+        for other in _checkpoints(run):
+            if other.name not in needed:
+                shutil.rmtree(other, ignore_errors=True)
+    processes.wait()
+
+
+def make_room(run: Run, config: Config, position: Position) -> None:
+    """Removes checkpoints until one more of their size fits into `training.max_disk_gb`.
+
+    The newest stays, whatever the budget: without it a full disk would cost the run. Of the others those that
+    score worst go first.
+    """
+    budget = config.training.max_disk_gb * 1e9
+    newest = newest_checkpoint(run)
+    if not budget or newest is None:
+        return
+    others = [folder for folder in _checkpoints(run) if folder != newest]
+    others.sort(key=lambda folder: (position.scores.get(str(_step(folder)), float("-inf")), _step(folder)))
+    sizes = {folder: _size(folder) for folder in [newest, *others]}
+    for folder in others:
+        if sum(sizes.values()) + sizes[newest] <= budget:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        del sizes[folder]
+
+
+def averaged_steps(position: Position, config: Config) -> list[str]:
+    """The validated steps whose checkpoints are to be averaged: the last ones, or those that scored best."""
+    training = config.training
+    steps = sorted(position.scores, key=int)
+    if training.average == "best":
+        steps = sorted(steps, key=lambda step: position.scores[step])
+    return steps[-training.keep_checkpoints :]
+
+
+def wanted_steps(position: Position, config: Config) -> set[str]:
+    """The validated steps whose checkpoints are kept: those to be averaged, and `keep_best` of the best."""
+    best = sorted(position.scores, key=lambda step: position.scores[step], reverse=True)
+    return {*averaged_steps(position, config), *best[: config.training.keep_best]}
+
+
+def averaged_files(run: Run, position: Position, config: Config) -> list[Path]:
+    """The weights to be averaged, those of them that are still there."""
+    folders = [run.checkpoints / _name(step) for step in averaged_steps(position, config)]
+    return [folder / "model.safetensors" for folder in folders if folder.is_dir()]
+
+
+def _checkpoints(run: Run) -> list[Path]:
+    return sorted(run.checkpoints.glob("step-*")) if run.checkpoints.exists() else []
+
+
+def _name(step: int | str) -> str:
+    return f"step-{int(step):06d}"
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -1,0 +1,82 @@
+"""Starts the processes of a training on this machine, and starts them anew when one of them dies.
+
+Several machines are `torchrun`'s business, which does the same with more words (docs/scaling.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from dragoman.errors import TrainingError
+from dragoman.runs import Run
+
+RESTARTS = 3
+"""Times that processes are started anew after one of them has died."""
+
+EXPECTED = {1, 2, 75, 130, 143}
+"""Exit codes of a process that has said itself why it leaves."""
+
+
+def launch(n_processes: int, run: Run, *, max_hours: float, say: Callable[[str], None]) -> int:
+    """Trains `run` with so many processes to its end; returns their exit code, 0 where all is well.
+
+    When one of them dies the others are ended, and all of them continue from the last checkpoint.
+    TrainingError: that did not help.
+    """
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
+    arguments = ["-m", "dragoman", "train", str(run.config_path), "--out", str(run.path)]
+    arguments += ["--max-hours", str(max_hours)] * (max_hours > 0)
+    threads = max(1, (os.cpu_count() or 1) // n_processes)
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    for attempt in range(RESTARTS + 1):
+        with tempfile.TemporaryDirectory() as logs:
+            config = LaunchConfig(
+                min_nodes=1,
+                max_nodes=1,
+                nproc_per_node=n_processes,
+                rdzv_backend="c10d",
+                rdzv_endpoint="127.0.0.1:0",
+                local_addr="127.0.0.1",
+                max_restarts=0,
+                logs_specs=DefaultLogsSpecs(log_dir=logs),
+            )
+            try:
+                elastic_launch(config, sys.executable)(*arguments)
+            except ChildFailedError as error:
+                failure = error.get_first_failure()[1]
+                if failure.exitcode in EXPECTED:
+                    return failure.exitcode
+                what = f"{describe(failure, n_processes)} {where(run)}"
+                if attempt == RESTARTS:
+                    raise TrainingError(
+                        f"{what}; so it was after {RESTARTS} new starts; the last checkpoint stands"
+                    ) from None
+                say(f"{what}; all of them start anew from the last checkpoint")
+            except SignalException as error:
+                return 128 + error.sigval
+            else:
+                return 0
+    raise AssertionError("the last attempt returns or raises")
+
+
+def describe(failure: ProcessFailure, n_processes: int) -> str:
+    """Which process has died, and of what."""
+    code = failure.exitcode
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    hint = " (out of memory?)" if code == -signal.SIGKILL else ""
+    return f"process {failure.local_rank} of {n_processes} {how}{hint}"
+
+
+def where(run: Run) -> str:
+    """How far the training had come by its last log line."""
+    steps = [record["step"] for record in run.history() if "step" in record]
+    return f"after step {max(steps)}" if steps else "before its first log line"

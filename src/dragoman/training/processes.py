@@ -1,0 +1,110 @@
+"""The processes that train one model together: who this one is, and what they tell one another.
+
+They are started by `torchrun` or by `dragoman train --processes N`, on one machine or on several, and meet
+through torch.distributed: gloo between CPUs, NCCL between GPUs. A training by one process is one of size 1,
+for which none of this costs anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import distributed as dist
+
+PATIENCE = timedelta(hours=6)
+"""How long a process waits for the others: longer than any validation. What ends a training whose process has
+died is not this, but whoever started them."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    """Of the tensors by which they speak."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that validates, writes and speaks."""
+        return self.rank == 0
+
+    def share(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """This process' part of a batch: every size-th example, so that lengths are alike everywhere.
+
+        Empty for some where a batch has fewer examples than there are processes.
+        """
+        return indices[self.rank :: self.size]
+
+    def total(self, *values: float) -> list[float]:
+        """The sum over all processes of each value."""
+        if self.size == 1:
+            return list(values)
+        sums = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(sums)
+        return [float(value) for value in sums]
+
+    def largest(self, *values: float) -> list[float]:
+        """The largest of all processes of each value."""
+        if self.size == 1:
+            return list(values)
+        largest = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        return [float(value) for value in largest]
+
+    def wait(self) -> None:
+        """Returns when all of them have come here."""
+        self.total(0.0)
+
+    def from_first(self, text: str) -> str:
+        """The first process' text, in all of them."""
+        if self.size == 1:
+            return text
+        content = text.encode() if self.first else b""
+        length = int(self.total(float(len(content)))[0])
+        ids = torch.zeros(length, dtype=torch.uint8, device=self.device)
+        if self.first:
+            ids.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+        dist.broadcast(ids, src=0)
+        return bytes(ids.tolist()).decode()
+
+    def gather(self, values: torch.Tensor) -> list[torch.Tensor]:
+        """The tensors of all processes, of one shape and type, by rank."""
+        if self.size == 1:
+            return [values]
+        mine = values.to(self.device)
+        found = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(found, mine)
+        return [each.to(values.device) for each in found]
+
+
+ALONE = Processes()
+
+
+@contextmanager
+def joined(device: str = "auto") -> Iterator[Processes]:
+    """The processes that this one was started with: those that torchrun's variables name, or it alone.
+
+    Each takes a GPU of its own where the training is on GPUs.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield ALONE
+        return
+    on_gpu = torch.cuda.is_available() and device != "cpu"
+    place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(place)
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=PATIENCE)
+    try:
+        yield Processes(dist.get_rank(), size, place)
+    finally:
+        dist.destroy_process_group()
