@@ -32,7 +32,7 @@ def launch(n_processes: int, run: Run, *, max_hours: float, say: Callable[[str],
     When one of them dies the others are ended, and all of them continue from the last checkpoint.
     TrainingError: that did not help.
     """
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
+    be_quiet()
     arguments = ["-m", "dragoman", "train", str(run.config_path), "--out", str(run.path)]
     arguments += ["--max-hours", str(max_hours)] * (max_hours > 0)
     threads = max(1, (os.cpu_count() or 1) // n_processes)
@@ -43,6 +43,7 @@ def launch(n_processes: int, run: Run, *, max_hours: float, say: Callable[[str],
                 min_nodes=1,
                 max_nodes=1,
                 nproc_per_node=n_processes,
+                run_id=run.path.name,
                 rdzv_backend="c10d",
                 rdzv_endpoint="127.0.0.1:0",
                 local_addr="127.0.0.1",
@@ -66,6 +67,13 @@ def launch(n_processes: int, run: Run, *, max_hours: float, say: Callable[[str],
             else:
                 return 0
     raise AssertionError("the last attempt returns or raises")
+
+
+def be_quiet() -> None:
+    """Keeps PyTorch's launcher from saying in its own words what is said in ours."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("torch.distributed"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def describe(failure: ProcessFailure, n_processes: int) -> str:

@@ -8,6 +8,7 @@ for which none of this costs anything.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,9 +19,17 @@ import numpy.typing as npt
 import torch
 from torch import distributed as dist
 
+from dragoman.errors import TrainingError
+
 PATIENCE = timedelta(hours=6)
 """How long a process waits for the others: longer than any validation. What ends a training whose process has
 died is not this, but whoever started them."""
+
+SIGNS_OF_LOSS = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "NCCL")
+"""What is in the messages of torch.distributed when another process has died."""
+
+GRACE = 10.0
+"""Seconds that a process waits before it says so: whoever has started them ends it sooner, and knows more."""
 
 
 @dataclass(frozen=True)
@@ -106,5 +115,12 @@ def joined(device: str = "auto") -> Iterator[Processes]:
     dist.init_process_group("nccl" if on_gpu else "gloo", timeout=PATIENCE)
     try:
         yield Processes(dist.get_rank(), size, place)
+    except RuntimeError as error:
+        if not any(sign in str(error) for sign in SIGNS_OF_LOSS):
+            raise
+        time.sleep(GRACE)
+        raise TrainingError(
+            "another of the processes that train together has gone; the last checkpoint stands"
+        ) from None
     finally:
         dist.destroy_process_group()

@@ -1,0 +1,161 @@
+"""Several processes train one model: the same losses as one, and one that is killed does not end the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+RECIPE = """
+name = "together"
+[data]
+src_lang = "en"
+tgt_lang = "de"
+train = ["train.tsv"]
+valid = ["valid.tsv"]
+[tokenizer]
+vocab_size = 400
+[model]
+d_model = 16
+n_heads = 2
+d_ff = 32
+n_encoder_layers = 1
+n_decoder_layers = 1
+dropout = {dropout}
+[training]
+max_steps = {steps}
+batch_tokens = 200
+update_freq = 2
+warmup_steps = 10
+log_every = 1
+valid_every = {valid_every}
+keep_checkpoints = 2
+ema_decay = 0.9
+precision = "fp32"
+device = "cpu"
+"""
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    """A folder with a corpus of a few epochs, whose lines are of many lengths."""
+    lines = [
+        f"{a} {b} cats sleep{' and sleep' * (a % 7)}.\t{a} {b} Katzen schlafen{' und schlafen' * (a % 7)}."
+        for a in range(20)
+        for b in range(20)
+    ]
+    (tmp_path / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "valid.tsv").write_text("\n".join(lines[::40]), encoding="utf-8")
+    return tmp_path
+
+
+def write_recipe(folder: Path, *, dropout: float = 0.0, steps: int = 12, valid_every: int = 6) -> None:
+    text = RECIPE.format(dropout=dropout, steps=steps, valid_every=valid_every)
+    (folder / "recipe.toml").write_text(text, encoding="utf-8")
+
+
+def command(out: str, *options: str) -> list[str]:
+    return [sys.executable, "-m", "dragoman", "train", "recipe.toml", "--out", out, *options]
+
+
+def run(folder: Path, out: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(out, *options), cwd=folder, timeout=300, capture_output=True, text=True, check=False
+    )
+
+
+def losses(run: Path) -> list[float]:
+    records = [json.loads(line) for line in (run / "history.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [r["train_loss"] for r in records if r["kind"] == "train"]
+
+
+def test_two_processes_have_the_losses_of_one(workplace: Path) -> None:
+    """Every batch is the same and is spread over both, gradients are those of the mean over all of it."""
+    write_recipe(workplace)
+    for out, options in (("one", ()), ("two", ("--processes", "2"))):
+        done = run(workplace, out, *options)
+        assert done.returncode == 0, done.stderr
+    assert len(losses(workplace / "two")) == 12
+    assert losses(workplace / "two") == pytest.approx(losses(workplace / "one"), rel=1e-4)
+
+
+def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_processes(workplace: Path) -> None:
+    write_recipe(workplace)
+    assert run(workplace, "one").returncode == 0
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    arguments = command("cut", "--max-hours", "1e-9")[2:]
+    done = subprocess.run(
+        [*torchrun, *arguments], cwd=workplace, timeout=300, capture_output=True, text=True, check=False
+    )
+    assert "the time is up: at step 1; the same command continues" in done.stderr
+    done = run(workplace, "cut")
+    assert done.returncode == 0, done.stderr
+    assert "continuing from step 1" in done.stderr
+    assert losses(workplace / "cut") == pytest.approx(losses(workplace / "one"), rel=1e-4)
+
+
+def test_a_pause_has_its_exit_code_also_with_several_processes(workplace: Path) -> None:
+    write_recipe(workplace)
+    done = run(workplace, "run", "--processes", "2", "--max-hours", "1e-9")
+    assert done.returncode == 75, done.stderr
+
+
+def test_a_mistake_is_one_line_from_one_process(workplace: Path) -> None:
+    write_recipe(workplace)
+    (workplace / "train.tsv").write_text("only one column\n", encoding="utf-8")
+    done = run(workplace, "run", "--processes", "2")
+    assert done.returncode == 1
+    assert done.stderr.count("error: ") == 1, done.stderr
+    assert "train.tsv line 1: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_of_two_processes_is_killed_and_the_run_comes_to_its_end(workplace: Path) -> None:
+    write_recipe(workplace, dropout=0.1, steps=400, valid_every=20)
+    training = subprocess.Popen(
+        command("run", "--processes", "2"), cwd=workplace, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(workplace / "run" / "checkpoints" / "step-000020")
+        victim = children_of(training.pid)[-1]
+        os.kill(victim, signal.SIGKILL)
+        _, said = training.communicate(timeout=300)
+    finally:
+        training.kill()
+    assert training.returncode == 0, said
+    assert re.search(
+        r"process [01] of 2 was killed by SIGKILL .* after step \d+; all of them start anew", said
+    )
+    assert "continuing from step" in said
+    assert len(losses(workplace / "run")) == 400
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(2000):
+        if path.exists():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{path} does not appear")
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started, by their numbers."""
+    return sorted(
+        int(status.parent.name)
+        for status in Path("/proc").glob("[0-9]*/status")
+        if f"PPid:\t{pid}\n" in _read(status)
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
