@@ -105,3 +105,65 @@ def test_resumed_training_equals_uninterrupted_training(workplace: Path, precisi
     assert facts(workplace / "cut") == facts(workplace / "whole")
     for name in ("model.safetensors", "checkpoints/step-000030/optimizer.safetensors"):
         assert (workplace / "cut" / name).read_bytes() == (workplace / "whole" / name).read_bytes(), name
+
+
+NURSERY = """
+# Trains again and again in a process of its own, each killed at an instant of its own, and then to the end.
+# Forked from one that has everything imported and has computed nothing: 20 starts cost little.
+import os, random, signal, sys
+import dragoman.runs
+from dragoman.config import load_recipe
+from dragoman.training import loop, state, translation
+from dragoman.training.listener import TrainingListener
+
+def train(prepare):
+    pid = os.fork()
+    if pid == 0:
+        prepare()
+        loop.train(load_recipe("recipe.toml"), sys.argv[1], listener=TrainingListener())
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+def after(seconds):
+    # The alarm's default action ends the process wherever it is, in Python or not.
+    return lambda: signal.setitimer(signal.ITIMER_REAL, seconds)
+
+def while_writing(nth):
+    def prepare():
+        original, calls = state.save_tensors, iter(range(1, 1000))
+        def save_half(path, tensors):
+            if next(calls) == nth:
+                path.write_bytes(b"half")
+                os.kill(os.getpid(), signal.SIGKILL)
+            original(path, tensors)
+        state.save_tensors = save_half
+    return prepare
+
+rng, ends = random.Random(int(sys.argv[2])), []
+for i in range(int(sys.argv[3])):
+    ends.append(train(while_writing(rng.randint(1, 8)) if i % 4 == 3 else after(rng.uniform(0.05, 1.0))))
+ends.append(train(lambda: None))
+print(*ends)
+"""
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_training_killed_at_twenty_instants_equals_one_that_was_not(
+    workplace: Path, precision: str
+) -> None:
+    recipe = RECIPE.format(precision=precision).replace("max_steps = 30", "max_steps = 120")
+    (workplace / "recipe.toml").write_text(recipe, encoding="utf-8")
+    ends = {}
+    for out, n_kills in (("whole", 0), ("cut", 20)):
+        done = subprocess.run(
+            [sys.executable, "-c", NURSERY, out, "7", str(n_kills)],
+            cwd=workplace, timeout=300, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        ends[out] = [int(end) for end in done.stdout.split()]
+    assert ends["whole"] == [0]
+    assert ends["cut"][-1] == 0
+    assert ends["cut"].count(-signal.SIGALRM) >= 5
+    assert ends["cut"].count(-signal.SIGKILL) >= 3  # in the middle of a checkpoint
+    assert facts(workplace / "cut") == facts(workplace / "whole")
+    for name in ("model.safetensors", "checkpoints/step-000120/optimizer.safetensors"):
+        assert (workplace / "cut" / name).read_bytes() == (workplace / "whole" / name).read_bytes(), name
