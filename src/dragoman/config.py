@@ -300,6 +300,10 @@ class TranslationTrainingConfig(TrainingConfig):
     """Beam for the BLEU of validation; 1 is greedy."""
     metric: Literal["bleu", "loss"] = "bleu"
     """What chooses the best checkpoint."""
+    start_from: str = ""
+    """A run to start from, with its tokenizers and weights: domain adaptation. "": from nothing."""
+    extend_vocab: int = Field(default=0, ge=0)
+    """Tokens of the new text to add to each of its vocabularies, at most."""
     consistency: float = Field(default=0.0, ge=0.0)
     """Weight of how far two passes with other dropout disagree (R-Drop, Wu et al. 2021); 0: one pass."""
 

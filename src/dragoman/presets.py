@@ -71,6 +71,17 @@ def preset_for(n_pairs: int) -> dict[str, dict[str, Any]]:
     }
 
 
+def fine_tuning_for(n_pairs: int) -> dict[str, Any]:
+    """The section [training] for a trained model that goes on to a corpus of `n_pairs` pairs."""
+    training = preset_for(n_pairs)["training"]
+    return {
+        **training,
+        "max_steps": max(1, training["max_steps"] // 3),
+        "learning_rate": training["learning_rate"] / 3,
+        "valid_every": max(1, training["valid_every"] // 3),
+    }
+
+
 class ClassificationPreset(NamedTuple):
     """The settings for labelled texts of fewer than `n_words` words in all."""
 

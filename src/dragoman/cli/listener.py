@@ -109,7 +109,13 @@ def describe_record(record: dict[str, Any], *, item: str) -> str:
 
 def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
     """The loss and the scores of a validation, each in words."""
-    names = {"bleu": "BLEU", "chrf": "chrF", "accuracy": "accuracy", "macro_f1": "macro-F1"}
+    names = {
+        "bleu": "BLEU",
+        "chrf": "chrF",
+        "old_bleu": "old BLEU",
+        "accuracy": "accuracy",
+        "macro_f1": "macro-F1",
+    }
     scores = [f"{name} {record[key]:.1f}" for key, name in names.items() if key in record]
     return [f"loss {record['valid_loss']:.2f} nats/{item}", *scores]
 

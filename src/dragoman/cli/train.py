@@ -58,6 +58,12 @@ def train(
     tgt_lang: Annotated[str | None, typer.Option(help="Language of the target, as in train.de.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/<name> unless given.")] = None,
     overrides: Overrides = None,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="A run to start from, with its tokens and weights.")
+    ] = None,
+    extend_vocab: Annotated[
+        int, typer.Option(help="With --from: tokens of the new text to add to the old ones, at most.", min=0)
+    ] = 0,
     max_hours: Annotated[
         float, typer.Option(help="Save and leave after so many hours, with exit code 75; 0: no limit.")
     ] = 0.0,
@@ -74,8 +80,14 @@ def train(
         raise ConfigError(f"--task {task}: there are translation and classification")
     if task != "classification" and (text_column or label_column or valid):
         raise ConfigError("--text-column, --label-column and --valid are for --task classification")
+    if extend_vocab and start is None:
+        raise ConfigError("--extend-vocab goes with --from RUN")
     config: Config
-    if task == "classification":
+    if start is not None:
+        config = config_from(
+            start, recipe, files, valid=valid_files, extend_vocab=extend_vocab, overrides=overrides or []
+        )
+    elif task == "classification":
         if files or valid_files or src_lang or tgt_lang:
             raise ConfigError("a classifier has no source and target; give one file of texts and labels")
         from dragoman.cli.train_classifier import config_of_classifier
@@ -174,6 +186,49 @@ def train_together(processes: int, config: Config, out: Path, *, max_hours: floa
 def speaks() -> bool:
     """Whether this is the process that speaks, where torchrun has started several."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def config_from(
+    start: Path,
+    recipe: Path | None,
+    files: list[str],
+    *,
+    valid: list[str],
+    extend_vocab: int,
+    overrides: list[str],
+) -> TranslationConfig:
+    """The configuration of a training that starts from the run `start`, on a recipe's text or on files.
+
+    Model, tokens and languages are those of the run. Without a recipe the rest is what suits a corpus of this
+    size, with a third of rate and steps. ConfigError: the run is no translator, or no text is named.
+    """
+    from dragoman.config import parse_config, read_settings
+    from dragoman.data.corpora import has_text, open_corpus
+    from dragoman.presets import fine_tuning_for
+    from dragoman.runs import Run
+
+    there = Run.open(start).config
+    if there.task != "translation":
+        raise ConfigError(f"--from {start}: is a classifier, and only translators are taken further")
+    src_lang, tgt_lang = there.data.src_lang, there.data.tgt_lang
+    if recipe is not None:
+        settings = read_settings(recipe)
+    elif files:
+        n_pairs = sum(map(has_text, open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang).pairs()))
+        data = {"src_lang": src_lang, "tgt_lang": tgt_lang, "train": files, "valid": valid}
+        settings = {"name": f"{there.name}-adapted", "data": data, "training": fine_tuning_for(n_pairs)}
+    else:
+        raise ConfigError("--from needs new text: a recipe, --src and --tgt, or --tsv")
+    settings["model"] = there.model.model_dump()
+    settings["tokenizer"] = there.tokenizer.model_dump()
+    settings.setdefault("search", there.search.model_dump())
+    taken = {"start_from": str(start), "extend_vocab": extend_vocab}
+    settings["training"] = {**settings.get("training", {}), **taken}
+    config = parse_config(
+        settings, overrides=overrides, where=str(recipe or "settings chosen by corpus size")
+    )
+    assert config.task == "translation"
+    return config
 
 
 def run_training(config: Config, out: Path, *, max_hours: float = 0.0) -> Path:

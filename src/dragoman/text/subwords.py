@@ -60,6 +60,39 @@ def learn(
     return json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
 
 
+def extend(spec: str, texts: Iterable[str], n_new: int) -> str:
+    """The tokenizer `spec` with up to `n_new` pieces more, learnt from `texts`. DataError: no text.
+
+    Ids and pieces that are there stay. BPE: the merges that the new text would have made come after the old
+    ones, so that they put together what those leave. Unigram: new pieces have the scores of the new text.
+    """
+    settings = json.loads(spec)
+    model, kind = settings["model"], settings["model"]["type"].lower()
+    lowercase = settings["normalizer"] is not None
+    size = len(model["vocab"])
+    learnt = json.loads(learn(texts, kind=kind, vocab_size=size + n_new, lowercase=lowercase))["model"]
+    if kind == "unigram":
+        known = {piece for piece, _ in model["vocab"]}
+        new = [entry for entry in learnt["vocab"] if entry[0] not in known]
+        model["vocab"] += sorted(new, key=lambda entry: -entry[1])[:n_new]
+    else:
+        _add_merges(model, learnt, n_new)
+    return json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
+
+
+def _add_merges(model: dict[str, Any], learnt: dict[str, Any], n_new: int) -> None:
+    """Adds to a BPE model the pieces and merges of another, in its order: first its new characters."""
+    vocab, merges = model["vocab"], model["merges"]
+    most = len(vocab) + n_new
+    for piece in sorted(learnt["vocab"], key=learnt["vocab"].__getitem__):
+        if len(piece) == 1 and piece not in vocab and len(vocab) < most:
+            vocab[piece] = len(vocab)
+    for left, right in learnt["merges"]:
+        if left + right not in vocab and left in vocab and right in vocab and len(vocab) < most:
+            vocab[left + right] = len(vocab)
+            merges.append([left, right])
+
+
 def _hide_rare(texts: list[str], *, n_kept: int) -> list[str]:
     """The texts with all but the `n_kept` most frequent characters replaced, and those that occur once.
 

@@ -84,6 +84,13 @@ class Tokenizer(ABC):
             return SubwordTokenizer(spec)
         return WholeTokenizer(_learn_whole(texts, config, lang))
 
+    @abstractmethod
+    def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
+        """This tokenizer with up to `n_new` tokens more, learnt from `texts`; the ids there are stay.
+
+        DataError: there is no text.
+        """
+
     @property
     @abstractmethod
     def vocab_size(self) -> int:
@@ -187,6 +194,9 @@ class SubwordTokenizer(Tokenizer):
     def vocab_size(self) -> int:
         return int(self._plain.get_vocab_size())
 
+    def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
+        return SubwordTokenizer(subwords.extend(self._spec, texts, n_new))
+
     def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
         tokenizer = self._dropping if dropout and self._dropping else self._plain
         normal = [self.normalise(text) for text in texts]
@@ -248,6 +258,14 @@ class WholeTokenizer(Tokenizer):
     @property
     def vocab_size(self) -> int:
         return len(self._pieces)
+
+    def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
+        counts: Counter[str] = Counter()
+        for text in sample_of_text(texts, self.normalise):
+            counts.update(piece for piece in self._segmenter.split(text) if piece not in self._ids)
+        new = most_frequent(counts, n_new, min_frequency=2)
+        settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *new]}
+        return WholeTokenizer(json.dumps(settings, ensure_ascii=False, indent=0))
 
     def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
         get, split = self._ids.get, self._segmenter.split
@@ -340,6 +358,17 @@ class TokenizerPair:
         return cls(
             Tokenizer.train((src for src, _ in sample), config, lang=src_lang),
             Tokenizer.train((tgt for _, tgt in sample), tgt_config, lang=tgt_lang),
+        )
+
+    def extended(self, pairs: Iterable[tuple[str, str]], n_new: int) -> TokenizerPair:
+        """These tokenizers with up to `n_new` tokens more each, learnt from `pairs`; ids stay as they are."""
+        sample = draw_sample(pairs, MAX_TEXTS // 2)
+        if self.shared:
+            both = self.src.extended((text for pair in sample for text in pair), n_new)
+            return TokenizerPair(both, both)
+        return TokenizerPair(
+            self.src.extended((src for src, _ in sample), n_new),
+            self.tgt.extended((tgt for _, tgt in sample), n_new),
         )
 
     def save(self, folder: Path) -> None:

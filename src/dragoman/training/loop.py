@@ -103,12 +103,14 @@ def start_or_continue(
         torch.set_num_threads(config.training.n_threads)
     torch.manual_seed(config.seed)
     task = prepared_task(config, run, device, listener, processes)
+    newest = newest_checkpoint(run)
+    if newest is None:
+        task.begin()
     model = task.model.train()
     model.dtype = choose_dtype(config.training.precision, next(model.parameters()).device)
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
     state = TrainState(model, make_optimizer(model, config.training), ema, Position())
     sitting = Sitting(config, run, task, state, loss_module(task, processes), listener, processes, deadline)
-    newest = newest_checkpoint(run)
     if newest is not None:
         state.restore(newest, processes)
         listener.message(f"continuing from step {state.position.step}")

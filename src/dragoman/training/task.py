@@ -50,6 +50,9 @@ class Task(ABC, Generic[Batch]):
     item: ClassVar[str]
     """What losses are an average over: "token" or "text"."""
 
+    def begin(self) -> None:
+        """What the weights of a training start from that has none yet; by default those the model has."""
+
     @abstractmethod
     def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
         """The indices of each batch's examples, in the order of training: every example once."""

@@ -24,6 +24,7 @@ from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.diagnosis import diagnose, source_use
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loss import batch_loss
+from dragoman.training.starting import describe_taken, old_pairs, open_start, start_weights, taken_tokenizers
 from dragoman.training.task import BatchResult, Task, Validation, Weights
 
 
@@ -40,7 +41,8 @@ class TranslationTask(Task[TranslationBatch]):
         self.config = config
         self.cache = run.path / "cache"
         self.train_corpus, valid_corpus = open_corpora(config)
-        self.tokenizers = prepare_tokenizers(config, run, self.train_corpus, listener)
+        self.start = open_start(config) if config.training.start_from else None
+        self.tokenizers = prepare_tokenizers(config, run, self.train_corpus, listener, start=self.start)
         valid_pairs = [pair for pair in valid_corpus.pairs() if has_text(pair)]
         valid_store = TokenStore.prepare(
             valid_corpus, self.tokenizers, max_length=config.model.max_positions, cache=self.cache / "valid"
@@ -56,6 +58,13 @@ class TranslationTask(Task[TranslationBatch]):
                 listener.message(note)
         self.model = build_model(config, self.tokenizers, device=device)
         self.validator = Validator(config, self.tokenizers, valid_pairs, valid_store)
+        self.old_pairs = old_pairs(self.start) if self.start else ()
+        if self.start and not self.old_pairs:
+            listener.message(f"the validation text of {self.start.path} is not here and will not be scored")
+
+    def begin(self) -> None:
+        if self.start:
+            start_weights(self.model, self.start)
 
     def _unknown(self, pairs: Sequence[Pair]) -> Iterator[str]:
         """How much of the validation text the vocabularies of words or characters do not know."""
@@ -97,7 +106,10 @@ class TranslationTask(Task[TranslationBatch]):
         return BatchResult(loss.smoothed, batch.n_tokens)
 
     def validate(self, weights: Weights) -> Validation:
-        return self.validator(self.model, weights)
+        result = self.validator(self.model, weights)
+        if self.old_pairs:
+            result.record["old_bleu"] = self.validator.bleu(self.model, weights, self.old_pairs)
+        return result
 
 
 class Validator:
@@ -119,8 +131,7 @@ class Validator:
         dtype = choose_dtype(self.config.training.precision, device)
         candidate = inference_copy(model, dtype, weights=weights)
         translator = Translator(candidate, self.tokenizers, self.config)
-        beam_size = self.config.training.valid_beam_size
-        hypotheses = [t.text for t in translator.translate(self.sources, beam_size=beam_size, n_best=1)]
+        hypotheses = self._translations(translator, self.sources)
         tgt_lang = self.config.data.tgt_lang
         loss, use = self._loss(candidate), source_use(candidate, self.store)
         score = bleu(hypotheses, self.references, tgt_lang=tgt_lang, n_bootstrap=0).value
@@ -133,6 +144,19 @@ class Validator:
         }
         warnings = diagnose(self.sources, hypotheses, self.references, use)
         return Validation(record, score if self.config.training.metric == "bleu" else -loss, warnings)
+
+    def bleu(self, model: Seq2SeqTransformer, weights: Weights, pairs: Sequence[Pair]) -> float:
+        """BLEU of other pairs: those of the text that a model was trained on before."""
+        dtype = choose_dtype(self.config.training.precision, next(model.parameters()).device)
+        candidate = inference_copy(model, dtype, weights=weights)
+        translator = Translator(candidate, self.tokenizers, self.config)
+        hypotheses = self._translations(translator, [pair.src for pair in pairs])
+        references = [pair.tgt for pair in pairs]
+        return bleu(hypotheses, references, tgt_lang=self.config.data.tgt_lang, n_bootstrap=0).value
+
+    def _translations(self, translator: Translator, sources: list[str]) -> list[str]:
+        beam_size = self.config.training.valid_beam_size
+        return [t.text for t in translator.translate(sources, beam_size=beam_size, n_best=1)]
 
     @torch.no_grad()
     def _loss(self, model: Seq2SeqTransformer) -> float:
@@ -156,17 +180,21 @@ def open_corpora(config: TranslationConfig) -> tuple[Corpus, Corpus]:
 
 
 def prepare_tokenizers(
-    config: TranslationConfig, run: Run, corpus: Corpus, listener: TrainingListener
+    config: TranslationConfig, run: Run, corpus: Corpus, listener: TrainingListener, *, start: Run | None
 ) -> TokenizerPair:
-    """The run's tokenizers, learnt from `corpus` where it has none yet."""
+    """The run's tokenizers; where it has none yet, those of `start`, or else learnt from `corpus`."""
     folder = run.tokenizer_folder
     if not folder.exists():
-        listener.message("training the tokenizer")
         unfinished = folder.with_name(".tokenizer.partial")
         shutil.rmtree(unfinished, ignore_errors=True)
-        learnt = TokenizerPair.train(
-            corpus.pairs(), config.tokenizer, src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang
-        )
-        learnt.save(unfinished)
+        if start is not None:
+            pair = taken_tokenizers(config, start, corpus)
+            listener.message(describe_taken(pair, start))
+        else:
+            listener.message("training the tokenizer")
+            pair = TokenizerPair.train(
+                corpus.pairs(), config.tokenizer, src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang
+            )
+        pair.save(unfinished)
         unfinished.replace(folder)
     return TokenizerPair.load(folder)

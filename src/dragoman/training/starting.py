@@ -1,0 +1,101 @@
+"""Starting from a trained translator, on other text: domain adaptation.
+
+Its tokenizers and its weights are taken over; the architecture stays. New tokens, where they are asked for,
+get rows of their own behind the old ones, whose ids do not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dragoman.config import ModelConfig, TranslationConfig
+from dragoman.data.corpora import Corpus, Pair, has_text
+from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.loading import load_weights
+from dragoman.runs import Run
+from dragoman.text.tokenizer import TokenizerPair
+
+MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout", "max_positions"}
+"""Settings of a model that are not of its weights."""
+
+N_OLD_PAIRS = 1000
+"""Validation pairs of the old text that are scored, at most."""
+
+
+def open_start(config: TranslationConfig) -> Run:
+    """The run that `training.start_from` names. RunError, ConfigError: it is none, or of another kind."""
+    path = config.training.start_from
+    start = Run.open(path)
+    if start.config.task != "translation":
+        raise ConfigError(f"training.start_from = {path!r}: is a classifier, not a translator")
+    there, here = start.config, config
+    languages = [(c.data.src_lang, c.data.tgt_lang) for c in (there, here)]
+    wrong = [f"it translates {' to '.join(languages[0])}"] if languages[0] != languages[1] else []
+    wrong += [
+        f"model.{name} is {getattr(there.model, name)} there, {getattr(here.model, name)} here"
+        for name in ModelConfig.model_fields
+        if name not in MAY_DIFFER and getattr(there.model, name) != getattr(here.model, name)
+    ]
+    if wrong:
+        raise ConfigError(
+            f"training.start_from = {path!r}: {'; '.join(wrong)}; `dragoman train --from` takes them over"
+        )
+    return start
+
+
+def taken_tokenizers(config: TranslationConfig, start: Run, corpus: Corpus) -> TokenizerPair:
+    """The tokenizers of `start`, with up to `training.extend_vocab` tokens more from `corpus`, for each."""
+    pair = TokenizerPair.load(start.tokenizer_folder)
+    n_new = config.training.extend_vocab
+    return pair.extended(corpus.pairs(), n_new) if n_new else pair
+
+
+def describe_taken(pair: TokenizerPair, start: Run) -> str:
+    """Whose tokenizers they are, and how many tokens were added."""
+    old = TokenizerPair.load(start.tokenizer_folder)
+    sides = [("", old.src, pair.src)] if pair.shared else [
+        (" of the source", old.src, pair.src), (" of the target", old.tgt, pair.tgt)
+    ]  # fmt: skip
+    added = [
+        f"{after.vocab_size - before.vocab_size:,} tokens added to the {before.vocab_size:,}{side}"
+        for side, before, after in sides
+        if after.vocab_size > before.vocab_size
+    ]
+    return "; ".join([f"starting from {start.path}, with its tokens", *added])
+
+
+def start_weights(model: Seq2SeqTransformer, start: Run) -> None:
+    """Puts the weights of `start` into `model`; the rows of tokens that are new keep what they have.
+
+    RunError: `start` has no weights yet, or they don't fit.
+    """
+    weights = start.load_weights()
+    fresh = dict(model.named_parameters())
+    for name, old in weights.items():
+        own = fresh.get(name)
+        if own is not None and old.dim() == 2 and len(own) > len(old) and own.shape[1:] == old.shape[1:]:
+            weights[name] = with_new_rows(old, own.detach())
+    load_weights(model, weights, where=str(start.weights_path))
+
+
+def with_new_rows(old: Tensor, fresh: Tensor) -> Tensor:
+    """`old` (V, D) with the rows of `fresh` (V', D) from V on behind it, around the mean of the old rows."""
+    new = fresh[len(old) :]
+    return torch.cat([old, old.mean(0) + (new - new.mean(0))])
+
+
+def old_pairs(start: Run) -> Sequence[Pair]:
+    """Validation pairs of the text that `start` was trained on; none where that is not here any more."""
+    from dragoman.training.translation import open_corpora
+
+    assert start.config.task == "translation"
+    try:
+        pairs = [pair for pair in open_corpora(start.config)[1].pairs() if has_text(pair)]
+    except (DataError, RunError):
+        return []
+    step = max(1, len(pairs) // N_OLD_PAIRS)
+    return pairs[::step][:N_OLD_PAIRS]
