@@ -23,7 +23,7 @@ import torch
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch
-from dragoman.hardware import choose_dtype
+from dragoman.hardware import choose_dtype, matrix_ceiling
 from dragoman.runs import Run, environment
 from dragoman.training.listener import TrainingListener
 from dragoman.training.optimizer import make_optimizer
@@ -126,13 +126,6 @@ def matrix_flops(config: TranslationConfig, batch: TranslationBatch, vocab_size:
     memory = config.model.n_decoder_layers * 2 * d * d  # keys and values of the source
     decoder = config.model.n_decoder_layers * (6 * d * d + 2 * d * d_ff) + vocab_size * d
     return 6.0 * ((encoder + memory) * batch.n_src_tokens + decoder * batch.n_tgt_tokens)
-
-
-def matrix_ceiling(dtype: torch.dtype, *, n: int = 2048) -> float:
-    """Operations a second of an n x n x n product, the best of several."""
-    a, b = (torch.randn(n, n).to(dtype) for _ in range(2))
-    a @ b
-    return 2.0 * n**3 / min(timed(lambda: a @ b) for _ in range(8))
 
 
 def timed(function: Callable[[], object]) -> float:

@@ -1,9 +1,14 @@
-"""Which device to compute on, and in which type."""
+"""Which device to compute on, in which type, and what the machine can do."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,11 +45,7 @@ def has_bf16(device: torch.device) -> bool:
     """Whether `device` has bf16 arithmetic of its own (AVX-512 BF16, AMX, or a GPU of 2020 and later)."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    try:
-        flags = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
-    return "avx512_bf16" in flags or "amx_bf16" in flags
+    return bool({"avx512_bf16", "amx_bf16"} & _cpu_flags())
 
 
 def keep_freed_memory() -> None:
@@ -61,3 +62,110 @@ def keep_freed_memory() -> None:
     mallopt(mmap_threshold, 32 << 20)  # the most it accepts
     mallopt(trim_threshold, 2**31 - 1)
     mallopt(top_pad, 64 << 20)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What `dragoman doctor` has found."""
+
+    n_cores: int
+    """Those that this process may use."""
+    n_threads: int
+    """Those that PyTorch uses."""
+    has_bf16: bool
+    has_amx: bool
+    memory: int
+    """Bytes, of the machine or of the container, whichever is less ..."""
+    free_memory: int
+    """... and what of it is free."""
+    free_disk: int
+    """Bytes in the working directory."""
+    gpus: tuple[str, ...]
+    ceilings: dict[str, float]
+    """Operations a second of a large matrix product, by type, on the device that "auto" means."""
+
+    def facts(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        return {**asdict(self), "gpus": list(self.gpus)}
+
+
+def look_around() -> Machine:
+    """Looks at this machine; measuring its matrix products takes some seconds."""
+    device = choose_device("auto")
+    memory, free = _memory()
+    types = {"fp32": torch.float32, "bf16": torch.bfloat16}
+    return Machine(
+        n_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        n_threads=torch.get_num_threads(),
+        has_bf16=has_bf16(torch.device("cpu")),
+        has_amx="amx_bf16" in _cpu_flags(),
+        memory=memory,
+        free_memory=free,
+        free_disk=shutil.disk_usage(".").free,
+        gpus=tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())),
+        ceilings={name: matrix_ceiling(dtype, device=device) for name, dtype in types.items()},
+    )
+
+
+def advice(machine: Machine) -> list[str]:
+    """What to change about the machine or the settings, a sentence each."""
+    found = []
+    if machine.n_threads < machine.n_cores and not machine.gpus:
+        found.append(
+            f"PyTorch uses {machine.n_threads} of {machine.n_cores} cores: unset OMP_NUM_THREADS, or train "
+            f"with --processes {machine.n_cores // machine.n_threads}"
+        )
+    if machine.n_threads > machine.n_cores:
+        found.append(
+            f"more threads than cores ({machine.n_threads}, {machine.n_cores}): they wait for one another"
+        )
+    faster = machine.ceilings["bf16"] / machine.ceilings["fp32"]
+    if machine.has_bf16 and faster < 0.9:
+        found.append('bf16 is slower than fp32 here: set training.precision = "fp32"')
+    if not machine.has_bf16 and faster > 1.2:
+        found.append('bf16 is faster than fp32 here: set training.precision = "bf16"')
+    if machine.free_memory < 2 * 2**30:
+        found.append("less than 2 GiB of memory are free: set a smaller training.batch_tokens")
+    if machine.free_disk < 2 * 2**30:
+        found.append("less than 2 GiB of disk are free: set training.max_disk_gb")
+    return found
+
+
+def matrix_ceiling(dtype: torch.dtype, *, n: int = 2048, device: torch.device | None = None) -> float:
+    """Operations a second of an n x n x n product, the best of several."""
+    a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
+    seconds = []
+    for _ in range(9):
+        start = time.perf_counter()
+        a @ b
+        if a.is_cuda:
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return 2.0 * n**3 / min(seconds[1:])
+
+
+def _memory() -> tuple[int, int]:
+    """Bytes of memory, and those that are free; of the control group where that has fewer."""
+    facts = {}
+    for line in _text("/proc/meminfo").splitlines():
+        name, _, value = line.partition(":")
+        facts[name] = int(value.split()[0]) * 1024 if value.split() else 0
+    memory, free = facts.get("MemTotal", 0), facts.get("MemAvailable", 0)
+    limit = _text("/sys/fs/cgroup/memory.max").strip()
+    used = _text("/sys/fs/cgroup/memory.current").strip()
+    if limit.isdigit() and used.isdigit():
+        memory, free = min(memory, int(limit)), min(free, int(limit) - int(used))
+    return memory, free
+
+
+def _cpu_flags() -> set[str]:
+    """What the processor can do, in the kernel's words; nothing where they are not to be had."""
+    lines = (line for line in _text("/proc/cpuinfo").splitlines() if line.startswith(("flags", "Features")))
+    return set(next(lines, "").split())
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

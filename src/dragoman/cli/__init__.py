@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from dragoman.cli import classify, data, demo, evaluate, reproduce, show, train, translate
+from dragoman.cli import classify, data, demo, doctor, evaluate, reproduce, show, train, translate
 from dragoman.cli.app import app
 
 __all__ = ["app", "main"]
@@ -21,6 +21,7 @@ reproduce.register(app)
 show.register(app)
 data.register(app)
 demo.register(app)
+doctor.register(app)
 
 
 def main() -> None:

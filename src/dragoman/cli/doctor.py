@@ -1,0 +1,56 @@
+"""`dragoman doctor`: what this machine can do, and what would make it faster."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli.app import say
+
+if TYPE_CHECKING:
+    from dragoman.hardware import Machine
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(doctor)
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="The same facts as JSON.")] = False,
+) -> None:
+    """Show machine, versions and speed of matrix products, and what to change.
+
+    For the faults of a corpus there is `dragoman data check`.
+    """
+    from dragoman.hardware import advice, look_around
+
+    say("measuring matrix products, some seconds")
+    machine = look_around()
+    if as_json:
+        typer.echo(json.dumps({**machine.facts(), "advice": advice(machine)}, indent=2))
+        return
+    for name, value in rows(machine):
+        typer.echo(f"{name:<16}{value}")
+    for line in advice(machine) or ["nothing to change"]:
+        typer.echo(f"→ {line}")
+
+
+def rows(machine: Machine) -> list[tuple[str, str]]:
+    """What is shown, line by line."""
+    from dragoman.runs import environment
+
+    facts = environment()
+    arithmetic = [name for name, has in (("bf16", machine.has_bf16), ("AMX", machine.has_amx)) if has]
+    ceilings = ", ".join(f"{name} {flops / 1e12:.2f}" for name, flops in machine.ceilings.items())
+    return [
+        ("dragoman", f"{facts['dragoman']}, Python {facts['python']}, PyTorch {facts['torch']}"),
+        ("system", str(facts["platform"])),
+        ("processor", f"{facts['cpu']}, {' and '.join(arithmetic) or 'no bf16'}"),
+        ("cores", f"{machine.n_cores}, of which PyTorch uses {machine.n_threads}"),
+        ("memory", f"{machine.memory / 2**30:.1f} GiB, {machine.free_memory / 2**30:.1f} free"),
+        ("disk", f"{machine.free_disk / 2**30:.1f} GiB free in this folder"),
+        ("GPUs", ", ".join(machine.gpus) or "none"),
+        ("matrix products", f"{ceilings} TFLOP/s on the {'GPU' if machine.gpus else 'processor'}"),
+    ]

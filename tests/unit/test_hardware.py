@@ -1,0 +1,64 @@
+"""What is found out about the machine, and the advice that follows from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from dragoman import hardware
+from dragoman.cli import app
+from dragoman.hardware import Machine, advice, matrix_ceiling
+
+SOUND = Machine(
+    n_cores=4, n_threads=4, has_bf16=True, has_amx=False, memory=8 << 30, free_memory=6 << 30,
+    free_disk=50 << 30, gpus=(), ceilings={"fp32": 1e11, "bf16": 2e11},
+)  # fmt: skip
+
+
+def test_a_sound_machine_needs_no_advice() -> None:
+    assert advice(SOUND) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"n_threads": 1}, "uses 1 of 4 cores.*--processes 4"),
+        ({"n_threads": 8}, "more threads than cores"),
+        ({"ceilings": {"fp32": 1e11, "bf16": 5e10}}, 'precision = "fp32"'),
+        ({"has_bf16": False}, 'precision = "bf16"'),
+        ({"free_memory": 1 << 30}, "smaller training.batch_tokens"),
+        ({"free_disk": 1 << 30}, "training.max_disk_gb"),
+    ],
+)
+def test_each_lack_has_its_advice(change: dict[str, object], expected: str) -> None:
+    import re
+
+    (line,) = advice(replace(SOUND, **change))  # type: ignore[arg-type]
+    assert re.search(expected, line)
+
+
+def test_a_matrix_product_has_a_plausible_speed() -> None:
+    assert 1e8 < matrix_ceiling(torch.float32, n=128) < 1e16
+
+
+def test_the_command_shows_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "look_around", lambda: replace(SOUND, n_threads=1))
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 0
+    assert "4, of which PyTorch uses 1" in done.stdout
+    assert "fp32 0.10, bf16 0.20 TFLOP/s on the processor" in done.stdout
+    assert "→ PyTorch uses 1 of 4 cores" in done.stdout
+    facts = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    assert facts["n_cores"] == 4
+    assert len(facts["advice"]) == 1
+
+
+def test_this_machine_is_looked_at() -> None:
+    machine = hardware.look_around()
+    assert machine.n_cores >= 1
+    assert 0 < machine.free_memory <= machine.memory
+    assert set(machine.ceilings) == {"fp32", "bf16"}
