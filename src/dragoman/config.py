@@ -282,6 +282,8 @@ class TrainingConfig(Section):
     """Room for checkpoints, in 10^9 bytes: those that score worst give way; 0 means no limit."""
     average: Literal["last", "best", "none"] = "last"
     """The checkpoints averaged at the end; the average is kept only if it scores better."""
+    sharding: Literal["none", "full"] = "none"
+    """Where several processes train: each has all weights, or a share of them (FSDP2), for large models."""
     device: str = "auto"
     """"auto", "cpu", "cuda" or "cuda:1"."""
     n_threads: int = Field(default=0, ge=0)

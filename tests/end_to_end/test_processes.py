@@ -86,6 +86,28 @@ def test_two_processes_have_the_losses_of_one(workplace: Path) -> None:
     assert losses(workplace / "two") == pytest.approx(losses(workplace / "one"), rel=1e-4)
 
 
+def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(workplace: Path) -> None:
+    """FSDP2: each process holds half of every weight; files are the same, and one process can go on."""
+    write_recipe(workplace)
+    assert run(workplace, "one").returncode == 0
+    spread = ["--set", "training.sharding=full"]
+    paused = run(workplace, "two", *spread, "--processes", "2", "--max-hours", "1e-9")
+    assert paused.returncode == 75, paused.stderr
+    done = run(workplace, "two", *spread, "--processes", "2")
+    assert done.returncode == 0, done.stderr
+    assert losses(workplace / "two") == pytest.approx(losses(workplace / "one"), rel=1e-4)
+    sizes = {
+        out: (workplace / out / "checkpoints" / "step-000012" / "optimizer.safetensors").stat().st_size
+        for out in ("one", "two")
+    }
+    assert sizes["one"] == sizes["two"]
+    paused = run(workplace, "three", *spread, "--processes", "2", "--max-hours", "1e-9")
+    assert paused.returncode == 75, paused.stderr
+    done = run(workplace, "three", *spread)
+    assert done.returncode == 0, done.stderr
+    assert losses(workplace / "three") == pytest.approx(losses(workplace / "one"), rel=1e-4)
+
+
 def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_processes(workplace: Path) -> None:
     write_recipe(workplace)
     assert run(workplace, "one").returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
@@ -42,8 +43,17 @@ def build_classifier(
     ).to(device)
 
 
-def load_weights(model: Transformer, weights: dict[str, Tensor], *, where: str) -> None:
-    """Puts `weights` into `model`. RunError: names or shapes are not its own, or a number is not finite."""
+def load_weights(
+    model: Transformer,
+    weights: dict[str, Tensor],
+    *,
+    where: str,
+    placed: Callable[[Tensor, Tensor], Tensor] = lambda tensor, like: tensor,
+) -> None:
+    """Puts `weights` into `model`, each as `placed` makes it like the model's own.
+
+    RunError: names or shapes are not its own, or a number is not finite.
+    """
     own = dict(model.named_parameters())  # tied weights once
     missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
     if missing or unknown:
@@ -61,12 +71,18 @@ def load_weights(model: Transformer, weights: dict[str, Tensor], *, where: str) 
             raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
     with torch.no_grad():
         for name, parameter in own.items():
-            parameter.copy_(weights[name])
+            parameter.copy_(placed(weights[name], parameter))
 
 
-def inference_copy(model: Model, dtype: torch.dtype, *, weights: dict[str, Tensor] | None = None) -> Model:
+def inference_copy(
+    model: Model,
+    dtype: torch.dtype,
+    *,
+    weights: dict[str, Tensor] | None = None,
+    device: torch.device | None = None,
+) -> Model:
     """A copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
-    frozen = copy.deepcopy(model).requires_grad_(False).eval()
+    frozen = copy.deepcopy(model).requires_grad_(False).eval().to(device)
     if weights is not None:
         load_weights(frozen, weights, where="weights")
     frozen.dtype = dtype

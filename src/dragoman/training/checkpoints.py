@@ -8,7 +8,7 @@ from pathlib import Path
 from dragoman.config import Config
 from dragoman.runs import Run
 from dragoman.training.processes import ALONE, Processes
-from dragoman.training.state import Position, TrainState, random_states
+from dragoman.training.state import Position, TrainState
 
 
 def newest_checkpoint(run: Run) -> Path | None:
@@ -21,11 +21,11 @@ def save_checkpoint(state: TrainState, run: Run, config: Config, processes: Proc
 
     All processes take part; the first one writes. RunError: it cannot be written.
     """
-    random = random_states(processes)
+    files = state.tensors(processes)
     if processes.first:
         folder = run.checkpoints / _name(state.position.step)
         make_room(run, config, state.position)
-        state.save(folder, random)
+        state.save(folder, files)
         needed = {_name(step) for step in wanted_steps(state.position, config)} | {folder.name}
         for other in _checkpoints(run):
             if other.name not in needed:

@@ -29,8 +29,9 @@ from dragoman.training.listener import TrainingListener
 from dragoman.training.optimizer import make_optimizer
 from dragoman.training.processes import Processes, joined
 from dragoman.training.schedule import learning_rate
+from dragoman.training.sharding import all_whole, device_of
 from dragoman.training.state import Position, TrainState, average_weights, parameters, seed_process
-from dragoman.training.task import Task, Validation
+from dragoman.training.task import Task, Validation, Weights
 from dragoman.training.update import Part, loss_module, update
 
 REPORT = "report.json"
@@ -107,10 +108,11 @@ def start_or_continue(
     if newest is None:
         task.begin()
     model = task.model.train()
-    model.dtype = choose_dtype(config.training.precision, next(model.parameters()).device)
+    model.dtype = choose_dtype(config.training.precision, device)
+    module = loss_module(task, config, processes)  # spreads the weights, where they are to be spread
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
     state = TrainState(model, make_optimizer(model, config.training), ema, Position())
-    sitting = Sitting(config, run, task, state, loss_module(task, processes), listener, processes, deadline)
+    sitting = Sitting(config, run, task, state, module, listener, processes, deadline)
     if newest is not None:
         state.restore(newest, processes)
         listener.message(f"continuing from step {state.position.step}")
@@ -294,7 +296,7 @@ def updates(sitting: Sitting) -> Iterator[list[Part]]:
 
 def part_of(sitting: Sitting, indices: npt.NDArray[np.int64]) -> Part:
     """What this process has of the batch of the examples at `indices`."""
-    mine, device = sitting.processes.share(indices), next(sitting.state.model.parameters()).device
+    mine, device = sitting.processes.share(indices), device_of(sitting.state.model)
     epoch = sitting.state.position.epoch
     if len(mine):
         return Part(sitting.task.batch(epoch, mine, device))
@@ -322,25 +324,26 @@ def validate(sitting: Sitting) -> None:
     """Scores the weights and keeps them if they are the best yet; the first process does it for all."""
     state, processes = sitting.state, sitting.processes
     sitting.listener.validating()
+    weights = all_whole(state.weights(), processes)
     if processes.first:
-        score(sitting)
+        score(sitting, weights)
     if processes.size > 1:
         shared = json.loads(processes.from_first(json.dumps(asdict(state.position))))
         for name, value in shared.items():
             setattr(state.position, name, value)
 
 
-def score(sitting: Sitting) -> None:
-    """Scores the weights, keeps them if they are the best yet, and writes down what came out."""
-    state, config, run, listener = sitting.state, sitting.config, sitting.run, sitting.listener
-    training, position = config.training, state.position
-    result = sitting.task.validate(state.weights())
+def score(sitting: Sitting, weights: Weights) -> None:
+    """Scores `weights`, keeps them if they are the best yet, and writes down what came out."""
+    run, listener = sitting.run, sitting.listener
+    training, position = sitting.config.training, sitting.state.position
+    result = sitting.task.validate(weights)
     position.scores[str(position.step)] = result.score
     best = position.best_score is None or result.score > position.best_score
     if best:
         position.best_score, position.best_step = result.score, position.step
         position.n_worse = position.n_stalled = position.n_times_back = 0
-        run.save_weights(state.weights())
+        run.save_weights(weights)
     else:
         position.n_worse += 1
         position.n_stalled += 1

@@ -15,6 +15,7 @@ from dragoman.model.transformer import Transformer
 from dragoman.predict.loading import load_weights
 from dragoman.runs import load_tensors, save_tensors, sync, write_atomically
 from dragoman.training.processes import ALONE, Processes
+from dragoman.training.sharding import all_whole, spread_like
 from dragoman.training.task import Weights
 
 
@@ -79,17 +80,17 @@ class TrainState:
     ema: Weights | None
     position: Position
 
-    def save(self, folder: Path, random: Weights | None = None) -> None:
+    def save(self, folder: Path, files: dict[str, Weights] | None = None) -> None:
         """Writes the checkpoint `folder`; it appears whole or not at all.
 
-        `random` are the random states of all processes (`random_states`), this one's unless given. RunError:
-        it cannot be written.
+        `files` are the `tensors` of all processes together, this one's unless given. RunError: it cannot be
+        written.
         """
         temporary = folder.with_name(f".{folder.name}.partial")
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             temporary.mkdir(parents=True)
-            for name, tensors in self._tensors(random or random_states(ALONE)).items():
+            for name, tensors in (files or self.tensors(ALONE)).items():
                 save_tensors(temporary / f"{name}.safetensors", tensors)
             write_atomically(
                 temporary / "position.json", json.dumps(asdict(self.position), indent=1).encode()
@@ -120,11 +121,11 @@ class TrainState:
                 f"{folder}: the checkpoint is damaged ({error}); "
                 "remove this folder to continue from the one before"
             ) from None
-        load_weights(self.model, model, where=str(folder / "model.safetensors"))
+        load_weights(self.model, model, where=str(folder / "model.safetensors"), placed=spread_like)
         _restore_optimizer(self.optimizer, self.model, optimizer)
         if self.ema is not None and ema is not None:
             for name, average in self.ema.items():
-                average.copy_(ema[name])
+                average.copy_(spread_like(ema[name], average))
         self.position = position
         for kind, set_state in (("cpu", torch.set_rng_state), ("cuda", torch.cuda.set_rng_state)):
             found = random.get(f"{kind}{processes.rank or ''}")
@@ -145,15 +146,16 @@ class TrainState:
         current = parameters(self.model)
         torch._foreach_lerp_(list(self.ema.values()), [current[name] for name in self.ema], 1 - decay)
 
-    def _tensors(self, random: Weights) -> dict[str, Weights]:
+    def tensors(self, processes: Processes) -> dict[str, Weights]:
+        """What belongs into the files of a checkpoint, whole in the first process. All have to ask for it."""
         files = {
             "model": parameters(self.model),
             "optimizer": _optimizer_tensors(self.optimizer, self.model),
-            "random": random,
+            "random": random_states(processes),
         }
         if self.ema is not None:
             files["ema"] = self.ema
-        return files
+        return {name: all_whole(tensors, processes) for name, tensors in files.items()}
 
 
 def random_states(processes: Processes) -> Weights:
@@ -202,5 +204,5 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, model: Transformer, ten
     for key, tensor in tensors.items():
         kind, _, name = key.partition(":")
         parameter = by_name[name]
-        on_device = tensor if kind == "step" else tensor.to(parameter.device)
-        optimizer.state.setdefault(parameter, {})[kind] = on_device
+        placed = tensor if kind == "step" else spread_like(tensor, parameter)
+        optimizer.state.setdefault(parameter, {})[kind] = placed

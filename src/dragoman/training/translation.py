@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import shutil
 from collections.abc import Iterator, Sequence
@@ -57,7 +58,8 @@ class TranslationTask(Task[TranslationBatch]):
             if note:
                 listener.message(note)
         self.model = build_model(config, self.tokenizers, device=device)
-        self.validator = Validator(config, self.tokenizers, valid_pairs, valid_store)
+        self.spare = copy.deepcopy(self.model).cpu() if config.training.sharding == "full" else None
+        self.validator = Validator(config, self.tokenizers, valid_pairs, valid_store, device=device)
         self.old_pairs = old_pairs(self.start) if self.start else ()
         if self.start and not self.old_pairs:
             listener.message(f"the validation text of {self.start.path} is not here and will not be scored")
@@ -106,9 +108,10 @@ class TranslationTask(Task[TranslationBatch]):
         return BatchResult(loss.smoothed, batch.n_tokens)
 
     def validate(self, weights: Weights) -> Validation:
-        result = self.validator(self.model, weights)
+        model = self.spare or self.model  # a model whose weights are spread cannot be copied
+        result = self.validator(model, weights)
         if self.old_pairs:
-            result.record["old_bleu"] = self.validator.bleu(self.model, weights, self.old_pairs)
+            result.record["old_bleu"] = self.validator.bleu(model, weights, self.old_pairs)
         return result
 
 
@@ -116,9 +119,15 @@ class Validator:
     """Scores weights on fixed pairs, always in the same way."""
 
     def __init__(
-        self, config: TranslationConfig, tokenizers: TokenizerPair, pairs: Sequence[Pair], store: TokenStore
+        self,
+        config: TranslationConfig,
+        tokenizers: TokenizerPair,
+        pairs: Sequence[Pair],
+        store: TokenStore,
+        *,
+        device: torch.device,
     ) -> None:
-        self.config = config
+        self.config, self.device = config, device
         self.tokenizers = tokenizers
         self.sources = [pair.src for pair in pairs]
         self.references = [pair.tgt for pair in pairs]
@@ -127,9 +136,7 @@ class Validator:
 
     def __call__(self, model: Seq2SeqTransformer, weights: Weights) -> Validation:
         """Scores the architecture of `model` with `weights`; `model` itself is left alone."""
-        device = next(model.parameters()).device
-        dtype = choose_dtype(self.config.training.precision, device)
-        candidate = inference_copy(model, dtype, weights=weights)
+        candidate = self._candidate(model, weights)
         translator = Translator(candidate, self.tokenizers, self.config)
         hypotheses = self._translations(translator, self.sources)
         tgt_lang = self.config.data.tgt_lang
@@ -147,12 +154,15 @@ class Validator:
 
     def bleu(self, model: Seq2SeqTransformer, weights: Weights, pairs: Sequence[Pair]) -> float:
         """BLEU of other pairs: those of the text that a model was trained on before."""
-        dtype = choose_dtype(self.config.training.precision, next(model.parameters()).device)
-        candidate = inference_copy(model, dtype, weights=weights)
-        translator = Translator(candidate, self.tokenizers, self.config)
+        translator = Translator(self._candidate(model, weights), self.tokenizers, self.config)
         hypotheses = self._translations(translator, [pair.src for pair in pairs])
         references = [pair.tgt for pair in pairs]
         return bleu(hypotheses, references, tgt_lang=self.config.data.tgt_lang, n_bootstrap=0).value
+
+    def _candidate(self, model: Seq2SeqTransformer, weights: Weights) -> Seq2SeqTransformer:
+        """A copy of `model` with `weights`, to translate with."""
+        dtype = choose_dtype(self.config.training.precision, self.device)
+        return inference_copy(model, dtype, weights=weights, device=self.device)
 
     def _translations(self, translator: Translator, sources: list[str]) -> list[str]:
         beam_size = self.config.training.valid_beam_size

@@ -17,6 +17,7 @@ from dragoman.training import trouble
 from dragoman.training.optimizer import set_learning_rate
 from dragoman.training.processes import ALONE, Processes
 from dragoman.training.schedule import learning_rate
+from dragoman.training.sharding import accumulates, shard, whole
 from dragoman.training.state import Position, TrainState
 from dragoman.training.task import Task
 
@@ -52,10 +53,18 @@ class LossModule(nn.Module):
         return result.loss, result.n_tokens
 
 
-def loss_module(task: Task[Any], processes: Processes) -> nn.Module:
-    """A task's loss; where several processes train, their gradients are averaged in its backward pass."""
+def loss_module(task: Task[Any], config: Config, processes: Processes) -> nn.Module:
+    """A task's loss; where several processes train, their gradients are averaged in its backward pass.
+
+    With `training.sharding` = "full" the model's weights are spread over them from here on.
+    """
     module = LossModule(task)
-    return DistributedDataParallel(module) if processes.size > 1 else module
+    if processes.size == 1:
+        return module
+    if config.training.sharding == "full":
+        shard(module, processes)
+        return module
+    return DistributedDataParallel(module)
 
 
 def update(
@@ -82,7 +91,7 @@ def update(
         if parameter.grad is not None:
             parameter.grad /= scale
     limit = training.clip_norm or math.inf
-    norm = float(torch.nn.utils.clip_grad_norm_(state.model.parameters(), limit))
+    norm = float(whole(torch.nn.utils.clip_grad_norm_(state.model.parameters(), limit)))
     overflowed = scale != 1.0 and math.isfinite(total) and not math.isfinite(norm)
     wrong = "" if overflowed else trouble.what_is_wrong(position, total / n_items, norm)
     position.step += 1
@@ -113,6 +122,7 @@ def backward(module: nn.Module, parts: Sequence[Part], factor: float) -> tuple[f
     total, n_tokens = 0.0, 0.0
     for i, (batch, weight) in enumerate(parts):
         more = i < len(parts) - 1
+        accumulates(module, more=more)
         with module.no_sync() if more and isinstance(module, DistributedDataParallel) else nullcontext():
             loss, n = module(batch)
             (loss * (factor * weight)).backward()
