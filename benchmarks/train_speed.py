@@ -1,119 +1,198 @@
-"""How fast a training step is, and how much of the machine's matrix-product ceiling it reaches.
+"""How fast a training step is, beside other toolkits, and how much of the machine's ceiling it reaches.
 
-    python benchmarks/train_speed.py            # Multi30k from $DRAGOMAN_DATA
-    python benchmarks/train_speed.py --corpus phrasebook
+    python benchmarks/train_speed.py
+    python benchmarks/train_speed.py --marian PYTHON --joeynmt PYTHON
 
-Prints source + target tokens a second, padding not counted, of whole updates (batch from the store,
-forward, backward, clipping, AdamW) of a model of 7.6 M parameters (d_model 256, 3+3 layers, d_ff 1024,
-vocabulary 8000, dropout 0.3, batches of 4096 target tokens). Every setting runs the
-same batches in turn, so that a noisy machine slows all of them; the median counts.
+Source + target tokens a second, padding not counted, of whole updates (forward, backward, clipping, AdamW) of
+a model of 7.6 M parameters (d_model 256, 3+3 layers, d_ff 1024, one vocabulary of 8000, dropout 0.3) on the
+batches of Multi30k, 4096 target tokens each, from $DRAGOMAN_DATA. Every library is a process of its own, and
+all of them make the same updates in turn, so that a noisy machine slows them alike; the median counts. The
+other toolkits want an environment of their own, whose Python is named; benchmarks/peers says what belongs into
+it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch
-from dragoman.hardware import choose_dtype, matrix_ceiling
+from dragoman.hardware import matrix_ceiling
 from dragoman.runs import Run, environment
+from dragoman.text.vocabulary import EOS_ID, PAD_ID
 from dragoman.training.listener import TrainingListener
-from dragoman.training.optimizer import make_optimizer
-from dragoman.training.state import Position, TrainState
 from dragoman.training.translation import TranslationTask
-from dragoman.training.update import Part, update
 
-CORPORA = {
-    "multi30k": {
-        "train": [f"multi30k/train.{lang}.gz" for lang in ("en", "de")],
-        "valid": [f"multi30k/val.{lang}.gz" for lang in ("en", "de")],
-    },
-    "phrasebook": {"train": ["phrasebook:train"], "valid": ["phrasebook:valid"]},
-}
+PEERS = Path(__file__).parent / "peers"
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
-SETTINGS = {
-    "fp32, plain kernels": ("fp32", "plain"),
-    "fp32, fast kernels": ("fp32", "fast"),
-    "bf16, plain kernels": ("bf16", "plain"),
-    "bf16, fast kernels": ("bf16", "fast"),
-}
+
+@dataclass
+class Row:
+    """A line of the table: a library, and its worker."""
+
+    name: str
+    command: list[str]
+    precision: str
+    n_threads: int
+    worker: subprocess.Popen[str] | None = None
+    speeds: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Starts the worker, and waits until it is ready."""
+        variables = {**os.environ, "OMP_NUM_THREADS": str(self.n_threads), "PYTHONWARNINGS": "ignore"}
+        self.worker = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
+        )
+        self._answer()
+
+    def seconds(self, number: int) -> float:
+        """The seconds of an update on the batch of this number."""
+        assert self.worker
+        assert self.worker.stdin
+        self.worker.stdin.write(f"{number}\n")
+        self.worker.stdin.flush()
+        return float(self._answer())
+
+    def _answer(self) -> str:
+        assert self.worker
+        assert self.worker.stdout
+        line = self.worker.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name}: {' '.join(self.command)} has ended; run it by hand to see why")
+        return line
+
+    def end(self) -> None:
+        """Lets the worker end."""
+        if self.worker is not None and self.worker.stdin is not None:
+            self.worker.stdin.close()
+            self.worker.wait(timeout=60)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--corpus", choices=CORPORA, default="multi30k")
-    parser.add_argument("--rounds", type=int, default=12, help="updates of each setting that are timed")
+    parser.add_argument("--rounds", type=int, default=12, help="updates of each that are timed")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="cores to use")
+    parser.add_argument("--marian", help="a Python that has transformers")
+    parser.add_argument("--joeynmt", help="a Python that has JoeyNMT 2.3.0")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     facts = environment()
-    print(f"{facts['cpu']}, {torch.get_num_threads()} threads, PyTorch {torch.__version__}")
+    print(f"{facts['cpu']}, {options.threads} threads, PyTorch {torch.__version__}")
     ceilings = {
         name: matrix_ceiling(dtype) for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))
     }
     for name, ceiling in ceilings.items():
         print(f"matrix-product ceiling {name}: {ceiling / 1e12:.2f} TFLOP/s")
     with tempfile.TemporaryDirectory() as folder:
-        report(Path(folder), options.corpus, options.rounds, ceilings)
+        config, batches, vocab_size = prepare(Path(folder), options.rounds + 1)
+        table = rows(str(Path(folder) / "batches.npz"), vocab_size, options)
+        try:
+            measure(table, config, batches, vocab_size, ceilings)
+        finally:
+            for row in table:
+                row.end()
+    report(table)
 
 
-def report(folder: Path, corpus: str, rounds: int, ceilings: dict[str, float]) -> None:
-    config = configuration(corpus)
-    run = Run.create(folder / "run", config)
-    cpu = torch.device("cpu")
-    steps = {}
-    for name, (precision, kernels) in SETTINGS.items():
-        own = configuration(corpus, f"training.precision={precision}", f"training.kernels={kernels}")
-        task = TranslationTask(own, run, cpu, TrainingListener())
-        task.model.train().dtype = choose_dtype(precision, cpu)
-        state = TrainState(task.model, make_optimizer(task.model, own.training), None, Position())
-        steps[name] = state, task
-    plan = task.plan(0)
-    print(f"{corpus}: {task.model.n_parameters / 1e6:.2f} M parameters, {len(plan)} batches an epoch\n")
-    speeds: dict[str, list[float]] = {name: [] for name in steps}
-    shares: dict[str, list[float]] = {name: [] for name in steps}
-    for i in range(rounds + 1):
-        batch = task.batch(0, plan[i % len(plan)], cpu)
-        for name, (state, task) in steps.items():
-            seconds = timed(partial(update, state, task, [Part(batch)], task.config))
-            if i == 0:
-                continue  # warm-up
-            speeds[name].append(batch.n_tokens / seconds)
-            ceiling = ceilings[SETTINGS[name][0]]
-            shares[name].append(
-                matrix_flops(config, batch, task.model.output.weight.shape[0]) / seconds / ceiling
-            )
-    print(f"{'':22}{'tokens/s (median)':>20}{'min':>9}{'max':>9}{'of ceiling':>12}")
-    for name in steps:
-        values = speeds[name]
+def prepare(folder: Path, n_batches: int) -> tuple[TranslationConfig, list[TranslationBatch], int]:
+    """The batches, written for the workers: src{i} (B, S), and tgt{i} (B, T + 1) from start to end token."""
+    config = configuration()
+    task = TranslationTask(
+        config, Run.create(folder / "run", config), torch.device("cpu"), TrainingListener()
+    )
+    plan = task.plan(0)[:n_batches]
+    batches = [task.batch(0, indices, torch.device("cpu")) for indices in plan]
+    arrays = {}
+    for i, batch in enumerate(batches):
+        arrays[f"src{i}"] = batch.src.numpy()
+        arrays[f"tgt{i}"] = np.concatenate([batch.tgt_in[:, :1].numpy(), batch.tgt_out.numpy()], axis=1)
+        assert (arrays[f"tgt{i}"] == EOS_ID).any(1).all()
+        assert PAD_ID == 0
+    np.savez(folder / "batches.npz", **arrays)
+    return config, batches, task.tokenizers.src.vocab_size
+
+
+def rows(batches: str, vocab_size: int, options: argparse.Namespace) -> list[Row]:
+    """The libraries that are here, each started."""
+    given, n = [batches, str(vocab_size)], options.threads
+    ours = str(PEERS / "with_dragoman.py")
+    found = [
+        Row(f"Dragoman, {precision}, {kernels} kernels", [sys.executable, ours, *given, precision, kernels],
+            precision, n)
+        for precision in ("fp32", "bf16") for kernels in ("plain", "fast")
+    ]  # fmt: skip
+    if n > 1:
+        command = [sys.executable, *TORCHRUN, str(n), ours, *given, "bf16", "fast"]
+        found.append(Row(f"Dragoman, bf16, fast, {n} processes", command, "bf16", 1))
+    found.append(
+        Row("torch.nn.Transformer", [sys.executable, str(PEERS / "with_torch.py"), *given], "fp32", n)
+    )
+    for name, python, script in (
+        ("Hugging Face MarianMTModel", options.marian, "with_marian.py"),
+        ("JoeyNMT 2.3.0", options.joeynmt, "with_joeynmt.py"),
+    ):
+        if python:
+            found.append(Row(name, [python, str(PEERS / script), *given], "fp32", n))
+    for row in found:
+        row.start()
+    return found
+
+
+def measure(
+    table: list[Row],
+    config: TranslationConfig,
+    batches: list[TranslationBatch],
+    vocab_size: int,
+    ceilings: dict[str, float],
+) -> None:
+    """Lets all make the same updates in turn; the first is not counted."""
+    for i, batch in enumerate(batches):
+        flops = matrix_flops(config, batch, vocab_size)
+        for row in table:
+            seconds = row.seconds(i)
+            if i > 0:
+                row.speeds.append(batch.n_tokens / seconds)
+                row.shares.append(flops / seconds / ceilings[row.precision])
+
+
+def report(table: list[Row]) -> None:
+    """The table: median, spread, and how many times as fast the fastest of ours is."""
+    best = max(statistics.median(row.speeds) for row in table if row.name.startswith("Dragoman"))
+    print(f"\n{'':36}{'tokens/s (median)':>18}{'min':>8}{'max':>8}{'of ceiling':>12}{'best of ours':>14}")
+    for row in table:
+        median = statistics.median(row.speeds)
         print(
-            f"{name:22}{statistics.median(values):20,.0f}{min(values):9,.0f}{max(values):9,.0f}"
-            f"{statistics.median(shares[name]):12.0%}"
+            f"{row.name:36}{median:18,.0f}{min(row.speeds):8,.0f}{max(row.speeds):8,.0f}"
+            f"{statistics.median(row.shares):12.0%}{best / median:13.1f}x"
         )
 
 
-def configuration(corpus: str, *overrides: str) -> TranslationConfig:
+def configuration() -> TranslationConfig:
     config = parse_config(
         {
             "name": "train-speed",
-            "data": {"src_lang": "en", "tgt_lang": "de", **CORPORA[corpus]},
-            "tokenizer": {"vocab_size": 8000},
-            "model": {
-                "d_model": 256,
-                "d_ff": 1024,
-                "n_encoder_layers": 3,
-                "n_decoder_layers": 3,
-                "dropout": 0.3,
+            "data": {
+                "src_lang": "en",
+                "tgt_lang": "de",
+                "train": [f"multi30k/train.{lang}.gz" for lang in ("en", "de")],
+                "valid": [f"multi30k/val.{lang}.gz" for lang in ("en", "de")],
             },
+            "tokenizer": {"vocab_size": 8000},
+            "model": {"d_model": 256, "d_ff": 1024, "n_encoder_layers": 3, "n_decoder_layers": 3},
             "training": {"batch_tokens": 4096},
-        },
-        overrides=overrides,
+        }
     )
     assert config.task == "translation"
     return config
@@ -126,12 +205,6 @@ def matrix_flops(config: TranslationConfig, batch: TranslationBatch, vocab_size:
     memory = config.model.n_decoder_layers * 2 * d * d  # keys and values of the source
     decoder = config.model.n_decoder_layers * (6 * d * d + 2 * d * d_ff) + vocab_size * d
     return 6.0 * ((encoder + memory) * batch.n_src_tokens + decoder * batch.n_tgt_tokens)
-
-
-def timed(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""The same training step in other people's libraries, as their users would write it."""

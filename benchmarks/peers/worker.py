@@ -1,0 +1,38 @@
+"""What the peers of benchmarks/train_speed.py have in common: the shape of the model, and how they are asked.
+
+    python with_joeynmt.py BATCHES.npz VOCAB_SIZE
+
+reads the number of a batch from stdin, makes an update of it, and writes the seconds that took; "ready"
+first. Each runs in a Python of its own, in which Dragoman need not be.
+"""
+
+import sys
+import time
+
+import numpy as np
+import torch
+
+D_MODEL, D_FF, N_HEADS, N_LAYERS = 256, 1024, 4, 3
+DROPOUT, SMOOTHING, RATE, MAX_LENGTH = 0.3, 0.1, 2e-3, 128
+PAD, BOS, EOS, UNK = range(4)
+
+
+def serve(make_step, numbers=None, *, speaks=True):
+    """`make_step(vocab_size)` is a function that makes an update of src (B, S) and tgt (B, T + 1)."""
+    arrays = np.load(sys.argv[1])
+    step = make_step(int(sys.argv[2]))
+    if speaks:
+        print("ready", flush=True)
+    for number in numbers or map(int, sys.stdin):
+        src, tgt = (torch.from_numpy(arrays[f"{name}{number}"]) for name in ("src", "tgt"))
+        start = time.perf_counter()
+        step(src, tgt)
+        if speaks:
+            print(time.perf_counter() - start, flush=True)
+
+
+def teacher_forcing(tgt):
+    """The decoder's input and what it is to predict, from start token, sentence and end token."""
+    inputs = tgt[:, :-1].clone()
+    inputs[inputs == EOS] = PAD
+    return inputs, tgt[:, 1:]
