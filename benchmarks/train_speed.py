@@ -7,7 +7,7 @@ Source + target tokens a second, padding not counted, of whole updates (forward,
 a model of 7.6 M parameters (d_model 256, 3+3 layers, d_ff 1024, one vocabulary of 8000, dropout 0.3) on the
 batches of Multi30k, 4096 target tokens each, from $DRAGOMAN_DATA. Every library is a process of its own, and
 all of them make the same updates in turn, so that a noisy machine slows them alike; the median counts. The
-other toolkits want an environment of their own, whose Python is named; benchmarks/peers says what belongs into
+other toolkits want an environment of their own, whose Python is named; benchmarks/peers says what is in
 it.
 """
 
@@ -21,6 +21,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -114,7 +115,7 @@ def prepare(folder: Path, n_batches: int) -> tuple[TranslationConfig, list[Trans
     )
     plan = task.plan(0)[:n_batches]
     batches = [task.batch(0, indices, torch.device("cpu")) for indices in plan]
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for i, batch in enumerate(batches):
         arrays[f"src{i}"] = batch.src.numpy()
         arrays[f"tgt{i}"] = np.concatenate([batch.tgt_in[:, :1].numpy(), batch.tgt_out.numpy()], axis=1)
