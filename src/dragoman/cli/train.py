@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +69,12 @@ def train(
         float, typer.Option(help="Save and leave after so many hours, with exit code 75; 0: no limit.")
     ] = 0.0,
     processes: Annotated[int, typer.Option(help="Processes that train together on this machine.", min=1)] = 1,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also log to the run's folder tensorboard/.")
+    ] = False,
+    wandb: Annotated[
+        str | None, typer.Option(metavar="PROJECT", help="Also log to a project of Weights & Biases.")
+    ] = None,
 ) -> None:
     """Train a translator or a classifier: from a recipe, or from files.
 
@@ -122,9 +129,10 @@ def train(
         )
     out = out or Path("runs") / config.name
     if processes > 1:
-        train_together(processes, config, out, max_hours=max_hours)
+        logging = ["--tensorboard"] * tensorboard + (["--wandb", wandb] if wandb else [])
+        train_together(processes, config, out, max_hours=max_hours, options=logging)
         return
-    path = run_training(config, out, max_hours=max_hours)
+    path = run_training(config, out, max_hours=max_hours, tensorboard=tensorboard, wandb=wandb)
     if not speaks():
         return
     if config.task == "classification":
@@ -174,12 +182,16 @@ def settings_for(
     return config
 
 
-def train_together(processes: int, config: Config, out: Path, *, max_hours: float) -> None:
+def train_together(
+    processes: int, config: Config, out: Path, *, max_hours: float, options: Sequence[str]
+) -> None:
     """Trains with several processes of this machine: commands of their own, of which the first speaks."""
     from dragoman.runs import Run
     from dragoman.training.launching import launch
 
-    if code := launch(processes, Run.create(out, config), max_hours=max_hours, say=say):
+    if max_hours:
+        options = [*options, "--max-hours", str(max_hours)]
+    if code := launch(processes, Run.create(out, config), options=options, say=say):
         raise typer.Exit(code)
 
 
@@ -231,16 +243,30 @@ def config_from(
     return config
 
 
-def run_training(config: Config, out: Path, *, max_hours: float = 0.0) -> Path:
+def run_training(
+    config: Config,
+    out: Path,
+    *,
+    max_hours: float = 0.0,
+    tensorboard: bool = False,
+    wandb: str | None = None,
+) -> Path:
     """Trains with a progress bar on stderr, and draws the learning curves; the run's path."""
     from dragoman.cli.listener import TerminalListener
+    from dragoman.cli.loggers import Listeners, TensorBoardListener, WandbListener
     from dragoman.errors import PausedError
     from dragoman.runs import Run
+    from dragoman.training.listener import TrainingListener
     from dragoman.training.loop import train
 
     try:
-        with TerminalListener() as listener:
-            path = train(config, out, listener=listener, max_hours=max_hours)
+        with TerminalListener() as terminal:
+            listeners: list[TrainingListener] = [terminal]
+            if speaks() and tensorboard:
+                listeners.append(TensorBoardListener(out / "tensorboard"))
+            if speaks() and wandb:
+                listeners.append(WandbListener(wandb, out))
+            path = train(config, out, listener=Listeners(listeners), max_hours=max_hours)
     except (KeyboardInterrupt, PausedError) as stop:
         if speaks():
             say(f"to continue: {shlex.join(['dragoman', *sys.argv[1:]])}")

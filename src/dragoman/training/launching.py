@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -26,15 +26,16 @@ EXPECTED = {1, 2, 75, 130, 143}
 """Exit codes of a process that has said itself why it leaves."""
 
 
-def launch(n_processes: int, run: Run, *, max_hours: float, say: Callable[[str], None]) -> int:
+def launch(n_processes: int, run: Run, *, options: Sequence[str] = (), say: Callable[[str], None]) -> int:
     """Trains `run` with so many processes to its end; returns their exit code, 0 where all is well.
+
+    `options` are those of `dragoman train` that are no settings of the run.
 
     When one of them dies the others are ended, and all of them continue from the last checkpoint.
     TrainingError: that did not help.
     """
     be_quiet()
-    arguments = ["-m", "dragoman", "train", str(run.config_path), "--out", str(run.path)]
-    arguments += ["--max-hours", str(max_hours)] * (max_hours > 0)
+    arguments = ["-m", "dragoman", "train", str(run.config_path), "--out", str(run.path), *options]
     threads = max(1, (os.cpu_count() or 1) // n_processes)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     for attempt in range(RESTARTS + 1):

@@ -1,0 +1,97 @@
+"""Listeners that send what a training logs to TensorBoard or to Weights & Biases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dragoman.config import Config
+from dragoman.errors import MissingExtraError
+from dragoman.training.listener import TrainingListener
+from dragoman.training.state import Position
+
+NOT_PLOTTED = {"kind", "step", "best", "n", "seconds"}
+
+
+class TensorBoardListener(TrainingListener):
+    """Writes what a training logs to `folder`, for `tensorboard --logdir`. MissingExtraError: not here."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tensorboard.summary import Writer
+        except ImportError:
+            raise MissingExtraError("tensorboard", extra="tensorboard", purpose="--tensorboard") from None
+        self._writer = Writer(str(folder))
+
+    def logged(self, record: dict[str, Any]) -> None:
+        for name, value in scalars(record).items():
+            self._writer.add_scalar(name, value, step=record["step"])
+        self._writer.flush()
+
+
+class WandbListener(TrainingListener):
+    """Sends what a training logs to a project of Weights & Biases. MissingExtraError: it is not here."""
+
+    def __init__(self, project: str, run: Path) -> None:
+        try:
+            import wandb
+        except ImportError:
+            raise MissingExtraError("wandb", extra="wandb", purpose="--wandb") from None
+        self._wandb, self._project, self._path = wandb, project, run
+
+    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+        self._run = self._wandb.init(
+            project=self._project,
+            name=self._path.name,
+            id=run_id(self._path),
+            resume="allow",  # a training that is continued stays one run there
+            dir=str(self._path),
+            config={**config.model_dump(mode="json"), "n_parameters": n_parameters},
+        )
+
+    def logged(self, record: dict[str, Any]) -> None:
+        self._run.log(scalars(record), step=record["step"])
+
+
+class Listeners(TrainingListener):
+    """Passes on everything to several listeners."""
+
+    def __init__(self, listeners: Sequence[TrainingListener]) -> None:
+        self._listeners = listeners
+
+    def message(self, text: str) -> None:
+        for listener in self._listeners:
+            listener.message(text)
+
+    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+        for listener in self._listeners:
+            listener.started(position, config, n_parameters)
+
+    def stepped(self, position: Position) -> None:
+        for listener in self._listeners:
+            listener.stepped(position)
+
+    def logged(self, record: dict[str, Any]) -> None:
+        for listener in self._listeners:
+            listener.logged(record)
+
+    def validating(self) -> None:
+        for listener in self._listeners:
+            listener.validating()
+
+
+def scalars(record: dict[str, Any]) -> dict[str, float]:
+    """The numbers of a record of history.jsonl, by names such as "train/lr" and "valid/bleu"."""
+    return {
+        f"{record['kind']}/{name}": float(value)
+        for name, value in record.items()
+        if name not in NOT_PLOTTED and isinstance(value, (int, float))
+    }
+
+
+def run_id(path: Path) -> str:
+    """A name for the run in `path` that stays the same when it is continued."""
+    from hashlib import blake2b
+
+    return blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()
