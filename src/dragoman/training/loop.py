@@ -84,9 +84,9 @@ def train(
         if is_finished(run):
             listener.message(f"{run.path} is finished; choose another folder to train again")
             return run.path
+        sitting = start_or_continue(config, run, listener, processes, deadline=deadline)
+        listener.started(sitting.state.position, config, sitting.task.model.n_parameters)
         with interruption() as interrupted:
-            sitting = start_or_continue(config, run, listener, processes, deadline=deadline)
-            listener.started(sitting.state.position, config, sitting.task.model.n_parameters)
             run_until_the_end(sitting, interrupted)
         if processes.first:
             finish(sitting)
