@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import Annotated, Any, NoReturn
@@ -11,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from dragoman import __version__
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, PausedError
 
 USER_ERROR = 1
 PAUSED = 75  # EX_TEMPFAIL of sysexits.h: the same command goes on
@@ -35,6 +36,8 @@ class Commands(TyperGroup):
             fail(str(error))
         except KeyboardInterrupt:
             fail("interrupted", code=INTERRUPTED, prefix="")
+        except PausedError as pause:  # the listener has said so
+            raise typer.Exit(TERMINATED if pause.reason == signal.SIGTERM else PAUSED) from None
         except BrokenPipeError:
             _discard_output()
             raise typer.Exit(BROKEN_PIPE) from None

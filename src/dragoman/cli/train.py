@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, say
+from dragoman.cli.app import INTERRUPTED, say
 from dragoman.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -270,9 +269,9 @@ def run_training(
     except (KeyboardInterrupt, PausedError) as stop:
         if speaks():
             say(f"to continue: {shlex.join(['dragoman', *sys.argv[1:]])}")
-        reason = stop.reason if isinstance(stop, PausedError) else int(signal.SIGINT)
-        codes = {int(signal.SIGINT): INTERRUPTED, int(signal.SIGTERM): TERMINATED}
-        raise typer.Exit(codes.get(reason, PAUSED)) from None
+        if isinstance(stop, PausedError):
+            raise
+        raise typer.Exit(INTERRUPTED) from None
     if speaks():
         draw_curves(Run.open(path))
     return path
