@@ -248,7 +248,9 @@ def check_source_use_is_repeatable(translator: Translator, store: TokenStore) ->
 
 def check_validation_leaves_the_random_state_alone(translator: Translator, store: TokenStore) -> None:
     corpus = open_corpus(translator.config.data.valid, src_lang="en", tgt_lang="de", columns=(0, 1))
-    validator = Validator(translator.config, translator.tokenizers, list(corpus.pairs()), store)
+    validator = Validator(
+        translator.config, translator.tokenizers, list(corpus.pairs()), store, device=torch.device("cpu")
+    )
     before = torch.get_rng_state()
     validator(translator.model, {n: p.detach() for n, p in translator.model.named_parameters()})
     assert torch.equal(torch.get_rng_state(), before)

@@ -278,6 +278,14 @@ def test_a_training_that_is_asked_to_end_saves_and_says_so() -> None:
     assert newest_checkpoint(Run.open("runs/tiny")) == Path("runs/tiny/checkpoints/step-000007")
 
 
+def test_stalled_validations_lower_the_rate_of_plateau_alone() -> None:
+    stuck = ["training.learning_rate=1e-9", "training.plateau_patience=1", "training.valid_every=2"]
+    for schedule, falls in (("constant", False), ("plateau", True)):
+        path = train(tiny_config(*stuck, f'training.schedule="{schedule}"'), f"runs/{schedule}")
+        rates = {r["lr"] for r in Run.open(path).history() if r["kind"] == "train" and r["step"] > 4}
+        assert (len(rates) > 1) == falls, schedule
+
+
 def test_the_best_checkpoints_are_kept_beside_the_last() -> None:
     settings = ["training.valid_every=1", "training.keep_checkpoints=1", "training.keep_best=2"]
     path = train(tiny_config(*settings, "training.metric=loss", "training.average=none"), "runs/tiny")
