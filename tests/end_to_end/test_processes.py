@@ -42,6 +42,33 @@ precision = "fp32"
 device = "cpu"
 """
 
+CLASSIFIER = """
+name = "together"
+task = "classification"
+[data]
+train = ["phrasebook:reviews-valid"]
+valid = ["phrasebook:reviews-valid"]
+max_length = 64
+[tokenizer]
+vocab_size = 400
+[model]
+d_model = 16
+n_heads = 2
+d_ff = 32
+n_encoder_layers = 1
+dropout = 0.0
+ngrams = 2
+ngram_bits = 8
+[training]
+max_steps = 6
+batch_tokens = 400
+warmup_steps = 2
+log_every = 1
+valid_every = 6
+precision = "fp32"
+device = "cpu"
+"""
+
 
 @pytest.fixture
 def workplace(tmp_path: Path) -> Path:
@@ -84,6 +111,16 @@ def test_two_processes_have_the_losses_of_one(workplace: Path) -> None:
         assert done.returncode == 0, done.stderr
     assert len(losses(workplace / "two")) == 12
     assert losses(workplace / "two") == pytest.approx(losses(workplace / "one"), rel=1e-4)
+
+
+def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(CLASSIFIER, encoding="utf-8")
+    for out, options in (("one", ()), ("two", ("--processes", "2"))):
+        done = run(tmp_path, out, *options)
+        assert done.returncode == 0, done.stderr
+    assert len(losses(tmp_path / "two")) == 6
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
 
 
 def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(workplace: Path) -> None:
