@@ -106,21 +106,20 @@ def losses(run: Path) -> list[float]:
 def test_two_processes_have_the_losses_of_one(workplace: Path) -> None:
     """Every batch is the same and is spread over both, gradients are those of the mean over all of it."""
     write_recipe(workplace)
-    for out, options in (("one", ()), ("two", ("--processes", "2"))):
-        done = run(workplace, out, *options)
-        assert done.returncode == 0, done.stderr
-    assert len(losses(workplace / "two")) == 12
-    assert losses(workplace / "two") == pytest.approx(losses(workplace / "one"), rel=1e-4)
+    check_losses_of_one_and_two(workplace, n_steps=12)
 
 
 def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(CLASSIFIER, encoding="utf-8")
+    (tmp_path / "recipe.toml").write_text(CLASSIFIER, encoding="utf-8")
+    check_losses_of_one_and_two(tmp_path, n_steps=6)
+
+
+def check_losses_of_one_and_two(folder: Path, *, n_steps: int) -> None:
     for out, options in (("one", ()), ("two", ("--processes", "2"))):
-        done = run(tmp_path, out, *options)
+        done = run(folder, out, *options)
         assert done.returncode == 0, done.stderr
-    assert len(losses(tmp_path / "two")) == 6
-    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
+    assert len(losses(folder / "two")) == n_steps
+    assert losses(folder / "two") == pytest.approx(losses(folder / "one"), rel=1e-4)
 
 
 def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(workplace: Path) -> None:

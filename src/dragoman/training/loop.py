@@ -77,10 +77,8 @@ def train(
     deadline = time.monotonic() + 3600 * max_hours if max_hours else math.inf
     with joined(config.training.device) as processes:
         listener = (listener if processes.first else None) or TrainingListener()
-        if processes.first:
-            Run.create(out, config)
-        processes.wait()
-        run = Run.create(out, config)
+        with processes.first_ahead():
+            run = Run.create(out, config)
         if is_finished(run):
             listener.message(f"{run.path} is finished; choose another folder to train again")
             return run.path
@@ -103,7 +101,8 @@ def start_or_continue(
     if config.training.n_threads:
         torch.set_num_threads(config.training.n_threads)
     torch.manual_seed(config.seed)
-    task = prepared_task(config, run, device, listener, processes)
+    with processes.first_ahead():
+        task = make_task(config, run, device, listener)
     newest = newest_checkpoint(run)
     if newest is None:
         task.begin()
@@ -121,18 +120,6 @@ def start_or_continue(
     if processes.first:
         run.truncate_history(state.position.step)
     return sitting
-
-
-def prepared_task(
-    config: Config, run: Run, device: torch.device, listener: TrainingListener, processes: Processes
-) -> Task[Any]:
-    """The task that `config` describes; the first process prepares its files, the others read them."""
-    if not processes.first:
-        processes.wait()
-    task = make_task(config, run, device, listener)
-    if processes.first:
-        processes.wait()
-    return task
 
 
 def make_task(config: Config, run: Run, device: torch.device, listener: TrainingListener) -> Task[Any]:
@@ -282,7 +269,8 @@ def updates(sitting: Sitting) -> Iterator[list[Part]]:
     """
     position, task, frequency = sitting.state.position, sitting.task, sitting.config.training.update_freq
     while True:
-        plan = task.plan(position.epoch)
+        with sitting.processes.first_ahead():  # with BPE-dropout it draws tokens, which all must share
+            plan = task.plan(position.epoch)
         while position.batch < len(plan):
             chosen = plan[position.batch : position.batch + frequency]
             parts = [part_of(sitting, indices) for indices in chosen]

@@ -73,6 +73,15 @@ class Processes:
         """Returns when all of them have come here."""
         self.total(0.0)
 
+    @contextmanager
+    def first_ahead(self) -> Iterator[None]:
+        """Lets the first process do something before the others do: write files that they then find."""
+        if not self.first:
+            self.wait()
+        yield
+        if self.first:
+            self.wait()
+
     def from_first(self, text: str) -> str:
         """The first process' text, in all of them."""
         if self.size == 1:
