@@ -195,6 +195,7 @@ class Saboteur(Recorder):
         self.models: list[Seq2SeqTransformer] = []
 
     def stepped(self, position: Position) -> None:
+        super().stepped(position)
         if self.steps and position.step == self.steps[0]:
             self.steps.pop(0)
             with torch.no_grad():
@@ -231,12 +232,30 @@ def test_training_goes_back_to_the_last_checkpoint_with_half_the_rate(
     assert (back["step"], back["from_step"], back["rate_factor"]) == (6, 11, 0.5)
     rates = {r["step"]: r["lr"] for r in records if r["kind"] == "train"}
     assert rates[12] == pytest.approx(0.5 * rates[6])
-    assert sum("left out: the loss is not a number" in m for m in listener.messages) == 2
+    assert [m for m in listener.messages if "left out" in m] == [
+        f"step {step} left out: the loss is not a number" for step in (9, 10)
+    ]
     assert any(
         re.search(r"step 11: the loss is not a number.*back to step 6 with 0.5 times the rate", m)
         for m in listener.messages
     )
     assert all(torch.isfinite(value).all() for value in Run.open(path).load_weights().values())
+
+
+def test_a_state_in_which_updates_are_left_out_is_not_one_to_go_back_to(
+    saboteur: Callable[..., Saboteur],
+) -> None:
+    """The weights break at step 8; a checkpoint would be due at 9, and training is to pause at 10."""
+    listener = saboteur(8)
+    listener.stop_at = 10
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_config("training.valid_every=3"), "runs/tiny", listener=listener)
+    records = Run.open("runs/tiny").history()
+    assert [r["step"] for r in records if r["kind"] == "valid"] == [3, 6]
+    assert [(r["step"], r["from_step"]) for r in records if r["kind"] == "back"] == [(6, 11)]
+    newest = newest_checkpoint(Run.open("runs/tiny"))
+    assert newest is not None
+    assert newest.name == "step-000007"  # paused as soon as an update was made
 
 
 def test_training_gives_up_when_going_back_does_not_help(saboteur: Callable[..., Saboteur]) -> None:

@@ -29,7 +29,7 @@ from dragoman.training.listener import TrainingListener
 from dragoman.training.optimizer import make_optimizer
 from dragoman.training.processes import Processes, joined
 from dragoman.training.schedule import learning_rate
-from dragoman.training.sharding import all_whole, device_of
+from dragoman.training.sharding import all_whole
 from dragoman.training.state import Position, TrainState, average_weights, parameters, seed_process
 from dragoman.training.task import Task, Validation, Weights
 from dragoman.training.update import Part, loss_module, update
@@ -50,6 +50,7 @@ class Sitting:
 
     config: Config
     run: Run
+    device: torch.device
     task: Task[Any]
     state: TrainState
     module: nn.Module
@@ -111,7 +112,7 @@ def start_or_continue(
     module = loss_module(task, config, processes)  # spreads the weights, where they are to be spread
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
     state = TrainState(model, make_optimizer(model, config.training), ema, Position())
-    sitting = Sitting(config, run, task, state, module, listener, processes, deadline)
+    sitting = Sitting(config, run, device, task, state, module, listener, processes, deadline)
     if newest is not None:
         state.restore(newest, processes)
         listener.message(f"continuing from step {state.position.step}")
@@ -194,14 +195,15 @@ def run_updates(sitting: Sitting, interrupted: Callable[[], int]) -> None:
             logged_at = position.seconds
             write_history(sitting, record)
             sitting.listener.logged(record)
-        if due := is_validated(position, config) or last:
+        settled = position.n_in_a_row == 0  # else the weights may be what is wrong: not to be gone back to
+        if due := (is_validated(position, config) and settled) or last:
             validate(sitting)
             now = time.perf_counter()
             position.seconds, clock = position.seconds + now - clock, now
             logged_at = position.seconds
-        if due or stop:
+        if due or (stop and settled):
             save_checkpoint(state, sitting.run, config, processes)
-        if stop and not is_over(position, config):
+        if stop and settled and not is_over(position, config):
             pause(sitting, int(stop))
         if is_over(position, config):
             return
@@ -284,11 +286,10 @@ def updates(sitting: Sitting) -> Iterator[list[Part]]:
 
 def part_of(sitting: Sitting, indices: npt.NDArray[np.int64]) -> Part:
     """What this process has of the batch of the examples at `indices`."""
-    mine, device = sitting.processes.share(indices), device_of(sitting.state.model)
-    epoch = sitting.state.position.epoch
+    mine, epoch = sitting.processes.share(indices), sitting.state.position.epoch
     if len(mine):
-        return Part(sitting.task.batch(epoch, mine, device))
-    return Part(sitting.task.batch(epoch, indices[:1], device), weight=0.0)
+        return Part(sitting.task.batch(epoch, mine, sitting.device))
+    return Part(sitting.task.batch(epoch, indices[:1], sitting.device), weight=0.0)
 
 
 def log_record(state: TrainState, config: Config, gradient_norm: float, seconds: float) -> dict[str, Any]:
@@ -399,6 +400,7 @@ def finish(sitting: Sitting) -> None:
             "kept": kept,
             "best_step": position.best_step,
             "steps": position.step,
+            "steps_left_out": position.n_left_out,
             "epochs": position.epoch,
             "minutes": position.seconds / 60,
             "n_parameters": state.model.n_parameters,

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from dragoman.training.processes import Processes
@@ -64,8 +63,3 @@ def accumulates(module: nn.Module, *, more: bool) -> None:
     spread: Any = module
     if hasattr(spread, "set_requires_gradient_sync"):
         spread.set_requires_gradient_sync(not more)
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where a model's weights are."""
-    return next(model.parameters()).device

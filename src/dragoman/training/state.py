@@ -123,6 +123,7 @@ class TrainState:
             ) from None
         load_weights(self.model, model, where=str(folder / "model.safetensors"), placed=spread_like)
         _restore_optimizer(self.optimizer, self.model, optimizer)
+        self.optimizer.zero_grad()  # an update that was broken off has left some
         if self.ema is not None and ema is not None:
             for name, average in self.ema.items():
                 average.copy_(spread_like(ema[name], average))
