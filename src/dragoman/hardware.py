@@ -8,7 +8,7 @@ import shutil
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -45,7 +45,7 @@ def has_bf16(device: torch.device) -> bool:
     """Whether `device` has bf16 arithmetic of its own (AVX-512 BF16, AMX, or a GPU of 2020 and later)."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    return bool({"avx512_bf16", "amx_bf16"} & _cpu_flags())
+    return bool({"avx512_bf16", "amx_bf16"} & processor().flags)
 
 
 def keep_freed_memory() -> None:
@@ -98,7 +98,7 @@ def look_around() -> Machine:
         n_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         n_threads=torch.get_num_threads(),
         has_bf16=has_bf16(torch.device("cpu")),
-        has_amx="amx_bf16" in _cpu_flags(),
+        has_amx="amx_bf16" in processor().flags,
         memory=memory,
         free_memory=free,
         free_disk=shutil.disk_usage(".").free,
@@ -158,10 +158,22 @@ def _memory() -> tuple[int, int]:
     return memory, free
 
 
-def _cpu_flags() -> set[str]:
-    """What the processor can do, in the kernel's words; nothing where they are not to be had."""
-    lines = (line for line in _text("/proc/cpuinfo").splitlines() if line.startswith(("flags", "Features")))
-    return set(next(lines, "").split())
+class Processor(NamedTuple):
+    """The processor in the kernel's words; "" and nothing where those are not to be had."""
+
+    name: str
+    flags: frozenset[str]
+    """What it can do."""
+
+
+def processor() -> Processor:
+    """This machine's processor, the first where it has several."""
+    first, _, _ = _text("/proc/cpuinfo").partition("\n\n")
+    facts = {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.split("\n"))
+    }
+    flags = facts.get("flags") or facts.get("Features") or ""
+    return Processor(facts.get("model name", ""), frozenset(flags.split()))
 
 
 def _text(path: str) -> str:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dragoman.config import Config, load_recipe, to_toml
 from dragoman.errors import ConfigError, RunError
+from dragoman.hardware import processor
 
 if TYPE_CHECKING:
     import torch
@@ -264,17 +265,11 @@ def environment() -> dict[str, Any]:
 
 def _processor() -> dict[str, Any]:
     """The processor's name, and whether it multiplies in bf16 and has AMX (None where it is not known)."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {"cpu": platform.processor() or platform.machine(), "cpu_bf16": None, "cpu_amx": None}
-    facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    facts = {key.strip(): value.strip() for key, value in facts.items()}
-    flags = (facts.get("flags") or facts.get("Features") or "").split()
+    name, flags = processor()
     return {
-        "cpu": facts.get("model name") or platform.processor() or platform.machine(),
-        "cpu_bf16": any(flag in flags for flag in ("avx512_bf16", "amx_bf16", "bf16")),
-        "cpu_amx": "amx_tile" in flags,
+        "cpu": name or platform.processor() or platform.machine(),
+        "cpu_bf16": bool(flags & {"avx512_bf16", "amx_bf16", "bf16"}) if flags else None,
+        "cpu_amx": "amx_tile" in flags if flags else None,
     }
 
 

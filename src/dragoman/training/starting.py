@@ -6,14 +6,12 @@ get rows of their own behind the old ones, whose ids do not change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, TranslationConfig
-from dragoman.data.corpora import Corpus, Pair, has_text
-from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.data.corpora import Corpus
+from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import load_weights
 from dragoman.runs import Run
@@ -21,9 +19,6 @@ from dragoman.text.tokenizer import TokenizerPair
 
 MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout", "max_positions"}
 """Settings of a model that are not of its weights."""
-
-N_OLD_PAIRS = 1000
-"""Validation pairs of the old text that are scored, at most."""
 
 
 def open_start(config: TranslationConfig) -> Run:
@@ -86,16 +81,3 @@ def with_new_rows(old: Tensor, fresh: Tensor) -> Tensor:
     """`old` (V, D) with the rows of `fresh` (V', D) from V on behind it, around the mean of the old rows."""
     new = fresh[len(old) :]
     return torch.cat([old, old.mean(0) + (new - new.mean(0))])
-
-
-def old_pairs(start: Run) -> Sequence[Pair]:
-    """Validation pairs of the text that `start` was trained on; none where that is not here any more."""
-    from dragoman.training.translation import open_corpora
-
-    assert start.config.task == "translation"
-    try:
-        pairs = [pair for pair in open_corpora(start.config)[1].pairs() if has_text(pair)]
-    except (DataError, RunError):
-        return []
-    step = max(1, len(pairs) // N_OLD_PAIRS)
-    return pairs[::step][:N_OLD_PAIRS]

@@ -15,6 +15,7 @@ from dragoman.config import TranslationConfig
 from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
 from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
 from dragoman.data.store import TokenStore
+from dragoman.errors import DataError, RunError
 from dragoman.hardware import choose_dtype
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -25,8 +26,11 @@ from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.diagnosis import diagnose, source_use
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loss import batch_loss
-from dragoman.training.starting import describe_taken, old_pairs, open_start, start_weights, taken_tokenizers
+from dragoman.training.starting import describe_taken, open_start, start_weights, taken_tokenizers
 from dragoman.training.task import BatchResult, Task, Validation, Weights
+
+N_OLD_PAIRS = 1000
+"""Validation pairs of the text that a model was trained on before that are scored, at most."""
 
 
 class TranslationTask(Task[TranslationBatch]):
@@ -59,9 +63,11 @@ class TranslationTask(Task[TranslationBatch]):
                 listener.message(note)
         self.model = build_model(config, self.tokenizers, device=device)
         self.spare = copy.deepcopy(self.model).cpu() if config.training.sharding == "full" else None
-        self.validator = Validator(config, self.tokenizers, valid_pairs, valid_store, device=device)
-        self.old_pairs = old_pairs(self.start) if self.start else ()
-        if self.start and not self.old_pairs:
+        old_pairs = open_old_pairs(self.start) if self.start else ()
+        self.validator = Validator(
+            config, self.tokenizers, valid_pairs, valid_store, old_pairs=old_pairs, device=device
+        )
+        if self.start and not old_pairs:
             listener.message(f"the validation text of {self.start.path} is not here and will not be scored")
 
     def begin(self) -> None:
@@ -108,11 +114,8 @@ class TranslationTask(Task[TranslationBatch]):
         return BatchResult(loss.smoothed, batch.n_tokens)
 
     def validate(self, weights: Weights) -> Validation:
-        model = self.spare or self.model  # a model whose weights are spread cannot be copied
-        result = self.validator(model, weights)
-        if self.old_pairs:
-            result.record["old_bleu"] = self.validator.bleu(model, weights, self.old_pairs)
-        return result
+        # A model whose weights are spread cannot be copied.
+        return self.validator(self.spare or self.model, weights)
 
 
 class Validator:
@@ -125,18 +128,21 @@ class Validator:
         pairs: Sequence[Pair],
         store: TokenStore,
         *,
+        old_pairs: Sequence[Pair] = (),
         device: torch.device,
     ) -> None:
+        """`store` holds `pairs`; `old_pairs` are of the text that a model was trained on before, for BLEU."""
         self.config, self.device = config, device
         self.tokenizers = tokenizers
-        self.sources = [pair.src for pair in pairs]
-        self.references = [pair.tgt for pair in pairs]
+        self.sources, self.references = sides(pairs)
+        self.old_sources, self.old_references = sides(old_pairs)
         self.store = store
         self.plan = plan_epoch(store, batch_tokens=4 * config.training.batch_tokens, seed=0, epoch=0)
 
     def __call__(self, model: Seq2SeqTransformer, weights: Weights) -> Validation:
         """Scores the architecture of `model` with `weights`; `model` itself is left alone."""
-        candidate = self._candidate(model, weights)
+        dtype = choose_dtype(self.config.training.precision, self.device)
+        candidate = inference_copy(model, dtype, weights=weights, device=self.device)
         translator = Translator(candidate, self.tokenizers, self.config)
         hypotheses = self._translations(translator, self.sources)
         tgt_lang = self.config.data.tgt_lang
@@ -149,20 +155,11 @@ class Validator:
             "chrf": chrf(hypotheses, self.references, tgt_lang=tgt_lang, n_bootstrap=0).value,
             "source_gain": None if use is None else use.gain,  # nats a token that the right source is worth
         }
+        if self.old_sources:
+            old = self._translations(translator, self.old_sources)
+            record["old_bleu"] = bleu(old, self.old_references, tgt_lang=tgt_lang, n_bootstrap=0).value
         warnings = diagnose(self.sources, hypotheses, self.references, use)
         return Validation(record, score if self.config.training.metric == "bleu" else -loss, warnings)
-
-    def bleu(self, model: Seq2SeqTransformer, weights: Weights, pairs: Sequence[Pair]) -> float:
-        """BLEU of other pairs: those of the text that a model was trained on before."""
-        translator = Translator(self._candidate(model, weights), self.tokenizers, self.config)
-        hypotheses = self._translations(translator, [pair.src for pair in pairs])
-        references = [pair.tgt for pair in pairs]
-        return bleu(hypotheses, references, tgt_lang=self.config.data.tgt_lang, n_bootstrap=0).value
-
-    def _candidate(self, model: Seq2SeqTransformer, weights: Weights) -> Seq2SeqTransformer:
-        """A copy of `model` with `weights`, to translate with."""
-        dtype = choose_dtype(self.config.training.precision, self.device)
-        return inference_copy(model, dtype, weights=weights, device=self.device)
 
     def _translations(self, translator: Translator, sources: list[str]) -> list[str]:
         beam_size = self.config.training.valid_beam_size
@@ -177,6 +174,22 @@ class Validator:
             total += batch_loss(model, batch, smoothing=0.0).log_loss.item()
             n_tokens += batch.n_tgt_tokens
         return total / n_tokens
+
+
+def sides(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+    """The sources of the pairs, and their translations."""
+    return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+
+
+def open_old_pairs(start: Run) -> Sequence[Pair]:
+    """Validation pairs of the text that `start` was trained on; none where that is not here any more."""
+    assert start.config.task == "translation"
+    try:
+        pairs = [pair for pair in open_corpora(start.config)[1].pairs() if has_text(pair)]
+    except (DataError, RunError):
+        return []
+    step = max(1, len(pairs) // N_OLD_PAIRS)
+    return pairs[::step][:N_OLD_PAIRS]
 
 
 def open_corpora(config: TranslationConfig) -> tuple[Corpus, Corpus]:
