@@ -80,52 +80,17 @@ def train(
     Without a recipe, architecture, vocabulary and steps are chosen by the size of the corpus and written
     to the run's config.toml. The same command continues a training that was interrupted.
     """
-    files = _corpus("train", src=src, tgt=tgt, tsv=tsv)
-    valid_files = _corpus("valid", src=valid_src, tgt=valid_tgt, tsv=valid_tsv)
-    if task not in (None, "translation", "classification"):
-        raise ConfigError(f"--task {task}: there are translation and classification")
-    if task != "classification" and (text_column or label_column or valid):
-        raise ConfigError("--text-column, --label-column and --valid are for --task classification")
-    if extend_vocab and start is None:
-        raise ConfigError("--extend-vocab goes with --from RUN")
-    config: Config
-    if start is not None:
-        config = config_from(
-            start, recipe, files, valid=valid_files, extend_vocab=extend_vocab, overrides=overrides or []
-        )
-    elif task == "classification":
-        if files or valid_files or src_lang or tgt_lang:
-            raise ConfigError("a classifier has no source and target; give one file of texts and labels")
-        from dragoman.cli.train_classifier import config_of_classifier
-
-        config = config_of_classifier(
-            recipe, valid=valid, text_column=text_column, label_column=label_column, overrides=overrides or []
-        )
-    elif recipe is not None:
-        if files or valid_files or src_lang or tgt_lang:
-            raise ConfigError(
-                f"{recipe} names its own files and languages; leave --src, --tgt and the like away, "
-                "or change the recipe with --set"
-            )
-        if recipe.suffix != ".toml" and recipe.is_file():
-            raise ConfigError(
-                f"{recipe}: is no recipe.toml; to learn its labels add --task classification, "
-                f"to learn its translations say --tsv {recipe}"
-            )
-        from dragoman.config import load_recipe
-
-        config = load_recipe(recipe, overrides or ())
-        if task is not None and config.task != task:
-            raise ConfigError(f"{recipe}: is a recipe for {config.task}; leave --task away")
-    elif files:
-        config = settings_for(
-            files, valid=valid_files, src_lang=src_lang, tgt_lang=tgt_lang, overrides=overrides or []
-        )
-    else:
-        raise ConfigError(
-            "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv, "
-            "or a file of labelled texts and --task classification"
-        )
+    config = configuration(
+        recipe,
+        _corpus("train", src=src, tgt=tgt, tsv=tsv),
+        valid_files=_corpus("valid", src=valid_src, tgt=valid_tgt, tsv=valid_tsv),
+        languages=(src_lang, tgt_lang),
+        task=task,
+        labelled={"valid": valid, "text_column": text_column, "label_column": label_column},
+        start=start,
+        extend_vocab=extend_vocab,
+        overrides=overrides or [],
+    )
     out = out or Path("runs") / config.name
     if processes > 1:
         logging = ["--tensorboard"] * tensorboard + (["--wandb", wandb] if wandb else [])
@@ -144,12 +109,77 @@ def train(
     typer.echo(path)
 
 
+def configuration(
+    recipe: Path | None,
+    files: list[str],
+    *,
+    valid_files: list[str],
+    languages: tuple[str | None, str | None],
+    task: str | None,
+    labelled: dict[str, str | None],
+    start: Path | None,
+    extend_vocab: int,
+    overrides: list[str],
+) -> Config:
+    """What to train: a recipe, what suits files, or either of them from a trained model on.
+
+    ConfigError: options that say nothing together, or contradict one another.
+    """
+    if task not in (None, "translation", "classification"):
+        raise ConfigError(f"--task {task}: there are translation and classification")
+    if task != "classification" and any(labelled.values()):
+        raise ConfigError("--text-column, --label-column and --valid are for --task classification")
+    if extend_vocab and start is None:
+        raise ConfigError("--extend-vocab goes with --from RUN")
+    if recipe is not None and task != "classification" and (files or valid_files or any(languages)):
+        raise ConfigError(
+            f"{recipe} names its own files and languages; leave --src, --tgt and the like away, "
+            "or change the recipe with --set"
+        )
+    if start is not None:
+        if task == "classification" or any(languages):
+            raise ConfigError(
+                f"--from {start} takes task and languages over; leave --task and --src-lang away"
+            )
+        return config_from(
+            start, recipe, files, valid=valid_files, extend_vocab=extend_vocab, overrides=overrides
+        )
+    if task == "classification":
+        if files or valid_files or any(languages):
+            raise ConfigError("a classifier has no source and target; give one file of texts and labels")
+        from dragoman.cli.train_classifier import config_of_classifier
+
+        return config_of_classifier(recipe, **labelled, overrides=overrides)
+    if recipe is not None:
+        return config_of_recipe(recipe, task=task, overrides=overrides)
+    if files:
+        return settings_for(files, valid=valid_files, languages=languages, overrides=overrides)
+    raise ConfigError(
+        "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv, "
+        "or a file of labelled texts and --task classification"
+    )
+
+
+def config_of_recipe(recipe: Path, *, task: str | None, overrides: list[str]) -> Config:
+    """The configuration in the file `recipe`. ConfigError: it is none, or for another task."""
+    from dragoman.config import load_recipe
+
+    if recipe.suffix != ".toml" and recipe.is_file():
+        raise ConfigError(
+            f"{recipe}: is no recipe.toml; to learn its labels add --task classification, "
+            f"to learn its translations say --tsv {recipe}"
+        )
+    config = load_recipe(recipe, overrides)
+    if task is not None and config.task != task:
+        raise ConfigError(f"{recipe}: is a recipe for {config.task}; leave --task away")
+    return config
+
+
 def settings_for(
     files: list[str],
     *,
     valid: list[str],
-    src_lang: str | None,
-    tgt_lang: str | None,
+    languages: tuple[str | None, str | None],
     overrides: list[str],
 ) -> TranslationConfig:
     """The configuration for a corpus of which nothing but its files is known.
@@ -160,6 +190,7 @@ def settings_for(
     from dragoman.data.corpora import has_text, open_corpus
     from dragoman.presets import guess_language, preset_for
 
+    src_lang, tgt_lang = languages
     if len(files) == 1 and not (src_lang and tgt_lang):
         raise ConfigError(f"{files[0]}: say its languages, as in --src-lang en --tgt-lang de")
     guessed = not (src_lang and tgt_lang)
