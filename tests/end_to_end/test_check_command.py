@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from dragoman.cli import app
+from commands import dragoman, error_of, succeed
 from dragoman.cli.check import MAX_SHOWN, printable
 from dragoman.data.doctor import KINDS
 from faulty import phrases
 from tiny import write_corpus
 
 ROOT = Path(__file__).parents[2]
+CHECK = "data", "check"
 
 
 @pytest.fixture(autouse=True)
@@ -36,28 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def dragoman(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["data", "check", *(str(argument) for argument in arguments)])
-
-
-def succeed(*arguments: object) -> Result:
-    result = dragoman(*arguments)
-    assert result.exit_code == 0, (result.stderr, result.exception)
-    return result
-
-
-def error_of(*arguments: object) -> str:
-    """The one line that a user's mistake is answered with."""
-    result = dragoman(*arguments)
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert [line for line in lines if line.startswith("error: ")] == lines[-1:]
-    return lines[-1]
-
-
 def test_findings_stand_in_a_table_with_examples_below_and_the_sum_last() -> None:
-    out = succeed("a.en", "a.de", "--valid", "v.en,v.de").stdout
+    out = succeed(*CHECK, "a.en", "a.de", "--valid", "v.en,v.de").stdout
     lines = out.splitlines()
     assert lines[0] == "a.en + a.de · 300 lines"
     for kind in ("empty", "encoding", "overlap", "duplicate", "markup"):
@@ -74,7 +54,9 @@ def test_findings_stand_in_a_table_with_examples_below_and_the_sum_last() -> Non
 
 
 def test_json_holds_the_same_facts() -> None:
-    (report,) = json.loads(succeed("a.en", "a.de", "--valid", "v.en,v.de", "--json").stdout)["reports"]
+    (report,) = json.loads(succeed(*CHECK, "a.en", "a.de", "--valid", "v.en,v.de", "--json").stdout)[
+        "reports"
+    ]
     assert (report["unit"], report["n_checked"], report["n_errors"]) == ("line", 300, 3)
     found = {finding["kind"]: finding for finding in report["findings"]}
     assert found["overlap"]["examples"][0]["line"] == 50
@@ -83,27 +65,27 @@ def test_json_holds_the_same_facts() -> None:
 
 
 def test_only_strict_makes_problems_an_error() -> None:
-    assert dragoman("a.en", "a.de").exit_code == 0
-    strict = dragoman("a.en", "a.de", "--strict")
+    assert dragoman(*CHECK, "a.en", "a.de").exit_code == 0
+    strict = dragoman(*CHECK, "a.en", "a.de", "--strict")
     assert strict.exit_code == 1
     assert strict.stdout.splitlines()[-1].startswith("checked 300 lines: ")
     Path("good.tsv").write_text("one\teins\ntwo\tzwei\n", encoding="utf-8")
-    good = succeed("good.tsv", "--strict")
+    good = succeed(*CHECK, "good.tsv", "--strict")
     assert "nothing found" in good.stdout
     assert "note: alignment was not judged: 2 pairs are fewer than 100" in good.stdout
     assert good.stdout.splitlines()[-1] == "checked 2 lines: 0 errors, 0 warnings, 0 suspicions"
 
 
 def test_several_tests_are_told_apart_by_name() -> None:
-    out = succeed("a.en", "a.de", "--test", "v.tsv", "--test", "v.en,v.de").stdout
+    out = succeed(*CHECK, "a.en", "a.de", "--test", "v.tsv", "--test", "v.en,v.de").stdout
     assert "source is v.tsv line 2" in out
-    assert "source is test line 2" in succeed("a.en", "a.de", "--test", "v.tsv").stdout
+    assert "source is test line 2" in succeed(*CHECK, "a.en", "a.de", "--test", "v.tsv").stdout
 
 
 def test_the_number_of_examples_can_be_chosen() -> None:
-    assert "line 10:" not in succeed("a.en", "a.de", "--examples", 0).stdout
+    assert "line 10:" not in succeed(*CHECK, "a.en", "a.de", "--examples", 0).stdout
     Path("b.tsv").write_text("one\teins\n" * 10, encoding="utf-8")
-    out = succeed("b.tsv", "--examples", 2).stdout
+    out = succeed(*CHECK, "b.tsv", "--examples", 2).stdout
     assert [line for line in out.splitlines() if "as line 1" in line] == [
         "  line 2: as line 1", "  line 6: as line 1",
     ]  # fmt: skip
@@ -111,13 +93,15 @@ def test_the_number_of_examples_can_be_chosen() -> None:
 
 def test_a_clean_copy_is_written_beside_the_report() -> None:
     before = Path("a.en").read_text(encoding="utf-8")
-    result = succeed("a.en", "a.de", "--valid", "v.en,v.de", "--write-clean", "clean")
+    result = succeed(*CHECK, "a.en", "a.de", "--valid", "v.en,v.de", "--write-clean", "clean")
     assert "kept 296 of 300 lines, dropped 4: clean/dropped.jsonl" in result.stderr.replace("\\", "/")
     assert len(Path("clean/a.en").read_text(encoding="utf-8").splitlines()) == 296
     assert Path("a.en").read_text(encoding="utf-8") == before
-    assert "clean: exists already" in error_of("a.en", "a.de", "--write-clean", "clean")
+    assert "clean: exists already" in error_of(*CHECK, "a.en", "a.de", "--write-clean", "clean")
     choice = ("--drop", "markup", "--keep", "encoding")
-    more = json.loads(succeed("a.en", "a.de", "--write-clean", "c", "--json", *choice).stdout)["clean"]
+    more = json.loads(succeed(*CHECK, "a.en", "a.de", "--write-clean", "c", "--json", *choice).stdout)[
+        "clean"
+    ]
     assert (more["n_kept"], more["n_dropped"]) == (297, 3)
     dropped = [json.loads(line) for line in Path("c/dropped.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [(one["number"], one["reasons"]) for one in dropped] == [
@@ -131,7 +115,7 @@ def test_a_recipe_has_all_its_corpora_checked() -> None:
         'train = ["a.en", "a.de"]\nvalid = ["v.en", "v.de"]\n[data.test]\ntst = ["v.tsv"]\n',
         encoding="utf-8",
     )
-    out = succeed("recipe.toml", "--write-clean", "clean").stdout
+    out = succeed(*CHECK, "recipe.toml", "--write-clean", "clean").stdout
     names = [line.partition(" · ")[0] for line in out.splitlines() if " · " in line]
     assert names == ["train", "valid", "test.tst"]
     assert "source is valid line 2" in out
@@ -145,7 +129,7 @@ def test_a_recipe_for_classification_is_checked_too() -> None:
         'valid = ["phrasebook:reviews-valid"]\n',
         encoding="utf-8",
     )
-    out = succeed("recipe.toml").stdout
+    out = succeed(*CHECK, "recipe.toml").stdout
     assert "'positive': " in out
     assert "valid · phrasebook:reviews-valid" in out
 
@@ -156,30 +140,33 @@ def test_labelled_text_is_checked_on_request() -> None:
     )
     Path("t.tsv").write_text("1\tBAD film!\n0\tx\n", encoding="utf-8")
     for options in ([], ["--text-column", 1, "--label-column", 0]):
-        out = succeed("r.tsv", "--task", "classification", "--test", "t.tsv", *options).stdout
+        out = succeed(*CHECK, "r.tsv", "--task", "classification", "--test", "t.tsv", *options).stdout
         assert "line 2: text is test line 1" in out
         assert "line 1: with another label elsewhere" in out
         assert "'1': 2 (50.0 %)" in out
-    assert "examples of each label" in succeed("phrasebook:reviews-valid", "--task", "classification").stdout
+    assert (
+        "examples of each label"
+        in succeed(*CHECK, "phrasebook:reviews-valid", "--task", "classification").stdout
+    )
 
 
 def test_columns_are_chosen_by_number_or_name() -> None:
     Path("c.tsv").write_text("n\ta\tb\n1\tone\teins\n2\ttwo\t\n", encoding="utf-8")
     for columns in ("a,b", "1,2"):
-        assert "target empty" in succeed("c.tsv", "--columns", columns).stdout
+        assert "target empty" in succeed(*CHECK, "c.tsv", "--columns", columns).stdout
 
 
 def test_languages_are_those_of_the_names_or_the_options() -> None:
     write_corpus(Path(), "w", 30, seed=1)
-    assert "declared as pl" in succeed("a.en", "a.de", "--tgt-lang", "pl").stdout
-    assert "declared" not in succeed("a.en", "a.de").stdout
+    assert "declared as pl" in succeed(*CHECK, "a.en", "a.de", "--tgt-lang", "pl").stdout
+    assert "declared" not in succeed(*CHECK, "a.en", "a.de").stdout
     Path("b.tmx").write_text(
         '<tmx version="1.4"><body><tu><tuv xml:lang="en"><seg>a</seg></tuv>'
         '<tuv xml:lang="de"><seg>b</seg></tuv></tu></body></tmx>',
         encoding="utf-8",
     )
-    assert "b.tmx: say its languages, as in --src-lang en --tgt-lang de" in error_of("b.tmx")
-    assert "checked 1 pair:" in succeed("b.tmx", "--src-lang", "en", "--tgt-lang", "de").stdout
+    assert "b.tmx: say its languages, as in --src-lang en --tgt-lang de" in error_of(*CHECK, "b.tmx")
+    assert "checked 1 pair:" in succeed(*CHECK, "b.tmx", "--src-lang", "en", "--tgt-lang", "de").stdout
 
 
 @pytest.mark.parametrize(
@@ -199,7 +186,7 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
     ],
 )
 def test_what_cannot_be_checked_is_said_in_one_line(arguments: list[str], message: str) -> None:
-    assert message in error_of(*arguments)
+    assert message in error_of(*CHECK, *arguments)
 
 
 def test_what_a_terminal_cannot_show_is_escaped() -> None:

@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from dragoman.cli import app
+from commands import error_of, succeed
 from dragoman.config import load_recipe
 from tiny import TINY_CLASSIFIER, labelled_texts, write_labelled
 
@@ -34,24 +33,6 @@ def run(tiny_classifier_run: Path, folder: Path) -> Path:
     """A run that may be changed."""
     shutil.copytree(tiny_classifier_run, folder / "run")
     return Path("run")
-
-
-def dragoman(*arguments: object, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-
-
-def succeed(*arguments: object, stdin: str | None = None) -> Result:
-    result = dragoman(*arguments, stdin=stdin)
-    assert result.exit_code == 0, (result.stderr, result.exception)
-    return result
-
-
-def error_of(*arguments: object) -> str:
-    """The one line that a user's mistake is answered with."""
-    result = dragoman(*arguments)
-    assert result.exit_code == 1, result.output
-    assert isinstance(result.exception, SystemExit)
-    return result.stderr.splitlines()[-1]
 
 
 # dragoman train --task classification

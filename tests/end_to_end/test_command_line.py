@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
+from commands import dragoman, error_of, succeed
 from dragoman import __version__
-from dragoman.cli import app
 from dragoman.cli.app import Commands
 from dragoman.config import load_recipe
 from dragoman.errors import DataError
@@ -40,26 +40,6 @@ def run(tiny_run: Path, folder: Path) -> Path:
     """A run that may be changed."""
     shutil.copytree(tiny_run, folder / "run")
     return Path("run")
-
-
-def dragoman(*arguments: object, stdin: bytes | str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-
-
-def succeed(*arguments: object, stdin: bytes | str | None = None) -> Result:
-    result = dragoman(*arguments, stdin=stdin)
-    assert result.exit_code == 0, (result.stderr, result.exception)
-    return result
-
-
-def error_of(*arguments: object, stdin: bytes | str | None = None) -> str:
-    """The one line that a user's mistake is answered with."""
-    result = dragoman(*arguments, stdin=stdin)
-    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert result.exit_code == 1
-    assert isinstance(result.exception, SystemExit)
-    assert result.stderr.splitlines()[-1:] == lines, "the error is one line, the last one"
-    return lines[0]
 
 
 def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
@@ -356,7 +336,7 @@ def test_a_sentence_too_long_is_named_by_its_line(run: Path) -> None:
     text = "red\n" * 1499 + "cat " * 600
     Path("long.en").write_text(text, encoding="utf-8")
     for file, name in (("-", "stdin"), ("long.en", "long.en")):
-        said = error_of("translate", run, "--beam-size", 1, file, stdin=text)
+        said = error_of("translate", run, "--beam-size", 1, file, stdin=text, silent=False)
         assert said.startswith(f"error: {name}: sentence 1500 has ")
 
 
@@ -473,7 +453,7 @@ def test_a_test_set_with_an_empty_side_is_an_error(run: Path) -> None:
 
 def test_damaged_scores_are_an_error_and_not_overwritten(run: Path) -> None:
     (run / "scores.json").write_text('{"results": [3]}', encoding="utf-8")
-    assert "scores.json: is damaged; remove it and evaluate again" in error_of("evaluate", run)
+    assert "scores.json: is damaged; remove it and evaluate again" in error_of("evaluate", run, silent=False)
     assert (run / "scores.json").read_text(encoding="utf-8") == '{"results": [3]}'
 
 

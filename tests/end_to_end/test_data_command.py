@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from dragoman.cli import app
+from commands import dragoman, error_of, succeed
 from dragoman.data import catalog
 from dragoman.data.catalog import datasets
 from originals import originals, serve
@@ -35,27 +34,6 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
         entries = {name: serve(server, name) for name in catalog.names()}
         monkeypatch.setattr(datasets, "_catalogue", lambda: entries)
         yield server
-
-
-def dragoman(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def succeed(*arguments: object) -> Result:
-    result = dragoman(*arguments)
-    assert result.exit_code == 0, (result.stderr, result.exception)
-    return result
-
-
-def error_of(*arguments: object) -> str:
-    """The one line that a user's mistake is answered with."""
-    result = dragoman(*arguments)
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    assert [line for line in result.stderr.splitlines() if line.startswith("error: ")] == [
-        result.stderr.splitlines()[-1]
-    ]
-    return result.stderr.splitlines()[-1]
 
 
 def test_alone_it_names_its_commands() -> None:

@@ -8,32 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from dragoman.cli import app
+from commands import dragoman, error_of, succeed
 from dragoman.config import parse_config, to_toml
 from dragoman.runs import Run
 from tiny import TINY, write_corpus
 
 QUICK = "[training]\nmax_steps = 3\n"
-
-
-def dragoman(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def succeed(*arguments: object) -> Result:
-    result = dragoman(*arguments)
-    assert result.exit_code == 0, (result.stderr, result.exception)
-    return result
-
-
-def error_of(*arguments: object) -> str:
-    result = dragoman(*arguments)
-    assert result.exit_code == 1, result.stdout
-    line = result.stderr.splitlines()[-1]
-    assert line.startswith("error: ")
-    return line.removeprefix("error: ")
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +161,7 @@ def test_other_data_is_an_error_before_the_training(folder: Path) -> None:
 
 def test_missing_data_is_named_with_its_remedy(folder: Path) -> None:
     Path("texts/valid.tsv").unlink()
-    assert error_of("reproduce", "mine", "--no-fetch").startswith("texts/valid.tsv: no such file in")
+    assert error_of("reproduce", "mine", "--no-fetch").startswith("error: texts/valid.tsv: no such file in")
     plan = succeed("reproduce", "mine", "--dry-run").stdout
     assert "missing   texts/valid.tsv (not in the catalogue" in plan
 
@@ -208,7 +189,7 @@ def test_runs_that_cannot_be_recorded_are_named(folder: Path) -> None:
         Path("seed-2", name).unlink()
         assert (
             error_of("reproduce", "mine", "--record", "seed-1", "seed-2")
-            == f"seed-2: has no {name}; {advice}"
+            == f"error: seed-2: has no {name}; {advice}"
         )
 
 
@@ -216,7 +197,7 @@ def test_scores_of_another_search_are_no_scores_of_the_recipe(folder: Path) -> N
     Path("seed-1/scores.json").unlink()
     succeed("evaluate", "seed-1", "--beam-size", "1")
     assert error_of("reproduce", "mine", "--record", "seed-1") == (
-        "seed-1: holds no scores of made-up with the recipe's search; run dragoman evaluate seed-1"
+        "error: seed-1: holds no scores of made-up with the recipe's search; run dragoman evaluate seed-1"
     )
 
 

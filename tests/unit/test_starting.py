@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner, Result
 
-from dragoman.cli import app
+from commands import dragoman
 from dragoman.config import TokenizerConfig
 from dragoman.errors import ConfigError
 from dragoman.runs import Run
@@ -20,10 +19,6 @@ from tiny import TINY, write_corpus
 
 SENTENCES = [f"the {a} house and the {b} tree" for a in ("red", "blue", "old") for b in ("big", "small")] * 3
 NEW = [f"der {a} Motor läuft über {b} Öl" for a in ("neue", "alte") for b in ("viel", "wenig")] * 3
-
-
-def dragoman(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
