@@ -114,7 +114,7 @@ def prepare(folder: Path, n_batches: int) -> tuple[TranslationConfig, list[Trans
         config, Run.create(folder / "run", config), torch.device("cpu"), TrainingListener()
     )
     plan = task.plan(0)[:n_batches]
-    batches = [task.batch(0, indices, torch.device("cpu")) for indices in plan]
+    batches = [task.batch(indices, torch.device("cpu")) for indices in plan]
     arrays: dict[str, Any] = {}
     for i, batch in enumerate(batches):
         arrays[f"src{i}"] = batch.src.numpy()

@@ -35,7 +35,10 @@ class Batches(Task[TranslationBatch]):
     def plan(self, epoch):
         raise NotImplementedError
 
-    def batch(self, epoch, indices, device):
+    def batch(self, indices, device):
+        raise NotImplementedError
+
+    def memory(self, indices):
         raise NotImplementedError
 
     def validate(self, weights):

@@ -82,7 +82,10 @@ class PairsTask(Task[TranslationBatch]):
     def plan(self, epoch: int) -> list[Any]:
         raise NotImplementedError
 
-    def batch(self, epoch: int, indices: Any, device: torch.device) -> TranslationBatch:
+    def memory(self, indices: Any) -> float:
+        raise NotImplementedError
+
+    def batch(self, indices: Any, device: torch.device) -> TranslationBatch:
         raise NotImplementedError
 
     def n_items(self, batch: TranslationBatch) -> float:

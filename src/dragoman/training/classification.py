@@ -98,8 +98,12 @@ class ClassificationTask(Task[ClassificationBatch]):
             epoch=epoch,
         )
 
-    def batch(self, epoch: int, indices: npt.NDArray[np.int64], device: torch.device) -> ClassificationBatch:
+    def batch(self, indices: npt.NDArray[np.int64], device: torch.device) -> ClassificationBatch:
         return make_classification_batch(self.epoch_store, indices, self.config).to(device)
+
+    def memory(self, indices: npt.NDArray[np.int64]) -> float:
+        lengths = self.epoch_store.lengths[indices]
+        return float(len(indices) * lengths.max())
 
     def n_items(self, batch: ClassificationBatch) -> float:
         return float(self.class_weights[batch.labels].sum())

@@ -8,14 +8,12 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -23,16 +21,17 @@ from dragoman.config import Config, TrainingConfig
 from dragoman.errors import PausedError, TrainingError
 from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory
 from dragoman.runs import Run, environment
-from dragoman.training import trouble
+from dragoman.training import memory, trouble
 from dragoman.training.checkpoints import averaged_files, newest_checkpoint, save_checkpoint
 from dragoman.training.listener import TrainingListener
+from dragoman.training.memory import Indices, OutOfMemoryError
 from dragoman.training.optimizer import make_optimizer
 from dragoman.training.processes import Processes, joined
 from dragoman.training.schedule import learning_rate
 from dragoman.training.sharding import all_whole
 from dragoman.training.state import Position, TrainState, average_weights, parameters, seed_process
 from dragoman.training.task import Task, Validation, Weights
-from dragoman.training.update import Part, loss_module, update
+from dragoman.training.update import Part, Updated, loss_module, update
 
 REPORT = "report.json"
 """Written last: a run that has it is finished."""
@@ -85,6 +84,7 @@ def train(
             return run.path
         sitting = start_or_continue(config, run, listener, processes, deadline=deadline)
         listener.started(sitting.state.position, config, sitting.task.model.n_parameters)
+        find_room(sitting)
         with interruption() as interrupted:
             run_until_the_end(sitting, interrupted)
         if processes.first:
@@ -179,8 +179,8 @@ def run_updates(sitting: Sitting, interrupted: Callable[[], int]) -> None:
     training, position = config.training, state.position
     clock = time.perf_counter()
     logged_at = position.seconds
-    for parts in updates(sitting):
-        done = update(state, sitting.task, parts, config, module=sitting.module, processes=processes)
+    for batches in updates(sitting):
+        done = update_that_fits(sitting, batches)
         if done.left_out:
             sitting.listener.message(f"step {position.step:,} left out: {done.left_out}")
         sitting.listener.stepped(position)
@@ -264,32 +264,76 @@ def is_validated(position: Position, config: Config) -> bool:
     return position.step % every == 0 if every else position.batch == 0
 
 
-def updates(sitting: Sitting) -> Iterator[list[Part]]:
-    """What this process has of one update after another, from the position on, which it advances.
+def updates(sitting: Sitting) -> Iterator[list[Indices]]:
+    """The batches of one update after another, from the position on, which it advances.
 
-    The batches are the same whatever the number of processes; each is spread over all of them.
+    They are the same whatever the number of processes; each is spread over all of them.
     """
-    position, task, frequency = sitting.state.position, sitting.task, sitting.config.training.update_freq
+    position, frequency = sitting.state.position, sitting.config.training.update_freq
     while True:
-        with sitting.processes.first_ahead():  # with BPE-dropout it draws tokens, which all must share
-            plan = task.plan(position.epoch)
+        plan = plan_epoch(sitting)
         while position.batch < len(plan):
-            chosen = plan[position.batch : position.batch + frequency]
-            parts = [part_of(sitting, indices) for indices in chosen]
-            position.batch += len(chosen)
-            if position.batch >= len(plan):
+            batches = list(plan[position.batch : position.batch + frequency])
+            position.batch += len(batches)
+            if over := position.batch >= len(plan):
                 position.epoch, position.batch = position.epoch + 1, 0
-                yield parts
+            yield batches
+            if over:
                 break
-            yield parts
 
 
-def part_of(sitting: Sitting, indices: npt.NDArray[np.int64]) -> Part:
-    """What this process has of the batch of the examples at `indices`."""
-    mine, epoch = sitting.processes.share(indices), sitting.state.position.epoch
-    if len(mine):
-        return Part(sitting.task.batch(epoch, mine, sitting.device))
-    return Part(sitting.task.batch(epoch, indices[:1], sitting.device), weight=0.0)
+def plan_epoch(sitting: Sitting) -> Sequence[Indices]:
+    """The batches of the epoch that the position is in."""
+    with sitting.processes.first_ahead():  # with BPE-dropout it draws tokens, which all must share
+        return sitting.task.plan(sitting.state.position.epoch)
+
+
+def find_room(sitting: Sitting) -> None:
+    """Before the first update on a GPU: tries the largest batch, and cuts batches until it fits."""
+    position, processes = sitting.state.position, sitting.processes
+    spread = processes.size > 1 and sitting.config.training.sharding == "full"  # they compute together only
+    if position.step or sitting.device.type != "cuda" or spread:
+        return
+    largest = max(plan_epoch(sitting), key=sitting.task.memory)
+    memory.fit(sitting.task, position, processes.share(largest), sitting.device)
+    position.n_pieces = int(processes.largest(position.n_pieces)[0])
+    if position.n_pieces > 1:
+        sitting.listener.message(f"each batch is read in {position.n_pieces} pieces, to fit into memory")
+
+
+def update_that_fits(sitting: Sitting, batches: list[Indices]) -> Updated:
+    """An update by `batches`, in smaller pieces from here on where memory is too little for it.
+
+    TrainingError: it is too little for one example, or there are other processes, which wait by now.
+    """
+    state, task, processes = sitting.state, sitting.task, sitting.processes
+    while True:
+        try:
+            parts = [part for batch in batches for part in parts_of(sitting, batch)]
+            return update(state, task, parts, sitting.config, module=sitting.module, processes=processes)
+        except OutOfMemoryError:
+            if processes.size > 1:
+                raise TrainingError(
+                    f"out of memory at step {state.position.step}; the last checkpoint stands. "
+                    "Set a smaller training.batch_tokens, and a larger training.update_freq"
+                ) from None
+            state.optimizer.zero_grad()
+        # Outside of the handler, which would keep what is to be freed.
+        memory.cut_smaller(state.position, max(batches, key=len))
+        sitting.listener.message(
+            f"out of memory: each batch is read in {state.position.n_pieces} pieces from here on; "
+            "the updates are the same"
+        )
+
+
+def parts_of(sitting: Sitting, batch: Indices) -> list[Part]:
+    """What this process has of a batch, in pieces that fit."""
+    task, device = sitting.task, sitting.device
+    mine = sitting.processes.share(batch)
+    if not len(mine):
+        return [Part(task.batch(batch[:1], device), weight=0.0)]
+    n_pieces = sitting.state.position.n_pieces
+    return [Part(task.batch(piece, device)) for piece in memory.pieces(mine, n_pieces)]
 
 
 def log_record(state: TrainState, config: Config, gradient_norm: float, seconds: float) -> dict[str, Any]:

@@ -34,6 +34,8 @@ class Position:
     best_score: float | None = None
     """The best validation score so far, of `metric`, higher is better."""
     best_step: int = 0
+    n_pieces: int = 1
+    """Pieces that batches are read in, so that they fit into memory (memory.py)."""
     n_worse: int = 0
     """Validations since the best one."""
     n_stalled: int = 0

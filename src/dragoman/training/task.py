@@ -58,8 +58,12 @@ class Task(ABC, Generic[Batch]):
         """The indices of each batch's examples, in the order of training: every example once."""
 
     @abstractmethod
-    def batch(self, epoch: int, indices: npt.NDArray[np.int64], device: torch.device) -> Batch:
-        """The examples at `indices`, as `epoch` sees them."""
+    def batch(self, indices: npt.NDArray[np.int64], device: torch.device) -> Batch:
+        """The examples at `indices`, as the epoch sees them that was planned last."""
+
+    @abstractmethod
+    def memory(self, indices: npt.NDArray[np.int64]) -> float:
+        """What the batch of the examples at `indices` takes, compared with other batches."""
 
     @abstractmethod
     def n_items(self, batch: Batch) -> float:

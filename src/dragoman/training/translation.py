@@ -100,8 +100,16 @@ class TranslationTask(Task[TranslationBatch]):
         self.epoch_store = self.store(epoch=epoch)
         return plan_epoch(self.epoch_store, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
 
-    def batch(self, epoch: int, indices: npt.NDArray[np.int64], device: torch.device) -> TranslationBatch:
+    def batch(self, indices: npt.NDArray[np.int64], device: torch.device) -> TranslationBatch:
         return make_batch(self.epoch_store, indices).to(device)
+
+    def memory(self, indices: npt.NDArray[np.int64]) -> float:
+        src, tgt = (
+            lengths[indices].max() for lengths in (self.epoch_store.src_lengths, self.epoch_store.tgt_lengths)
+        )
+        model = self.config.model
+        scores = model.n_heads * (src**2 + tgt**2 + src * tgt)
+        return float(len(indices) * (scores + 16 * model.d_model * (src + tgt)))
 
     def n_items(self, batch: TranslationBatch) -> float:
         return batch.n_tgt_tokens

@@ -1,0 +1,65 @@
+"""Batches that fit into memory: where one does not, it is read in pieces, and the update stays the same.
+
+An update is the sum of its gradients divided by all of its items, however it is cut; only dropout falls
+differently. So running out of memory costs a repetition, and no setting has to be guessed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dragoman.errors import TrainingError
+from dragoman.training.state import Position
+from dragoman.training.task import Task
+
+OutOfMemoryError = torch.OutOfMemoryError
+
+Indices = npt.NDArray[np.int64]
+
+
+def pieces(indices: Indices, n: int) -> list[Indices]:
+    """The examples of a batch in `n` pieces of similar lengths, none of them empty."""
+    return [piece for piece in (indices[i::n] for i in range(n)) if len(piece)]
+
+
+def cut_smaller(position: Position, batch: Indices) -> None:
+    """Has batches cut into twice as many pieces from here on.
+
+    TrainingError: `batch`, which did not fit, is in pieces of one example already.
+    """
+    if position.n_pieces >= len(batch):
+        raise TrainingError(
+            "a single example does not fit into the device's memory; the last checkpoint stands. "
+            "Set a smaller data.max_length, or a smaller model"
+        )
+    position.n_pieces *= 2
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def fit(task: Task[Any], position: Position, batch: Indices, device: torch.device) -> None:
+    """Tries `batch`, forward and backward, and has batches cut until it fits.
+
+    Nothing else is left behind: no gradients, and random numbers stand where they stood.
+    """
+    state = torch.get_rng_state()
+    state_there = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    while not _fits(task, pieces(batch, position.n_pieces)[0], device):
+        cut_smaller(position, batch)
+    torch.set_rng_state(state)
+    if state_there is not None:
+        torch.cuda.set_rng_state(state_there, device)
+
+
+def _fits(task: Task[Any], indices: Indices, device: torch.device) -> bool:
+    try:
+        task.loss(task.batch(indices, device)).loss.backward()  # type: ignore[no-untyped-call]
+    except OutOfMemoryError:
+        return False
+    finally:
+        task.model.zero_grad()
+    return True
