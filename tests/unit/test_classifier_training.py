@@ -221,7 +221,7 @@ def test_rare_labels_count_as_much_where_that_is_asked_for() -> None:
         run = Run.create(f"run-{len(overrides)}", config)
         task = ClassificationTask(config, run, torch.device("cpu"), Recorder())
         batch = task.plan(0)[0]
-        made = task.batch(0, batch, torch.device("cpu"))
+        made = task.batch(batch, torch.device("cpu"))
         assert task.n_items(made) == pytest.approx(task.class_weights[made.labels].sum().item())
         return task.class_weights.tolist()
 
