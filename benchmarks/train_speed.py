@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from dragoman.config import TranslationConfig, parse_config
-from dragoman.data.batching import TranslationBatch
+from dragoman.data.batching import TranslationBatch, make_batch
 from dragoman.hardware import matrix_ceiling
 from dragoman.runs import Run, environment
 from dragoman.text.vocabulary import EOS_ID, PAD_ID
@@ -114,7 +114,7 @@ def prepare(folder: Path, n_batches: int) -> tuple[TranslationConfig, list[Trans
         config, Run.create(folder / "run", config), torch.device("cpu"), TrainingListener()
     )
     plan = task.plan(0)[:n_batches]
-    batches = [task.batch(indices, torch.device("cpu")) for indices in plan]
+    batches = [make_batch(task.epoch_store, indices) for indices in plan]
     arrays: dict[str, Any] = {}
     for i, batch in enumerate(batches):
         arrays[f"src{i}"] = batch.src.numpy()

@@ -284,10 +284,24 @@ class TrainingConfig(Section):
     """The checkpoints averaged at the end; the average is kept only if it scores better."""
     sharding: Literal["none", "full"] = "none"
     """Where several processes train: each has all weights, or a share of them (FSDP2), for large models."""
+    steps: Literal["auto", "free", "static"] = "auto"
+    """Batches of any shape, each update waited for; or batches of a dozen shapes, repeated without waiting,
+    as a GPU wants it (training/captured.py). "auto": static on a GPU, for translators."""
     device: str = "auto"
     """"auto", "cpu", "cuda" or "cuda:1"."""
     n_threads: int = Field(default=0, ge=0)
     """CPU threads; 0 leaves PyTorch's choice."""
+
+    @model_validator(mode="after")
+    def _static_steps_can_be(self) -> Self:
+        others = {"precision": "fp16", "sharding": "full"}
+        if self.steps == "static":
+            for name, value in others.items():
+                if getattr(self, name) == value:
+                    raise ValueError(
+                        f'steps = "static" does not go with {name} = "{value}"; set steps = "free"'
+                    )
+        return self
 
     @field_validator("betas", mode="before")
     @classmethod
@@ -309,10 +323,18 @@ class TranslationTrainingConfig(TrainingConfig):
     consistency: float = Field(default=0.0, ge=0.0)
     """Weight of how far two passes with other dropout disagree (R-Drop, Wu et al. 2021); 0: one pass."""
 
+    @model_validator(mode="after")
+    def _static_steps_read_once(self) -> Self:
+        if self.steps == "static" and self.consistency:
+            raise ValueError('steps = "static" does not go with consistency; set steps = "free"')
+        return self
+
 
 class ClassificationTrainingConfig(TrainingConfig):
     """How a classifier learns."""
 
+    steps: Literal["auto", "free"] = "auto"
+    """Batches of any shape, each update waited for."""
     label_smoothing: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Probability spread over all labels."""
     metric: Literal["accuracy", "macro_f1", "loss"] = "accuracy"

@@ -213,8 +213,8 @@ def saboteur(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Saboteur]:
     def make(*steps: int) -> Saboteur:
         listener, original = Saboteur(*steps), loop.make_task
 
-        def make_task(*args: Any) -> Any:
-            task = original(*args)
+        def make_task(*args: Any, **options: Any) -> Any:
+            task = original(*args, **options)
             listener.models = [task.model]
             return task
 

@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+IGNORED = -100
+"""The target of rows that take no part in a loss, PyTorch's convention."""
+
 
 class Dropout(Protocol):
     def __call__(self, x: Tensor, p: float) -> Tensor:
@@ -34,7 +37,8 @@ class Loss(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Summed smoothed cross-entropy of softmax(hidden weight^T), and summed log-loss, in nats.
 
-        hidden (R, D), weight (V, D), targets (R,). Only the first result carries a gradient.
+        hidden (R, D), weight (V, D), targets (R,), where a row of target IGNORED takes no part. Only the
+        first result carries a gradient.
         """
 
 
@@ -123,6 +127,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     """
 
     CHUNK = 512
+    CHUNK_ON_GPU = 8192
 
     @staticmethod
     def forward(
@@ -138,22 +143,25 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros(w.shape, dtype=exact, device=w.device)
         loss = torch.zeros((), dtype=exact, device=w.device)
         log_loss = torch.zeros((), dtype=exact, device=w.device)
-        for rows in range(0, len(hidden), _ChunkedCrossEntropy.CHUNK):
-            h, y = (t[rows : rows + _ChunkedCrossEntropy.CHUNK] for t in (hidden, targets))
+        size = _ChunkedCrossEntropy.CHUNK if w.device.type == "cpu" else _ChunkedCrossEntropy.CHUNK_ON_GPU
+        for start in range(0, len(hidden), size):
+            rows = slice(start, start + size)
+            h, real = hidden[rows], (targets[rows] != IGNORED)[:, None]  # (chunk, D), (chunk, 1)
+            y = targets[rows, None].clamp(min=0)  # (chunk, 1)
             logits = (h @ w.t()).to(exact)  # (chunk, V)
-            at_target = logits.gather(1, y[:, None])
+            at_target = logits.gather(1, y)
             peak = logits.amax(1, keepdim=True)
             mean = logits.mean(1, keepdim=True)
             probs = logits.sub_(peak).exp_()
             total = probs.sum(1, keepdim=True)
             log_z = peak + total.log()
-            log_loss += (log_z - at_target).sum()
-            loss += (log_z - (1 - smoothing) * at_target - smoothing * mean).sum()
+            log_loss += ((log_z - at_target) * real).sum()
+            loss += ((log_z - (1 - smoothing) * at_target - smoothing * mean) * real).sum()
             grad = probs.div_(total).sub_(smoothing / w.shape[0])
-            grad.scatter_add_(1, y[:, None], torch.full_like(at_target, smoothing - 1))
+            grad.scatter_add_(1, y, torch.full_like(at_target, smoothing - 1))
             grad = grad.to(h.dtype)
-            torch.mm(grad, w, out=grad_hidden[rows : rows + _ChunkedCrossEntropy.CHUNK])
-            grad_weight += grad.t() @ h
+            torch.mm(grad, w, out=grad_hidden[rows]).mul_(real)
+            grad_weight += grad.t() @ (h * real)
         ctx.save_for_backward(grad_hidden, grad_weight.to(weight.dtype))
         ctx.mark_non_differentiable(log_loss)
         return loss, log_loss

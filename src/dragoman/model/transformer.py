@@ -106,7 +106,7 @@ class Seq2SeqTransformer(Transformer):
 
 def attention_bias(mask: Tensor) -> Tensor | None:
     """What a mask (B, S), True where attention is allowed, adds to scores: (B, 1, 1, S); None: nothing."""
-    if mask.all():
+    if not mask.is_cuda and mask.all():  # a GPU is not asked: the answer would have to be waited for
         return None
     bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, float("-inf"))
     return bias[:, None, None, :]

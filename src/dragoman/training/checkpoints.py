@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,15 @@ from dragoman.training.state import Position, TrainState
 def newest_checkpoint(run: Run) -> Path | None:
     """The complete checkpoint with the most steps; half-written ones have another name and never count."""
     return max(_checkpoints(run), key=_step, default=None)
+
+
+def is_static(checkpoint: Path) -> bool:
+    """Whether the batches of the training that wrote `checkpoint` are of few shapes."""
+    try:
+        position = json.loads((checkpoint / "position.json").read_text(encoding="utf-8"))
+        return bool(position.get("static", False))
+    except (OSError, ValueError, AttributeError):
+        return False  # damaged: restoring it says so
 
 
 def save_checkpoint(state: TrainState, run: Run, config: Config, processes: Processes = ALONE) -> None:

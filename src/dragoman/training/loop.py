@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import signal
@@ -10,54 +9,34 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from torch import nn
 
-from dragoman.config import Config, TrainingConfig
+from dragoman.config import Config
 from dragoman.errors import PausedError, TrainingError
 from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory
 from dragoman.runs import Run, environment
 from dragoman.training import memory, trouble
-from dragoman.training.checkpoints import averaged_files, newest_checkpoint, save_checkpoint
+from dragoman.training.checkpoints import averaged_files, is_static, newest_checkpoint, save_checkpoint
 from dragoman.training.listener import TrainingListener
-from dragoman.training.memory import Indices, OutOfMemoryError
+from dragoman.training.memory import Indices
 from dragoman.training.optimizer import make_optimizer
 from dragoman.training.processes import Processes, joined
 from dragoman.training.schedule import learning_rate
-from dragoman.training.sharding import all_whole
+from dragoman.training.sitting import Sitting
 from dragoman.training.state import Position, TrainState, average_weights, parameters, seed_process
-from dragoman.training.task import Task, Validation, Weights
-from dragoman.training.update import Part, Updated, loss_module, update
+from dragoman.training.stepping import make_stepper
+from dragoman.training.task import Task
+from dragoman.training.update import loss_module
+from dragoman.training.validation import validate
 
 REPORT = "report.json"
 """Written last: a run that has it is finished."""
 
 TIME_IS_UP = 1000
 """Why training pauses, beside the numbers of signals."""
-
-MIN_STEPS = 100
-"""Updates after which a model may be suspected at the earliest."""
-
-
-@dataclass(frozen=True)
-class Sitting:
-    """One call of `train`: what its functions share."""
-
-    config: Config
-    run: Run
-    device: torch.device
-    task: Task[Any]
-    state: TrainState
-    module: nn.Module
-    """The task's loss, shared between the processes where there are several."""
-    listener: TrainingListener
-    processes: Processes
-    deadline: float = math.inf
-    """When it has to end, in seconds of `time.monotonic`."""
 
 
 def train(
@@ -103,15 +82,16 @@ def start_or_continue(
         torch.set_num_threads(config.training.n_threads)
     torch.manual_seed(config.seed)
     with processes.first_ahead():
-        task = make_task(config, run, device, listener)
-    newest = newest_checkpoint(run)
+        newest = newest_checkpoint(run)
+        static = is_static(newest) if newest else wants_static(config, device)
+        task = make_task(config, run, device, listener, static=static)
     if newest is None:
         task.begin()
     model = task.model.train()
     model.dtype = choose_dtype(config.training.precision, device)
     module = loss_module(task, config, processes)  # spreads the weights, where they are to be spread
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
-    state = TrainState(model, make_optimizer(model, config.training), ema, Position())
+    state = TrainState(model, make_optimizer(model, config.training), ema, Position(static=static))
     sitting = Sitting(config, run, device, task, state, module, listener, processes, deadline)
     if newest is not None:
         state.restore(newest, processes)
@@ -123,7 +103,18 @@ def start_or_continue(
     return sitting
 
 
-def make_task(config: Config, run: Run, device: torch.device, listener: TrainingListener) -> Task[Any]:
+def wants_static(config: Config, device: torch.device) -> bool:
+    """Whether a training is to have batches of few shapes: on a GPU, if nothing speaks against it."""
+    training = config.training
+    if config.task != "translation" or training.steps == "free":
+        return False
+    free = config.training.consistency > 0 or training.precision == "fp16" or training.sharding == "full"
+    return training.steps == "static" or (device.type == "cuda" and not free)
+
+
+def make_task(
+    config: Config, run: Run, device: torch.device, listener: TrainingListener, *, static: bool = False
+) -> Task[Any]:
     """The task that `config` describes, its data read and its model fresh, in the type it is trained in."""
     if config.task == "classification":
         from dragoman.training.classification import ClassificationTask
@@ -131,7 +122,7 @@ def make_task(config: Config, run: Run, device: torch.device, listener: Training
         return ClassificationTask(config, run, device, listener)
     from dragoman.training.translation import TranslationTask
 
-    return TranslationTask(config, run, device, listener)
+    return TranslationTask(config, run, device, listener, static=static)
 
 
 @contextmanager
@@ -179,18 +170,23 @@ def run_updates(sitting: Sitting, interrupted: Callable[[], int]) -> None:
     training, position = config.training, state.position
     clock = time.perf_counter()
     logged_at = position.seconds
+    step = make_stepper(sitting)
     for batches in updates(sitting):
-        done = update_that_fits(sitting, batches)
-        if done.left_out:
-            sitting.listener.message(f"step {position.step:,} left out: {done.left_out}")
+        step(batches)
         sitting.listener.stepped(position)
+        logs = position.step % training.log_every == 0 or is_over(position, config)
+        if step.deferred and not (logs or is_validated(position, config)):
+            continue
+        done = step.settle()
+        if done.left_out:
+            sitting.listener.message(done.left_out)
         now = time.perf_counter()
         # What the processes must agree on, asked once: what is acted upon below must also have been saved.
         late = TIME_IS_UP if time.monotonic() >= sitting.deadline else 0
         seconds, stop = processes.largest(position.seconds + now - clock, interrupted() or late)
         position.seconds, clock = seconds, now
         last = is_over(position, config)
-        if position.step % training.log_every == 0 or last:
+        if logs or last:
             record = log_record(state, config, done.gradient_norm, position.seconds - logged_at)
             logged_at = position.seconds
             write_history(sitting, record)
@@ -301,41 +297,6 @@ def find_room(sitting: Sitting) -> None:
         sitting.listener.message(f"each batch is read in {position.n_pieces} pieces, to fit into memory")
 
 
-def update_that_fits(sitting: Sitting, batches: list[Indices]) -> Updated:
-    """An update by `batches`, in smaller pieces from here on where memory is too little for it.
-
-    TrainingError: it is too little for one example, or there are other processes, which wait by now.
-    """
-    state, task, processes = sitting.state, sitting.task, sitting.processes
-    while True:
-        try:
-            parts = [part for batch in batches for part in parts_of(sitting, batch)]
-            return update(state, task, parts, sitting.config, module=sitting.module, processes=processes)
-        except OutOfMemoryError:
-            if processes.size > 1:
-                raise TrainingError(
-                    f"out of memory at step {state.position.step}; the last checkpoint stands. "
-                    "Set a smaller training.batch_tokens, and a larger training.update_freq"
-                ) from None
-            state.optimizer.zero_grad()
-        # Outside of the handler, which would keep what is to be freed.
-        memory.cut_smaller(state.position, max(batches, key=len))
-        sitting.listener.message(
-            f"out of memory: each batch is read in {state.position.n_pieces} pieces from here on; "
-            "the updates are the same"
-        )
-
-
-def parts_of(sitting: Sitting, batch: Indices) -> list[Part]:
-    """What this process has of a batch, in pieces that fit."""
-    task, device = sitting.task, sitting.device
-    mine = sitting.processes.share(batch)
-    if not len(mine):
-        return [Part(task.batch(batch[:1], device), weight=0.0)]
-    n_pieces = sitting.state.position.n_pieces
-    return [Part(task.batch(piece, device)) for piece in memory.pieces(mine, n_pieces)]
-
-
 def log_record(state: TrainState, config: Config, gradient_norm: float, seconds: float) -> dict[str, Any]:
     """What happened since the last log line; the window starts anew."""
     position = state.position
@@ -351,65 +312,6 @@ def log_record(state: TrainState, config: Config, gradient_norm: float, seconds:
     }
     position.window_loss, position.window_items, position.window_tokens = 0.0, 0.0, 0
     return record
-
-
-def validate(sitting: Sitting) -> None:
-    """Scores the weights and keeps them if they are the best yet; the first process does it for all."""
-    state, processes = sitting.state, sitting.processes
-    sitting.listener.validating()
-    weights = all_whole(state.weights(), processes)
-    if processes.first:
-        score(sitting, weights)
-    if processes.size > 1:
-        shared = json.loads(processes.from_first(json.dumps(asdict(state.position))))
-        for name, value in shared.items():
-            setattr(state.position, name, value)
-
-
-def score(sitting: Sitting, weights: Weights) -> None:
-    """Scores `weights`, keeps them if they are the best yet, and writes down what came out."""
-    run, listener = sitting.run, sitting.listener
-    training, position = sitting.config.training, sitting.state.position
-    result = sitting.task.validate(weights)
-    position.scores[str(position.step)] = result.score
-    best = position.best_score is None or result.score > position.best_score
-    if best:
-        position.best_score, position.best_step = result.score, position.step
-        position.n_worse = position.n_stalled = position.n_times_back = 0
-        run.save_weights(weights)
-    else:
-        position.n_worse += 1
-        position.n_stalled += 1
-    if training.schedule == "plateau" and position.n_stalled >= training.plateau_patience:
-        position.rate_factor, position.n_stalled = position.rate_factor * training.plateau_factor, 0
-    record = {
-        "kind": "valid",
-        "step": position.step,
-        "epoch": position.epoch,
-        **result.record,
-        "best": best,
-    }
-    run.append_history({**record, "seconds": position.seconds})
-    listener.logged(record)
-    if should_be_learning(position, training):
-        warn(position, result, listener)
-
-
-def should_be_learning(position: Position, training: TrainingConfig) -> bool:
-    """Whether something may be expected of a model by now: warmed up, with a pass over the data behind it.
-
-    Where the training makes less than five passes, a fifth of its updates will do.
-    """
-    passed = position.epoch >= 1 or 5 * position.step >= training.max_steps
-    return passed and position.step > max(MIN_STEPS, 3 * training.warmup_steps)
-
-
-def warn(position: Position, result: Validation, listener: TrainingListener) -> None:
-    """Says what is suspicious about the model, each thing once in a training."""
-    for name, warning in result.warnings.items():
-        if name not in position.warned:
-            position.warned.append(name)
-            listener.message(f"warning: {warning}")
 
 
 def finish(sitting: Sitting) -> None:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from dragoman.data.batching import TranslationBatch
+from dragoman.data.buckets import StaticBatch
+from dragoman.model.kernels import IGNORED
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.text.vocabulary import PAD_ID
 
@@ -40,6 +42,15 @@ def batch_loss(
         return BatchLoss(
             *model.kernels.consistent_cross_entropy(rows, weight, targets, smoothing, consistency)
         )
+    return BatchLoss(*model.kernels.linear_cross_entropy(rows, weight, targets, smoothing))
+
+
+def static_batch_loss(model: Seq2SeqTransformer, batch: StaticBatch, *, smoothing: float) -> BatchLoss:
+    """The same for a batch of a fixed shape, in operations whose shapes are fixed as well."""
+    src_mask = batch.src != PAD_ID
+    hidden = model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)  # (B, T, D)
+    targets = batch.tgt_out.masked_fill(batch.tgt_out == PAD_ID, IGNORED).flatten()  # (B T,)
+    rows, weight = hidden.flatten(0, 1), model.output.weight
     return BatchLoss(*model.kernels.linear_cross_entropy(rows, weight, targets, smoothing))
 
 

@@ -34,6 +34,8 @@ class Position:
     best_score: float | None = None
     """The best validation score so far, of `metric`, higher is better."""
     best_step: int = 0
+    static: bool = False
+    """Whether batches are of few shapes: other batches than of any shape, so that it stays with a run."""
     n_pieces: int = 1
     """Pieces that batches are read in, so that they fit into memory (memory.py)."""
     n_worse: int = 0

@@ -47,6 +47,8 @@ class Task(ABC, Generic[Batch]):
     """
 
     model: Transformer
+    static: bool = False
+    """Whether batches have few shapes, and say without a device's help how much they hold."""
     item: ClassVar[str]
     """What losses are an average over: "token" or "text"."""
 

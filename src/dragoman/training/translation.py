@@ -13,10 +13,11 @@ import torch
 
 from dragoman.config import TranslationConfig
 from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
+from dragoman.data.buckets import StaticBatch, StaticBatches, choose_buckets, plan_buckets
 from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
 from dragoman.data.store import TokenStore
 from dragoman.errors import DataError, RunError
-from dragoman.hardware import choose_dtype
+from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import build_model, inference_copy
@@ -25,7 +26,7 @@ from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.diagnosis import diagnose, source_use
 from dragoman.training.listener import TrainingListener
-from dragoman.training.loss import batch_loss
+from dragoman.training.loss import batch_loss, static_batch_loss
 from dragoman.training.starting import describe_taken, open_start, start_weights, taken_tokenizers
 from dragoman.training.task import BatchResult, Task, Validation, Weights
 
@@ -33,17 +34,27 @@ N_OLD_PAIRS = 1000
 """Validation pairs of the text that a model was trained on before that are scored, at most."""
 
 
-class TranslationTask(Task[TranslationBatch]):
+class TranslationTask(Task[TranslationBatch | StaticBatch]):
     """Learns to translate as a configuration says."""
 
     item = "token"
     model: Seq2SeqTransformer
 
     def __init__(
-        self, config: TranslationConfig, run: Run, device: torch.device, listener: TrainingListener
+        self,
+        config: TranslationConfig,
+        run: Run,
+        device: torch.device,
+        listener: TrainingListener,
+        *,
+        static: bool = False,
     ) -> None:
-        """Reads, tokenizes and stores the corpora; trains the tokenizer where the run has none yet."""
-        self.config = config
+        """Reads, tokenizes and stores the corpora; trains the tokenizer where the run has none yet.
+
+        `static`: its batches are to have few shapes.
+        """
+        self.config, self.device, self.static = config, device, static
+        self.static_batches: StaticBatches | None = None
         self.cache = run.path / "cache"
         self.train_corpus, valid_corpus = open_corpora(config)
         self.start = open_start(config) if config.training.start_from else None
@@ -97,10 +108,18 @@ class TranslationTask(Task[TranslationBatch]):
 
     def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
         batch_tokens, seed = self.config.training.batch_tokens, self.config.seed
-        self.epoch_store = self.store(epoch=epoch)
-        return plan_epoch(self.epoch_store, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
+        self.epoch_store = store = self.store(epoch=epoch)
+        if not self.static:
+            return plan_epoch(store, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
+        if self.static_batches is None or self.config.tokenizer.dropout:
+            buckets = choose_buckets(store, batch_tokens=batch_tokens)
+            room = resident_bytes(self.device)
+            self.static_batches = StaticBatches(store, buckets, self.device, max_bytes=room)
+        return plan_buckets(store, self.static_batches.buckets, seed=seed, epoch=epoch)
 
-    def batch(self, indices: npt.NDArray[np.int64], device: torch.device) -> TranslationBatch:
+    def batch(self, indices: npt.NDArray[np.int64], device: torch.device) -> TranslationBatch | StaticBatch:
+        if self.static_batches is not None:
+            return self.static_batches(indices)
         return make_batch(self.epoch_store, indices).to(device)
 
     def memory(self, indices: npt.NDArray[np.int64]) -> float:
@@ -111,11 +130,14 @@ class TranslationTask(Task[TranslationBatch]):
         scores = model.n_heads * (src**2 + tgt**2 + src * tgt)
         return float(len(indices) * (scores + 16 * model.d_model * (src + tgt)))
 
-    def n_items(self, batch: TranslationBatch) -> float:
+    def n_items(self, batch: TranslationBatch | StaticBatch) -> float:
         return batch.n_tgt_tokens
 
-    def loss(self, batch: TranslationBatch) -> BatchResult:
+    def loss(self, batch: TranslationBatch | StaticBatch) -> BatchResult:
         training = self.config.training
+        if isinstance(batch, StaticBatch):
+            smoothed = static_batch_loss(self.model, batch, smoothing=training.label_smoothing).smoothed
+            return BatchResult(smoothed, batch.n_tokens)
         loss = batch_loss(
             self.model, batch, smoothing=training.label_smoothing, consistency=training.consistency
         )

@@ -8,9 +8,13 @@ rate, TIMES_BACK times without progress at most.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from dragoman.errors import TrainingError
 from dragoman.training.state import Position
+
+Number = Any
+"""A number, or a tensor that holds one."""
 
 IN_A_ROW = 3
 """Updates left out one after the other that are not left to chance."""
@@ -39,9 +43,14 @@ def what_is_wrong(position: Position, loss: float, gradient_norm: float) -> str:
     if not math.isfinite(gradient_norm):
         return "the gradient is not a number"
     usual = position.usual_loss
-    if usual is not None and position.n_good >= N_USUAL and loss > 2 * usual + 1:
+    if usual is not None and position.n_good >= N_USUAL and exploded(loss, usual):
         return f"the loss exploded ({loss:.3g} nats, where {usual:.3g} were usual)"
     return ""
+
+
+def exploded(loss: Number, usual: Number) -> Number:
+    """Whether a loss is far above the usual one, both in nats an item."""
+    return loss > 2 * usual + 1
 
 
 def left_out(position: Position, reason: str) -> None:
@@ -62,10 +71,14 @@ def made(position: Position, loss: float) -> None:
         return
     if position.lowest_loss is None or position.usual_loss < position.lowest_loss:
         position.lowest_loss = position.usual_loss
-    if position.usual_loss > 1.5 * position.lowest_loss + 1:
-        raise InTroubleError(
-            f"the loss rose to {position.usual_loss:.3g} nats, from {position.lowest_loss:.3g} before"
-        )
+    check_rise(position)
+
+
+def check_rise(position: Position) -> None:
+    """InTroubleError: the loss has risen far above its lowest value, and not come back."""
+    usual, lowest = position.usual_loss, position.lowest_loss
+    if usual is not None and lowest is not None and usual > 1.5 * lowest + 1:
+        raise InTroubleError(f"the loss rose to {usual:.3g} nats, from {lowest:.3g} before")
 
 
 def lower_rate(restored: Position, troubled: Position, reason: str) -> None:

@@ -1,0 +1,161 @@
+"""Updates that nobody waits for: what a GPU needs, which is fast as long as it is not asked anything.
+
+Batches have one of a few shapes (data/buckets.py). On a GPU the forward and backward pass of each shape is
+recorded once, as a CUDA graph, and repeated from then on, so that hundreds of small operations cost one
+launch. Whether an update is to be left out is judged on the device (`Ledger`), and read every `log_every`
+updates only. On a CPU all is the same but that nothing is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.data.buckets import StaticBatch
+from dragoman.training.state import Position
+from dragoman.training.trouble import IN_A_ROW, MEMORY, N_USUAL, InTroubleError, check_rise, exploded
+
+WARM_UP = 3
+"""Passes before one is recorded, as PyTorch's manual asks for."""
+
+
+class Recording(NamedTuple):
+    """A forward and backward pass over batches of one shape."""
+
+    graph: torch.cuda.CUDAGraph
+    batch: StaticBatch
+    """Where the next batch has to lie."""
+    factor: Tensor
+    loss: Tensor
+    """Where the summed loss will lie."""
+
+
+class Gradients:
+    """Adds up gradients of a loss in the model's own `grad` tensors, which stay where they are."""
+
+    def __init__(self, module: nn.Module, device: torch.device) -> None:
+        self.module, self.device = module, device
+        self.recordings: dict[tuple[int, int, int], Recording] = {}
+        self.seen: set[tuple[int, int, int]] = set()
+        self.pool: Any = None
+        for parameter in module.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+
+    def add(self, batch: StaticBatch, factor: float) -> Tensor:
+        """Adds the gradient of `factor` times the loss of `batch`; the summed loss, to be used at once."""
+        if self.device.type != "cuda":
+            return self._pass(batch, torch.tensor(factor))
+        if batch.shape not in self.recordings:
+            if batch.shape not in self.seen:  # a shape that never comes again is not worth recording
+                self.seen.add(batch.shape)
+                return self._pass(batch, torch.tensor(factor, device=self.device))
+            self.recordings[batch.shape] = self._record(batch)
+        recording = self.recordings[batch.shape]
+        for there, here in zip(recording.batch[:3], batch[:3], strict=True):
+            there.copy_(here)
+        recording.factor.fill_(factor)
+        recording.graph.replay()
+        return recording.loss
+
+    def _pass(self, batch: StaticBatch, factor: Tensor) -> Tensor:
+        loss, _ = self.module(batch)
+        (loss * factor).backward()
+        return loss.detach()
+
+    def _record(self, batch: StaticBatch) -> Recording:
+        """Records a pass over batches of this shape."""
+        batch = batch._replace(
+            **{name: getattr(batch, name).clone() for name in ("src", "tgt_in", "tgt_out")}
+        )
+        factor = torch.ones((), device=self.device)
+        with untouched(self.module, self.device):
+            aside = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+            aside.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(aside):
+                for _ in range(WARM_UP):
+                    self._pass(batch, factor)
+            torch.cuda.current_stream(self.device).wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self.pool):
+                loss = self._pass(batch, factor)
+        self.pool = self.pool or graph.pool()
+        return Recording(graph, batch, factor, loss)
+
+
+@contextmanager
+def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """Gradients and random numbers are afterwards what they were before."""
+    kept = [parameter.grad.clone() for parameter in module.parameters() if parameter.grad is not None]
+    state = torch.cuda.get_rng_state(device)
+    try:
+        yield
+    finally:
+        torch.cuda.set_rng_state(state, device)
+        torch._foreach_copy_([p.grad for p in module.parameters() if p.grad is not None], kept)
+
+
+class Ledger:
+    """What trouble.py keeps in a position, and the losses since the last log line, on a device."""
+
+    def __init__(self, position: Position, device: torch.device) -> None:
+        def number(value: float) -> Tensor:
+            return torch.tensor(float(value), dtype=torch.float64, device=device)
+
+        self.usual = number(torch.nan if position.usual_loss is None else position.usual_loss)
+        self.lowest = number(torch.inf if position.lowest_loss is None else position.lowest_loss)
+        self.n_good, self.n_left_out = number(position.n_good), number(position.n_left_out)
+        self.n_in_a_row = self.longest_row = number(position.n_in_a_row)
+        self.loss, self.n_items, self.norm = number(0), number(0), number(0)
+
+    def judge(self, loss: Tensor, n_items: float, norm: Tensor) -> Tensor:
+        """Takes note of an update of the summed `loss`; 1 where it has to be left out, else 0."""
+        mean = loss.double() / n_items
+        wrong = ~(mean.isfinite() & norm.isfinite()) | ((self.n_good >= N_USUAL) & exploded(mean, self.usual))
+        usual = torch.where(self.n_good == 0, mean, MEMORY * self.usual + (1 - MEMORY) * mean)
+        self.usual = torch.where(wrong, self.usual, usual)
+        self.n_good = self.n_good + ~wrong
+        settled = ~wrong & (self.n_good >= N_USUAL)
+        self.lowest = torch.where(settled, torch.minimum(self.lowest, self.usual), self.lowest)
+        self.n_left_out = self.n_left_out + wrong
+        self.n_in_a_row = torch.where(wrong, self.n_in_a_row + 1, 0.0)
+        self.longest_row = torch.maximum(self.longest_row, self.n_in_a_row)
+        self.loss = self.loss + torch.where(wrong, 0.0, loss.double())
+        self.n_items = self.n_items + torch.where(wrong, 0.0, n_items)
+        self.norm = norm.double()
+        return wrong.float()
+
+    def settle(self, position: Position) -> tuple[float, int]:
+        """Brings the position up to date, waiting for the device: the last gradient's norm, updates left out.
+
+        InTroubleError: leaving updates out does not help.
+        """
+        names = (
+            "usual",
+            "lowest",
+            "n_good",
+            "n_left_out",
+            "n_in_a_row",
+            "longest_row",
+            "loss",
+            "n_items",
+            "norm",
+        )
+        values = dict(zip(names, torch.stack([getattr(self, name) for name in names]).tolist(), strict=True))
+        n_left_out = int(values["n_left_out"]) - position.n_left_out
+        position.n_good, position.n_left_out = int(values["n_good"]), int(values["n_left_out"])
+        position.n_in_a_row = int(values["n_in_a_row"])
+        position.usual_loss = values["usual"] if position.n_good else None
+        position.lowest_loss = values["lowest"] if position.n_good >= N_USUAL else None
+        position.window_loss += values["loss"]
+        position.window_items += values["n_items"]
+        self.loss, self.n_items = torch.zeros_like(self.loss), torch.zeros_like(self.n_items)
+        if values["longest_row"] >= IN_A_ROW:
+            raise InTroubleError(
+                f"the loss was not a number or exploded, {int(values['longest_row'])} times in a row"
+            )
+        check_rise(position)
+        return values["norm"], n_left_out

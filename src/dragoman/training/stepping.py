@@ -1,0 +1,143 @@
+"""Two ways to make updates: each one waited for, or, with batches of few shapes, read from time to time.
+
+Both take the batches of an update, and read them in pieces where memory is too little for them whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import torch
+
+from dragoman.data.buckets import StaticBatch
+from dragoman.errors import TrainingError
+from dragoman.training import memory
+from dragoman.training.captured import Gradients, Ledger
+from dragoman.training.memory import Indices, OutOfMemoryError
+from dragoman.training.optimizer import set_learning_rate
+from dragoman.training.schedule import learning_rate
+from dragoman.training.sitting import Sitting
+from dragoman.training.update import Part, update
+
+Made = TypeVar("Made")
+
+
+class Settled(NamedTuple):
+    """What has become of the updates since one was last asked."""
+
+    gradient_norm: float
+    """Of the last of them, before clipping."""
+    left_out: str = ""
+    """What of them was left out and why, in words; "" where nothing was."""
+
+
+class WaitedFor:
+    """Makes updates one by one, knowing what has become of each."""
+
+    deferred = False
+
+    def __init__(self, sitting: Sitting) -> None:
+        self.sitting = sitting
+        self.settled = Settled(0.0)
+
+    def __call__(self, batches: Sequence[Indices]) -> None:
+        """Makes an update. InTroubleError: it goes wrong, and not for the first time."""
+        self.settled = fitting(self.sitting, batches, self._update)
+
+    def settle(self) -> Settled:
+        """What has become of the last update."""
+        return self.settled
+
+    def _update(self, parts: Sequence[Part]) -> Settled:
+        sitting = self.sitting
+        done = update(
+            sitting.state,
+            sitting.task,
+            parts,
+            sitting.config,
+            module=sitting.module,
+            processes=sitting.processes,
+        )
+        left_out = f"step {sitting.state.position.step:,} left out: {done.left_out}" if done.left_out else ""
+        return Settled(done.gradient_norm, left_out)
+
+
+class Deferred:
+    """Makes updates without waiting for what becomes of them, until asked."""
+
+    deferred = True
+
+    def __init__(self, sitting: Sitting) -> None:
+        self.sitting = sitting
+        self.gradients = Gradients(sitting.module, sitting.device)
+        self.ledger = Ledger(sitting.state.position, sitting.device)
+
+    def __call__(self, batches: Sequence[Indices]) -> None:
+        """Makes an update."""
+        fitting(self.sitting, batches, self._update)
+
+    def settle(self) -> Settled:
+        """Waits for the updates made so far. InTroubleError: too many of them went wrong."""
+        position = self.sitting.state.position
+        norm, n_left_out = self.ledger.settle(position)
+        many = "1 update was" if n_left_out == 1 else f"{n_left_out} updates were"
+        left_out = f"step {position.step:,}: {many} left out, with a loss that was not a number, or exploded"
+        return Settled(norm, left_out if n_left_out else "")
+
+    def _update(self, parts: Sequence[Part]) -> None:
+        state, training = self.sitting.state, self.sitting.config.training
+        batches: list[StaticBatch] = [part.batch for part in parts]
+        n_items = sum(batch.n_tgt_tokens for batch in batches)
+        loss = torch.zeros((), dtype=torch.float64, device=self.sitting.device)
+        for batch in batches:
+            loss += self.gradients.add(batch, 1 / n_items)
+        norm = torch.nn.utils.clip_grad_norm_(state.model.parameters(), training.clip_norm or torch.inf)
+        state.position.step += 1
+        set_learning_rate(
+            state.optimizer, learning_rate(state.position.step, training, factor=state.position.rate_factor)
+        )
+        state.optimizer.found_inf = self.ledger.judge(loss, n_items, norm)  # type: ignore[attr-defined]
+        state.optimizer.step()
+        state.optimizer.zero_grad(set_to_none=False)
+        state.update_ema(training.ema_decay)
+        state.position.window_tokens += sum(batch.n_tokens for batch in batches)
+
+
+def make_stepper(sitting: Sitting) -> WaitedFor | Deferred:
+    """The way in which a sitting makes its updates."""
+    return Deferred(sitting) if sitting.task.static and sitting.processes.size == 1 else WaitedFor(sitting)
+
+
+def fitting(sitting: Sitting, batches: Sequence[Indices], make: Callable[[list[Part]], Made]) -> Made:
+    """What `make` makes of `batches`, in smaller pieces from here on where memory is too little for it.
+
+    TrainingError: it is too little for one example, or there are other processes, which wait by now.
+    """
+    position, optimizer = sitting.state.position, sitting.state.optimizer
+    while True:
+        try:
+            return make([part for batch in batches for part in parts_of(sitting, batch)])
+        except OutOfMemoryError:
+            if sitting.processes.size > 1:
+                raise TrainingError(
+                    f"out of memory at step {position.step}; the last checkpoint stands. "
+                    "Set a smaller training.batch_tokens, and a larger training.update_freq"
+                ) from None
+            optimizer.zero_grad(set_to_none=not sitting.task.static)
+        # Outside of the handler, which would keep what is to be freed.
+        memory.cut_smaller(position, max(batches, key=len))
+        sitting.listener.message(
+            f"out of memory: each batch is read in {position.n_pieces} pieces from here on; "
+            "the updates are the same"
+        )
+
+
+def parts_of(sitting: Sitting, batch: Indices) -> list[Part]:
+    """What this process has of a batch, in pieces that fit."""
+    task, device = sitting.task, sitting.device
+    mine = sitting.processes.share(batch)
+    if not len(mine):
+        return [Part(task.batch(batch[:1], device), weight=0.0)]
+    n_pieces = sitting.state.position.n_pieces
+    return [Part(task.batch(piece, device)) for piece in memory.pieces(mine, n_pieces)]

@@ -1,0 +1,75 @@
+"""Validations on the way: weights are scored, the best are kept, and what is suspicious is said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from dragoman.config import TrainingConfig
+from dragoman.training.listener import TrainingListener
+from dragoman.training.sharding import all_whole
+from dragoman.training.sitting import Sitting
+from dragoman.training.state import Position
+from dragoman.training.task import Validation, Weights
+
+MIN_STEPS = 100
+"""Updates after which a model may be suspected at the earliest."""
+
+
+def validate(sitting: Sitting) -> None:
+    """Scores the weights and keeps them if they are the best yet; the first process does it for all."""
+    state, processes = sitting.state, sitting.processes
+    sitting.listener.validating()
+    weights = all_whole(state.weights(), processes)
+    if processes.first:
+        score(sitting, weights)
+    if processes.size > 1:
+        shared = json.loads(processes.from_first(json.dumps(asdict(state.position))))
+        for name, value in shared.items():
+            setattr(state.position, name, value)
+
+
+def score(sitting: Sitting, weights: Weights) -> None:
+    """Scores `weights`, keeps them if they are the best yet, and writes down what came out."""
+    run, listener = sitting.run, sitting.listener
+    training, position = sitting.config.training, sitting.state.position
+    result = sitting.task.validate(weights)
+    position.scores[str(position.step)] = result.score
+    best = position.best_score is None or result.score > position.best_score
+    if best:
+        position.best_score, position.best_step = result.score, position.step
+        position.n_worse = position.n_stalled = position.n_times_back = 0
+        run.save_weights(weights)
+    else:
+        position.n_worse += 1
+        position.n_stalled += 1
+    if training.schedule == "plateau" and position.n_stalled >= training.plateau_patience:
+        position.rate_factor, position.n_stalled = position.rate_factor * training.plateau_factor, 0
+    record = {
+        "kind": "valid",
+        "step": position.step,
+        "epoch": position.epoch,
+        **result.record,
+        "best": best,
+    }
+    run.append_history({**record, "seconds": position.seconds})
+    listener.logged(record)
+    if should_be_learning(position, training):
+        warn(position, result, listener)
+
+
+def should_be_learning(position: Position, training: TrainingConfig) -> bool:
+    """Whether something may be expected of a model by now: warmed up, with a pass over the data behind it.
+
+    Where the training makes less than five passes, a fifth of its updates will do.
+    """
+    passed = position.epoch >= 1 or 5 * position.step >= training.max_steps
+    return passed and position.step > max(MIN_STEPS, 3 * training.warmup_steps)
+
+
+def warn(position: Position, result: Validation, listener: TrainingListener) -> None:
+    """Says what is suspicious about the model, each thing once in a training."""
+    for name, warning in result.warnings.items():
+        if name not in position.warned:
+            position.warned.append(name)
+            listener.message(f"warning: {warning}")
