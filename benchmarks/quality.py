@@ -20,6 +20,7 @@ sitting that was killed outright is not among them.
 from __future__ import annotations
 
 import argparse
+import itertools
 import shutil
 import statistics
 import time
@@ -33,6 +34,7 @@ import torch
 from dragoman.cli.listener import TerminalListener
 from dragoman.config import TranslationConfig, load_recipe
 from dragoman.data.corpora import Pair
+from dragoman.errors import PausedError
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.hardware import choose_dtype
 from dragoman.metrics.translation import bleu
@@ -129,12 +131,19 @@ def main() -> None:
     if options.command == "show":
         print(table(read_lines(options.results)))
         return
-    for seed in options.seeds:
-        for variant in options.variants:
-            if not is_there(read_lines(options.results), variant, seed):
-                folder = options.out / f"{variant}-{seed}"
-                append_lines(options.results, [measure(variant, seed, folder)])
-                shutil.rmtree(Run.open(folder).checkpoints)  # half a gigabyte
+    try:
+        run_missing(options.variants, options.seeds, results=options.results, out=options.out)
+    except (KeyboardInterrupt, PausedError):
+        raise SystemExit("interrupted; the same command continues") from None
+
+
+def run_missing(variants: Sequence[str], seeds: Sequence[int], *, results: Path, out: Path) -> None:
+    """Adds what `results` has not yet: all variants with the first seed, then with the next."""
+    for seed, variant in itertools.product(seeds, variants):
+        if not is_there(read_lines(results), variant, seed):
+            folder = out / f"{variant}-{seed}"
+            append_lines(results, [measure(variant, seed, folder)])
+            shutil.rmtree(Run.open(folder).checkpoints)  # half a gigabyte
 
 
 def is_there(records: Sequence[dict[str, Any]], variant: str, seed: int) -> bool:
