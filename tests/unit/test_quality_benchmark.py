@@ -104,6 +104,18 @@ def test_a_variant_is_trained_once(
     command(tiny_benchmark, monkeypatch, *arguments)
 
 
+def test_an_interrupted_study_says_how_to_go_on(
+    benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(benchmark, "measure", interrupted)
+    with pytest.raises(SystemExit, match="the same command continues"):
+        command(benchmark, monkeypatch, "--results", tmp_path / "quality.jsonl", "run", "base")
+    assert not (tmp_path / "quality.jsonl").exists()
+
+
 def test_the_minutes_of_an_interrupted_training_count(
     tiny_benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
