@@ -201,11 +201,17 @@ def configuration() -> TranslationConfig:
 
 def matrix_flops(config: TranslationConfig, batch: TranslationBatch, vocab_size: int) -> float:
     """Operations of the weights' matrix products for one update of `batch`: 6 per weight and real token."""
+    of_src, of_tgt = weights_per_token(config, vocab_size)
+    return 6.0 * (of_src * batch.n_src_tokens + of_tgt * batch.n_tgt_tokens)
+
+
+def weights_per_token(config: TranslationConfig, vocab_size: int) -> tuple[int, int]:
+    """The weights that a source token is multiplied with, and those that a target token is."""
     d, d_ff = config.model.d_model, config.model.d_ff
     encoder = config.model.n_encoder_layers * (4 * d * d + 2 * d * d_ff)
     memory = config.model.n_decoder_layers * 2 * d * d  # keys and values of the source
     decoder = config.model.n_decoder_layers * (6 * d * d + 2 * d * d_ff) + vocab_size * d
-    return 6.0 * ((encoder + memory) * batch.n_src_tokens + decoder * batch.n_tgt_tokens)
+    return encoder + memory, decoder
 
 
 if __name__ == "__main__":

@@ -111,7 +111,8 @@ def byte_dropout(x: Tensor, p: float) -> Tensor:
 
 def matmul_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
     """Attention as the paper writes it: for sentences of tens of tokens the fused CPU kernel is slower."""
-    scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-2, -1)).float()  # (B, H, T, S)
+    scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-2, -1))  # (B, H, T, S)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if bias is not None:
         scores = scores + bias
     weights = scores.softmax(-1).to(v.dtype)

@@ -1,0 +1,274 @@
+"""Which settings translate Multi30k best at the same cost: variants of one base, with as many operations.
+
+    python benchmarks/quality.py run base wsd r-drop --seeds 1 2 --out runs/quality
+    python benchmarks/quality.py show
+
+`run` trains every variant named, with every seed, and adds a line each to benchmarks/results/quality.jsonl;
+what is there already is left out, and what was interrupted goes on where it was. A variant makes as many
+updates as cost what the base's cost, counted as in train_speed.py: 6 operations per weight of a matrix
+product and token, with as many source tokens as target tokens; warm-up and validations keep their place in
+the training. Attention between tokens, validations, and the tokens that BPE-dropout draws anew for every
+epoch are not counted: the CPU minutes beside the score show them.
+
+Each training gives three models: the moving average of the weights, the last weights, and the mean of the
+weights at the last five of the six validations. All three are scored on the validation pairs with the
+recipe's beam of 5, in cased sacreBLEU; nothing looks at the test set. CPU and wall minutes are those of the
+training, with its tokenizer and its validations and without these scores, summed over its sittings. A
+sitting that was killed outright is not among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import shutil
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from dragoman.cli.listener import TerminalListener
+from dragoman.config import TranslationConfig, load_recipe
+from dragoman.data.corpora import Pair
+from dragoman.errors import PausedError
+from dragoman.evaluation.translation import read_pairs, split_of
+from dragoman.hardware import choose_dtype
+from dragoman.metrics.translation import bleu
+from dragoman.predict.loading import build_model, inference_copy
+from dragoman.predict.translator import Translator, translation_config
+from dragoman.runs import Run, environment, load_tensors
+from dragoman.text.tokenizer import TokenizerPair
+from dragoman.training.loop import train
+from dragoman.training.state import average_weights
+from dragoman.training.task import Weights
+from json_lines import RESULTS, append_lines, read_lines
+from train_speed import weights_per_token
+
+RECIPE = Path(__file__).parent.parent / "recipes" / "multi30k-en-de" / "recipe.toml"
+RESULT_FILE = RESULTS / "quality.jsonl"
+N_VALIDATIONS = 6
+
+BASE = (
+    "model.d_model=256",
+    "model.d_ff=1024",
+    "model.n_encoder_layers=3",
+    "model.n_decoder_layers=3",
+    "model.dropout=0.2",
+    "tokenizer.vocab_size=8000",
+    "training.batch_tokens=4096",
+    "training.max_steps=900",
+    "training.learning_rate=2e-3",
+    "training.warmup_steps=150",
+    "training.schedule=cosine",
+    "training.ema_decay=0.99",
+    "training.average=none",
+    "training.keep_checkpoints=5",
+    "training.n_threads=1",
+)
+"""What all variants start from, on top of the recipe."""
+
+SMALL = ("model.d_model=128", "model.d_ff=256", "model.n_encoder_layers=4", "model.n_decoder_layers=4")
+
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "base": (),
+    "inverse-sqrt": ("training.schedule=inverse_sqrt",),
+    "linear": ("training.schedule=linear",),
+    "wsd": ("training.schedule=wsd",),
+    "rate-halved": ("training.learning_rate=1e-3",),
+    "rate-doubled": ("training.learning_rate=4e-3",),
+    "d128-4+4": SMALL,
+    "d128-4+4-rate-doubled": (*SMALL, "training.learning_rate=4e-3"),
+    "d256-6+2": ("model.n_encoder_layers=6", "model.n_decoder_layers=2"),
+    "vocabulary-4000": ("tokenizer.vocab_size=4000",),
+    "vocabulary-10000": ("tokenizer.vocab_size=10000",),
+    "bpe-dropout-0.1": ("tokenizer.dropout=0.1",),
+    "r-drop": ("training.consistency=1.0",),
+    "dropout-0.1": ("model.dropout=0.1",),
+    "dropout-0.3": ("model.dropout=0.3",),
+    "attention-dropout-0.1": ("model.attention_dropout=0.1",),
+    "activation-dropout-0.1": ("model.activation_dropout=0.1",),
+    "no-smoothing": ("training.label_smoothing=0.0",),
+    "batch-2048": ("training.batch_tokens=2048",),
+    "batch-8192": ("training.batch_tokens=8192",),
+    "post-norm": ("model.norm=post",),
+}
+"""What each changes; the number of updates follows."""
+
+MODELS = {"ema": "moving average", "last": "last weights", "mean": "mean of last 5"}
+"""What a training gives, by the name in the file and in the table."""
+
+
+class Row(NamedTuple):
+    """A line of the table: a variant, with what its seeds gave."""
+
+    variant: str
+    steps: int
+    records: Sequence[dict[str, Any]]
+
+    def scores(self, model: str) -> list[float]:
+        """The BLEU of a model, for each seed."""
+        return [record["bleu"][model] for record in self.records]
+
+    def cpu_minutes(self) -> float:
+        """The mean over the seeds."""
+        return statistics.fmean(record["cpu_minutes"] for record in self.records)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--results", type=Path, default=RESULT_FILE, help="the file of the results")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="train what is not among the results yet")
+    run.add_argument("variants", nargs="+", choices=VARIANTS, metavar="NAME", help=", ".join(VARIANTS))
+    run.add_argument("--seeds", type=int, nargs="+", default=[1])
+    run.add_argument("--out", type=Path, default=Path("runs/quality"), help="the folder of the trainings")
+    commands.add_parser("show", help="print the table")
+    options = parser.parse_args()
+    if options.command == "show":
+        print(table(read_lines(options.results)))
+        return
+    try:
+        run_missing(options.variants, options.seeds, results=options.results, out=options.out)
+    except (KeyboardInterrupt, PausedError):
+        raise SystemExit("interrupted; the same command continues") from None
+
+
+def run_missing(variants: Sequence[str], seeds: Sequence[int], *, results: Path, out: Path) -> None:
+    """Adds what `results` has not yet: all variants with the first seed, then with the next."""
+    for seed, variant in itertools.product(seeds, variants):
+        if not is_there(read_lines(results), variant, seed):
+            folder = out / f"{variant}-{seed}"
+            append_lines(results, [measure(variant, seed, folder)])
+            shutil.rmtree(Run.open(folder).checkpoints)  # half a gigabyte
+
+
+def is_there(records: Sequence[dict[str, Any]], variant: str, seed: int) -> bool:
+    """Whether a variant has been measured with this seed."""
+    return any((record["variant"], record["seed"]) == (variant, seed) for record in records)
+
+
+def measure(variant: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Trains a variant in `folder`, or finishes what is there; what the file of results keeps of it."""
+    config = configuration(variant, seed)
+    torch.set_num_threads(config.training.n_threads)  # also where only the scores are missing
+    costs = folder / "costs.jsonl"
+    with TerminalListener() as listener, timed(costs):
+        listener.message(f"{variant}, seed {seed}, {config.training.max_steps} steps")
+        train(config, folder, listener=listener)
+    sittings = read_lines(costs)
+    run = Run.open(folder)
+    return {
+        "variant": variant,
+        "seed": seed,
+        "settings": VARIANTS[variant],
+        "steps": config.training.max_steps,
+        "n_parameters": run.read_json("report.json")["n_parameters"],
+        "bleu": {name: validation_bleu(run, weights) for name, weights in models(run)},
+        "cpu_minutes": sum(sitting["cpu_seconds"] for sitting in sittings) / 60,
+        "wall_minutes": sum(sitting["wall_seconds"] for sitting in sittings) / 60,
+        "cpu": environment()["cpu"],
+    }
+
+
+@contextmanager
+def timed(path: Path) -> Iterator[None]:
+    """Adds the seconds of the block to the file `path`, however it ends."""
+    wall, cpu = time.monotonic(), time.process_time()
+    try:
+        yield
+    finally:
+        seconds = {"wall_seconds": time.monotonic() - wall, "cpu_seconds": time.process_time() - cpu}
+        append_lines(path, [seconds])
+
+
+def configuration(variant: str, seed: int) -> TranslationConfig:
+    """The settings of a variant, with as many updates as cost what the base's cost."""
+    overrides = [*BASE, *VARIANTS[variant], f"seed={seed}"]
+    return load([*overrides, *same_cost(load(overrides), load(BASE))])
+
+
+def load(overrides: Sequence[str]) -> TranslationConfig:
+    config = load_recipe(RECIPE, overrides)
+    assert config.task == "translation"
+    return config
+
+
+def same_cost(config: TranslationConfig, base: TranslationConfig) -> list[str]:
+    """The overrides that give `config` as many operations as `base` has, to within a few updates.
+
+    Validations are at equal distances, the last one at the end.
+    """
+    ratio = operations(base) / operations(config)
+    valid_every = max(1, round(base.training.max_steps * ratio / N_VALIDATIONS))
+    return [
+        f"training.max_steps={valid_every * N_VALIDATIONS}",
+        f"training.valid_every={valid_every}",
+        f"training.warmup_steps={max(1, round(config.training.warmup_steps * ratio))}",
+    ]
+
+
+def operations(config: TranslationConfig) -> float:
+    """Operations of the weights' matrix products in one update whose batches are full, on both sides."""
+    training = config.training
+    n_passes = 2 if training.consistency else 1
+    weights = sum(weights_per_token(config, config.tokenizer.vocab_size))
+    return 6.0 * weights * n_passes * training.batch_tokens * training.update_freq
+
+
+def models(run: Run) -> Iterator[tuple[str, Weights]]:
+    """The weights of every model that the checkpoints of a finished run hold."""
+    folders = sorted(run.checkpoints.glob("step-*"))
+    yield "ema", load_tensors(folders[-1] / "ema.safetensors")
+    yield "last", load_tensors(folders[-1] / "model.safetensors")
+    yield "mean", average_weights([folder / "model.safetensors" for folder in folders])
+
+
+def validation_bleu(run: Run, weights: Weights) -> float:
+    """BLEU of `weights` on the validation pairs, searched as the recipe says."""
+    config, cpu = translation_config(run), torch.device("cpu")
+    tokenizers = TokenizerPair.load(run.tokenizer_folder)
+    model = build_model(config, tokenizers, device=cpu)
+    candidate = inference_copy(model, choose_dtype(config.training.precision, cpu), weights=weights)
+    pairs = validation_pairs(config)
+    found = Translator(candidate, tokenizers, config).translate([pair.src for pair in pairs], n_best=1)
+    texts, references = [translation.text for translation in found], [pair.tgt for pair in pairs]
+    return bleu(texts, references, tgt_lang=config.data.tgt_lang, n_bootstrap=0).value
+
+
+def validation_pairs(config: TranslationConfig) -> list[Pair]:
+    return [pair for _, corpus in split_of(config, "valid") for pair in read_pairs(corpus)]
+
+
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """What every variant gave, all of them, the best moving average first."""
+    ordered = sorted(rows(records), key=lambda row: statistics.fmean(row.scores("ema")), reverse=True)
+    titles = "".join(f"{title:>17}" for title in MODELS.values())
+    lines = [f"{'variant':24}{'steps':>7}{'seeds':>7}{titles}{'CPU minutes':>13}"]
+    for row in ordered:
+        scores = "".join(f"{mean_and_spread(row.scores(model)):>17}" for model in MODELS)
+        counts = f"{row.steps:7}{len(row.records):7}"
+        lines.append(f"{row.variant:24}{counts}{scores}{row.cpu_minutes():13.1f}")
+    return "\n".join([*lines, "BLEU on the validation pairs: mean (standard deviation) over the seeds"])
+
+
+def rows(records: Sequence[dict[str, Any]]) -> list[Row]:
+    """The records of each variant together, as long as they made as many updates."""
+    keys = dict.fromkeys((record["variant"], record["steps"]) for record in records)
+    return [
+        Row(*key, [record for record in records if (record["variant"], record["steps"]) == key])
+        for key in keys
+    ]
+
+
+def mean_and_spread(scores: Sequence[float]) -> str:
+    """The mean, and the standard deviation of a sample, or – for a single one."""
+    spread = f"{statistics.stdev(scores):.2f}" if len(scores) > 1 else "–"
+    return f"{statistics.fmean(scores):.2f} ({spread})"
+
+
+if __name__ == "__main__":
+    main()
