@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -51,6 +52,18 @@ def has_bf16(device: torch.device) -> bool:
 def resident_bytes(device: torch.device) -> float:
     """What a corpus may take of the memory of `device`, so as to lie there for good: an eighth of a GPU's."""
     return torch.cuda.get_device_properties(device).total_memory / 8 if device.type == "cuda" else 0.0
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """The most bytes that this process has held so far, on `device`; None where that is not to be had."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def keep_freed_memory() -> None:

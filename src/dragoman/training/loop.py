@@ -16,7 +16,7 @@ import torch
 
 from dragoman.config import Config
 from dragoman.errors import PausedError, TrainingError
-from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory
+from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory, peak_memory
 from dragoman.runs import Run, environment
 from dragoman.training import memory, trouble
 from dragoman.training.checkpoints import averaged_files, is_static, newest_checkpoint, save_checkpoint
@@ -187,7 +187,7 @@ def run_updates(sitting: Sitting, interrupted: Callable[[], int]) -> None:
         position.seconds, clock = seconds, now
         last = is_over(position, config)
         if logs or last:
-            record = log_record(state, config, done.gradient_norm, position.seconds - logged_at)
+            record = log_record(sitting, done.gradient_norm, position.seconds - logged_at)
             logged_at = position.seconds
             write_history(sitting, record)
             sitting.listener.logged(record)
@@ -297,9 +297,10 @@ def find_room(sitting: Sitting) -> None:
         sitting.listener.message(f"each batch is read in {position.n_pieces} pieces, to fit into memory")
 
 
-def log_record(state: TrainState, config: Config, gradient_norm: float, seconds: float) -> dict[str, Any]:
+def log_record(sitting: Sitting, gradient_norm: float, seconds: float) -> dict[str, Any]:
     """What happened since the last log line; the window starts anew."""
-    position = state.position
+    position, config = sitting.state.position, sitting.config
+    peak = peak_memory(sitting.device)
     record = {
         "kind": "train",
         "step": position.step,
@@ -308,6 +309,7 @@ def log_record(state: TrainState, config: Config, gradient_norm: float, seconds:
         "lr": learning_rate(position.step, config.training, factor=position.rate_factor),
         "gradient_norm": gradient_norm,
         "tokens_per_second": position.window_tokens / max(seconds, 1e-9),
+        "peak_memory_gb": None if peak is None else round(peak / 1e9, 3),  # of this process, so far
         "seconds": position.seconds,
     }
     position.window_loss, position.window_items, position.window_tokens = 0.0, 0.0, 0
