@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import ConfigError
-from dragoman.presets import PRESETS, guess_language, preset_for
+from dragoman.presets import EFFORTS, PRESETS, guess_language, preset_for
 
 DATA = {"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]}
 SIZES = [1, 9_999, 10_000, 49_999, 50_000, 249_999, 250_000, 999_999, 1_000_000, 10**9]
@@ -55,6 +55,28 @@ def test_warm_up_is_the_smaller_part_and_validations_divide_the_steps(row: tuple
     training = config_for(int(min(row[0] - 1, 10**9))).training
     assert training.warmup_steps <= training.max_steps / 5
     assert training.max_steps % training.valid_every == 0
+
+
+@pytest.mark.parametrize("n_pairs", SIZES)
+def test_more_effort_means_more_updates_and_no_less_dropout(n_pairs: int) -> None:
+    configs = [
+        parse_config({"name": "x", "data": DATA, **preset_for(n_pairs, effort)})
+        for effort in ("fast", "default", "quality")
+    ]
+    assert len(EFFORTS) == 3
+    assert configs[1] == config_for(n_pairs)
+    for less, more in pairwise(configs):
+        assert less.training.max_steps * 2 < more.training.max_steps
+        assert less.model.dropout <= more.model.dropout
+        assert less.model.d_model == more.model.d_model
+    for config in configs:
+        assert config.training.warmup_steps <= config.training.max_steps / 5
+        assert 20 <= config.training.max_steps / config.training.valid_every < 21
+
+
+def test_an_effort_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ConfigError, match="--preset best: there are fast, default, quality"):
+        preset_for(1000, "best")
 
 
 def test_the_last_row_is_the_base_model_of_the_paper() -> None:

@@ -121,6 +121,8 @@ def test_it_continues_when_the_run_it_started_from_has_gone_on(start: Path) -> N
         (["--from", "start", "new.toml", "--tsv", "new.tsv"], "new.toml names its own files and languages"),
         (["--from", "start", "--tsv", "new.tsv", "--src-lang", "fr"], "takes task and languages over"),
         (["--from", "start", "new.tsv", "--task", "classification"], "takes task and languages over"),
+        (["--from", "start", "--tsv", "new.tsv", "--preset", "fast"], "--preset is for the files"),
+        (["new.toml", "--preset", "fast"], "--preset is for the files"),
         (["--extend-vocab", "5", "--tsv", "new.tsv"], "--extend-vocab goes with --from RUN"),
     ],
 )

@@ -57,6 +57,13 @@ def train(
     src_lang: Annotated[str | None, typer.Option(help="Language of the source, as in train.en.")] = None,
     tgt_lang: Annotated[str | None, typer.Option(help="Language of the target, as in train.de.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/<name> unless given.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="For files: fast (a third of the time), default, or quality (three times).",
+            show_default="default",
+        ),
+    ] = None,
     overrides: Overrides = None,
     start: Annotated[
         Path | None, typer.Option("--from", help="A run to start from, with its tokens and weights.")
@@ -89,6 +96,7 @@ def train(
         labelled={"valid": valid, "text_column": text_column, "label_column": label_column},
         start=start,
         extend_vocab=extend_vocab,
+        preset=preset,
         overrides=overrides or [],
     )
     out = out or Path("runs") / config.name
@@ -119,6 +127,7 @@ def configuration(
     labelled: dict[str, str | None],
     start: Path | None,
     extend_vocab: int,
+    preset: str | None,
     overrides: list[str],
 ) -> Config:
     """What to train: a recipe, what suits files, or either of them from a trained model on.
@@ -131,6 +140,8 @@ def configuration(
         raise ConfigError("--text-column, --label-column and --valid are for --task classification")
     if extend_vocab and start is None:
         raise ConfigError("--extend-vocab goes with --from RUN")
+    if preset and (recipe is not None or start is not None or task == "classification"):
+        raise ConfigError("--preset is for the files of a translator; change other settings with --set")
     if recipe is not None and task != "classification" and (files or valid_files or any(languages)):
         raise ConfigError(
             f"{recipe} names its own files and languages; leave --src, --tgt and the like away, "
@@ -153,7 +164,9 @@ def configuration(
     if recipe is not None:
         return config_of_recipe(recipe, task=task, overrides=overrides)
     if files:
-        return settings_for(files, valid=valid_files, languages=languages, overrides=overrides)
+        return settings_for(
+            files, valid=valid_files, languages=languages, preset=preset or "default", overrides=overrides
+        )
     raise ConfigError(
         "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv, "
         "or a file of labelled texts and --task classification"
@@ -180,6 +193,7 @@ def settings_for(
     *,
     valid: list[str],
     languages: tuple[str | None, str | None],
+    preset: str,
     overrides: list[str],
 ) -> TranslationConfig:
     """The configuration for a corpus of which nothing but its files is known.
@@ -199,7 +213,7 @@ def settings_for(
     data = {"src_lang": src_lang, "tgt_lang": tgt_lang, "train": files, "valid": valid}
     n_pairs = sum(map(has_text, open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang).pairs()))
     config = parse_config(
-        {"name": f"{src_lang}-{tgt_lang}", "data": data, **preset_for(n_pairs)},
+        {"name": f"{src_lang}-{tgt_lang}", "data": data, **preset_for(n_pairs, preset)},
         overrides=overrides,
         where="settings chosen by corpus size",
     )

@@ -1,0 +1,53 @@
+"""benchmarks/gpu_speed.py: runs where there is a device, and claims nothing where there is none."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from dragoman.config import TrainingConfig, TranslationConfig
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import gpu_speed
+
+    yield gpu_speed
+    sys.modules.pop("gpu_speed")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")
+def test_without_a_gpu_nothing_is_claimed(
+    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu_speed.py"])
+    benchmark.main()
+    assert capsys.readouterr().out == "no GPU here: not measured\n"
+
+
+def test_both_kinds_of_steps_are_measured(
+    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured: list[TrainingConfig] = []
+
+    def measure(config: TranslationConfig) -> tuple[float, float]:
+        measured.append(config.training)
+        return 1000.0, 0.5
+
+    monkeypatch.setattr(benchmark, "measure", measure)
+    monkeypatch.setattr(sys, "argv", ["gpu_speed.py", "--device", "cpu", "--batch-tokens", "64", "128"])
+    benchmark.main()
+    assert [(training.steps, training.batch_tokens) for training in measured] == [
+        (steps, n) for n in (64, 128) for steps in ("free", "static")
+    ]
+    line = r"^(free|static) .* 1,000 +\d+\.\d% +0\.50$"
+    assert len(re.findall(line, capsys.readouterr().out, re.MULTILINE)) == 4
