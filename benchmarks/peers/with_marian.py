@@ -1,8 +1,5 @@
 """Hugging Face `MarianMTModel` in a plain loop: fp32, padded batches, AdamW. It wants transformers."""
 
-import torch
-from torch import nn
-from torch.nn import functional as F
 from transformers import MarianConfig, MarianMTModel
 from worker import (
     BOS,
@@ -14,10 +11,8 @@ from worker import (
     N_HEADS,
     N_LAYERS,
     PAD,
-    RATE,
-    SMOOTHING,
+    plain_step,
     serve,
-    teacher_forcing,
 )
 
 
@@ -30,19 +25,11 @@ def make_step(vocab_size):
         decoder_start_token_id=BOS, forced_eos_token_id=EOS, scale_embedding=True,
     )  # fmt: skip
     model = MarianMTModel(config).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
 
-    def step(src, tgt):
-        inputs, targets = teacher_forcing(tgt)
-        output = model(input_ids=src, attention_mask=(src != PAD).long(), decoder_input_ids=inputs)
-        logits = output.logits.flatten(0, 1)
-        loss = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+    def logits_of(src, inputs):
+        return model(input_ids=src, attention_mask=(src != PAD).long(), decoder_input_ids=inputs).logits
 
-    return step
+    return plain_step(model, logits_of)
 
 
 if __name__ == "__main__":

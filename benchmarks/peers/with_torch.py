@@ -4,7 +4,6 @@ import math
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 from worker import (
     D_FF,
     D_MODEL,
@@ -13,10 +12,8 @@ from worker import (
     N_HEADS,
     N_LAYERS,
     PAD,
-    RATE,
-    SMOOTHING,
+    plain_step,
     serve,
-    teacher_forcing,
 )
 
 
@@ -52,18 +49,7 @@ def sinusoids():
 
 def make_step(vocab_size):
     model = PlainTransformer(vocab_size).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
-
-    def step(src, tgt):
-        inputs, targets = teacher_forcing(tgt)
-        logits = model(src, inputs).flatten(0, 1)
-        loss = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
+    return plain_step(model, model)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import time
 
 import numpy as np
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 D_MODEL, D_FF, N_HEADS, N_LAYERS = 256, 1024, 4, 3
 DROPOUT, SMOOTHING, RATE, MAX_LENGTH = 0.3, 0.1, 2e-3, 128
@@ -29,6 +31,22 @@ def serve(make_step, numbers=None, *, speaks=True):
         step(src, tgt)
         if speaks:
             print(time.perf_counter() - start, flush=True)
+
+
+def plain_step(model, logits_of):
+    """An update as PyTorch's tutorials write it; `logits_of(src, inputs)` are the model's, (B, T, V)."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+
+    def step(src, tgt):
+        inputs, targets = teacher_forcing(tgt)
+        logits = logits_of(src, inputs).flatten(0, 1)
+        loss = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 def teacher_forcing(tgt):
