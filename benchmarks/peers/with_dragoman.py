@@ -13,7 +13,7 @@ import worker
 
 from dragoman.config import ModelConfig, parse_config
 from dragoman.data.batching import TranslationBatch
-from dragoman.hardware import choose_dtype, keep_freed_memory
+from dragoman.hardware import choose_dtype, keep_freed_memory, remember_few_shapes
 from dragoman.model.kernels import choose_kernels
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.training.loss import batch_loss
@@ -66,6 +66,7 @@ def make_step(vocab_size, *, precision, kernels, processes=ALONE):
             "training": {"learning_rate": worker.RATE, "clip_norm": 1.0},
         }
     )
+    remember_few_shapes()
     keep_freed_memory()
     torch.manual_seed(1)
     model = Seq2SeqTransformer(

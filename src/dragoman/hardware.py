@@ -66,6 +66,16 @@ def peak_memory(device: torch.device) -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def remember_few_shapes() -> None:
+    """Lets oneDNN keep what it prepared for the last 50 products, not 1024; before the first bf16 product.
+
+    Nearly every batch has other shapes, so that most of it is never used again, and comes to gigabytes
+    (docs/decisions.md). Whoever has set the variables keeps what they say.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, "50")
+
+
 def keep_freed_memory() -> None:
     """Lets the C library keep the memory that one update frees for the next, where it is glibc.
 

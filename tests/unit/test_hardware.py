@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -11,7 +13,7 @@ from typer.testing import CliRunner
 
 from dragoman import hardware
 from dragoman.cli import app
-from dragoman.hardware import Machine, advice, matrix_ceiling
+from dragoman.hardware import Machine, advice, has_bf16, matrix_ceiling
 
 SOUND = Machine(
     n_cores=4, n_threads=4, has_bf16=True, has_amx=False, memory=8 << 30, free_memory=6 << 30,
@@ -39,6 +41,31 @@ def test_each_lack_has_its_advice(change: dict[str, object], expected: str) -> N
 
     (line,) = advice(replace(SOUND, **change))  # type: ignore[arg-type]
     assert re.search(expected, line)
+
+
+SHAPES = """
+import resource, torch
+from dragoman.hardware import remember_few_shapes
+
+def held():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+remember_few_shapes()
+torch.set_num_threads(1)
+weights = torch.randn(64, 64).bfloat16()
+for n in range(1, 600):
+    torch.randn(n, 64).bfloat16() @ weights
+    if n == 100:
+        before = held()
+print(held() - before)
+"""
+
+
+@pytest.mark.skipif(not has_bf16(torch.device("cpu")), reason="this processor does not multiply in bf16")
+def test_products_of_ever_new_shapes_do_not_take_ever_more_memory() -> None:
+    """500 of them: 270 MiB by default, less than one as we have it."""
+    done = subprocess.run([sys.executable, "-c", SHAPES], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 30
 
 
 def test_a_matrix_product_has_a_plausible_speed() -> None:

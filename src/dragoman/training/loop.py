@@ -16,7 +16,7 @@ import torch
 
 from dragoman.config import Config
 from dragoman.errors import PausedError, TrainingError
-from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory, peak_memory
+from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory, peak_memory, remember_few_shapes
 from dragoman.runs import Run, environment
 from dragoman.training import memory, trouble
 from dragoman.training.checkpoints import averaged_files, is_static, newest_checkpoint, save_checkpoint
@@ -77,6 +77,7 @@ def start_or_continue(
 ) -> Sitting:
     """A sitting from the state of the newest checkpoint, or from a fresh one."""
     device = choose_device(config.training.device) if processes.size == 1 else processes.device
+    remember_few_shapes()
     keep_freed_memory()
     if config.training.n_threads:
         torch.set_num_threads(config.training.n_threads)
