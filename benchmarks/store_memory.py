@@ -69,7 +69,7 @@ def run_step(step: str, folder: Path) -> str:
             f"plan {planned - start:.2f} s, {len(plan)} batches of {each:.2f} ms; "
             "memory includes torch and the mapped files"
         )
-    n_tokens = int(store.src_lengths.sum() + store.tgt_lengths.sum())
+    n_tokens = store.n_src_tokens + store.n_tgt_tokens
     size = sum(file.stat().st_size for file in (folder / "cache").rglob("*.*"))
     return f"{len(store)} pairs, {n_tokens / 1e6:.1f} M tokens, {size / 2**20:.0f} MiB on disk"
 

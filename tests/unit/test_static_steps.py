@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from test_batching import src_lengths, tgt_lengths
 from test_batching import store as store
 from test_training import Recorder, Saboteur, losses
 from test_training import saboteur as saboteur
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.buckets import (
+    COVERED,
     StaticBatches,
     choose_buckets,
     find_bucket,
@@ -62,7 +65,7 @@ def config(*overrides: str, steps: str = "static") -> TranslationConfig:
 @pytest.mark.parametrize("batch_tokens", [1, 40, 500, 10**6])
 def test_every_pair_is_in_one_batch_of_its_bucket_an_epoch(store: TokenStore, batch_tokens: int) -> None:
     buckets = choose_buckets(store, batch_tokens=batch_tokens)
-    src, tgt = store.src_lengths, store.tgt_lengths
+    src, tgt = src_lengths(store), tgt_lengths(store)
     for epoch in range(2):
         plan = plan_buckets(store, buckets, seed=1, epoch=epoch)
         assert np.sort(np.concatenate(plan)).tolist() == list(range(len(store)))
@@ -76,15 +79,40 @@ def test_every_pair_is_in_one_batch_of_its_bucket_an_epoch(store: TokenStore, ba
 
 
 def test_a_dozen_buckets_hold_all_with_little_padding(store: TokenStore) -> None:
-    buckets = choose_buckets(store, batch_tokens=2000)
+    n_shards = len(store.shards)
+    buckets = choose_buckets(store, batch_tokens=2000 // n_shards)  # as many batches a shard as in one file
     assert len(buckets) <= 12
-    assert buckets[-1][1:] == (store.src_lengths.max(), store.tgt_lengths.max())
+    assert buckets[-1][1:] == (src_lengths(store).max(), tgt_lengths(store).max())
     assert list(buckets) == sorted(buckets, key=lambda bucket: bucket.tgt_length)
     plan = plan_buckets(store, buckets, seed=1, epoch=0)
     make = StaticBatches(store, buckets, CPU, max_bytes=0)
     cells = sum(make(batch).tgt_out.numel() for batch in plan)
-    assert store.tgt_lengths.sum() / cells > 0.85  # 8 % are padding of targets in this corpus
-    assert len({make(batch).shape for batch in plan}) <= 3 * len(buckets)
+    assert tgt_lengths(store).sum() / cells > 0.85  # 8 % are padding of targets in this corpus
+    assert len({make(batch).shape for batch in plan}) <= (1 + n_shards) * len(buckets)  # full, or the rest
+
+
+def test_buckets_are_chosen_from_the_lengths_of_all_shards(store: TokenStore) -> None:
+    src, tgt = src_lengths(store), tgt_lengths(store)
+    buckets = choose_buckets(store, batch_tokens=500)
+    shorter, expected = 0, 0
+    for n, (_, src_length, tgt_length) in enumerate(buckets, start=1):
+        assert tgt[tgt < tgt_length].sum() < n * tgt.sum() / 12 <= tgt[tgt <= tgt_length].sum()
+        own = src[(shorter < tgt) & (tgt <= tgt_length)]
+        covered = src.max() if n == len(buckets) else np.quantile(own, COVERED, method="higher")
+        shorter, expected = tgt_length, max(expected, covered)
+        assert src_length == expected
+
+
+def test_a_static_training_over_several_shards_continues_to_the_bit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TokenStore, "prepare", partial(TokenStore.prepare, shard_pairs=40))
+    whole = train(config(), "runs/whole")
+    for stop_at in (2, 7):
+        with pytest.raises(KeyboardInterrupt):
+            train(config(), "runs/cut", listener=Recorder(stop_at=stop_at))
+    assert len(list(Path("runs/cut/cache/train").iterdir())) == 4
+    assert losses(train(config(), "runs/cut")) == losses(whole)
 
 
 def test_the_plan_follows_from_seed_and_epoch(store: TokenStore) -> None:
@@ -110,12 +138,12 @@ def test_a_static_batch_holds_its_pairs_and_rows_that_say_nothing(store: TokenSt
     assert (batch.src[3:, 0] == EOS_ID).all()
     assert (batch.src[3:, 1:] == PAD_ID).all()
     assert (batch.tgt_out[3:] == PAD_ID).all()
-    assert batch.n_src_tokens == store.src_lengths[indices].sum()
+    assert batch.n_src_tokens == src_lengths(store)[indices].sum()
     assert batch.n_tgt_tokens == (batch.tgt_out != PAD_ID).sum()
 
 
 def test_tokens_gathered_on_the_device_are_those_of_the_files(store: TokenStore) -> None:
-    side, indices = store.source, np.array([7, 4999, 0])
+    side, indices = store.sides(0).src, np.array([7, len(store.shards[0]) - 1, 0])
     ids = torch.from_numpy(side.ids.astype(np.int32))
     found = gather_padded(ids, torch.tensor(side.offsets), torch.from_numpy(indices), 5, 60)
     assert found.shape == (5, 60)

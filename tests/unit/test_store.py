@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 
 from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import Corpus, Pair, open_corpus
-from dragoman.data.store import CHUNK, Side, Skipped, TokenStore
+from dragoman.data.store import CHUNK, SHARD_PAIRS, Side, Skipped, TokenStore
 from dragoman.errors import DataError
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 
@@ -47,11 +50,22 @@ class Listed(Corpus):
 
 
 def prepare(
-    corpus: Corpus, cache: Path, *, max_length: int = 30, dropout: bool = False, draw: int = 0
+    corpus: Corpus,
+    cache: Path,
+    *,
+    max_length: int = 30,
+    dropout: bool = False,
+    draw: int = 0,
+    shard_pairs: int = SHARD_PAIRS,
 ) -> TokenStore:
-    tokenizers = DROPPING if dropout else TOKENIZERS
     return TokenStore.prepare(
-        corpus, tokenizers, max_length=max_length, cache=cache, dropout=dropout, draw=draw
+        corpus,
+        DROPPING if dropout else TOKENIZERS,
+        max_length=max_length,
+        cache=cache,
+        dropout=dropout,
+        draw=draw,
+        shard_pairs=shard_pairs,
     )
 
 
@@ -68,8 +82,10 @@ def test_a_store_holds_the_usable_pairs_in_order_with_end_tokens(tmp_path: Path)
     for i, pair in enumerate(USABLE):
         assert store.src(i).tolist() == [*TOKENIZERS.src.encode(pair.src), EOS_ID]
         assert store.tgt(i).tolist() == [*TOKENIZERS.tgt.encode(pair.tgt), EOS_ID]
-    assert store.src_lengths.tolist() == [len(store.src(i)) for i in range(3)]
-    assert store.tgt_lengths.tolist() == [len(store.tgt(i)) for i in range(3)]
+    sides = store.sides(0)
+    assert sides.src.lengths.tolist() == [len(store.src(i)) for i in range(3)]
+    assert sides.tgt.lengths.tolist() == [len(store.tgt(i)) for i in range(3)]
+    assert (store.n_src_tokens, store.n_tgt_tokens) == (sides.src.lengths.sum(), sides.tgt.lengths.sum())
 
 
 def test_what_is_skipped_is_counted_and_told_in_one_line(tmp_path: Path) -> None:
@@ -144,14 +160,17 @@ def test_a_corpus_longer_than_a_chunk_is_stored_whole_and_progress_told(tmp_path
     assert told == [CHUNK, 2 * CHUNK, n_pairs]
 
 
-def test_a_corpus_without_a_usable_pair_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(DataError) as error:
-        prepare(Listed(SENTENCES[1:]), tmp_path, max_length=2)
-    assert str(error.value) == (
-        "listed: no usable pair; skipped 6 of 6 pairs: 2 empty on one side, "
-        "4 longer than 2 tokens (data.max_length); raise data.max_length or check the files"
-    )
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("shard_pairs", [SHARD_PAIRS, 2])
+def test_a_corpus_without_a_usable_pair_is_reported_as_often_as_it_is_asked_for(
+    tmp_path: Path, shard_pairs: int
+) -> None:
+    for _ in range(2):
+        with pytest.raises(DataError) as error:
+            prepare(Listed(SENTENCES[1:]), tmp_path, max_length=2, shard_pairs=shard_pairs)
+        assert str(error.value) == (
+            "listed: no usable pair; skipped 6 of 6 pairs: 2 empty on one side, "
+            "4 longer than 2 tokens (data.max_length); raise data.max_length or check the files"
+        )
 
 
 def test_files_that_do_not_match_leave_nothing_half_written(tmp_path: Path) -> None:
@@ -207,8 +226,105 @@ def test_a_large_vocabulary_is_stored_in_wider_ids(tmp_path: Path, monkeypatch: 
     narrow = prepare(Listed(SENTENCES), tmp_path / "narrow")
     monkeypatch.setattr(type(TOKENIZERS.src), "vocab_size", 1 << 16)
     wide = prepare(Listed(SENTENCES), tmp_path / "wide")
-    assert (narrow.source.ids.dtype, wide.source.ids.dtype) == (np.uint16, np.uint32)
+    assert (narrow.sides(0).src.ids.dtype, wide.sides(0).src.ids.dtype) == (np.uint16, np.uint32)
     assert texts(wide) == texts(narrow)
+
+
+@pytest.mark.parametrize("shard_pairs", [1, 2, 3, 6, 7, 8])
+def test_shards_hold_the_pairs_of_one_file_in_order(tmp_path: Path, shard_pairs: int) -> None:
+    whole = prepare(Listed(SENTENCES), tmp_path / "whole")
+    store = prepare(Listed(SENTENCES), tmp_path / "shards", shard_pairs=shard_pairs)
+    assert len(store.shards) == math.ceil(len(SENTENCES) / shard_pairs)
+    assert max(shard.n_read for shard in store.shards) <= shard_pairs
+    assert len(store) == len(whole)
+    for i in range(len(whole)):
+        assert store.src(i).tolist() == whole.src(i).tolist()
+        assert store.tgt(i).tolist() == whole.tgt(i).tolist()
+    assert (store.n_src_tokens, store.n_tgt_tokens) == (whole.n_src_tokens, whole.n_tgt_tokens)
+    assert store.skipped_message() == whole.skipped_message()
+
+
+def test_shards_end_where_they_should_when_chunks_do_not(tmp_path: Path) -> None:
+    corpus = Listed([Pair(str(i % 1000), str(i % 777)) for i in range(2 * CHUNK + 7)])
+    store = prepare(corpus, tmp_path, shard_pairs=CHUNK + 5)
+    assert [len(shard) for shard in store.shards] == [CHUNK + 5, CHUNK + 2]
+    assert texts(store) == corpus.content
+    assert corpus.n_readings == 1
+
+
+def test_a_corpus_of_one_shard_has_the_files_of_a_store_without_shards(tmp_path: Path) -> None:
+    for shard_pairs in (SHARD_PAIRS, len(SENTENCES)):
+        assert len(prepare(Listed(SENTENCES), tmp_path, shard_pairs=shard_pairs).shards) == 1
+    (folder,) = tmp_path.iterdir()
+    meta = json.loads((folder / "meta.json").read_text())
+    del meta["has_more"]  # as written before there were shards
+    (folder / "meta.json").write_text(json.dumps(meta))
+    corpus = Listed(SENTENCES)
+    assert texts(prepare(corpus, tmp_path)) == USABLE
+    assert corpus.n_readings == 0
+
+
+def test_shards_that_are_finished_are_kept_when_a_build_is_broken_off(tmp_path: Path) -> None:
+    corpus = Listed(USABLE * 4)
+
+    def interrupt(n_read: int) -> None:
+        if n_read > 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TokenStore.prepare(
+            corpus, TOKENIZERS, max_length=30, cache=tmp_path, shard_pairs=3, progress=interrupt
+        )
+    finished = {folder: folder.stat().st_mtime_ns for folder in tmp_path.iterdir()}
+    assert len(finished) == 2
+    assert texts(prepare(corpus, tmp_path, shard_pairs=3)) == USABLE * 4
+    assert len(list(tmp_path.iterdir())) == 4
+    assert {folder: folder.stat().st_mtime_ns for folder in finished} == finished
+
+
+@pytest.mark.parametrize("k", [0, 1, 3])
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_damaged_shard_is_made_anew_and_the_others_are_not(tmp_path: Path, k: int, damage: str) -> None:
+    corpus = Listed(USABLE * 4)
+    folders = [shard.folder for shard in prepare(corpus, tmp_path, shard_pairs=3).shards]
+    written = [(folder / "meta.json").stat().st_mtime_ns for folder in folders]
+    if damage == "gone":
+        shutil.rmtree(folders[k])
+    else:
+        (folders[k] / "tgt.ids").write_bytes(b"?")
+    assert texts(prepare(corpus, tmp_path, shard_pairs=3)) == USABLE * 4
+    now = [(folder / "meta.json").stat().st_mtime_ns for folder in folders]
+    assert [i for i in range(4) if now[i] != written[i]] == [k]
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_shards_of_another_size_go_on_where_those_that_are_there_end(tmp_path: Path) -> None:
+    corpus = Listed(USABLE * 4)
+    folders = [shard.folder for shard in prepare(corpus, tmp_path, shard_pairs=3).shards]
+    shutil.rmtree(folders[2])
+    store = prepare(corpus, tmp_path, shard_pairs=5)
+    assert [len(shard) for shard in store.shards] == [3, 3, 5, 1]
+    assert texts(store) == USABLE * 4
+
+
+def test_files_that_do_not_match_leave_only_finished_shards(tmp_path: Path) -> None:
+    for name, n in (("a.en", 7), ("a.de", 8)):
+        (tmp_path / name).write_text("line\n" * n)
+    corpus = open_corpus([str(tmp_path / name) for name in ("a.en", "a.de")], src_lang="en", tgt_lang="de")
+    for _ in range(2):
+        with pytest.raises(DataError, match="parallel files must match"):
+            prepare(corpus, tmp_path / "cache", shard_pairs=3)
+        assert len(list((tmp_path / "cache").glob("*/meta.json"))) == 2
+        assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_rows_of_pairs_are_those_of_their_shard(tmp_path: Path) -> None:
+    store = prepare(Listed(USABLE * 4), tmp_path, shard_pairs=3)
+    for indices in ([0, 2], [5], [11, 9, 10], [0]):
+        for rows, sentence in zip(store.padded(np.array(indices)), (store.src, store.tgt), strict=True):
+            assert [row[row != PAD_ID].tolist() for row in rows] == [sentence(i).tolist() for i in indices]
+        for lengths, sentence in zip(store.lengths(np.array(indices)), (store.src, store.tgt), strict=True):
+            assert lengths.tolist() == [len(sentence(i)) for i in indices]
 
 
 def test_padded_rows_are_the_sentences_and_padding() -> None:

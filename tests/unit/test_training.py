@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch, pad
+from dragoman.data.store import TokenStore
 from dragoman.errors import PausedError, RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -427,6 +429,19 @@ def test_an_interrupted_run_saves_and_continues_to_the_bit() -> None:
     cut = train(tiny_config(*overrides), "runs/cut")
     assert losses(cut) == losses(whole)
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_run_over_several_shards_continues_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = partial(TokenStore.prepare, shard_pairs=40)
+    monkeypatch.setattr(TokenStore, "prepare", prepare)
+    config = tiny_config("training.update_freq=3")
+    whole = train(config, "runs/whole")
+    for stop_at in (2, 5, 7):  # in the middle of epochs and of shards
+        with pytest.raises(KeyboardInterrupt):
+            train(config, "runs/cut", listener=Recorder(stop_at=stop_at))
+    assert len(list(Path("runs/cut/cache/train").iterdir())) == 4
+    cut = train(config, "runs/cut")
+    assert losses(cut) == losses(whole)
 
 
 def test_a_finished_run_is_left_as_it_is() -> None:

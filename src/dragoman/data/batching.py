@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dragoman.data.store import TokenStore
+from dragoman.data.store import Sides, TokenStore
 from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
+
+Indices = npt.NDArray[np.int64]
 
 SRC_ROOM = 1.5
 """Source tokens of a batch, padding included, over what its target tokens let expect, at most."""
@@ -53,15 +56,75 @@ class TranslationBatch(NamedTuple):
         return TranslationBatch(*(ids.to(device) for ids in self))
 
 
-def plan_epoch(store: TokenStore, *, batch_tokens: int, seed: int, epoch: int) -> list[npt.NDArray[np.int64]]:
+class EpochPlan(Sequence[Indices]):
+    """The batches of an epoch: those of its parts, one part after the other.
+
+    Only the batches of one part are in memory. Each part is planned once to count its batches, and once more
+    when its turn comes.
+    """
+
+    def __init__(self, parts: Sequence[Callable[[], list[Indices]]]) -> None:
+        """Each of `parts` plans the batches of one, always the same ones."""
+        self._parts = parts
+        self._planned: tuple[int, list[Indices]] = -1, []
+        # Counted from the last to the first, whose batches are then at hand.
+        self._ends = np.cumsum([len(self._part(k)) for k in reversed(range(len(parts)))][::-1])
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    @overload
+    def __getitem__(self, i: int) -> Indices: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[Indices]: ...
+    def __getitem__(self, i: int | slice) -> Indices | list[Indices]:
+        if isinstance(i, slice):
+            return [self[j] for j in range(len(self))[i]]
+        i = range(len(self))[i]
+        k = int(np.searchsorted(self._ends, i, side="right"))
+        return self._part(k)[i - int(self._ends[k])]  # counted from its end
+
+    def _part(self, k: int) -> list[Indices]:
+        """The batches of part `k`; those of another one are let go."""
+        if self._planned[0] != k:
+            self._planned = -1, []
+            self._planned = k, self._parts[k]()
+        return self._planned[1]
+
+
+def plan_epoch(store: TokenStore, *, batch_tokens: int, seed: int, epoch: int) -> EpochPlan:
     """The indices of each batch's pairs, in the order of training: every pair once.
 
-    A batch has at most `batch_tokens` target tokens, padding included; a longer pair is alone. Its source
-    may be half as long again as the corpus' ratio of lengths lets expect. The plan follows from `seed` and
-    `epoch` alone.
+    The pairs of a batch lie in one shard, and shards come in a random order. A batch has at most
+    `batch_tokens` target tokens, padding included; a longer pair is alone. Its source may be half as long
+    again as the shard's ratio of lengths lets expect. The plan follows from `seed` and `epoch` alone.
     """
-    src, tgt = store.src_lengths, store.tgt_lengths
-    rng = np.random.default_rng([seed, epoch])
+    return plan_shards(store, partial(plan_shard, batch_tokens=batch_tokens), seed=seed, epoch=epoch)
+
+
+def plan_shards(
+    store: TokenStore,
+    planned: Callable[[Sides, np.random.Generator], list[Indices]],
+    *,
+    seed: int,
+    epoch: int,
+) -> EpochPlan:
+    """The batches of all shards, which come in a random order; `planned` makes those of one."""
+
+    def batches(k: int) -> list[Indices]:
+        rng = np.random.default_rng([seed, epoch, k])  # k = 0: the same numbers as without it
+        return [indices + store.starts[k] for indices in planned(store.sides(k), rng)]
+
+    n_shards = len(store.shards)
+    turns = np.random.default_rng([seed, epoch, n_shards]).permutation(n_shards)
+    return EpochPlan([partial(batches, int(k)) for k in turns])
+
+
+def plan_shard(sides: Sides, rng: np.random.Generator, *, batch_tokens: int) -> list[Indices]:
+    """The indices of each batch's pairs of a shard: see `plan_epoch`."""
+    src, tgt = sides.src.lengths, sides.tgt.lengths
+    if not len(tgt):
+        return []
     # Into bands of similar target length, each of a few batches; within a band by source length, up and down
     # by turns, so that neighbours have similar sources also where the band changes.
     n_tokens = np.bincount(tgt, weights=tgt)  # of the target sentences of each length
@@ -100,10 +163,9 @@ def _cut(
     return ends[1:]
 
 
-def make_batch(store: TokenStore, indices: npt.NDArray[np.int64]) -> TranslationBatch:
-    """The pairs at `indices` of the store, in that order."""
-    src = torch.from_numpy(store.source.padded(indices))
-    tgt_out = torch.from_numpy(store.target.padded(indices))
+def make_batch(store: TokenStore, indices: Indices) -> TranslationBatch:
+    """The pairs at `indices` of the store, in that order; they lie in one shard."""
+    src, tgt_out = map(torch.from_numpy, store.padded(indices))
     tgt_in = tgt_out.roll(1, dims=1)
     tgt_in[tgt_in == EOS_ID] = PAD_ID
     tgt_in[:, 0] = BOS_ID

@@ -8,6 +8,7 @@ in the loss.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dragoman.data.store import Side, TokenStore
+from dragoman.data.batching import EpochPlan, Indices, plan_shards
+from dragoman.data.store import Side, Sides, TokenStore
 from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
-
-Indices = npt.NDArray[np.int64]
 
 N_BUCKETS = 12
 """Buckets of target lengths."""
@@ -66,26 +66,43 @@ def choose_buckets(store: TokenStore, *, batch_tokens: int, n_buckets: int = N_B
 
     A batch has at most `batch_tokens` target tokens, padding included, or one pair.
     """
-    src, tgt = store.src_lengths, store.tgt_lengths
-    tokens = np.cumsum(np.bincount(tgt, weights=tgt))  # up to each target length
+    counts = count_lengths(store)
+    tgt = counts.sum(axis=0)  # pairs of each target length
+    tokens = np.cumsum(tgt * np.arange(len(tgt)))  # up to each target length
     edges = np.searchsorted(tokens, tokens[-1] * np.arange(1, n_buckets + 1) / n_buckets)
+    longest = int(np.flatnonzero(tgt)[-1])
     buckets = []
     shorter = src_length = 0
-    for edge in np.unique(np.minimum(edges, tgt.max())):
-        own = src[(tgt > shorter) & (tgt <= edge)]
-        last = edge == tgt.max()
-        needed = src.max() if last else np.quantile(own, COVERED, method="higher")
+    for edge in np.unique(np.minimum(edges, longest)):
+        own, covered = (counts[:, shorter + 1 : edge + 1], COVERED) if edge < longest else (counts, 1.0)
+        up_to = np.cumsum(own.sum(axis=1))  # pairs up to each source length
+        needed = np.searchsorted(up_to, np.ceil(covered * (up_to[-1] - 1)), side="right")
         src_length, shorter = max(src_length, int(needed)), int(edge)
         buckets.append(Bucket(max(1, batch_tokens // shorter), src_length, shorter))
     return tuple(buckets)
 
 
-def plan_buckets(
-    store: TokenStore, buckets: Sequence[Bucket], *, seed: int, epoch: int
-) -> list[npt.NDArray[np.int64]]:
-    """The indices of each batch's pairs, in the order of training: every pair once, a bucket a batch."""
-    rng = np.random.default_rng([seed, epoch])
-    bucket = find_bucket(store.src_lengths, store.tgt_lengths, buckets)
+def count_lengths(store: TokenStore) -> npt.NDArray[np.int64]:
+    """How many pairs have each length of source (rows) and of target (columns), counted shard by shard."""
+    width = store.max_length + 1
+    counts = np.zeros(width * width, dtype=np.int64)
+    for k in range(len(store.shards)):
+        src, tgt = store.sides(k)
+        counts += np.bincount(src.lengths.astype(np.int64) * width + tgt.lengths, minlength=width * width)
+    return counts.reshape(width, width)
+
+
+def plan_buckets(store: TokenStore, buckets: Sequence[Bucket], *, seed: int, epoch: int) -> EpochPlan:
+    """The indices of each batch's pairs, in the order of training: every pair once, a bucket a batch.
+
+    As in `batching.plan_epoch` the pairs of a batch lie in one shard.
+    """
+    return plan_shards(store, partial(_plan_shard, buckets=buckets), seed=seed, epoch=epoch)
+
+
+def _plan_shard(sides: Sides, rng: np.random.Generator, *, buckets: Sequence[Bucket]) -> list[Indices]:
+    """The indices of each batch's pairs of a shard."""
+    bucket = find_bucket(sides.src.lengths, sides.tgt.lengths, buckets)
     batches: list[Indices] = []
     for i, shape in enumerate(buckets):
         members = rng.permutation(np.flatnonzero(bucket == i))
@@ -109,22 +126,34 @@ class StaticBatches:
     def __init__(
         self, store: TokenStore, buckets: Sequence[Bucket], device: torch.device, *, max_bytes: float
     ) -> None:
-        """`max_bytes`: what the tokens may take of the device's memory; else they stay where they are."""
+        """`max_bytes`: what a shard may take of the device's memory; else its tokens stay where they are."""
         self.store, self.buckets, self.device = store, buckets, device
-        n_bytes = sum(4 * len(side.ids) + 8 * len(side.offsets) for side in (store.source, store.target))
-        self.resident = n_bytes <= max_bytes
-        place = device if self.resident else torch.device("cpu")
-        self.source, self.target = (SideTensors(side, place) for side in (store.source, store.target))
+        n_bytes = max(
+            4 * (shard.n_src_tokens + shard.n_tgt_tokens) + 16 * (len(shard) + 1) for shard in store.shards
+        )
+        self.place = device if n_bytes <= max_bytes else torch.device("cpu")
+        self._opened: tuple[int, tuple[SideTensors, ...]] = -1, ()
+
+    def sides(self, k: int) -> tuple[SideTensors, ...]:
+        """Source and target of shard `k`; those of the shard before are let go."""
+        if self._opened[0] != k:
+            self._opened = -1, ()
+            self._opened = k, tuple(SideTensors(side, self.place) for side in self.store.sides(k))
+        return self._opened[1]
 
     def __call__(self, indices: Indices) -> StaticBatch:
         """The pairs at `indices`: as many as their bucket has room for, or half, a quarter, ... as many."""
-        src_lengths, tgt_lengths = self.store.src_lengths[indices], self.store.tgt_lengths[indices]
+        src_lengths, tgt_lengths = self.store.lengths(indices)
         bucket = self.buckets[int(find_bucket(src_lengths, tgt_lengths, self.buckets).max())]
         n_rows = bucket.n_pairs
         while (n_rows + 1) // 2 >= len(indices) and n_rows > 1:
             n_rows = (n_rows + 1) // 2
-        src = self.source.padded(indices, n_rows, bucket.src_length).to(self.device, non_blocking=True)
-        tgt = self.target.padded(indices, n_rows, bucket.tgt_length).to(self.device, non_blocking=True)
+        k, inside = self.store.locate(indices)
+        shapes = (n_rows, bucket.src_length), (n_rows, bucket.tgt_length)
+        src, tgt = (
+            side.padded(inside, *shape).to(self.device, non_blocking=True)
+            for side, shape in zip(self.sides(k), shapes, strict=True)
+        )
         src[len(indices) :, 0] = EOS_ID
         tgt_in = tgt.roll(1, dims=1)
         tgt_in = tgt_in.masked_fill(tgt_in == EOS_ID, PAD_ID)

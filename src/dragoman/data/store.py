@@ -5,7 +5,9 @@ cache/<key>/
     src.offsets, tgt.offsets    int64: sentence i is ids[offsets[i]:offsets[i + 1]]
     meta.json                   counts and types; written last
 
-The key is a hash of corpus, tokenizers and settings, so a store is made once and never goes stale.
+The key is a hash of corpus, tokenizers and settings, so a store is made once and never goes stale. A corpus
+of more than SHARD_PAIRS pairs lies in several such folders, its shards: the key of each but the first also
+says how many pairs come before it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -25,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.corpora import Corpus
+from dragoman.data.corpora import Corpus, Pair
 from dragoman.errors import DataError
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 
@@ -34,6 +37,9 @@ FORMAT = 1
 
 CHUNK = 4096
 """Texts or pairs that are encoded at once."""
+
+SHARD_PAIRS = 1 << 24
+"""Pairs of a corpus in a shard, skipped ones included: they bound its files, and the memory of planning."""
 
 Store = TypeVar("Store")
 Item = TypeVar("Item")
@@ -62,7 +68,11 @@ class Side:
 
     def __init__(self, ids: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> None:
         self.ids, self.offsets = ids, offsets
-        self.lengths = np.diff(offsets).astype(np.int32)
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """Tokens of each sentence, the end token included."""
+        return np.diff(self.offsets).astype(np.int32)
 
     def __getitem__(self, i: int) -> npt.NDArray[Any]:
         return self.ids[self.offsets[i] : self.offsets[i + 1]]
@@ -77,21 +87,28 @@ class Side:
         return rows
 
 
-class TokenStore:
-    """The usable pairs of a corpus as ids, in the corpus' order; `len(store)` is their number.
+class Sides(NamedTuple):
+    """The sentences of a shard in both languages: pair i of the shard is `src[i]` and `tgt[i]`."""
 
-    Lengths count the end token and not the start token, which no sentence here has.
-    """
+    src: Side
+    tgt: Side
+
+
+class Shard:
+    """The usable ones of consecutive pairs of a corpus, as ids in files; `len(shard)` is their number."""
 
     def __init__(self, folder: Path) -> None:
-        """The finished store in `folder`; `prepare` makes one. ValueError: it is not complete."""
+        """The finished shard in `folder`; `TokenStore.prepare` makes one. ValueError: it is not complete."""
+        self.folder = folder
         try:
-            meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-            self.source, self.target = (
-                open_side(folder, name, meta[name], n_sentences=meta["n_pairs"]) for name in ("src", "tgt")
+            self._meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+            self._n_pairs = int(self._meta["n_pairs"])
+            self.skipped = Skipped(**self._meta["skipped"])
+            self.n_src_tokens, self.n_tgt_tokens = (
+                int(self._meta[name]["n_tokens"]) for name in ("src", "tgt")
             )
-            self.skipped = Skipped(**meta["skipped"])
-            self._n_pairs, self.max_length = int(meta["n_pairs"]), int(meta["max_length"])
+            self.has_more = bool(self._meta.get("has_more", False))
+            self.open()
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{folder}: not a complete token store ({error})") from None
 
@@ -99,22 +116,86 @@ class TokenStore:
         return self._n_pairs
 
     @property
-    def src_lengths(self) -> npt.NDArray[np.int32]:
-        """Tokens of each source sentence, the end token included."""
-        return self.source.lengths
+    def n_read(self) -> int:
+        """Pairs of the corpus that it stands for, skipped ones included."""
+        return len(self) + sum(self.skipped)
+
+    def open(self) -> Sides:
+        """Its sentences, mapped and not read. ValueError: a file has not the size it should have."""
+        return Sides(self._side("src"), self._side("tgt"))
+
+    def _side(self, name: str) -> Side:
+        return open_side(self.folder, name, self._meta[name], n_sentences=len(self))
+
+
+class TokenStore:
+    """The usable pairs of a corpus as ids, in the corpus' order; `len(store)` is their number.
+
+    Lengths count the end token and not the start token, which no sentence here has.
+    """
+
+    def __init__(self, shards: Sequence[Shard], *, max_length: int) -> None:
+        self.shards, self.max_length = shards, max_length
+        self.starts = np.cumsum([0, *map(len, shards)])
+        """Shard k holds the pairs from starts[k] to starts[k + 1]."""
+        self.skipped = Skipped(*map(sum, zip(*(shard.skipped for shard in shards), strict=True)))
+        self._opened = 0, shards[0].open()
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
 
     @property
-    def tgt_lengths(self) -> npt.NDArray[np.int32]:
-        """Tokens of each target sentence, the end token included."""
-        return self.target.lengths
+    def n_src_tokens(self) -> int:
+        """Tokens of all source sentences, end tokens included."""
+        return sum(shard.n_src_tokens for shard in self.shards)
+
+    @property
+    def n_tgt_tokens(self) -> int:
+        """Tokens of all target sentences, end tokens included."""
+        return sum(shard.n_tgt_tokens for shard in self.shards)
+
+    def sides(self, k: int) -> Sides:
+        """The sentences of shard `k`. Those of the shard before are let go: memory is that of one."""
+        if self._opened[0] != k:
+            self._opened = k, self.shards[k].open()
+        return self._opened[1]
 
     def src(self, i: int) -> npt.NDArray[Any]:
         """The source ids of pair `i`, the end token last."""
-        return self.source[i]
+        k = self._shard_of(i)
+        return self.sides(k).src[i - self.starts[k]]
 
     def tgt(self, i: int) -> npt.NDArray[Any]:
         """The target ids of pair `i`, the end token last."""
-        return self.target[i]
+        k = self._shard_of(i)
+        return self.sides(k).tgt[i - self.starts[k]]
+
+    def padded(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Source rows (B, S) and target rows (B, T) of the pairs at `indices`, which lie in one shard.
+
+        No ids of other pairs are read.
+        """
+        k, inside = self.locate(indices)
+        sides = self.sides(k)
+        return sides.src.padded(inside), sides.tgt.padded(inside)
+
+    def lengths(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Tokens of the sources and of the targets of the pairs at `indices`, which lie in one shard."""
+        k, inside = self.locate(indices)
+        sides = self.sides(k)
+        return sides.src.lengths[inside], sides.tgt.lengths[inside]
+
+    def locate(self, indices: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.int64]]:
+        """The number of the shard that holds the pairs at `indices`, and their places in it."""
+        k = self._shard_of(indices[0])
+        inside = indices - self.starts[k]
+        assert inside.min() >= 0
+        assert inside.max() < len(self.shards[k])
+        return k, inside
+
+    def _shard_of(self, i: int | np.int64) -> int:
+        """The number of the shard that holds pair `i`."""
+        return int(np.searchsorted(self.starts, i, side="right")) - 1
 
     def skipped_message(self) -> str:
         """How many pairs of the corpus were left out, and why, in one line; "" where none was."""
@@ -130,9 +211,12 @@ class TokenStore:
         cache: Path,
         dropout: bool = False,
         draw: int = 0,
+        shard_pairs: int = SHARD_PAIRS,
         progress: Callable[[int], None] | None = None,
     ) -> TokenStore:
         """The store of `corpus` in the folder `cache`: opened where it is complete, made where it is not.
+
+        Shards of `shard_pairs` pairs are made one after the other; those that are there already are kept.
 
         Pairs with an empty side, or of more than `max_length` tokens on either, are skipped and counted.
         `progress` is told, now and then, how many pairs have been read.
@@ -144,15 +228,23 @@ class TokenStore:
         DataError: the corpus cannot be read, no pair is usable, or the disk is full. Nothing half-written
         stays behind.
         """
-        parts = (
+        key = (
             f"{FORMAT} {corpus.fingerprint()} {tokenizers.src.fingerprint} {tokenizers.tgt.fingerprint} "
             f"{max_length} {draw if dropout else None}"
         )
-
-        def build(folder: Path) -> None:
-            _build(folder, corpus, tokenizers, max_length=max_length, dropout=dropout, progress=progress)
-
-        return prepare_store(cache, parts, name=corpus.name, opened=cls, build=build)
+        encoder = Encoder(tokenizers, max_length=max_length, dropout=dropout)
+        reading = Reading(corpus, progress=progress)
+        shards: list[Shard] = []
+        while not shards or shards[-1].has_more:
+            start = sum(shard.n_read for shard in shards)
+            shards.append(_prepare_shard(cache, key, reading, encoder, start=start, n_pairs=shard_pairs))
+        store = cls(shards, max_length=max_length)
+        if not len(store):
+            raise DataError(
+                f"{corpus.name}: no usable pair; {store.skipped_message()}; "
+                "raise data.max_length or check the files"
+            )
+        return store
 
 
 def prepare_store(
@@ -189,46 +281,90 @@ def prepare_store(
         ) from None
 
 
-def _build(
-    folder: Path,
-    corpus: Corpus,
-    tokenizers: TokenizerPair,
-    *,
-    max_length: int,
-    dropout: bool,
-    progress: Callable[[int], None] | None,
-) -> None:
-    """Writes all the files of a store into the empty `folder`."""
-    n_read = n_empty = n_long = 0
-    with ExitStack() as stack:
-        src = stack.enter_context(SideWriter(folder, "src", vocab_size=tokenizers.src.vocab_size))
-        tgt = stack.enter_context(SideWriter(folder, "tgt", vocab_size=tokenizers.tgt.vocab_size))
-        for pairs in chunks(corpus.pairs(), CHUNK):
-            src_ids = tokenizers.src.encode_batch([pair.src for pair in pairs], dropout=dropout)
-            tgt_ids = tokenizers.tgt.encode_batch([pair.tgt for pair in pairs], dropout=dropout)
-            filled = [(s, t) for s, t in zip(src_ids, tgt_ids, strict=True) if s and t]
-            kept = [(s, t) for s, t in filled if max(len(s), len(t)) < max_length]
-            for s, t in kept:
-                s.append(EOS_ID)
-                t.append(EOS_ID)
+class Reading:
+    """One reading of a corpus, from its first pair to its last, a stretch at a time."""
+
+    def __init__(self, corpus: Corpus, *, progress: Callable[[int], None] | None = None) -> None:
+        """`progress` is told `n_read`, the number of pairs read, after every stretch."""
+        self.corpus, self.n_read = corpus, 0
+        self._pairs, self._progress = corpus.pairs(), progress
+        self._ahead: list[Pair] = []
+
+    def take(self, n: int) -> list[Pair]:
+        """The next `n` pairs, or those that are left. DataError: see `Corpus.pairs`."""
+        pairs = [*self._ahead[:n], *islice(self._pairs, max(0, n - len(self._ahead)))]
+        self._ahead = self._ahead[n:]
+        self.n_read += len(pairs)
+        if pairs and self._progress:
+            self._progress(self.n_read)
+        return pairs
+
+    def stretch(self, start: int, n_pairs: int) -> Iterator[list[Pair]]:
+        """The pairs from `start` on, `n_pairs` at most, in chunks; none of them may have been read."""
+        assert self.n_read <= start
+        while self.n_read < start and self.take(min(CHUNK, start - self.n_read)):
+            pass
+        while pairs := self.take(min(CHUNK, start + n_pairs - self.n_read)):
+            yield pairs
+
+    def has_more(self) -> bool:
+        """Whether a pair is left. DataError: see `Corpus.pairs`."""
+        self._ahead = self._ahead or list(islice(self._pairs, 1))
+        return bool(self._ahead)
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How pairs become ids, and which are skipped."""
+
+    tokenizers: TokenizerPair
+    max_length: int
+    """Tokens of a sentence, the end token included, at most."""
+    dropout: bool
+
+    def __call__(self, pairs: Sequence[Pair]) -> tuple[list[tuple[list[int], list[int]]], Skipped]:
+        """The ids of the usable pairs, end tokens last, and how many pairs are left out."""
+        src = self.tokenizers.src.encode_batch([pair.src for pair in pairs], dropout=self.dropout)
+        tgt = self.tokenizers.tgt.encode_batch([pair.tgt for pair in pairs], dropout=self.dropout)
+        filled = [(s, t) for s, t in zip(src, tgt, strict=True) if s and t]
+        kept = [(s, t) for s, t in filled if max(len(s), len(t)) < self.max_length]
+        for s, t in kept:
+            s.append(EOS_ID)
+            t.append(EOS_ID)
+        return kept, Skipped(len(pairs) - len(filled), len(filled) - len(kept))
+
+
+def _prepare_shard(
+    cache: Path, key: str, reading: Reading, encoder: Encoder, *, start: int, n_pairs: int
+) -> Shard:
+    """The shard of the `n_pairs` pairs from `start` on, in the folder `cache`, of the store of `key`."""
+
+    def build(folder: Path) -> None:
+        _build(folder, reading, encoder, start=start, n_pairs=n_pairs)
+
+    name = f"{key} {start}" if start else key
+    return prepare_store(cache, name, name=reading.corpus.name, opened=Shard, build=build)
+
+
+def _build(folder: Path, reading: Reading, encoder: Encoder, *, start: int, n_pairs: int) -> None:
+    """Writes all the files of a shard into the empty `folder`."""
+    tokenizers, n_empty, n_long = encoder.tokenizers, 0, 0
+    with (
+        SideWriter(folder, "src", vocab_size=tokenizers.src.vocab_size) as src,
+        SideWriter(folder, "tgt", vocab_size=tokenizers.tgt.vocab_size) as tgt,
+    ):
+        for pairs in reading.stretch(start, n_pairs):
+            kept, skipped = encoder(pairs)
             src.append([s for s, _ in kept])
             tgt.append([t for _, t in kept])
-            n_read += len(pairs)
-            n_empty += len(pairs) - len(filled)
-            n_long += len(filled) - len(kept)
-            if progress:
-                progress(n_read)
-    skipped = Skipped(n_empty, n_long)
-    if not src.n_sentences:
-        raise DataError(
-            f"{corpus.name}: no usable pair; {skipped.describe(n_kept=0, max_length=max_length)}; "
-            "raise data.max_length or check the files"
-        )
+            n_empty += skipped.empty
+            n_long += skipped.too_long
     meta = {
-        "corpus": corpus.name,
+        "corpus": reading.corpus.name,
         "n_pairs": src.n_sentences,
-        "max_length": max_length,
-        "skipped": skipped._asdict(),
+        "max_length": encoder.max_length,
+        "skipped": Skipped(n_empty, n_long)._asdict(),
+        "has_more": reading.has_more(),
         "src": src.meta,
         "tgt": tgt.meta,
     }
@@ -291,9 +427,16 @@ def open_side(folder: Path, name: str, meta: dict[str, Any], *, n_sentences: int
     for suffix, size in sizes.items():
         if (folder / f"{name}.{suffix}").stat().st_size != size:
             raise ValueError(f"{name}.{suffix} should have {size} bytes")
-    ids = np.memmap(folder / f"{name}.ids", dtype=dtype, mode="r")
-    offsets = np.memmap(folder / f"{name}.offsets", dtype=np.int64, mode="r")
-    return Side(np.asarray(ids), np.asarray(offsets))
+    return Side(
+        _mapped(folder / f"{name}.ids", dtype), _mapped(folder / f"{name}.offsets", np.dtype(np.int64))
+    )
+
+
+def _mapped(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """What is in a file, read where it is looked at."""
+    if not path.stat().st_size:
+        return np.empty(0, dtype)  # nothing cannot be mapped
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
 
 
 def _publish(partial: Path, folder: Path, opened: Callable[[Path], Store]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -56,7 +57,7 @@ class Task(ABC, Generic[Batch]):
         """What the weights of a training start from that has none yet; by default those the model has."""
 
     @abstractmethod
-    def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+    def plan(self, epoch: int) -> Sequence[npt.NDArray[np.int64]]:
         """The indices of each batch's examples, in the order of training: every example once."""
 
     @abstractmethod

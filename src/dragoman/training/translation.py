@@ -63,10 +63,10 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         valid_store = TokenStore.prepare(
             valid_corpus, self.tokenizers, max_length=config.model.max_positions, cache=self.cache / "valid"
         )
-        store = self.store(epoch=0)
+        self.epoch_store = store = self.store(epoch=0)
         listener.message(
             f"{len(store):,} training pairs "
-            f"({store.src_lengths.sum():,} + {store.tgt_lengths.sum():,} tokens), "
+            f"({store.n_src_tokens:,} + {store.n_tgt_tokens:,} tokens), "
             f"{len(valid_pairs):,} validation pairs"
         )
         for note in (*self.train_corpus.notes(), store.skipped_message(), *self._unknown(valid_pairs)):
@@ -106,9 +106,11 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
             draw=epoch if drawn else 0,
         )
 
-    def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+    def plan(self, epoch: int) -> Sequence[npt.NDArray[np.int64]]:
         batch_tokens, seed = self.config.training.batch_tokens, self.config.seed
-        self.epoch_store = store = self.store(epoch=epoch)
+        if self.config.tokenizer.dropout:  # else it has been open from the beginning
+            self.epoch_store = self.store(epoch=epoch)
+        store = self.epoch_store
         if not self.static:
             return plan_epoch(store, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
         if self.static_batches is None or self.config.tokenizer.dropout:
@@ -123,9 +125,7 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         return make_batch(self.epoch_store, indices).to(device)
 
     def memory(self, indices: npt.NDArray[np.int64]) -> float:
-        src, tgt = (
-            lengths[indices].max() for lengths in (self.epoch_store.src_lengths, self.epoch_store.tgt_lengths)
-        )
+        src, tgt = (lengths.max() for lengths in self.epoch_store.lengths(indices))
         model = self.config.model
         scores = model.n_heads * (src**2 + tgt**2 + src * tgt)
         return float(len(indices) * (scores + 16 * model.d_model * (src + tgt)))
