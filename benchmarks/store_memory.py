@@ -1,9 +1,11 @@
 """How much memory and time a large corpus needs: a vocabulary, the token store, and the plan of an epoch.
 
-    python benchmarks/store_memory.py [n_pairs]
+    python benchmarks/store_memory.py [n_pairs [shard_pairs]]
 
 Makes a synthetic corpus in a temporary folder (Zipf's law over random words, about 20 a sentence) and runs
-each step in a process of its own, whose peak resident memory the operating system reports.
+each step in a process of its own, whose peak resident memory the operating system reports. With `shard_pairs`
+the store is made twice: in one file, and in shards of so many pairs. The last line plans the largest shard
+there is, of random lengths.
 """
 
 from __future__ import annotations
@@ -15,10 +17,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-STEPS = ("import", "vocabulary", "store", "reopen", "epoch")
+if TYPE_CHECKING:  # each step imports what it needs, and pays for it
+    from dragoman.data.store import TokenStore
+
+STORE_STEPS = ("store", "reopen", "epoch")
 N_WORDS = 100_000
 
 
@@ -38,8 +44,16 @@ def make_corpus(folder: Path, n_pairs: int) -> None:
                 file.writelines(f"{' '.join(sentence).capitalize()}.\n" for sentence in sentences)
 
 
-def run_step(step: str, folder: Path) -> str:
+def peak_mib() -> float:
+    """The most memory that this process has had in use until now, mapped files included."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def run_step(step: str, folder: Path, shard_pairs: int) -> str:
     """Runs a step in this process; says in words what came of it."""
+    if step == "full shard":
+        return plan_full_shard()
     from dragoman.config import TokenizerConfig
     from dragoman.data.corpora import open_corpus
     from dragoman.data.store import TokenStore
@@ -54,50 +68,78 @@ def run_step(step: str, folder: Path) -> str:
         pair.save(folder / "tokenizer")
         return f"{pair.src.vocab_size} tokens"
     pair = TokenizerPair.load(folder / "tokenizer")
-    store = TokenStore.prepare(corpus, pair, max_length=128, cache=folder / "cache")
+    cache = folder / f"cache-{shard_pairs}"
+    store = TokenStore.prepare(corpus, pair, max_length=128, cache=cache, shard_pairs=shard_pairs)
     if step == "epoch":
-        from dragoman.data.batching import make_batch, plan_epoch
-
-        start = time.perf_counter()
-        plan = plan_epoch(store, batch_tokens=4096, seed=1, epoch=1)
-        planned = time.perf_counter()
-        for indices in plan:
-            make_batch(store, indices)
-        made = time.perf_counter()
-        each = 1000 * (made - planned) / len(plan)
-        return (
-            f"plan {planned - start:.2f} s, {len(plan)} batches of {each:.2f} ms; "
-            "memory includes torch and the mapped files"
-        )
+        return pass_over(store)
     n_tokens = store.n_src_tokens + store.n_tgt_tokens
-    size = sum(file.stat().st_size for file in (folder / "cache").rglob("*.*"))
+    size = sum(file.stat().st_size for file in cache.rglob("*.*"))
     return f"{len(store)} pairs, {n_tokens / 1e6:.1f} M tokens, {size / 2**20:.0f} MiB on disk"
+
+
+def pass_over(store: TokenStore) -> str:
+    """Plans an epoch of `store` and makes all its batches."""
+    from dragoman.data.batching import make_batch, plan_epoch
+
+    before, start = peak_mib(), time.perf_counter()
+    plan = plan_epoch(store, batch_tokens=4096, seed=1, epoch=1)
+    planned = time.perf_counter()
+    for indices in plan:
+        make_batch(store, indices)
+    each = 1000 * (time.perf_counter() - planned) / len(plan)
+    return f"{before:.0f} MiB before; plan {planned - start:.1f} s, {len(plan)} batches of {each:.2f} ms"
+
+
+def plan_full_shard() -> str:
+    """Plans a shard of the usual size, of about 27 tokens a sentence."""
+    from dragoman.data.batching import plan_shard
+    from dragoman.data.store import SHARD_PAIRS, Side, Sides
+
+    rng = np.random.default_rng(1)
+    tgt = np.empty(SHARD_PAIRS, dtype=np.int32)
+    for chunk in np.split(tgt, 64):
+        chunk[:] = rng.poisson(26, size=len(chunk)) + 1
+    target = Side(np.empty(0), np.concatenate([[0], np.cumsum(tgt, dtype=np.int64)]))
+    source = Side(np.empty(0), np.concatenate([[0], np.cumsum(np.roll(tgt, 1), dtype=np.int64)]))
+    before, start = peak_mib(), time.perf_counter()
+    batches = plan_shard(Sides(source, target), rng, batch_tokens=25_000)
+    seconds = time.perf_counter() - start
+    return f"{before:.0f} MiB before; {SHARD_PAIRS} pairs, plan {seconds:.1f} s, {len(batches)} batches"
 
 
 def main() -> None:
     n_pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    shard_sizes = [n_pairs, *map(int, sys.argv[2:3])]
     with tempfile.TemporaryDirectory() as name:
         make_corpus(Path(name), n_pairs)
         print(f"{n_pairs} pairs, {(Path(name) / 'train.en').stat().st_size / 2**20:.0f} MiB a side")
-        for step in STEPS:
-            command = [sys.executable, __file__, "--step", step, name]
-            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            result = json.loads(output)
-            print(f"{step:11}{result['mib']:6.0f} MiB{result['seconds']:8.1f} s   {result['words']}")
+        for step in ("import", "vocabulary"):
+            report(step, name, n_pairs)
+        for shard_pairs in shard_sizes:
+            print(f"in {-(-n_pairs // shard_pairs)} shards:")
+            for step in STORE_STEPS:
+                report(step, name, shard_pairs)
+        report("full shard", name, n_pairs)
 
 
-def child(step: str, folder: str) -> None:
+def report(step: str, folder: str, shard_pairs: int) -> None:
+    """Runs a step in a process of its own and prints what it took."""
+    command = [sys.executable, __file__, "--step", step, folder, str(shard_pairs)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    result = json.loads(output)
+    print(f"{step:11}{result['mib']:6.0f} MiB{result['seconds']:8.1f} s   {result['words']}", flush=True)
+
+
+def child(step: str, folder: str, shard_pairs: str) -> None:
     """Runs a step and prints what it took as JSON."""
     start = time.perf_counter()
-    words = run_step(step, Path(folder))
+    words = run_step(step, Path(folder), int(shard_pairs))
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    mib = peak / (2**20 if sys.platform == "darwin" else 2**10)
-    print(json.dumps({"mib": mib, "seconds": seconds, "words": words}))
+    print(json.dumps({"mib": peak_mib(), "seconds": seconds, "words": words}))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--step"]:
-        child(*sys.argv[2:4])
+        child(*sys.argv[2:5])
     else:
         main()
