@@ -26,10 +26,11 @@ from dragoman.training.diagnosis import (
     source_use,
 )
 from dragoman.training.listener import TrainingListener
-from dragoman.training.loop import should_be_learning, train, warn
+from dragoman.training.loop import train
 from dragoman.training.state import Position
 from dragoman.training.task import Validation
 from dragoman.training.translation import Validator
+from dragoman.training.validation import should_be_learning, warn
 from tiny import WORDS
 
 HEALTHY = SourceUse(loss=1.0, shuffled_loss=4.0)

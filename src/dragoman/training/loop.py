@@ -35,6 +35,9 @@ from dragoman.training.validation import validate
 REPORT = "report.json"
 """Written last: a run that has it is finished."""
 
+N_TRIED = 10_000
+"""Batches among which the largest is looked for, to see whether it fits into memory."""
+
 TIME_IS_UP = 1000
 """Why training pauses, beside the numbers of signals."""
 
@@ -286,12 +289,12 @@ def plan_epoch(sitting: Sitting) -> Sequence[Indices]:
 
 
 def find_room(sitting: Sitting) -> None:
-    """Before the first update on a GPU: tries the largest batch, and cuts batches until it fits."""
+    """Before the first update on a GPU: tries a largest batch, and cuts batches until it fits."""
     position, processes = sitting.state.position, sitting.processes
     spread = processes.size > 1 and sitting.config.training.sharding == "full"  # they compute together only
     if position.step or sitting.device.type != "cuda" or spread:
         return
-    largest = max(plan_epoch(sitting), key=sitting.task.memory)
+    largest = max(plan_epoch(sitting)[:N_TRIED], key=sitting.task.memory)
     memory.fit(sitting.task, position, processes.share(largest), sitting.device)
     position.n_pieces = int(processes.largest(position.n_pieces)[0])
     if position.n_pieces > 1:
