@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dragoman.config import Config, load_recipe, to_toml
 from dragoman.errors import ConfigError, RunError
-from dragoman.hardware import processor
 
 if TYPE_CHECKING:
     import torch
@@ -265,6 +264,8 @@ def environment() -> dict[str, Any]:
 
 def _processor() -> dict[str, Any]:
     """The processor's name, and whether it multiplies in bf16 and has AMX (None where it is not known)."""
+    from dragoman.hardware import processor
+
     name, flags = processor()
     return {
         "cpu": name or platform.processor() or platform.machine(),
