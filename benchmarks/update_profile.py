@@ -28,7 +28,7 @@ from dragoman.runs import environment
 from train_speed import PEERS, configuration, prepare, weights_per_token
 
 sys.path.insert(0, str(PEERS))
-from with_dragoman import make_step  # type: ignore[import-not-found]
+from with_dragoman import make_step  # type: ignore[import-not-found]  # in peers/, untyped
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 N_SHOWN = 12

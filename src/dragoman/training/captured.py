@@ -47,12 +47,10 @@ class Gradients:
 
     def add(self, batch: StaticBatch, factor: float) -> Tensor:
         """Adds the gradient of `factor` times the loss of `batch`; the summed loss, to be used at once."""
-        if self.device.type != "cuda":
-            return self._pass(batch, torch.tensor(factor))
+        if self.device.type != "cuda" or batch.shape not in self.seen:
+            self.seen.add(batch.shape)  # a shape that never comes again is not worth recording
+            return self._pass(batch, torch.tensor(factor, device=self.device))
         if batch.shape not in self.recordings:
-            if batch.shape not in self.seen:  # a shape that never comes again is not worth recording
-                self.seen.add(batch.shape)
-                return self._pass(batch, torch.tensor(factor, device=self.device))
             self.recordings[batch.shape] = self._record(batch)
         recording = self.recordings[batch.shape]
         for there, here in zip(recording.batch[:3], batch[:3], strict=True):
@@ -133,18 +131,7 @@ class Ledger:
 
         InTroubleError: leaving updates out does not help.
         """
-        names = (
-            "usual",
-            "lowest",
-            "n_good",
-            "n_left_out",
-            "n_in_a_row",
-            "longest_row",
-            "loss",
-            "n_items",
-            "norm",
-        )
-        values = dict(zip(names, torch.stack([getattr(self, name) for name in names]).tolist(), strict=True))
+        values = dict(zip(vars(self), torch.stack(list(vars(self).values())).tolist(), strict=True))
         n_left_out = int(values["n_left_out"]) - position.n_left_out
         position.n_good, position.n_left_out = int(values["n_good"]), int(values["n_left_out"])
         position.n_in_a_row = int(values["n_in_a_row"])

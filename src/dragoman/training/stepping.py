@@ -97,6 +97,7 @@ class Deferred:
         set_learning_rate(
             state.optimizer, learning_rate(state.position.step, training, factor=state.position.rate_factor)
         )
+        # The attribute by which PyTorch's GradScaler has fused optimizers leave an update out, unasked.
         state.optimizer.found_inf = self.ledger.judge(loss, n_items, norm)  # type: ignore[attr-defined]
         state.optimizer.step()
         state.optimizer.zero_grad(set_to_none=False)
