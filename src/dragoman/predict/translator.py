@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
+from typing import NamedTuple
 
 from dragoman.config import TranslationConfig
-from dragoman.data.batching import pad
-from dragoman.decoding.beam import beam_search
-from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
-from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.engine import Engine, NativeEngine, Sentence
 from dragoman.predict.loading import build_model, inference_copy, load_weights
 from dragoman.runs import Run
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
+from dragoman.text.tokenizer import EOS_ID, TokenizerPair
 
 
 class Alternative(NamedTuple):
@@ -53,6 +48,7 @@ class Translator:
     ) -> None:
         """Takes `model` as it is; `inference_copy` makes one whose weights need no casting."""
         self.model = model.eval()
+        self.engine: Engine = NativeEngine(self.model)
         self.tokenizers = tokenizers
         self.config = config
 
@@ -92,6 +88,8 @@ class Translator:
         length_penalty = search.length_penalty if length_penalty is None else length_penalty
         if not 1 <= n_best <= beam_size:
             raise DataError(f"n_best = {n_best} needs a beam of at least {n_best}; beam_size is {beam_size}")
+        settings = {"beam_size": beam_size, "n_best": n_best, "length_penalty": length_penalty}
+        search = search.model_copy(update=settings)
         if isinstance(texts, str):
             raise DataError("translate takes a list of sentences; for a single one write translate([text])")
         sources = self._encode(texts, first_number)
@@ -101,7 +99,7 @@ class Translator:
         done = len(texts) - len(filled)
         for start in range(0, len(by_length), search.batch_sentences):
             chosen = by_length[start : start + search.batch_sentences]
-            found = self._search([sources[i] for i in chosen], beam_size, length_penalty, n_best)
+            found = self.engine.search([Sentence(sources[i]) for i in chosen], search)
             for i, hypotheses in zip(chosen, found, strict=True):
                 translations[i] = self._read(texts[i], hypotheses)
             done += len(chosen)
@@ -119,24 +117,6 @@ class Translator:
                     "split it into shorter sentences, one a line"
                 )
         return sources
-
-    @torch.inference_mode()
-    def _search(
-        self, sources: list[list[int]], beam_size: int, length_penalty: float, n_best: int
-    ) -> list[list[Hypothesis]]:
-        device = next(self.model.parameters()).device
-        src = pad(sources).to(device)
-        step = IncrementalDecoder(self.model, src, src != PAD_ID, forbidden=(PAD_ID, BOS_ID, UNK_ID))
-        longest = self.config.model.max_positions - 1
-        factor, extra = self.config.search.max_length_factor, self.config.search.max_length_extra
-        max_lengths = [min(longest, int(factor * (len(ids) - 1)) + extra) for ids in sources]
-        search: dict[str, Any] = {
-            "max_lengths": max_lengths, "bos_id": BOS_ID, "eos_id": EOS_ID,
-            "length_penalty": length_penalty, "device": device,
-        }  # fmt: skip
-        if beam_size == 1:
-            return greedy_search(step, **search)
-        return beam_search(step, beam_size=beam_size, n_best=n_best, **search)
 
     def _read(self, source: str, hypotheses: list[Hypothesis]) -> Translation:
         texts = self.tokenizers.tgt.decode_batch([h.ids for h in hypotheses])
