@@ -9,6 +9,9 @@ from torch import Tensor
 
 from dragoman.errors import RunError
 
+GROUP = 64
+"""Columns whose largest is found first, in the search for the best tokens of a row."""
+
 
 class NextToken(Protocol):
     """All that search knows of a model."""
@@ -111,8 +114,7 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
     and half-precision models produce many ties. RunError: a log-probability is NaN.
     """
     k = min(k, log_probs.size(1))
-    values, tokens = log_probs.topk(min(k + 1, log_probs.size(1)))
-    values, tokens = values.cpu(), tokens.cpu()
+    values, tokens = (best.cpu() for best in _top(log_probs, min(k + 1, log_probs.size(1))))
     check_no_nan(values[:, :1])  # topk counts NaN as the largest
     if values.size(1) > k:
         tied = (values[:, k] == values[:, k - 1]) & values[:, k].isfinite()
@@ -123,6 +125,30 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
     tokens, by_id = tokens.sort(dim=1)
     values, by_value = values.gather(1, by_id).sort(dim=1, descending=True, stable=True)
     return values.double(), tokens.gather(1, by_value)
+
+
+def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """`x.topk(k)`, for rows of thousands on a CPU in a third of the time.
+
+    The k largest lie in the k groups of columns whose maxima are largest, or in the columns left over.
+    """
+    n_rows, n_columns = x.shape
+    n_groups = n_columns // GROUP
+    if x.is_cuda or n_groups <= 2 * k:
+        values, columns = x.topk(k)
+        return values, columns
+    grouped = x[:, : n_groups * GROUP].view(n_rows, n_groups, GROUP)
+    groups = grouped.amax(2).topk(k).indices[:, :, None]  # (N, k, 1)
+    candidates = grouped.gather(1, groups.expand(n_rows, k, GROUP)).flatten(1)
+    columns = (groups * GROUP + torch.arange(GROUP)).flatten(1)
+    if n_groups * GROUP < n_columns:
+        rest = torch.arange(n_groups * GROUP, n_columns).expand(n_rows, -1)
+        candidates, columns = (
+            torch.cat([candidates, x[:, n_groups * GROUP :]], 1),
+            torch.cat([columns, rest], 1),
+        )
+    values, best = candidates.topk(k)
+    return values, columns.gather(1, best)
 
 
 def _lowest_ids_of_ties(log_probs: Tensor, k: int) -> Tensor:

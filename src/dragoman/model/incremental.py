@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
-from dragoman.model.transformer import Seq2SeqTransformer, attention_bias
+from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers
 
 
 class IncrementalDecoder:
@@ -30,7 +30,7 @@ class IncrementalDecoder:
         self.equally_many = True
         self.position = 0
         self.cross: list[tuple[Tensor, Tensor]] = []  # per layer: K and V (B, H, S, d)
-        for layer in _layers(model):
+        for layer in decoder_layers(model):
             attention = layer.cross_attention
             keys, values = (attention.split_heads(t) for t in attention.project_memory(memory))
             self.cross.append((keys.contiguous(), values.contiguous()))
@@ -41,7 +41,7 @@ class IncrementalDecoder:
         """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, V) in fp32."""
         self._follow(parents)
         x = self.model.tgt_embedding(last[:, None], dtype=self.model.dtype, start=self.position)  # (N, 1, D)
-        for i, layer in enumerate(_layers(self.model)):
+        for i, layer in enumerate(decoder_layers(self.model)):
             x = self._layer(i, layer, x)
         self.position += 1
         logits = self.model.project(self.model.decoder_norm(x[:, 0])).float()
@@ -102,10 +102,6 @@ class IncrementalDecoder:
                     _take(past[0], parents, self.position),
                     _take(past[1], parents, self.position),
                 )
-
-
-def _layers(model: Seq2SeqTransformer) -> list[DecoderLayer]:
-    return [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]
 
 
 def _take(cache: Tensor, parents: Tensor, length: int) -> Tensor:

@@ -104,6 +104,11 @@ class Seq2SeqTransformer(Transformer):
             self.src_embedding.tokens.weight = self.tgt_embedding.tokens.weight
 
 
+def decoder_layers(model: Seq2SeqTransformer) -> list[DecoderLayer]:
+    """The layers of its decoder, first to last."""
+    return [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]
+
+
 def attention_bias(mask: Tensor) -> Tensor | None:
     """What a mask (B, S), True where attention is allowed, adds to scores: (B, 1, 1, S); None: nothing."""
     if not mask.is_cuda and mask.all():  # a GPU is not asked: the answer would have to be waited for

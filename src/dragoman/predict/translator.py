@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from dragoman.config import TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DataError, RunError
@@ -13,8 +15,12 @@ from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
 from dragoman.predict.loading import build_model, inference_copy, load_weights
+from dragoman.predict.threads import map_in_threads
 from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair
+
+WORTH_A_THREAD = 16
+"""Sentences in a batch, at least, before another thread takes some of them."""
 
 
 class Alternative(NamedTuple):
@@ -97,15 +103,30 @@ class Translator:
         by_length = sorted(filled, key=lambda i: len(sources[i]), reverse=True)
         translations = [Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts]
         done = len(texts) - len(filled)
-        for start in range(0, len(by_length), search.batch_sentences):
-            chosen = by_length[start : start + search.batch_sentences]
-            found = self.engine.search([Sentence(sources[i]) for i in chosen], search)
-            for i, hypotheses in zip(chosen, found, strict=True):
-                translations[i] = self._read(texts[i], hypotheses)
-            done += len(chosen)
+        batches = self._batches(by_length, search.batch_sentences)
+        found = map_in_threads(
+            lambda batch: self.engine.search([Sentence(sources[i]) for i in batch], search),
+            batches,
+            n_threads=self._n_threads(),
+        )
+        for batch, hypotheses in zip(batches, found, strict=True):
+            for i, best in zip(batch, hypotheses, strict=True):
+                translations[i] = self._read(texts[i], best)
+            done += len(batch)
             if progress is not None:
                 progress(done)
         return translations
+
+    def _batches(self, by_length: list[int], batch_sentences: int) -> list[list[int]]:
+        """Batches of `batch_sentences` at most, and, where that leaves threads idle, of fewer."""
+        fair = -(-len(by_length) // self._n_threads())
+        size = min(batch_sentences, max(fair, WORTH_A_THREAD))
+        return [by_length[start : start + size] for start in range(0, len(by_length), size)]
+
+    def _n_threads(self) -> int:
+        """Batches searched at once."""
+        on_cpu = next(self.model.parameters()).device.type == "cpu"
+        return torch.get_num_threads() if on_cpu else 1
 
     def _encode(self, texts: Sequence[str], first_number: int) -> list[list[int]]:
         sources = [[*ids, EOS_ID] for ids in self.tokenizers.src.encode_batch(texts)]

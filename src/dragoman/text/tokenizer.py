@@ -96,6 +96,10 @@ class Tokenizer(ABC):
     def vocab_size(self) -> int:
         """Tokens in the vocabulary, special ones included: ids are below it."""
 
+    @abstractmethod
+    def pieces(self) -> list[str]:
+        """The vocabulary, in the order of the ids."""
+
     @property
     def fingerprint(self) -> str:
         """A hash of the whole tokenizer: equal only where ids mean the same."""
@@ -194,6 +198,9 @@ class SubwordTokenizer(Tokenizer):
     def vocab_size(self) -> int:
         return int(self._plain.get_vocab_size())
 
+    def pieces(self) -> list[str]:
+        return [str(self._plain.id_to_token(i)) for i in range(self.vocab_size)]
+
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
         return SubwordTokenizer(subwords.extend(self._spec, texts, n_new))
 
@@ -258,6 +265,9 @@ class WholeTokenizer(Tokenizer):
     @property
     def vocab_size(self) -> int:
         return len(self._pieces)
+
+    def pieces(self) -> list[str]:
+        return list(self._pieces)
 
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
         counts: Counter[str] = Counter()

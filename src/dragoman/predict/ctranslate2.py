@@ -1,0 +1,164 @@
+"""The same model in CTranslate2: the conversion of a run, and an engine that searches with it.
+
+The forbidden tokens are part of the conversion, as a bias of the output, so that both engines have the
+same probabilities; and CTranslate2's own length penalty is not used, so that both rank by the same one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor, nn
+
+from dragoman.config import SearchConfig
+from dragoman.decoding.hypotheses import Hypothesis, length_penalty
+from dragoman.errors import MissingExtraError
+from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm
+from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
+from dragoman.predict.engine import FORBIDDEN, Sentence, longest_translation
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
+from dragoman.text.vocabulary import SPECIAL_TOKENS
+
+ComputeType = Literal["float32", "int8"]
+"""How CTranslate2 keeps and multiplies weights."""
+
+
+class CTranslate2Engine:
+    """Searches with CTranslate2, on a model that `convert` wrote. Greedy and beam search only."""
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenizers: TokenizerPair,
+        *,
+        max_positions: int,
+        workers: int = 1,
+        threads: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        """`workers` batches are searched at once, each by `threads` threads (0: all of the machine)."""
+        ctranslate2 = import_ctranslate2()
+        self.max_positions = max_positions
+        self.src_pieces, self.tgt_pieces = tokenizers.src.pieces(), tokenizers.tgt.pieces()
+        self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
+        self.translator = ctranslate2.Translator(
+            str(folder), device=device, inter_threads=workers, intra_threads=threads
+        )
+
+    def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+        """As the native engine, but for a sentence that reaches its limit, which is cut without an end."""
+        limits = [longest_translation(s, settings, limit=self.max_positions - 1) for s in sentences]
+        sources = [[self.src_pieces[i] for i in sentence.source] for sentence in sentences]
+        found = self.translator.translate_batch(
+            sources,
+            beam_size=settings.beam_size,
+            num_hypotheses=settings.beam_size,
+            length_penalty=0.0,
+            max_decoding_length=max(limits) + 1,
+            max_input_length=0,
+            return_scores=True,
+        )
+        return [self._best(result, settings) for result in found]
+
+    def _best(self, result: Any, settings: SearchConfig) -> list[Hypothesis]:
+        """The hypotheses of one sentence, ranked by Dragoman's length penalty."""
+        hypotheses = []
+        for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
+            ids = tuple(self.tgt_ids[piece] for piece in pieces)
+            score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
+            hypotheses.append(Hypothesis(ids, log_prob, score))
+        hypotheses.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
+        return hypotheses[: settings.n_best]
+
+
+def convert(
+    model: Seq2SeqTransformer,
+    tokenizers: TokenizerPair,
+    folder: Path,
+    *,
+    compute_type: ComputeType = "float32",
+) -> None:
+    """Writes `model` into the new folder `folder`, as CTranslate2 reads it.
+
+    MissingExtraError: CTranslate2 is not installed.
+    """
+    ctranslate2 = import_ctranslate2()
+    config = model.config
+    activations = ctranslate2.specs.Activation
+    spec = ctranslate2.specs.TransformerSpec.from_config(
+        (config.n_encoder_layers, config.n_decoder_layers),
+        config.n_heads,
+        pre_norm=config.norm == "pre",
+        activation={"relu": activations.RELU, "gelu": activations.GELU}[config.activation],
+    )
+    _fill_side(spec.encoder, model.src_embedding, model.encoder, model.encoder_norm)
+    _fill_side(spec.decoder, model.tgt_embedding, model.decoder, model.decoder_norm)
+    spec.decoder.projection.weight = _array(model.output.weight)
+    spec.decoder.projection.bias = np.zeros(len(model.output.weight), dtype=np.float32)
+    spec.decoder.projection.bias[list(FORBIDDEN)] = -1e9  # -inf would become NaN
+    spec.register_source_vocabulary(tokenizers.src.pieces())
+    spec.register_target_vocabulary(tokenizers.tgt.pieces())
+    spec.config.bos_token = spec.config.decoder_start_token = SPECIAL_TOKENS[BOS_ID]
+    spec.config.eos_token, spec.config.unk_token = SPECIAL_TOKENS[EOS_ID], SPECIAL_TOKENS[UNK_ID]
+    spec.config.layer_norm_epsilon = decoder_layers(model)[0].residuals[0].get_submodule("norm").eps
+    spec.validate()
+    spec.optimize(quantization=compute_type)
+    folder.mkdir(parents=True)
+    spec.save(str(folder))
+
+
+def _fill_side(spec: Any, embedding: Embedding, layers: nn.ModuleList, final: nn.Module) -> None:
+    """The encoder or the decoder."""
+    embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
+    embeddings.weight = _array(embedding.tokens.weight)
+    spec.position_encodings.encodings = _array(embedding.positions)  # its own are in another order
+    spec.scale_embeddings = True
+    if isinstance(final, LayerNorm):
+        _fill_norm(spec.layer_norm, final)
+    for part, layer in zip(spec.layer, layers, strict=True):
+        _fill_layer(part, layer)
+
+
+def _fill_layer(spec: Any, layer: nn.Module) -> None:
+    """A layer; norms belong to the sub-layer that they stand at."""
+    assert isinstance(layer, EncoderLayer | DecoderLayer)
+    norms = [residual.get_submodule("norm") for residual in layer.residuals]
+    own = layer.self_attention
+    _fill_norm(spec.self_attention.layer_norm, norms[0])
+    _fill_linear(spec.self_attention.linear[0], own.in_proj)
+    _fill_linear(spec.self_attention.linear[1], own.out_proj)
+    if isinstance(layer, DecoderLayer):
+        cross, d_model = layer.cross_attention, layer.cross_attention.out_proj.out_features
+        _fill_norm(spec.attention.layer_norm, norms[1])
+        _fill_linear(spec.attention.linear[0], cross.in_proj, slice(None, d_model))
+        _fill_linear(spec.attention.linear[1], cross.in_proj, slice(d_model, None))
+        _fill_linear(spec.attention.linear[2], cross.out_proj)
+    _fill_norm(spec.ffn.layer_norm, norms[-1])
+    _fill_linear(spec.ffn.linear_0, layer.feed_forward.linear1)
+    _fill_linear(spec.ffn.linear_1, layer.feed_forward.linear2)
+
+
+def _fill_linear(spec: Any, linear: nn.Linear, rows: slice = slice(None)) -> None:
+    spec.weight, spec.bias = _array(linear.weight[rows]), _array(linear.bias[rows])
+
+
+def _fill_norm(spec: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, LayerNorm)
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return tensor.detach().float().cpu().numpy().copy()  # it quantises in place
+
+
+def import_ctranslate2() -> Any:
+    """The package. MissingExtraError: it is not installed."""
+    try:
+        return importlib.import_module("ctranslate2")
+    except ImportError:
+        purpose = 'engine = "ctranslate2"'
+        raise MissingExtraError("ctranslate2", extra="ctranslate2", purpose=purpose) from None

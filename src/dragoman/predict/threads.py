@@ -1,0 +1,43 @@
+"""Several batches at once, each on one thread.
+
+A step of a search is a hundred small operations: two threads that share each of them spend their time
+waiting for one another, two that work on batches of their own do not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_in_threads(
+    function: Callable[[Item], Result], items: Sequence[Item], *, n_threads: int
+) -> Iterator[Result]:
+    """`function` of every item, in order; `n_threads` are worked on at once, on the CPU.
+
+    An error in one of them is raised where its result would have come, and the rest is not begun.
+    """
+    if n_threads == 1 or len(items) < 2:
+        yield from map(function, items)
+        return
+    n_before = torch.get_num_threads()
+    pool = ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        remaining = iter(items)
+        running: deque[Future[Result]] = deque()
+        running.extend(pool.submit(function, item) for item in islice(remaining, n_threads + 1))
+        while running:
+            result = running.popleft().result()
+            running.extend(pool.submit(function, item) for item in islice(remaining, 1))
+            yield result
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(n_before)  # part of the setting is the whole process's
