@@ -166,3 +166,15 @@ def test_of_equal_tokens_the_lowest_ids_are_the_best() -> None:
         expected = log_probs.sort(dim=1, descending=True, stable=True)
         assert torch.equal(tokens, expected.indices[:, :k])
         assert torch.equal(values, expected.values[:, :k].double())
+
+
+@pytest.mark.parametrize(("n_columns", "k"), [(1, 1), (100, 5), (640, 3), (641, 4), (8000, 5), (8017, 6)])
+def test_the_best_tokens_are_those_of_a_stable_sort(n_columns: int, k: int) -> None:
+    """Values of few kinds, so that ties are everywhere: among groups, inside one, and at the edge."""
+    generator = torch.Generator().manual_seed(n_columns)
+    for n_kinds in (3, 50, 10**6):
+        log_probs = -torch.randint(1, n_kinds, (20, n_columns), generator=generator).float()
+        values, tokens = best_tokens(log_probs, k)
+        expected = log_probs.double().sort(dim=1, descending=True, stable=True)
+        assert torch.equal(values, expected.values[:, :k])
+        assert torch.equal(tokens, expected.indices[:, :k])

@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from dragoman.config import ModelConfig
+from dragoman.decoding.hypotheses import NextToken
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.kernels import FAST, PLAIN, Kernels
 from dragoman.model.layers import sinusoids
+from dragoman.model.packed import PackedDecoder
 from dragoman.model.transformer import Seq2SeqTransformer
 
 V, PAD = 30, 0
@@ -52,23 +56,40 @@ def test_future_tokens_do_not_change_earlier_logits(kernels: Kernels) -> None:
     assert not torch.allclose(before[:, 4:], after[:, 4:])
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+def packed_steps(
+    model: Seq2SeqTransformer, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()
+) -> NextToken:
+    """What `IncrementalDecoder` gives, by packed weights."""
+    return PackedDecoder(model).start(src, src_mask, forbidden=forbidden)
+
+
+on_both_decoders = pytest.mark.parametrize(
+    "start", [IncrementalDecoder, packed_steps], ids=["plain", "packed"]
+)
+
+
+@on_both_decoders
+@pytest.mark.parametrize(("norm", "activation"), [("pre", "relu"), ("post", "gelu")])
 @pytest.mark.parametrize("kernels", [PLAIN, FAST], ids=["plain", "fast"])
-def test_cached_decoding_equals_full_decoding(kernels: Kernels, norm: str) -> None:
-    model, src, tgt = small_model(kernels, norm=norm), random_ids(3, 5), random_ids(3, 20)
+def test_cached_decoding_equals_full_decoding(
+    kernels: Kernels, norm: str, activation: str, start: Any
+) -> None:
+    model = small_model(kernels, norm=norm, activation=activation)
+    src, tgt = random_ids(3, 5), random_ids(3, 20)
     src[1, 3:] = PAD
     full = model(src, src != PAD, tgt).log_softmax(-1)
-    step, rows = IncrementalDecoder(model, src, src != PAD), torch.arange(3)
+    step, rows = start(model, src, src != PAD), torch.arange(3)
     for t in range(20):  # beyond the room the cache starts with
         torch.testing.assert_close(step(tgt[:, t], rows), full[:, t], rtol=1e-4, atol=1e-5)
 
 
-def test_the_cache_follows_rows_that_branch_move_and_end() -> None:
+@on_both_decoders
+def test_the_cache_follows_rows_that_branch_move_and_end(start: Any) -> None:
     """Rows that grow into unequal beams, change order and lose a sentence match decoding from scratch."""
     model, src = small_model(), random_ids(3, 5)
     src[2, 2:] = PAD
     moves = [[0, 1, 2], [0, 0, 1, 1, 2, 2], [1, 0, 2, 2, 5, 4], [0, 1, 4, 5], [1, 0, 2], [2]]
-    step, generator = IncrementalDecoder(model, src, src != PAD), torch.Generator().manual_seed(2)
+    step, generator = start(model, src, src != PAD), torch.Generator().manual_seed(2)
     prefixes: list[list[int]] = [[], [], []]
     sentences = [0, 1, 2]
     for parents in moves:
@@ -82,9 +103,29 @@ def test_the_cache_follows_rows_that_branch_move_and_end() -> None:
             torch.testing.assert_close(actual[row], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_forbidden_tokens_have_no_probability() -> None:
+@on_both_decoders
+def test_random_walks_of_many_rows_match_decoding_from_scratch(start: Any) -> None:
+    """Twenty sentences with a beam of three, of which one after the other ends."""
+    model, src, generator = small_model(), random_ids(20, 6), torch.Generator().manual_seed(5)
+    src[3:9, 4:] = PAD
+    step = start(model, src, src != PAD)
+    prefixes, sentences = torch.empty(20, 0, dtype=torch.long), torch.arange(20)
+    parents = torch.arange(20)
+    for t in range(9):  # the last two sentences go on
+        last = torch.randint(4, V, (len(parents),), generator=generator)
+        prefixes = torch.cat([prefixes[parents], last[:, None]], dim=1)
+        sentences = sentences[parents]
+        actual = step(last, parents)
+        expected = model(src[sentences], src[sentences] != PAD, prefixes)[:, -1].log_softmax(-1)
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+        left = [torch.where(sentences == s)[0] for s in sentences.unique() if s % 10 != t]
+        parents = torch.cat([rows[torch.randint(len(rows), (3,), generator=generator)] for rows in left])
+
+
+@on_both_decoders
+def test_forbidden_tokens_have_no_probability(start: Any) -> None:
     model, src = small_model(), random_ids(2, 5)
-    log_probs = IncrementalDecoder(model, src, src != PAD, forbidden=(0, 1))(src[:, 0], torch.arange(2))
+    log_probs = start(model, src, src != PAD, forbidden=(0, 1))(src[:, 0], torch.arange(2))
     assert (log_probs[:, :2] == -math.inf).all()
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(2))
 

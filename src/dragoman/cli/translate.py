@@ -55,6 +55,7 @@ def translate(
     batch_sentences: BatchSentences = None,
     device: Device = "auto",
     precision: Precision = "auto",
+    engine: Annotated[str, typer.Option(help="native or ctranslate2.")] = "native",
 ) -> None:
     """Translate sentences: one line in, one line out.
 
@@ -63,7 +64,9 @@ def translate(
     if n_best > 1 and not json_:
         raise ConfigError("--n-best is for --json; without it every line has one translation")
     chunks = stdin_chunks() if file == "-" else file_chunks(file)
-    translator = load_translator(run, device=device, precision=precision, batch_sentences=batch_sentences)
+    translator = load_translator(
+        run, device=device, precision=precision, batch_sentences=batch_sentences, engine=engine
+    )
     if n_best > 1 and beam_size is None:
         beam_size = max(n_best, translator.config.search.beam_size)
     lines: list[str] = []
@@ -93,14 +96,19 @@ def translate(
 
 
 def load_translator(
-    run: Path, *, device: str, precision: str, batch_sentences: int | None = None
+    run: Path,
+    *,
+    device: str,
+    precision: str,
+    batch_sentences: int | None = None,
+    engine: str = "native",
 ) -> Translator:
     """The translator in the folder `run`. ConfigError: `precision` is none that there is."""
     from dragoman.predict.translator import Translator
 
-    if precision not in ("auto", "fp32", "bf16"):
+    if engine == "native" and precision not in ("auto", "fp32", "bf16"):
         raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')
-    translator = Translator.load(run, device=device, precision=precision)
+    translator = Translator.load(run, device=device, precision=precision, engine=engine)
     if batch_sentences is not None:
         config = translator.config
         search = config.search.model_copy(update={"batch_sentences": batch_sentences})

@@ -10,7 +10,7 @@ import torch
 
 from dragoman.config import TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.errors import DataError, RunError
+from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
@@ -59,10 +59,17 @@ class Translator:
         self.config = config
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto", precision: str = "auto") -> Translator:
+    def load(
+        cls, path: str | Path, *, device: str = "auto", precision: str = "auto", engine: str = "native"
+    ) -> Translator:
         """The translator in the run directory `path`.
 
+        `precision` is "fp32", "bf16", or "auto", what the processor is best at. `engine` is "native", or
+        "ctranslate2", whose precisions are "fp32" (also "auto") and "int8": the run is converted into its
+        own directory when first loaded so, and compared.
+
         RunError: no run is there, training has not yet written weights, or a file is damaged.
+        ConfigError: the engine is unknown, or has no such precision.
         """
         run = Run.open(path)
         config = translation_config(run)
@@ -70,7 +77,11 @@ class Translator:
         tokenizers = TokenizerPair.load(run.tokenizer_folder)
         model = build_model(config, tokenizers, device=target)
         load_weights(model, run.load_weights(), where=str(run.weights_path))
-        return cls(inference_copy(model, choose_dtype(precision, target)), tokenizers, config)
+        if engine == "native":
+            return cls(inference_copy(model, choose_dtype(precision, target)), tokenizers, config)
+        translator = cls(inference_copy(model, torch.float32), tokenizers, config)
+        translator.engine = _ctranslate2(run, translator, engine, precision)
+        return translator
 
     def translate(
         self,
@@ -143,3 +154,20 @@ class Translator:
         texts = self.tokenizers.tgt.decode_batch([h.ids for h in hypotheses])
         alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
         return Translation(source, alternatives[0].text, alternatives[0].score, alternatives)
+
+
+def _ctranslate2(run: Run, translator: Translator, engine: str, precision: str) -> Engine:
+    """The engine `engine`, which is not the native one."""
+    from dragoman.predict.ctranslate2 import ComputeType, CTranslate2Engine, converted
+
+    if engine != "ctranslate2":
+        raise ConfigError(f'engine {engine}: is not an engine; there are "native" and "ctranslate2"')
+    types: dict[str, ComputeType] = {"auto": "float32", "fp32": "float32", "int8": "int8"}
+    if precision not in types:
+        raise ConfigError(f'precision {precision}: CTranslate2 has "fp32" and "int8" here')
+    model, tokenizers = translator.model, translator.tokenizers
+    folder = converted(run, model, tokenizers, types[precision])
+    workers = torch.get_num_threads()
+    return CTranslate2Engine(
+        folder, tokenizers, max_positions=model.config.max_positions, workers=workers, threads=1
+    )

@@ -1,0 +1,276 @@
+"""How fast Dragoman translates, beside CTranslate2 and Hugging Face on the same weights.
+
+    python benchmarks/decode_speed.py RUN
+    python benchmarks/decode_speed.py RUN --huggingface PYTHON --rounds 5 --repeat 10
+
+Sentences a second from text to text, without loading: the first of the run's test sets, repeated, greedily
+and with a beam of 4. Every engine is a process of its own with two cores, and all translate the same in
+turn, so that a noisy machine slows them alike; the median counts. BLEU is that of each engine's own
+translations. CTranslate2 gets the run as Dragoman converts it; Hugging Face the same weights in its M2M100
+(pre-norm runs only), by a Python that has transformers. `--base` measures a Transformer base with random
+weights and the run's vocabulary in place of the run.
+
+Then, of Dragoman alone: the time of one sentence with a beam of 4, the time from the start of a process to
+the first translation, and the memory after the whole test set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from dragoman.evaluation.translation import read_pairs, split_of
+from dragoman.metrics.translation import bleu
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.ctranslate2 import convert
+from dragoman.predict.loading import build_model
+from dragoman.predict.translator import Translator, translation_config
+from dragoman.runs import Run, environment
+from dragoman.text.tokenizer import TokenizerPair
+
+PEERS = Path(__file__).parent / "peers"
+BEAMS = {1: "greedy", 4: "beam 4"}
+BASE = {"d_model": 512, "n_heads": 8, "d_ff": 2048, "n_encoder_layers": 6, "n_decoder_layers": 6}
+"""The base model of the paper."""
+
+
+@dataclass
+class Row:
+    """A line of the table: an engine, and its worker."""
+
+    name: str
+    command: list[str]
+    n_threads: int
+    seconds: dict[int, list[float]] = field(default_factory=lambda: {beam: [] for beam in BEAMS})
+    texts: dict[int, list[str]] = field(default_factory=dict)
+    worker: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Starts the worker, and waits until it has loaded the model."""
+        variables = {**os.environ, "OMP_NUM_THREADS": str(self.n_threads), "PYTHONWARNINGS": "ignore"}
+        self.worker = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
+        )
+        self._answer()
+
+    def translate(self, texts: Path, beam_size: int, repeat: int) -> dict[str, Any]:
+        """Seconds and texts."""
+        assert self.worker
+        assert self.worker.stdin
+        request = {"texts": str(texts), "beam_size": beam_size, "repeat": repeat}
+        self.worker.stdin.write(json.dumps(request) + "\n")
+        self.worker.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._answer())
+        return answer
+
+    def _answer(self) -> str:
+        assert self.worker
+        assert self.worker.stdout
+        line = self.worker.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name}: {' '.join(self.command)} has ended; run it by hand to see why")
+        return line
+
+    def end(self) -> None:
+        """Lets the worker end."""
+        if self.worker is not None and self.worker.stdin is not None:
+            self.worker.stdin.close()
+            self.worker.wait(timeout=60)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--rounds", type=int, default=3, help="times that each translates, after a first")
+    parser.add_argument("--repeat", type=int, default=1, help="copies of the test set that are one corpus")
+    parser.add_argument("--limit", type=int, default=1000, help="sentences of the test set")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--huggingface", metavar="PYTHON", help="a Python that has transformers")
+    parser.add_argument("--base", action="store_true", help="a Transformer base with random weights")
+    options = parser.parse_args()
+    facts = environment()
+    print(f"{facts['cpu']}, {options.cores} cores, PyTorch {torch.__version__}")
+    with tempfile.TemporaryDirectory() as folder:
+        run = base_run(options.run, Path(folder) / "base") if options.base else options.run
+        sources, references, lang = test_set(options.run, options.limit)
+        texts = Path(folder) / "texts"
+        texts.write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+        table = rows(run, Path(folder), options)
+        try:
+            measure(table, texts, options)
+        finally:
+            for row in table:
+                row.end()
+        report(table, references, lang, n_sentences=len(sources) * options.repeat)
+        if not options.base:
+            alone(run, sources, texts)
+
+
+def test_set(run: Path, limit: int) -> tuple[list[str], list[str], str]:
+    """Sources and references of the run's first test set, and the language of the references."""
+    config = translation_config(Run.open(run))
+    pairs = read_pairs(next(corpus for _, corpus in split_of(config, "test")))[:limit]
+    return [p.src for p in pairs], [p.tgt for p in pairs], config.data.tgt_lang
+
+
+def base_run(run: Path, folder: Path) -> Path:
+    """A run in `folder` with the vocabulary of `run`, and a Transformer base that has learnt nothing.
+
+    Its translations would go on to the limit; one like a sentence's own length is what a trained model does.
+    """
+    config = translation_config(Run.open(run))
+    model = config.model.model_copy(update=BASE)
+    search = config.search.model_copy(update={"max_length_factor": 1.0, "max_length_extra": 1})
+    config = config.model_copy(update={"model": model, "search": search})
+    run_there = Run.create(folder, config)
+    shutil.copytree(run / "tokenizer", folder / "tokenizer")
+    torch.manual_seed(1)
+    fresh = build_model(config, TokenizerPair.load(folder / "tokenizer"), device=torch.device("cpu"))
+    run_there.save_weights(dict(fresh.named_parameters()))
+    return folder
+
+
+def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
+    """The engines that are here, each started."""
+    n = options.cores
+    translator = Translator.load(run, precision="fp32")
+    ours, ct2 = str(PEERS / "decode_with_dragoman.py"), str(PEERS / "decode_with_ctranslate2.py")
+    table = [
+        Row(f"Dragoman, {precision}", [sys.executable, ours, str(run), precision, str(n)], n)
+        for precision in ("fp32", "bf16")
+    ]
+    for compute_type in ("float32", "int8"):
+        there = folder / f"ctranslate2-{compute_type}"
+        convert(translator.model, translator.tokenizers, there, compute_type=compute_type)
+        for workers, threads in ((n, 1), (1, n)):
+            command = [sys.executable, ct2, str(run), str(there), str(workers), str(threads)]
+            table.append(Row(f"CTranslate2, {compute_type}, {workers} x {threads}", command, threads))
+    if options.huggingface:
+        there = folder / "huggingface"
+        write_for_huggingface(translator, run, there)
+        script = str(PEERS / "decode_with_huggingface.py")
+        table.append(Row("Hugging Face, fp32", [options.huggingface, script, str(there), str(n)], n))
+    for row in table:
+        row.start()
+    return table
+
+
+def measure(table: list[Row], texts: Path, options: argparse.Namespace) -> None:
+    """Lets all translate the same in turn; the first time is not counted."""
+    for beam_size in BEAMS:
+        for number in range(options.rounds + 1):
+            for row in table:
+                answer = row.translate(texts, beam_size, options.repeat if number else 1)
+                row.texts[beam_size] = answer["texts"]
+                if number:
+                    row.seconds[beam_size].append(answer["seconds"])
+
+
+def report(table: list[Row], references: list[str], lang: str, *, n_sentences: int) -> None:
+    """The table: sentences a second (median), BLEU, and how many times as fast our best is."""
+    medians = {row.name: {b: n_sentences / statistics.median(row.seconds[b]) for b in BEAMS} for row in table}
+    best = {b: max(medians[row.name][b] for row in table if row.name.startswith("Dragoman")) for b in BEAMS}
+    titles = "".join(f"{title:>12}{'BLEU':>8}{'ours':>8}" for title in BEAMS.values())
+    print(f"\n{'sentences a second':34}{titles}")
+    for row in table:
+        cells = ""
+        for b in BEAMS:
+            score = bleu(row.texts[b], references, tgt_lang=lang, n_bootstrap=0).value
+            cells += f"{medians[row.name][b]:12.0f}{score:8.2f}{best[b] / medians[row.name][b]:7.2f}x"
+        print(f"{row.name:34}{cells}")
+
+
+def alone(run: Path, sources: list[str], texts: Path) -> None:
+    """Latency, cold start and memory of Dragoman."""
+    translator = Translator.load(run)
+    seconds = []
+    for source in sources[:220]:
+        start = time.perf_counter()
+        translator.translate([source], beam_size=4, n_best=1)
+        seconds.append(time.perf_counter() - start)
+    cuts = statistics.quantiles(seconds[20:], n=100)
+    print(f"\none sentence, beam 4: p50 {cuts[49] * 1e3:.1f} ms, p99 {cuts[98] * 1e3:.1f} ms")
+
+    imports = "import time; t = time.perf_counter(); import dragoman.predict.translator; "
+    spent = subprocess.check_output([sys.executable, "-c", f"{imports}print(time.perf_counter() - t)"])
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "dragoman", "translate", str(run)]
+    subprocess.run(command, input=f"{sources[0]}\n", text=True, check=True, stdout=subprocess.DEVNULL)
+    total = time.perf_counter() - start
+    print(f"from nothing to the first translation: {total:.2f} s, of which imports {float(spent):.2f} s")
+
+    code = (
+        "import resource, sys; from dragoman.predict.translator import Translator; "
+        "lines = open(sys.argv[2], encoding='utf-8').read().splitlines(); "
+        "Translator.load(sys.argv[1]).translate(lines, beam_size=4, n_best=1); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    peak = subprocess.check_output([sys.executable, "-c", code, str(run), str(texts)])
+    print(f"memory after {len(sources)} sentences, beam 4: {int(peak) / 1024:.0f} MiB at its peak")
+
+
+def write_for_huggingface(translator: Translator, run: Path, folder: Path) -> None:
+    """The model as M2M100 names its parts, for benchmarks/peers/decode_with_huggingface.py."""
+    model = translator.model
+    config = model.config
+    if config.norm != "pre" or not translator.tokenizers.shared or config.tie_embeddings != "all":
+        raise SystemExit("--huggingface: M2M100 is pre-norm with one vocabulary and one embedding")
+    folder.mkdir()
+    shutil.copy(run / "tokenizer" / "shared.json", folder / "tokenizer.json")
+    settings = {
+        "vocab_size": model.output.out_features, "d_model": config.d_model,
+        "encoder_layers": config.n_encoder_layers, "decoder_layers": config.n_decoder_layers,
+        "encoder_attention_heads": config.n_heads, "decoder_attention_heads": config.n_heads,
+        "encoder_ffn_dim": config.d_ff, "decoder_ffn_dim": config.d_ff,
+        "max_position_embeddings": config.max_positions,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(settings))
+    weights = {name: tensor.contiguous().clone() for name, tensor in m2m100_weights(model).items()}
+    save_file(weights, folder / "model.safetensors")
+
+
+def m2m100_weights(model: Seq2SeqTransformer) -> dict[str, Tensor]:
+    weights = {"model.shared.weight": model.output.weight.data, "positions": model.tgt_embedding.positions}
+    for name, tensor in model.state_dict().items():
+        side, number, *rest = name.split(".")
+        if side in ("encoder_norm", "decoder_norm"):
+            weights[f"model.{side.removesuffix('_norm')}.layer_norm.{number}"] = tensor
+        elif side in ("encoder", "decoder"):
+            for part, values in m2m100_parts(side, rest, tensor):
+                weights[f"model.{side}.layers.{number}.{part}"] = values
+    return weights
+
+
+def m2m100_parts(side: str, name: list[str], tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """The parts that `tensor`, the one of that name in a layer, becomes in M2M100."""
+    blocks = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+    norms = ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"]
+    block, part, kind = name[0], name[1], name[-1]
+    if block == "residuals":
+        yield f"{norms[int(part)] if side == 'decoder' or part == '0' else norms[-1]}.{kind}", tensor
+    elif block == "feed_forward":
+        yield f"fc{part.removeprefix('linear')}.{kind}", tensor
+    elif part == "out_proj":
+        yield f"{blocks[block]}.out_proj.{kind}", tensor
+    else:
+        for letter, values in zip("qkv", tensor.chunk(3), strict=True):
+            yield f"{blocks[block]}.{letter}_proj.{kind}", values
+
+
+if __name__ == "__main__":
+    main()

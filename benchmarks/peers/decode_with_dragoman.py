@@ -1,0 +1,19 @@
+"""Dragoman's translator: python decode_with_dragoman.py RUN PRECISION THREADS."""
+
+import sys
+
+import torch
+from decoding import serve
+
+from dragoman.hardware import keep_freed_memory, remember_few_shapes
+from dragoman.predict.translator import Translator
+
+if __name__ == "__main__":
+    run, precision, n_threads = sys.argv[1:]
+    keep_freed_memory()
+    remember_few_shapes()
+    torch.set_num_threads(int(n_threads))
+    translator = Translator.load(run, precision=precision)
+    serve(
+        lambda texts, beam_size: [t.text for t in translator.translate(texts, beam_size=beam_size, n_best=1)]
+    )

@@ -1,0 +1,141 @@
+"""What translators share their work among: threads, and CTranslate2."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from commands import succeed
+from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.predict.ctranslate2 import FOLDER, ORIGIN
+from dragoman.predict.threads import map_in_threads
+from dragoman.predict.translator import Translator
+from dragoman.runs import Run, save_tensors
+from dragoman.training.loop import train
+
+SENTENCES = ["red cat", "big old house", "", "small bird river tree", "blue dog", " ", "green"] * 7
+
+
+def test_results_come_in_the_order_of_the_items_and_threads_are_given_back() -> None:
+    def slow_square(x: int) -> tuple[int, int]:
+        time.sleep(0.002 * (x % 3))
+        return x * x, torch.get_num_threads()
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = list(map_in_threads(slow_square, range(20), n_threads=3))
+        assert found == [(x * x, 1) for x in range(20)]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_an_error_in_a_thread_is_raised_and_nothing_more_is_begun() -> None:
+    begun = []
+
+    def fail_at_three(x: int) -> int:
+        begun.append(x)
+        if x == 3:
+            raise DataError("three")
+        return x
+
+    with pytest.raises(DataError, match="three"):
+        list(map_in_threads(fail_at_three, range(1000), n_threads=2))
+    assert len(begun) < 20
+    assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
+
+
+def test_two_threads_translate_as_one_does(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = Translator.load(tiny_run, precision="fp32")
+    found = []
+    for n_threads in (1, 2):
+        monkeypatch.setattr(torch, "get_num_threads", lambda n=n_threads: n)
+        found.append(translator.translate(SENTENCES))
+    assert [t.text for t in found[0]] == [t.text for t in found[1]]
+    assert [t.score for t in found[0]] == pytest.approx([t.score for t in found[1]], rel=1e-4)
+
+
+def test_weights_that_change_are_used_at_once(tiny_run: Path) -> None:
+    translator = Translator.load(tiny_run, precision="fp32")
+    before = translator.translate(["red cat"])[0].score
+    with torch.no_grad():
+        translator.model.output.weight.mul_(0.5)
+    assert translator.translate(["red cat"])[0].score != pytest.approx(before, rel=1e-3)
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def taught_run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learnt to end its sentences: one without an end is cut otherwise by each engine."""
+    config = Run.open(tiny_run).config
+    training = {"max_steps": 200, "valid_every": 200, "learning_rate": 0.01, "warmup_steps": 20}
+    model = {"d_model": 32, "d_ff": 64, "dropout": 0.0}
+    sections = {
+        "training": config.training.model_copy(update=training),
+        "model": config.model.model_copy(update=model),
+        "search": config.search.model_copy(update={"max_length_extra": 20}),
+    }
+    return train(config.model_copy(update=sections), tmp_path_factory.mktemp("taught") / "run")
+
+
+@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (3, 3)])
+def test_ctranslate2_finds_what_the_native_engine_finds(
+    taught_run: Path, beam_size: int, n_best: int
+) -> None:
+    native = Translator.load(taught_run, precision="fp32")
+    other = Translator.load(taught_run, engine="ctranslate2")
+    expected = native.translate(SENTENCES, beam_size=beam_size, n_best=n_best)
+    found = other.translate(SENTENCES, beam_size=beam_size, n_best=n_best)
+    for one, same in zip(found, expected, strict=True):
+        assert [a.text for a in one.alternatives] == [a.text for a in same.alternatives]
+        scores = [a.score for a in same.alternatives]
+        assert [a.score for a in one.alternatives] == pytest.approx(scores, rel=1e-4, abs=1e-5)
+
+
+def test_a_run_is_converted_once_for_its_weights(run: Path) -> None:
+    Translator.load(run, engine="ctranslate2")
+    folder = run / FOLDER / "float32"
+    origin = json.loads((folder / ORIGIN).read_text())
+    assert 0 <= origin["difference"] < 1e-4
+    written = (folder / "model.bin").stat().st_mtime_ns
+    Translator.load(run, engine="ctranslate2")
+    assert (folder / "model.bin").stat().st_mtime_ns == written
+    weights = {name: tensor * 0.9 for name, tensor in Translator.load(run).model.named_parameters()}
+    save_tensors(run / "model.safetensors", {name: t.detach().float() for name, t in weights.items()})
+    Translator.load(run, engine="ctranslate2")
+    assert (folder / "model.bin").stat().st_mtime_ns != written
+    assert [path.name for path in (run / FOLDER).iterdir()] == ["float32"]
+
+
+def test_a_conversion_that_computes_something_else_is_refused(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.predict.ctranslate2.FORBIDDEN", (0, 5))
+    with pytest.raises(RunError, match=r"CTranslate2 gives other probabilities \(.* nats a token"):
+        Translator.load(run, engine="ctranslate2")
+    assert list((run / FOLDER).iterdir()) == []
+
+
+def test_engines_and_precisions_that_are_none_are_named(run: Path) -> None:
+    with pytest.raises(ConfigError, match='engine marian: is not an engine; there are "native" and'):
+        Translator.load(run, engine="marian")
+    with pytest.raises(ConfigError, match='precision bf16: CTranslate2 has "fp32" and "int8" here'):
+        Translator.load(run, engine="ctranslate2", precision="bf16")
+
+
+def test_the_command_translates_with_ctranslate2_in_int8(run: Path) -> None:
+    options = ("--engine", "ctranslate2", "--precision", "int8")
+    result = succeed("translate", run, *options, stdin="red cat\n\n")
+    assert len(result.stdout.splitlines()) == 2
+    assert (run / FOLDER / "int8" / "model.bin").exists()
