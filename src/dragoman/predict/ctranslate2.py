@@ -73,6 +73,7 @@ class CTranslate2Engine:
             beam_size=settings.beam_size,
             num_hypotheses=settings.beam_size,
             length_penalty=0.0,
+            min_decoding_length=0,
             max_decoding_length=max(limits) + 1,
             max_input_length=0,
             return_scores=True,
