@@ -37,7 +37,7 @@ def constrained_beam_search(
 ) -> list[list[Hypothesis]]:
     """The best `n_best` hypotheses per sentence among those that satisfy its phrases, best score first.
 
-    It is `beam_search` but for four things.
+    It is `beam_search` but for five things.
 
     - A hypothesis may end only where its phrases are satisfied, and grow only so far that those it still
       needs, one after the other, fit into its longest length. That must hold them all: `max_lengths[i]` is
@@ -48,6 +48,9 @@ def constrained_beam_search(
       stay empty, too, and spread their shares from the fullest bank on.)
     - The beam is as wide as there are banks, C + 1 for C tokens of phrases, if that is more than
       `beam_size`: otherwise phrases would be put off until the length limit forces them in.
+    - A hypothesis that would end among the first K, but may not, counts towards the K after which the
+      sentence is done: the model has said what it has to say. Without this, what is still unsatisfied goes
+      on behind its natural end, and a length penalty that favours long translations picks it.
 
     So every hypothesis that is returned satisfies its phrases, unless the step gives every way of doing so
     a log-probability of -inf: then there is one hypothesis, with a log_prob of -inf. A sentence without
@@ -109,6 +112,8 @@ class _Search:
     """Best first."""
     finished: list[float] = field(default_factory=list)
     """The scores of finished hypotheses, best first."""
+    n_ended: int = 0
+    """Hypotheses that ended among the first, or would have if they had satisfied their phrases."""
 
     @classmethod
     def start(
@@ -123,11 +128,11 @@ class _Search:
 
     @property
     def is_done(self) -> bool:
-        """No live hypothesis can still get among the `n_best` finished ones, or enough are finished."""
-        if not self.live or len(self.finished) >= self.width:
-            return True
-        enough = len(self.finished) >= self.n_best
-        return enough and self.live[0].log_prob / self.limit_penalty <= self.finished[self.n_best - 1]
+        """No live hypothesis can still get among the `n_best` finished ones, or enough have ended."""
+        if not self.live or len(self.finished) < self.n_best:
+            return not self.live
+        reachable = self.live[0].log_prob / self.limit_penalty
+        return self.n_ended >= self.width or reachable <= self.finished[self.n_best - 1]
 
     def wanted(self, state: PhraseState, *, n_tokens: int, eos_id: int) -> tuple[int, ...]:
         """The tokens that are candidates after `state` however improbable they are."""
@@ -159,7 +164,10 @@ class _Search:
             return [(stuck, -torch.inf)]
         first = _allocate(possible, self.width)
         self.live = _allocate([c for c in possible if c.token != eos_id], self.width)
-        return [(c.row, c.log_prob) for c in first if c.token == eos_id]
+        ended = [(c.row, c.log_prob) for c in first if c.token == eos_id]
+        too_early = (c.token == eos_id and c.need > 0 for c in candidates[: self.width])
+        self.n_ended += len(ended) + sum(too_early)
+        return ended
 
     def _grown(self, candidate: _Live, *, n_tokens: int, eos_id: int) -> _Live | None:
         """`candidate`, which has its parent's state, with its own; None if it leads to no satisfied end."""
