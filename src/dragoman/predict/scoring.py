@@ -124,7 +124,7 @@ def _log_probs(
 
 
 def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], batch_tokens: int) -> list[list[int]]:
-    """The numbers of pairs of similar length: at most `batch_tokens` a side, padding included, or one pair."""
+    """The numbers of pairs of similar length: up to `batch_tokens` a side, padding included, or one pair."""
     order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])), reverse=True)
     batches: list[list[int]] = []
     longest = 0
