@@ -10,6 +10,9 @@ from torch import Tensor
 
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, Paths, best_tokens, check_no_nan
 
+FEW = 256
+"""Tokens that are ranked first in search of a nucleus: nearly always it is among them."""
+
 
 @torch.no_grad()
 def sample(
@@ -76,13 +79,31 @@ def truncated(log_probs: Tensor, *, temperature: float = 1.0, top_k: int = 0, to
     if not top_k and top_p == 1:
         return _weights(log_probs.double() / temperature)
     if top_k:
-        values, tokens = best_tokens(log_probs, top_k)  # (N, k) on the CPU
-    else:
-        values, tokens = log_probs.double().sort(dim=1, descending=True, stable=True)
-    best = _weights(values / temperature)
-    before = best.cumsum(dim=1) - best
-    best = best.masked_fill(before >= top_p * best.sum(dim=1, keepdim=True), 0.0)
-    return best.new_zeros(log_probs.shape).scatter(1, tokens, best)
+        best, tokens = _best_weights(log_probs, top_k, temperature)  # (N, k) on the CPU
+        return _nucleus(best, tokens, best.sum(dim=1), top_p, log_probs.shape)
+    total = _weights(log_probs.double() / temperature).sum(dim=1).cpu()
+    best, tokens = _best_weights(log_probs, FEW, temperature)
+    weights = _nucleus(best, tokens, total, top_p, log_probs.shape)
+    wide = best.sum(dim=1) < top_p * total  # a nucleus of more than a few tokens: all are ranked
+    if wide.any():
+        rows = log_probs[wide.to(log_probs.device)]
+        best, tokens = _best_weights(rows, rows.shape[1], temperature)
+        weights[wide] = _nucleus(best, tokens, total[wide], top_p, rows.shape)
+    return weights
+
+
+def _best_weights(log_probs: Tensor, k: int, temperature: float) -> tuple[Tensor, Tensor]:
+    """The weights of the `k` best tokens of each row, and these tokens: (N, k) on the CPU."""
+    values, tokens = best_tokens(log_probs, k)
+    return _weights(values / temperature), tokens
+
+
+def _nucleus(best: Tensor, tokens: Tensor, total: Tensor, top_p: float, shape: torch.Size) -> Tensor:
+    """Weights (N, V), `shape`, of the first of `tokens` (N, k) that hold `top_p` of `total` (N,)."""
+    if top_p < 1:
+        before = best.cumsum(dim=1) - best
+        best = best.masked_fill(before >= top_p * total[:, None], 0.0)
+    return best.new_zeros(shape).scatter(1, tokens, best)
 
 
 def _weights(log_weights: Tensor) -> Tensor:
