@@ -77,25 +77,25 @@ def truncated(log_probs: Tensor, *, temperature: float = 1.0, top_k: int = 0, to
     assert top_k >= 0
     assert 0 < top_p <= 1
     if not top_k and top_p == 1:
-        return _weights(log_probs.double() / temperature)
+        return _weights(log_probs, temperature)
     if top_k:
         best, tokens = _best_weights(log_probs, top_k, temperature)  # (N, k) on the CPU
         return _nucleus(best, tokens, best.sum(dim=1), top_p, log_probs.shape)
-    total = _weights(log_probs.double() / temperature).sum(dim=1).cpu()
+    total = _weights(log_probs, temperature).sum(dim=1).cpu()
     best, tokens = _best_weights(log_probs, FEW, temperature)
     weights = _nucleus(best, tokens, total, top_p, log_probs.shape)
     wide = best.sum(dim=1) < top_p * total  # a nucleus of more than a few tokens: all are ranked
     if wide.any():
-        rows = log_probs[wide.to(log_probs.device)]
-        best, tokens = _best_weights(rows, rows.shape[1], temperature)
-        weights[wide] = _nucleus(best, tokens, total[wide], top_p, rows.shape)
+        rows = log_probs[wide.to(log_probs.device)].cpu()
+        values, tokens = rows.sort(dim=1, descending=True, stable=True)
+        weights[wide] = _nucleus(_weights(values, temperature), tokens, total[wide], top_p, rows.shape)
     return weights
 
 
 def _best_weights(log_probs: Tensor, k: int, temperature: float) -> tuple[Tensor, Tensor]:
     """The weights of the `k` best tokens of each row, and these tokens: (N, k) on the CPU."""
     values, tokens = best_tokens(log_probs, k)
-    return _weights(values / temperature), tokens
+    return _weights(values.float(), temperature), tokens
 
 
 def _nucleus(best: Tensor, tokens: Tensor, total: Tensor, top_p: float, shape: torch.Size) -> Tensor:
@@ -106,10 +106,14 @@ def _nucleus(best: Tensor, tokens: Tensor, total: Tensor, top_p: float, shape: t
     return best.new_zeros(shape).scatter(1, tokens, best)
 
 
-def _weights(log_weights: Tensor) -> Tensor:
-    """exp(log_weights) (N, V), the largest of each row scaled to 1; 0 in a row of -inf."""
-    largest = log_weights.amax(dim=1, keepdim=True)
-    return (log_weights - largest.masked_fill(largest == -torch.inf, 0.0)).exp()
+def _weights(log_probs: Tensor, temperature: float) -> Tensor:
+    """exp(log_probs / temperature) (N, V) in fp64, the largest of each row scaled to 1; 0 in a row of -inf.
+
+    Only their sums need fp64; the exponentials of fp32 numbers are taken in fp32, which is much faster.
+    """
+    largest = log_probs.amax(dim=1, keepdim=True)
+    scaled = (log_probs - largest.masked_fill(largest == -torch.inf, 0.0)) / temperature
+    return scaled.exp().double()
 
 
 def _draw(weights: Tensor, rows: Tensor, uniform: Tensor) -> Tensor:
