@@ -1,6 +1,6 @@
 """What each way of searching gives and takes, on the validation pairs of a run.
 
-    python benchmarks/searches.py RUN --limit 200
+    python benchmarks/searches.py RUN [RUN ...] --limit 200
 
 Five alternatives are asked for. "first" is BLEU of the first of them; "choice" is BLEU of the one nearest to
 the reference by sentence BLEU, which no translator can know: how good a choice the five leave; "different" is
@@ -43,12 +43,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("run", help="the folder of a run")
+    parser.add_argument("runs", nargs="+", help="the folder of a run; of several: an ensemble")
+    parser.add_argument("--searches", nargs="+", default=list(SEARCHES), choices=SEARCHES)
     parser.add_argument("--limit", type=int, default=0, help="so many sentences, drawn at random; 0: all")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--seed", type=int, default=0, help="of the sentences that are drawn")
     arguments = parser.parse_args()
-    translator = Translator.load(arguments.run, precision=arguments.precision)
+    translator = Translator.load(arguments.runs, precision=arguments.precision)
     pairs = [pair for _, corpus in split_of(translator.config, "valid") for pair in read_pairs(corpus)]
     if arguments.limit:
         pairs = random.Random(arguments.seed).sample(pairs, min(arguments.limit, len(pairs)))
@@ -57,8 +58,8 @@ def main() -> None:
         f"{arguments.precision} · {torch.get_num_threads()} threads, PyTorch {torch.__version__}\n\n"
         f"{'search':26}{'first':>8}{'choice':>8}{'different':>11}{'CPU s':>9}"
     )
-    for name, settings in SEARCHES.items():
-        print(f"{name:26}{measure(translator, pairs, settings)}", flush=True)
+    for name in arguments.searches:
+        print(f"{name:26}{measure(translator, pairs, SEARCHES[name])}", flush=True)
 
 
 def measure(translator: Translator, pairs: Sequence[Pair], settings: Mapping[str, Any]) -> str:

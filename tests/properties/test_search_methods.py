@@ -141,13 +141,19 @@ class AttendingStepper(Stepper):
 
 
 def coverage_term(
-    steppers: Sequence[AttendingStepper], ids: tuple[int, ...], counted: int, beta: float
+    steppers: Sequence[AttendingStepper],
+    ids: tuple[int, ...],
+    counted: int,
+    beta: float,
+    *,
+    sentence: int = 0,
 ) -> float:
-    """Equation 14 for a sequence of sentence 0, from its definition."""
+    """Equation 14 for a sequence, from its definition; an attention of 0 is fp32's smallest number."""
     sums = sum(
-        np.mean([stepper.look(0, ids[:t]) for stepper in steppers], axis=0) for t in range(len(ids) + 1)
+        np.mean([stepper.look(sentence, ids[:t]) for stepper in steppers], axis=0)
+        for t in range(len(ids) + 1)
     )
-    return beta * sum(math.log(min(a, 1.0)) for a in sums[:counted])
+    return beta * sum(math.log(min(max(a, 2.0**-126), 1.0)) for a in sums[:counted])
 
 
 @laws
@@ -182,6 +188,32 @@ def test_a_wide_beam_with_a_coverage_penalty_finds_the_best_by_equation_14(
     assert [h.ids for h in found] == [h.ids for h in expected]
     assert [h.score for h in found] == pytest.approx([h.score for h in expected], rel=1e-4)
     assert [h.log_prob for h in found] == pytest.approx([h.log_prob for h in expected])
+
+
+@laws
+@given(seeds, max_lengths, st.integers(1, 4), alphas, st.sampled_from(["beam", "diverse", "constrained"]))
+def test_scores_of_every_beam_hold_the_coverage_of_their_own_sequence(
+    seed: int, limits: list[int], beam_size: int, alpha: float, method: str
+) -> None:
+    table, beta = Table(seed, 4), 0.5
+    stepper = AttendingStepper(table, list(range(len(limits))))
+    counted = torch.ones(len(limits), N_SOURCE, dtype=torch.bool)
+    step = Coverage(stepper, beta=beta, counted=counted)
+    options = {"max_lengths": limits, "bos_id": BOS, "eos_id": EOS, "n_best": beam_size,
+               "length_penalty": alpha, "score_term": step.penalty}  # fmt: skip
+    if method == "diverse":
+        groups = {"beam_size": 2 * beam_size, "n_groups": 2, "diversity_penalty": 1.0}
+        found = diverse_beam_search(step, **groups, **options)  # type: ignore[arg-type]
+    elif method == "constrained":
+        phrases = [Phrases([[3]] if limit else []) for limit in limits]
+        found = constrained_beam_search(step, phrases=phrases, beam_size=beam_size, **options)  # type: ignore[arg-type]
+    else:
+        found = beam_search(step, beam_size=beam_size, **options)  # type: ignore[arg-type]
+    for i, hypotheses in enumerate(found):
+        for ids, log_prob, score in hypotheses:
+            term = coverage_term([stepper], ids, N_SOURCE, beta, sentence=i)
+            expected = log_prob / length_penalty(len(ids) + 1, alpha) + term
+            assert score == pytest.approx(expected, rel=1e-4)
 
 
 # Diverse beam search
