@@ -40,8 +40,8 @@ class NoRepeatedNgrams:
         blocked = torch.zeros_like(log_probs, dtype=torch.bool)
         blocked[rows, ngrams[rows, which, n - 1]] = True
         for row in set(rows.tolist()):
-            exempt = self._exempt[int(histories.sentences[row])]
-            blocked[row, torch.tensor(sorted(exempt), dtype=torch.long, device=blocked.device)] = False
+            if exempt := self._exempt[int(histories.sentences[row])]:
+                blocked[row, torch.tensor(sorted(exempt), device=blocked.device)] = False
         left = log_probs.masked_fill(blocked, -torch.inf)
         stuck = (left == -torch.inf).all(dim=1, keepdim=True)
         return torch.where(stuck, log_probs, left)
