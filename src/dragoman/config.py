@@ -344,14 +344,32 @@ class ClassificationTrainingConfig(TrainingConfig):
 
 
 class SearchConfig(Section):
-    """How translations are searched for."""
+    """How translations are searched for (docs/decoding.md)."""
 
+    method: Literal["beam", "sampling"] = "beam"
+    """The most probable translations, by beam search, or ones drawn at random."""
     beam_size: int = Field(default=5, ge=1)
     """Hypotheses kept; 1 is greedy."""
     length_penalty: float = Field(default=1.0, ge=0.0)
     """Alpha of Wu et al. 2016, equation 14: 0 favours short translations, 1 nearly averages per token."""
+    coverage_penalty: float = Field(default=0.0, ge=0.0)
+    """Beta of the same equation: what it costs to leave parts of the source unattended; 0: nothing."""
     n_best: int = Field(default=1, ge=1)
-    """Alternatives returned, best first; at most beam_size."""
+    """Alternatives returned, best first; at most beam_size. For "sampling": samples, as many as you like."""
+    diversity_groups: int = Field(default=1, ge=1)
+    """Groups that the beam is split into, which avoid each other's tokens (Vijayakumar et al. 2018)."""
+    diversity_penalty: float = Field(default=0.5, ge=0.0)
+    """What a token costs a group, in nats, for each hypothesis of an earlier group that takes it as well."""
+    no_repeat_ngram: int = Field(default=0, ge=0)
+    """No sequence of so many tokens is written twice in a translation; 0: nothing is blocked."""
+    temperature: float = Field(default=1.0, gt=0.0)
+    """For "sampling": log-probabilities are divided by it. Below 1 probable tokens become more so."""
+    top_k: int = Field(default=0, ge=0)
+    """For "sampling": only so many most probable tokens can be drawn; 0: all."""
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    """For "sampling": only the fewest tokens that hold this share of the probability can be drawn."""
+    seed: int = Field(default=1, ge=0)
+    """For "sampling": what is drawn follows from it and the number of the sentence."""
     max_length_factor: float = Field(default=2.0, gt=0.0)
     """Longest translation in tokens: factor times the source's length ..."""
     max_length_extra: int = Field(default=20, ge=1)
@@ -360,12 +378,44 @@ class SearchConfig(Section):
     """Sentences searched at once."""
 
     @model_validator(mode="after")
-    def _n_best_fits_beam(self) -> SearchConfig:
+    def _settings_fit_the_method(self) -> SearchConfig:
+        if self.method == "sampling":
+            for name, nothing in {"coverage_penalty": 0.0, "diversity_groups": 1}.items():
+                if getattr(self, name) != nothing:
+                    raise ValueError(f'{name} is for method = "beam"; set {name} = {nothing}')
+            return self
         if self.n_best > self.beam_size:
             raise ValueError(
                 f"n_best = {self.n_best} needs a beam at least as large; beam_size = {self.beam_size}"
             )
+        if self.beam_size % self.diversity_groups:
+            raise ValueError(
+                f"beam_size = {self.beam_size} cannot be split into diversity_groups = "
+                f"{self.diversity_groups} of equal width; take a multiple of it"
+            )
         return self
+
+    def changed(self, settings: Mapping[str, Any], *, where: str) -> SearchConfig:
+        """These settings with others in their place; a value of None leaves what is there.
+
+        Where a beam is given and n_best or diversity_groups is not, the latter become 1 if they do not fit.
+        ConfigError: a setting is unknown, of the wrong type or out of range, or some contradict each other.
+        """
+        given = {name: value for name, value in settings.items() if value is not None}
+        merged = {**self.model_dump(), **given}
+        if isinstance(merged["beam_size"], int) and merged["beam_size"] > 0:
+            if "n_best" not in given and merged["method"] == "beam" and self.n_best > merged["beam_size"]:
+                merged["n_best"] = 1
+            if "diversity_groups" not in given and merged["beam_size"] % self.diversity_groups:
+                merged["diversity_groups"] = 1
+        if merged["method"] == "sampling" and "method" in given:
+            for name, nothing in {"coverage_penalty": 0.0, "diversity_groups": 1}.items():
+                merged[name] = given.get(name, nothing)
+        try:
+            return SearchConfig.model_validate(merged)
+        except ValidationError as error:
+            problems = [_describe(problem, SearchConfig) for problem in error.errors()]
+            raise ConfigError(f"{where}: " + "; ".join(problems)) from None
 
 
 class TranslationConfig(Section):

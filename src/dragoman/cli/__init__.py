@@ -8,7 +8,18 @@ from __future__ import annotations
 
 import sys
 
-from dragoman.cli import classify, data, demo, doctor, evaluate, reproduce, show, train, translate
+from dragoman.cli import (
+    classify,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    reproduce,
+    score_model,
+    show,
+    train,
+    translate,
+)
 from dragoman.cli.app import app
 
 __all__ = ["app", "main"]
@@ -17,6 +28,7 @@ train.register(app)
 translate.register(app)
 classify.register(app)
 evaluate.register(app)
+score_model.register(app)
 reproduce.register(app)
 show.register(app)
 data.register(app)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from dragoman import __version__
 from dragoman.errors import DragomanError, PausedError
@@ -51,6 +51,22 @@ class Commands(TyperGroup):
                 "out of memory; for training set a smaller training.batch_tokens (and a larger "
                 "training.update_freq), for translating give a smaller --batch-sentences"
             )
+
+
+class PanelledCommand(TyperCommand):
+    """A command whose plain help lists options under the headings that they name (`rich_help_panel`)."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                heading = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                panel = getattr(parameter, "rich_help_panel", None) or heading
+                panels.setdefault(panel, []).append(record)
+        for panel, records in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(records)
 
 
 def fail(message: str, *, code: int = USER_ERROR, prefix: str = "error: ") -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dragoman.cli.app import PanelledCommand
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -20,22 +21,32 @@ if TYPE_CHECKING:
 CHUNK = 1000
 """Lines of a file that are translated before the first of them is written."""
 
+BEAM, SAMPLING, CONTENT = "Beam search", "Sampling", "What a translation must hold"
+
 RunPath = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
 BeamSize = Annotated[
-    int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.", show_default="the run's")
+    int | None,
+    typer.Option(min=1, help="Hypotheses kept; 1 is greedy.", show_default="the run's", rich_help_panel=BEAM),
 ]
 LengthPenalty = Annotated[
-    float | None, typer.Option(min=0.0, help="0 favours short translations.", show_default="the run's")
+    float | None,
+    typer.Option(
+        min=0.0, help="0 favours short translations.", show_default="the run's", rich_help_panel=BEAM
+    ),
 ]
 BatchSentences = Annotated[
     int | None, typer.Option(min=1, help="Sentences searched at once.", show_default="the run's")
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")]
 Precision = Annotated[str, typer.Option(help="fp32, bf16, or what the processor has.")]
+Ensemble = Annotated[
+    list[Path] | None,
+    typer.Option(help="Another run with the same vocabulary, to vote with; as often as needed."),
+]
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(translate)
+    app.command(cls=PanelledCommand)(translate)
 
 
 def translate(
@@ -49,36 +60,87 @@ def translate(
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: source, translation, score, alternatives.")
     ] = False,
-    n_best: Annotated[int, typer.Option(min=1, help="Alternatives in --json, best first.")] = 1,
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
+    n_best: Annotated[int, typer.Option(min=1, help="Alternatives in --json, best first, or samples.")] = 1,
+    ensemble: Ensemble = None,
     batch_sentences: BatchSentences = None,
     device: Device = "auto",
     precision: Precision = "auto",
     engine: Annotated[str, typer.Option(help="native or ctranslate2.")] = "native",
+    method: Annotated[
+        str | None, typer.Option(help="beam or sampling.", show_default="the run's, mostly beam")
+    ] = None,
+    no_repeat_ngram: Annotated[
+        int | None, typer.Option(min=0, help="Write no so many tokens twice; 0 blocks nothing.")
+    ] = None,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    coverage_penalty: Annotated[
+        float | None, typer.Option(min=0.0, help="What unattended source costs.", rich_help_panel=BEAM)
+    ] = None,
+    diversity_groups: Annotated[
+        int | None, typer.Option(min=1, help="Groups that avoid each other's tokens.", rich_help_panel=BEAM)
+    ] = None,
+    diversity_penalty: Annotated[
+        float | None, typer.Option(min=0.0, help="How much they do, in nats.", rich_help_panel=BEAM)
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Below 1: closer to the best.", rich_help_panel=SAMPLING)
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=0, help="Draw among so many tokens; 0: all.", rich_help_panel=SAMPLING)
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="Draw among the best that hold this probability.", rich_help_panel=SAMPLING),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Another one draws others.", rich_help_panel=SAMPLING)
+    ] = None,
+    prefixes: Annotated[
+        str | None,
+        typer.Option(help="A file: how the translation of each line begins.", rich_help_panel=CONTENT),
+    ] = None,
+    required: Annotated[
+        str | None,
+        typer.Option(help="A file: phrases for each line, with tabs between.", rich_help_panel=CONTENT),
+    ] = None,
+    glossary: Annotated[
+        str | None,
+        typer.Option(help="A file: source phrase, tab, required translation.", rich_help_panel=CONTENT),
+    ] = None,
 ) -> None:
     """Translate sentences: one line in, one line out.
 
-    An empty line stays empty. What arrives through a pipe is translated as it comes.
+    An empty line stays empty. What arrives through a pipe is translated as it comes. What is not said here
+    is as in the run's [search].
     """
     if n_best > 1 and not json_:
         raise ConfigError("--n-best is for --json; without it every line has one translation")
+    settings: dict[str, Any] = {
+        "method": method, "beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best,
+        "coverage_penalty": coverage_penalty, "no_repeat_ngram": no_repeat_ngram,
+        "diversity_groups": diversity_groups, "diversity_penalty": diversity_penalty,
+        "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
+    }  # fmt: skip
     chunks = stdin_chunks() if file == "-" else file_chunks(file)
+    content = Content(prefixes=prefixes, required=required, glossary=glossary)
     translator = load_translator(
-        run, device=device, precision=precision, batch_sentences=batch_sentences, engine=engine
+        run,
+        device=device,
+        precision=precision,
+        batch_sentences=batch_sentences,
+        ensemble=ensemble or (),
+        engine=engine,
     )
-    if n_best > 1 and beam_size is None:
-        beam_size = max(n_best, translator.config.search.beam_size)
+    search = translator.config.search
+    if (method or search.method) == "beam" and n_best > 1 and beam_size is None:
+        settings["beam_size"] = max(n_best, search.beam_size)
     lines: list[str] = []
     n_lines = 0
     for chunk in chunks:
         try:
             translations = translator.translate(
-                chunk,
-                beam_size=beam_size,
-                length_penalty=length_penalty,
-                n_best=n_best,
-                first_number=n_lines + 1,
+                chunk, **content.take(chunk), first_number=n_lines + 1, **settings
             )
         except DataError as error:
             raise DataError(f"{'stdin' if file == '-' else file}: {error}") from None
@@ -89,10 +151,79 @@ def translate(
             sys.stdout.flush()
         else:
             lines += written
+    content.close(n_lines)
     if out is not None:
         from dragoman.runs import write_atomically
 
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
+
+
+class Content:
+    """What the user says that translations must hold, read along with the sentences."""
+
+    def __init__(self, *, prefixes: str | None, required: str | None, glossary: str | None) -> None:
+        """The names of files, of which `prefixes` and `required` have a line for each sentence.
+
+        DataError: one is missing, or the glossary is none.
+        """
+        from dragoman.predict.glossary import Glossary
+
+        self._prefixes = None if prefixes is None else AlignedLines(prefixes)
+        self._required = None if required is None else AlignedLines(required)
+        self._glossary = None if glossary is None else Glossary.load(glossary)
+
+    def take(self, sentences: list[str]) -> dict[str, Any]:
+        """What is said about these sentences, the next ones, as `Translator.translate` takes it.
+
+        DataError: a file has no more lines.
+        """
+        said: dict[str, Any] = {}
+        if self._prefixes is not None:
+            said["prefixes"] = self._prefixes.take(len(sentences))
+        if self._required is not None:
+            lines = self._required.take(len(sentences))
+            said["required"] = [[phrase for phrase in line.split("\t") if phrase.strip()] for line in lines]
+        if self._glossary is not None:
+            found = [self._glossary.required(sentence) for sentence in sentences]
+            own = said.get("required", [[] for _ in sentences])
+            said["required"] = [[*a, *b] for a, b in zip(own, found, strict=True)]
+        return said
+
+    def close(self, n_sentences: int) -> None:
+        """DataError: a file has more lines than there were sentences."""
+        for lines in (self._prefixes, self._required):
+            if lines is not None:
+                lines.close(n_sentences)
+
+
+class AlignedLines:
+    """A file with a line, perhaps an empty one, for each sentence."""
+
+    def __init__(self, name: str) -> None:
+        from dragoman.data.readers.files import find_file, open_lines
+
+        self._name = name
+        self._lines = open_lines(find_file(name))
+        self._n_read = 0
+
+    def take(self, n: int) -> list[str]:
+        """The next `n` lines. DataError: there are fewer."""
+        lines = list(islice(self._lines, n))
+        self._n_read += len(lines)
+        if len(lines) < n:
+            raise DataError(
+                f"{self._name} has {self._n_read} lines and there are more sentences; "
+                "write a line for each, an empty one where there is nothing to say"
+            )
+        return lines
+
+    def close(self, n_sentences: int) -> None:
+        """DataError: there are lines left."""
+        if next(self._lines, None) is not None:
+            raise DataError(
+                f"{self._name} has more than {n_sentences} lines, and there are only so many sentences; "
+                "its lines must match them one by one"
+            )
 
 
 def load_translator(
@@ -101,14 +232,15 @@ def load_translator(
     device: str,
     precision: str,
     batch_sentences: int | None = None,
+    ensemble: Sequence[Path] = (),
     engine: str = "native",
 ) -> Translator:
-    """The translator in the folder `run`. ConfigError: `precision` is none that there is."""
+    """The translator in the folder `run`, with those of `ensemble`. ConfigError: `precision` is none."""
     from dragoman.predict.translator import Translator
 
     if engine == "native" and precision not in ("auto", "fp32", "bf16"):
         raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')
-    translator = Translator.load(run, device=device, precision=precision, engine=engine)
+    translator = Translator.load([run, *ensemble], device=device, precision=precision, engine=engine)
     if batch_sentences is not None:
         config = translator.config
         search = config.search.model_copy(update={"batch_sentences": batch_sentences})

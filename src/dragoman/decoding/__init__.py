@@ -3,7 +3,32 @@
 from __future__ import annotations
 
 from dragoman.decoding.beam import beam_search
+from dragoman.decoding.constrained import constrained_beam_search
+from dragoman.decoding.coverage import AttendingStep, Coverage
+from dragoman.decoding.diverse_beam import diverse_beam_search
+from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
 from dragoman.decoding.greedy import greedy_search
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, length_penalty
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
+from dragoman.decoding.phrases import Phrases
+from dragoman.decoding.prefix import ForcedPrefix
+from dragoman.decoding.repetition import NoRepeatedNgrams
+from dragoman.decoding.sampling import sample
 
-__all__ = ["Hypothesis", "NextToken", "beam_search", "greedy_search", "length_penalty"]
+__all__ = [
+    "AttendingEnsemble",
+    "AttendingStep",
+    "Coverage",
+    "Ensemble",
+    "ForcedPrefix",
+    "Hypothesis",
+    "NextToken",
+    "NoRepeatedNgrams",
+    "Phrases",
+    "ScoreTerm",
+    "beam_search",
+    "constrained_beam_search",
+    "diverse_beam_search",
+    "greedy_search",
+    "length_penalty",
+    "sample",
+]

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, Paths, best_tokens, length_penalty
+from dragoman.decoding.hypotheses import (
+    Hypothesis,
+    NextToken,
+    Paths,
+    ScoreTerm,
+    best_tokens,
+    length_penalty,
+)
 
 
 @torch.no_grad()
@@ -21,6 +28,7 @@ def beam_search(
     beam_size: int,
     length_penalty: float = 1.0,
     n_best: int = 1,
+    score_term: ScoreTerm | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
     """The best `n_best` hypotheses per sentence, best score first (fewer where fewer are possible).
@@ -33,7 +41,8 @@ def beam_search(
     - K hypotheses are finished. (A beam of one is therefore exactly greedy search.)
     - or no live hypothesis can still get among the `n_best` finished ones. Log-probabilities are at most
       0 and the penalty never falls with length, so that no continuation of a live hypothesis can score
-      more than its log_prob divided by the penalty of the longest possible length.
+      more than its log_prob divided by the penalty of the longest possible length (plus `score_term`,
+      which is added to the score of a finished hypothesis and is at most 0).
     - or none lives on.
 
     A beam at least as wide as there are sequences therefore returns the best of them all.
@@ -55,7 +64,7 @@ def beam_search(
         scores, slots, tokens = _candidates(
             beam, log_probs, n_tokens=paths.n_tokens, eos_id=eos_id, beam_size=beam_size
         )
-        _finish(beam, paths, scores, slots, tokens == eos_id, beam_size=beam_size)
+        _finish(beam, paths, scores, slots, tokens == eos_id, beam_size=beam_size, score_term=score_term)
         last, parents = _advance(beam, scores, slots, tokens, eos_id=eos_id, beam_size=beam_size)
     return paths.hypotheses(len(max_lengths), n_best)
 
@@ -130,7 +139,14 @@ def _candidates(
 
 
 def _finish(
-    beam: _Beam, paths: Paths, scores: Tensor, slots: Tensor, is_eos: Tensor, *, beam_size: int
+    beam: _Beam,
+    paths: Paths,
+    scores: Tensor,
+    slots: Tensor,
+    is_eos: Tensor,
+    *,
+    beam_size: int,
+    score_term: ScoreTerm | None,
 ) -> None:
     """Closes the hypotheses that end within the first beam_size candidates; all arguments (A, C)."""
     ends = is_eos & (scores > -torch.inf)
@@ -138,7 +154,7 @@ def _finish(
     ends[:, 0] |= scores[:, 0] == -torch.inf  # nothing is possible: closed where it stands
     sentences, ranks = ends.nonzero(as_tuple=True)
     rows = _row_numbers(beam.alive)[sentences, slots[sentences, ranks]]
-    closed = paths.end(beam.sentences[sentences], rows, scores[sentences, ranks])
+    closed = paths.end(beam.sentences[sentences], rows, scores[sentences, ranks], score_term)
 
     table = torch.full_like(scores, -torch.inf)
     table[sentences, ranks] = closed

@@ -1,4 +1,4 @@
-"""What greedy and beam search share: the next-token function, the hypothesis, and the paths walked."""
+"""What all searches share: the next-token function, the hypothesis, and the paths walked."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ class NextToken(Protocol):
         """
 
 
+class ScoreTerm(Protocol):
+    """What a search adds to the scores of finished hypotheses, such as a coverage penalty."""
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """The terms (M,), fp64 on the CPU, of `rows` (M,) of the last call if they end now; at most 0.
+
+        That they are at most 0 is what lets a search stop early without losing the best hypothesis.
+        """
+
+
 class Hypothesis(NamedTuple):
     """A finished sequence."""
 
@@ -34,7 +44,7 @@ class Hypothesis(NamedTuple):
     log_prob: float
     """Sum of the tokens' log-probabilities in nats, eos included."""
     score: float
-    """log_prob divided by the length penalty: what hypotheses are ranked by."""
+    """log_prob divided by the length penalty, plus a term if the search has one: what ranks hypotheses."""
 
 
 def length_penalty(length: int, alpha: float) -> float:
@@ -57,7 +67,7 @@ class Paths:
         self.alpha = alpha
         self._tokens: list[Tensor] = []
         self._parents: list[Tensor] = []
-        self._ends: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        self._ends: list[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]] = []
 
     @property
     def n_tokens(self) -> int:
@@ -69,10 +79,13 @@ class Paths:
         self._tokens.append(last)
         self._parents.append(parents)
 
-    def end(self, sentences: Tensor, rows: Tensor, log_probs: Tensor) -> Tensor:
-        """Closes `rows` of the newest column with eos; their scores. All arguments (M,)."""
-        self._ends.append((sentences, rows, log_probs, torch.full_like(rows, self.n_tokens)))
-        return log_probs / length_penalty(self.n_tokens + 1, self.alpha)
+    def end(
+        self, sentences: Tensor, rows: Tensor, log_probs: Tensor, term: ScoreTerm | None = None
+    ) -> Tensor:
+        """Closes `rows` of the newest column with eos; their scores, with `term`. All arguments (M,)."""
+        terms = torch.zeros_like(log_probs) if term is None else term(rows)
+        self._ends.append((sentences, rows, log_probs, torch.full_like(rows, self.n_tokens), terms))
+        return log_probs / length_penalty(self.n_tokens + 1, self.alpha) + terms
 
     def hypotheses(self, n_sentences: int, n_best: int) -> list[list[Hypothesis]]:
         """The best `n_best` closed rows of each sentence, best first; of equals, the first closed.
@@ -82,17 +95,18 @@ class Paths:
         results: list[list[Hypothesis]] = [[] for _ in range(n_sentences)]
         if not self._ends:
             return results
-        sentences, rows, log_probs, lengths = (torch.cat(column) for column in zip(*self._ends, strict=True))
+        columns = (torch.cat(column) for column in zip(*self._ends, strict=True))
+        sentences, rows, log_probs, lengths, terms = columns
         penalties = [length_penalty(t + 1, self.alpha) for t in range(self.n_tokens + 1)]
-        scores = log_probs / log_probs.new_tensor(penalties)[lengths]
+        scores = log_probs / log_probs.new_tensor(penalties)[lengths] + terms
 
         order = scores.argsort(descending=True, stable=True)
         order = order[sentences[order].argsort(stable=True)]
         rank = torch.arange(len(order)) - torch.searchsorted(sentences[order], sentences[order])
         order = order[(rank < n_best) & ((rank == 0) | scores[order].isfinite())]
         ids = self._read(rows[order], lengths[order])
-        columns = (column[order].tolist() for column in (sentences, lengths, log_probs, scores))
-        for path, sentence, length, log_prob, score in zip(ids, *columns, strict=True):
+        found = (column[order].tolist() for column in (sentences, lengths, log_probs, scores))
+        for path, sentence, length, log_prob, score in zip(ids, *found, strict=True):
             results[sentence].append(Hypothesis(tuple(path[:length]), log_prob, score))
         return results
 

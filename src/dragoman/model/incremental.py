@@ -16,14 +16,24 @@ class IncrementalDecoder:
     sentence and not copied for the rows of a beam, which stand side by side in the query (unless sentences
     have unequally many rows). Keys and values of earlier target tokens follow their row by `parents`.
 
-    `forbidden` ids get log-probability -inf.
+    `forbidden` ids get log-probability -inf. With `keep_attention` the decoder keeps, of each call, how much
+    each row attends to each source token: `attention` (N, S) in fp32, the mean over the heads of the last
+    layer. Otherwise it is not computed.
     """
 
     def __init__(
-        self, model: Seq2SeqTransformer, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()
+        self,
+        model: Seq2SeqTransformer,
+        src: Tensor,
+        src_mask: Tensor,
+        *,
+        forbidden: tuple[int, ...] = (),
+        keep_attention: bool = False,
     ) -> None:
         self.model = model
         self.forbidden = list(forbidden)
+        self.keep_attention = keep_attention
+        self.attention = torch.empty(0, 0)
         memory = model.encode(src, src_mask)
         self.src_bias = attention_bias(src_mask)
         self.sentences = torch.arange(len(src), device=src.device)  # (N,): which sentence a row translates
@@ -67,6 +77,8 @@ class IncrementalDecoder:
             keys, values = keys[self.sentences], values[self.sentences]
             bias = None if bias is None else bias[self.sentences]
         q = attention.project_query(y).view(len(keys), -1, y.shape[-1])  # (B, N/B, D): beams side by side
+        if self.keep_attention and i == len(self.cross) - 1:
+            self.attention = mean_attention(attention.split_heads(q), keys, bias)
         context = attention.kernels.attention(attention.split_heads(q), keys, values, bias, 0.0)
         return attention.merge_heads(context).view(y.shape)
 
@@ -102,6 +114,14 @@ class IncrementalDecoder:
                     _take(past[0], parents, self.position),
                     _take(past[1], parents, self.position),
                 )
+
+
+def mean_attention(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
+    """softmax(q kᵀ / √d + bias), the mean over heads, fp32: q (B, H, T, d), k (B, H, S, d) -> (B T, S)."""
+    scores = q.float() @ k.float().transpose(-2, -1) * q.shape[-1] ** -0.5  # (B, H, T, S)
+    if bias is not None:
+        scores = scores + bias
+    return scores.softmax(-1).mean(dim=1).flatten(0, 1)
 
 
 def _take(cache: Tensor, parents: Tensor, length: int) -> Tensor:

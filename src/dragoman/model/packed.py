@@ -169,7 +169,7 @@ class PackedSteps:
         keys, values = self.caches[i].append(k, v)  # (B H, C, d)
         q = q.float().reshape(B * H, K, -1)
         scores = torch.bmm(q, keys.transpose(1, 2)).view(B, H, K, C)
-        if C > self.position + 1:  # there are others than a row's own
+        if self.position + 1 < C:  # there are others than a row's own
             scores += self.ancestors[:, None]
         context = torch.bmm(scores.softmax(-1).view(B * H, K, C), values)
         return self._merge_heads(context.view(B, H, K, -1))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis, length_penalty
-from dragoman.errors import MissingExtraError, RunError
+from dragoman.errors import ConfigError, MissingExtraError, RunError
 from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
 from dragoman.predict.engine import FORBIDDEN, NativeEngine, Sentence, longest_translation
@@ -66,6 +66,7 @@ class CTranslate2Engine:
 
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         """As the native engine, but for a translation that reaches its limit: it is cut, and has no end."""
+        _refuse_what_it_has_not(sentences, settings)
         limits = [longest_translation(s, settings, limit=self.max_positions - 1) for s in sentences]
         sources = [[self.src_pieces[i] for i in sentence.source] for sentence in sentences]
         found = self.translator.translate_batch(
@@ -96,6 +97,19 @@ class CTranslate2Engine:
             hypotheses.append(Hypothesis(ids, log_prob, score))
         hypotheses.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
         return hypotheses[: settings.n_best]
+
+
+def _refuse_what_it_has_not(sentences: Sequence[Sentence], settings: SearchConfig) -> None:
+    """ConfigError: a setting, or something that a translation must hold, is beyond this engine."""
+    plain = SearchConfig()
+    names = ("method", "coverage_penalty", "diversity_groups", "no_repeat_ngram")
+    set_here = [name for name in names if getattr(settings, name) != getattr(plain, name)]
+    if any(sentence.prefix for sentence in sentences):
+        set_here.append("prefixes")
+    if any(sentence.required for sentence in sentences):
+        set_here.append("required phrases")
+    if set_here:
+        raise ConfigError(f'{", ".join(set_here)}: not with CTranslate2 here; use engine = "native"')
 
 
 def converted(

@@ -12,8 +12,16 @@ from torch import Tensor
 from dragoman.config import SearchConfig
 from dragoman.data.batching import pad
 from dragoman.decoding.beam import beam_search
+from dragoman.decoding.constrained import constrained_beam_search
+from dragoman.decoding.coverage import AttendingStep, Coverage
+from dragoman.decoding.diverse_beam import diverse_beam_search
+from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
 from dragoman.decoding.greedy import greedy_search
-from dragoman.decoding.hypotheses import Hypothesis, NextToken
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
+from dragoman.decoding.phrases import Phrases
+from dragoman.decoding.prefix import ForcedPrefix
+from dragoman.decoding.repetition import NoRepeatedNgrams
+from dragoman.decoding.sampling import sample
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.packed import PackedDecoder, can_pack
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -28,54 +36,135 @@ class Sentence(NamedTuple):
 
     source: Sequence[int]
     """Its tokens, the end token last."""
+    prefix: Sequence[int] = ()
+    """The tokens that its translation begins with."""
+    required: Sequence[Sequence[int]] = ()
+    """Phrases, each some tokens, that its translation holds."""
+    continuing: frozenset[int] = frozenset()
+    """The tokens that continue a word: what one of them follows is no occurrence of a phrase."""
+    number: int = 0
+    """What tells it from other sentences: together with a seed, it decides what is drawn at random."""
+
+    @property
+    def n_needed(self) -> int:
+        """The most tokens that prefix and phrases can need."""
+        return len(self.prefix) + sum(map(len, self.required))
 
 
 class Engine(Protocol):
     """Searches for translations of tokens."""
 
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """The best `settings.n_best` hypotheses of each sentence, best first; all searched at once."""
+        """The best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
+
+        A translation has room for what its sentence needs: `n_needed` tokens and the end token.
+        """
 
 
 class NativeEngine:
-    """Dragoman's own search over Dragoman's own model."""
+    """Dragoman's own search over Dragoman's own models: one, or an ensemble with one vocabulary."""
 
-    def __init__(self, model: Seq2SeqTransformer) -> None:
-        self.model = model
-        self._packed: tuple[list[int], PackedDecoder] | None = None
+    def __init__(self, *models: Seq2SeqTransformer) -> None:
+        assert models
+        self.models = models
+        self._packed: dict[int, tuple[list[int], PackedDecoder]] = {}
         self._packing = Lock()  # batches are searched in several threads
 
     @torch.inference_mode()
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
-        device = next(self.model.parameters()).device
+        found: dict[int, list[Hypothesis]] = {}
+        for kind in (False, True):  # what requires nothing goes the ordinary way
+            chosen = [i for i, sentence in enumerate(sentences) if bool(sentence.required) == kind]
+            if chosen:
+                hypotheses = self._search([sentences[i] for i in chosen], settings)
+                found.update(zip(chosen, hypotheses, strict=True))
+        return [found[i] for i in range(len(sentences))]
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that a translation may have, the end token not counted."""
+        return min(model.config.max_positions for model in self.models) - 1
+
+    def _search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+        """Sentences that all require phrases, or none of them does."""
+        device = next(self.models[0].parameters()).device
         src = pad([sentence.source for sentence in sentences]).to(device)
-        step = self._start(src)
-        longest = self.model.config.max_positions - 1
+        step, score_term = self._step(src, sentences, settings)
         search: dict[str, Any] = {
-            "max_lengths": [longest_translation(s, settings, limit=longest) for s in sentences],
+            "max_lengths": [longest_translation(s, settings, limit=self.longest) for s in sentences],
             "bos_id": BOS_ID, "eos_id": EOS_ID,
             "length_penalty": settings.length_penalty, "device": device,
         }  # fmt: skip
-        if settings.beam_size == 1:
+        if settings.method == "sampling":
+            return sample(
+                step, n_samples=settings.n_best, seed=settings.seed, numbers=[s.number for s in sentences],
+                temperature=settings.temperature, top_k=settings.top_k, top_p=settings.top_p, **search
+            )  # fmt: skip
+        constrained, n_groups = bool(sentences[0].required), settings.diversity_groups
+        if settings.beam_size == 1 and score_term is None and not constrained:
             return greedy_search(step, **search)
-        return beam_search(step, beam_size=settings.beam_size, n_best=settings.n_best, **search)
+        search |= {"beam_size": settings.beam_size, "n_best": settings.n_best, "score_term": score_term}
+        if constrained:
+            phrases = [Phrases(s.required, continuing=s.continuing) for s in sentences]
+            return constrained_beam_search(step, phrases=phrases, **search)
+        if n_groups > 1:
+            penalty = settings.diversity_penalty
+            return diverse_beam_search(step, n_groups=n_groups, diversity_penalty=penalty, **search)
+        return beam_search(step, **search)
 
-    def _start(self, src: Tensor) -> NextToken:
-        """The next-token function for sources (B, S)."""
-        if not can_pack(self.model):
-            return IncrementalDecoder(self.model, src, src != PAD_ID, forbidden=FORBIDDEN)
-        return self._pack().start(src, src != PAD_ID, forbidden=FORBIDDEN)
+    def _step(
+        self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig
+    ) -> tuple[NextToken, ScoreTerm | None]:
+        """The next-token function for `src` (B, S), and what a search adds to its scores."""
+        step: NextToken
+        score_term: ScoreTerm | None = None
+        if settings.coverage_penalty > 0:
+            src_mask = src != PAD_ID
+            attending = self._attending(src, src_mask)
+            counted = src_mask & (src != EOS_ID)
+            step = coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
+            score_term = coverage.penalty
+        else:
+            steps = [self._start(i, src) for i in range(len(self.models))]
+            step = steps[0] if len(steps) == 1 else Ensemble(steps)
+        if any(sentence.prefix for sentence in sentences):
+            step = ForcedPrefix(step, [sentence.prefix for sentence in sentences])
+        if settings.no_repeat_ngram:
+            exempt = [{token for phrase in s.required for token in phrase} for s in sentences]
+            step = NoRepeatedNgrams(step, settings.no_repeat_ngram, exempt=exempt)
+        return step, score_term
 
-    def _pack(self) -> PackedDecoder:
-        """The model's weights as they are now, packed."""
-        versions = [parameter._version for parameter in self.model.parameters()]
+    def _attending(self, src: Tensor, src_mask: Tensor) -> AttendingStep:
+        """The next-token function that says where it looks."""
+        decoders = [
+            IncrementalDecoder(model, src, src_mask, forbidden=FORBIDDEN, keep_attention=True)
+            for model in self.models
+        ]
+        return decoders[0] if len(decoders) == 1 else AttendingEnsemble(decoders)
+
+    def _start(self, i: int, src: Tensor) -> NextToken:
+        """The next-token function of model i for sources (B, S), the fastest there is."""
+        model, src_mask = self.models[i], src != PAD_ID
+        if not can_pack(model):
+            return IncrementalDecoder(model, src, src_mask, forbidden=FORBIDDEN)
+        return self._pack(i, model).start(src, src_mask, forbidden=FORBIDDEN)
+
+    def _pack(self, i: int, model: Seq2SeqTransformer) -> PackedDecoder:
+        """The weights of model i as they are now, packed."""
+        versions = [parameter._version for parameter in model.parameters()]
         with self._packing:
-            if self._packed is None or self._packed[0] != versions:
-                self._packed = versions, PackedDecoder(self.model)
-            return self._packed[1]
+            if i not in self._packed or self._packed[i][0] != versions:
+                self._packed[i] = versions, PackedDecoder(model)
+            return self._packed[i][1]
 
 
 def longest_translation(sentence: Sentence, settings: SearchConfig, *, limit: int) -> int:
-    """The most tokens that a translation of `sentence` may have, `limit` at most."""
+    """The most tokens that a translation of `sentence` may have, `limit` at most.
+
+    What must be in it has its place, whatever the length of the source.
+    """
     n_tokens = len(sentence.source) - 1
-    return min(limit, int(settings.max_length_factor * n_tokens) + settings.max_length_extra)
+    wanted = int(settings.max_length_factor * n_tokens) + settings.max_length_extra
+    if sentence.n_needed:
+        wanted = max(wanted, sentence.n_needed + settings.max_length_extra)
+    return min(limit, wanted)

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from dragoman.config import TranslationConfig
+from dragoman.config import SearchConfig, TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
 from dragoman.predict.loading import build_model, inference_copy, load_weights
+from dragoman.predict.phrases import continuing_tokens, encode_phrase
 from dragoman.predict.threads import map_in_threads
 from dragoman.runs import Run
-from dragoman.text.tokenizer import EOS_ID, TokenizerPair
+from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
 
 WORTH_A_THREAD = 16
 """Sentences in a batch, at least, before another thread takes some of them."""
 
 
 class Alternative(NamedTuple):
-    """One candidate translation and its score: log-probability in nats over the length penalty."""
+    """One candidate translation and its score.
+
+    Its log-probability in nats over the length penalty, plus the coverage penalty if there is one.
+    """
 
     text: str
     score: float
@@ -47,82 +52,101 @@ def translation_config(run: Run) -> TranslationConfig:
 
 
 class Translator:
-    """Text in, text out: a model with its tokenizers and the search settings of its configuration."""
+    """Text in, text out: models with their tokenizers and the search settings of the first one's run."""
 
     def __init__(
-        self, model: Seq2SeqTransformer, tokenizers: TokenizerPair, config: TranslationConfig
+        self,
+        model: Seq2SeqTransformer,
+        tokenizers: TokenizerPair,
+        config: TranslationConfig,
+        *,
+        ensemble: Sequence[Seq2SeqTransformer] = (),
     ) -> None:
-        """Takes `model` as it is; `inference_copy` makes one whose weights need no casting."""
+        """Takes `model` as it is; `inference_copy` makes one whose weights need no casting.
+
+        `ensemble` are more models with the same vocabularies: the mean of all probabilities is searched.
+        """
         self.model = model.eval()
-        self.engine: Engine = NativeEngine(self.model)
+        self.models = (self.model, *(other.eval() for other in ensemble))
+        self.engine: Engine = NativeEngine(*self.models)
         self.tokenizers = tokenizers
         self.config = config
 
     @classmethod
     def load(
-        cls, path: str | Path, *, device: str = "auto", precision: str = "auto", engine: str = "native"
+        cls,
+        path: str | Path | Sequence[str | Path],
+        *,
+        device: str = "auto",
+        precision: str = "auto",
+        engine: str = "native",
     ) -> Translator:
-        """The translator in the run directory `path`.
+        """The translator in the run directory `path`, or the ensemble of several; settings are the first's.
 
         `precision` is "fp32", "bf16", or "auto", what the processor is best at. `engine` is "native", or
         "ctranslate2", whose precisions are "fp32" (also "auto") and "int8": the run is converted into its
         own directory when first loaded so, and compared.
 
-        RunError: no run is there, training has not yet written weights, or a file is damaged.
-        ConfigError: the engine is unknown, or has no such precision.
+        RunError: no run is there, training has not yet written weights, or a file is damaged; runs have not
+        the same vocabularies. ConfigError: the engine is unknown, or has no such precision or no ensembles.
         """
-        run = Run.open(path)
-        config = translation_config(run)
+        runs = [Run.open(p) for p in ([path] if isinstance(path, (str, Path)) else path)]
+        if not runs:
+            raise RunError("an ensemble of no runs; give the folder of one at least")
         target = choose_device(device)
-        tokenizers = TokenizerPair.load(run.tokenizer_folder)
-        model = build_model(config, tokenizers, device=target)
-        load_weights(model, run.load_weights(), where=str(run.weights_path))
-        if engine == "native":
-            return cls(inference_copy(model, choose_dtype(precision, target)), tokenizers, config)
-        translator = cls(inference_copy(model, torch.float32), tokenizers, config)
-        translator.engine = _ctranslate2(run, translator, engine, precision)
+        dtype = choose_dtype(precision, target) if engine == "native" else torch.float32
+        tokenizers = TokenizerPair.load(runs[0].tokenizer_folder)
+        models = []
+        for run in runs:
+            config = translation_config(run)
+            own = TokenizerPair.load(run.tokenizer_folder)
+            _check_vocabularies(tokenizers, own, runs[0], run)
+            model = build_model(config, own, device=target)
+            load_weights(model, run.load_weights(), where=str(run.weights_path))
+            models.append(inference_copy(model, dtype))
+        translator = cls(models[0], tokenizers, translation_config(runs[0]), ensemble=models[1:])
+        if engine != "native":
+            translator.engine = _ctranslate2(runs, translator, engine, precision)
         return translator
 
     def translate(
         self,
         texts: Sequence[str],
         *,
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-        n_best: int | None = None,
+        prefixes: Sequence[str] | None = None,
+        required: Sequence[Sequence[str]] | None = None,
         first_number: int = 1,
         progress: Callable[[int], None] | None = None,
+        **settings: Any,
     ) -> list[Translation]:
-        """One translation per text, in order. What is None comes from the run's [search] section.
+        """One translation per text, in order. `settings` are those of [search]; others are the run's own.
 
-        A text is one sentence; an empty one stays empty. `progress` is called with the number of texts
-        finished. DataError: a text has more tokens than the model accepts; `first_number` is what the
-        message counts from.
+        A text is one sentence; an empty one stays empty. `prefixes[i]` is what the translation of text i
+        begins with ("" is nothing), and each phrase of `required[i]` stands in it somewhere, as whole words.
+        With method="sampling", what is drawn for a text follows from `seed` and its number, counted from
+        `first_number`. `progress` is called with the number of texts finished.
+
+        ConfigError: a setting is unknown or out of range, or some contradict each other or `required`.
+        DataError: a text has more tokens than the model accepts, or what its translation must hold has; a
+        prefix or phrase has a word that is not in the vocabulary. Messages count from `first_number`.
         """
-        search = self.config.search
-        beam_size = search.beam_size if beam_size is None else beam_size
-        n_best = (search.n_best if beam_size >= search.n_best else 1) if n_best is None else n_best
-        length_penalty = search.length_penalty if length_penalty is None else length_penalty
-        if not 1 <= n_best <= beam_size:
-            raise DataError(f"n_best = {n_best} needs a beam of at least {n_best}; beam_size is {beam_size}")
-        settings = {"beam_size": beam_size, "n_best": n_best, "length_penalty": length_penalty}
-        search = search.model_copy(update=settings)
+        search = self._settings(settings, required)
         if isinstance(texts, str):
             raise DataError("translate takes a list of sentences; for a single one write translate([text])")
-        sources = self._encode(texts, first_number)
-        filled = [i for i, ids in enumerate(sources) if len(ids) > 1]  # more than the end token
-        by_length = sorted(filled, key=lambda i: len(sources[i]), reverse=True)
+        sentences = self._sentences(texts, prefixes, required, first_number)
+        filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1]
+        by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
         translations = [Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts]
         done = len(texts) - len(filled)
         batches = self._batches(by_length, search.batch_sentences)
         found = map_in_threads(
-            lambda batch: self.engine.search([Sentence(sources[i]) for i in batch], search),
+            lambda batch: self.engine.search([sentences[i] for i in batch], search),
             batches,
             n_threads=self._n_threads(),
         )
-        for batch, hypotheses in zip(batches, found, strict=True):
-            for i, best in zip(batch, hypotheses, strict=True):
-                translations[i] = self._read(texts[i], best)
+        for batch, results in zip(batches, found, strict=True):
+            for i, hypotheses in zip(batch, results, strict=True):
+                translations[i] = self._read(texts[i], hypotheses)
             done += len(batch)
             if progress is not None:
                 progress(done)
@@ -139,16 +163,88 @@ class Translator:
         on_cpu = next(self.model.parameters()).device.type == "cpu"
         return torch.get_num_threads() if on_cpu else 1
 
-    def _encode(self, texts: Sequence[str], first_number: int) -> list[list[int]]:
-        sources = [[*ids, EOS_ID] for ids in self.tokenizers.src.encode_batch(texts)]
-        limit = self.config.model.max_positions
-        for number, ids in enumerate(sources, start=first_number):
-            if len(ids) > limit:
+    @property
+    def max_positions(self) -> int:
+        """The longest sentence in tokens, the end token included, that every model accepts."""
+        return min(model.config.max_positions for model in self.models)
+
+    @cached_property
+    def _continuing(self) -> frozenset[int]:
+        """The tokens of the target that continue a word."""
+        return continuing_tokens(self.tokenizers.tgt)
+
+    def _settings(self, given: Mapping[str, Any], required: Sequence[Sequence[str]] | None) -> SearchConfig:
+        """The run's settings with those given. DataError: n_best is more than the beam."""
+        own = self.config.search
+        n_best = given.get("n_best")
+        beam_size = own.beam_size if given.get("beam_size") is None else given["beam_size"]
+        method = own.method if given.get("method") is None else given["method"]
+        if isinstance(n_best, int) and isinstance(beam_size, int) and method == "beam" and n_best > beam_size:
+            raise DataError(f"n_best = {n_best} needs a beam of at least {n_best}; beam_size is {beam_size}")
+        search = own.changed(given, where="translate")
+        if required is not None and any(required):
+            if search.method != "beam":
+                raise ConfigError('required phrases need method = "beam"; with "sampling" leave them away')
+            if search.diversity_groups > 1:
+                raise ConfigError("required phrases need one beam; set diversity_groups = 1")
+        return search
+
+    def _sentences(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] | None,
+        required: Sequence[Sequence[str]] | None,
+        first_number: int,
+    ) -> list[Sentence]:
+        """What the engine needs to know of each text. DataError: it is too long, or not one for each text."""
+        for name, given in {"prefixes": prefixes, "required": required}.items():
+            if isinstance(given, str) or (given is not None and len(given) != len(texts)):
                 raise DataError(
-                    f"sentence {number} has {len(ids)} tokens and the model accepts {limit}; "
+                    f"{name} must be a list with one entry for each of the {len(texts)} sentences"
+                )
+        begun = self.tokenizers.tgt.encode_batch(prefixes or [""] * len(texts))
+        phrases = [
+            self._phrases(own, first_number + i) for i, own in enumerate(required or [()] * len(texts))
+        ]
+        continuing = self._continuing if any(phrases) else frozenset[int]()
+        limit = self.max_positions
+        sentences = []
+        for i, ids in enumerate(self.tokenizers.src.encode_batch(texts)):
+            number = first_number + i
+            sentence = Sentence([*ids, EOS_ID], begun[i], phrases[i], continuing, number)
+            if len(sentence.source) > limit:
+                raise DataError(
+                    f"sentence {number} has {len(sentence.source)} tokens and the model accepts {limit}; "
                     "split it into shorter sentences, one a line"
                 )
-        return sources
+            if UNK_ID in sentence.prefix:
+                raise DataError(
+                    f"sentence {number}: its prefix has a word that is not in the model's vocabulary, which "
+                    "the model cannot write; leave the word away"
+                )
+            if sentence.n_needed > limit - 1:
+                raise DataError(
+                    f"sentence {number}: its prefix and required phrases have {sentence.n_needed} tokens and "
+                    f"the model writes at most {limit - 1}; give shorter ones"
+                )
+            sentences.append(sentence)
+        return sentences
+
+    def _phrases(self, phrases: Sequence[str], number: int) -> list[list[int]]:
+        if isinstance(phrases, str):
+            raise DataError(f"sentence {number}: required must be a list of phrases, such as [{phrases!r}]")
+        found = []
+        for phrase in phrases:
+            ids = encode_phrase(self.tokenizers.tgt, phrase)
+            if not ids:
+                raise DataError(f"sentence {number}: a required phrase is empty; leave it away")
+            if UNK_ID in ids:
+                raise DataError(
+                    f"sentence {number}: the required phrase {phrase!r} has a word that is not in the "
+                    "model's vocabulary, which the model cannot write; leave it away"
+                )
+            found.append(ids)
+        return found
 
     def _read(self, source: str, hypotheses: list[Hypothesis]) -> Translation:
         texts = self.tokenizers.tgt.decode_batch([h.ids for h in hypotheses])
@@ -156,7 +252,7 @@ class Translator:
         return Translation(source, alternatives[0].text, alternatives[0].score, alternatives)
 
 
-def _ctranslate2(run: Run, translator: Translator, engine: str, precision: str) -> Engine:
+def _ctranslate2(runs: list[Run], translator: Translator, engine: str, precision: str) -> Engine:
     """The engine `engine`, which is not the native one."""
     from dragoman.predict.ctranslate2 import ComputeType, CTranslate2Engine, converted
 
@@ -165,9 +261,22 @@ def _ctranslate2(run: Run, translator: Translator, engine: str, precision: str) 
     types: dict[str, ComputeType] = {"auto": "float32", "fp32": "float32", "int8": "int8"}
     if precision not in types:
         raise ConfigError(f'precision {precision}: CTranslate2 has "fp32" and "int8" here')
+    if len(runs) > 1:
+        raise ConfigError('an ensemble needs engine = "native"; CTranslate2 searches with one model')
     model, tokenizers = translator.model, translator.tokenizers
-    folder = converted(run, model, tokenizers, types[precision])
+    folder = converted(runs[0], model, tokenizers, types[precision])
     workers = torch.get_num_threads()
     return CTranslate2Engine(
         folder, tokenizers, max_positions=model.config.max_positions, workers=workers, threads=1
     )
+
+
+def _check_vocabularies(first: TokenizerPair, other: TokenizerPair, first_run: Run, run: Run) -> None:
+    """RunError: ids do not mean the same in both."""
+    for side in ("src", "tgt"):
+        if getattr(first, side).fingerprint != getattr(other, side).fingerprint:
+            language = "source" if side == "src" else "target"
+            raise RunError(
+                f"{run.path}: its {language} vocabulary is not that of {first_run.path}, so that they cannot "
+                "vote; train them on one corpus with one [tokenizer], or with training.start_from the first"
+            )

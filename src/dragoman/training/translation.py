@@ -193,7 +193,8 @@ class Validator:
 
     def _translations(self, translator: Translator, sources: list[str]) -> list[str]:
         beam_size = self.config.training.valid_beam_size
-        return [t.text for t in translator.translate(sources, beam_size=beam_size, n_best=1)]
+        found = translator.translate(sources, method="beam", beam_size=beam_size, n_best=1)
+        return [translation.text for translation in found]
 
     @torch.no_grad()
     def _loss(self, model: Seq2SeqTransformer) -> float:

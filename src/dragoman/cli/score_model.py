@@ -1,0 +1,112 @@
+"""`dragoman score-model`: how probable a run finds given translations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dragoman.cli.app import say
+from dragoman.cli.translate import Device, Ensemble, Precision, RunPath, load_translator
+from dragoman.errors import DataError
+
+if TYPE_CHECKING:
+    from dragoman.predict.scoring import ScoredTranslation
+    from dragoman.predict.translator import Translator
+
+CHUNK = 10_000
+"""Pairs that are scored before the first of them is written."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("score-model")(score_model)
+
+
+def score_model(
+    run: RunPath,
+    src: Annotated[str, typer.Argument(help="Sentences, one a line.", show_default=False)],
+    tgt: Annotated[str, typer.Argument(help="Their translations, line by line.", show_default=False)],
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="A line for each token: pair, token, log-probability.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object a pair instead of a table.")] = False,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens scored at once.")] = 2048,
+    ensemble: Ensemble = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
+) -> None:
+    """Score translations by a run's own probabilities, without searching.
+
+    A line is pair, log-probability in nats, perplexity of a token, number of tokens, with tabs between; the
+    end token counts. A summary of all goes to stderr. Lines that are empty on both sides have no tokens.
+    """
+    from dragoman.predict.scoring import perplexity, score_translations
+
+    translator = load_translator(run, device=device, precision=precision, ensemble=ensemble or ())
+    sources, targets = _read(src, tgt, translator)
+    log_prob, n_tokens = 0.0, 0
+    with _progress(len(sources)) as progress:
+        for start in range(0, len(sources), CHUNK):
+            end = start + CHUNK
+            try:
+                scored = score_translations(
+                    translator, sources[start:end], targets[start:end],
+                    batch_tokens=batch_tokens, first_number=start + 1, progress=progress(start),
+                )  # fmt: skip
+            except DataError as error:
+                raise DataError(f"{src}, {tgt}: {error}") from None
+            for number, one in enumerate(scored, start=start + 1):
+                log_prob, n_tokens = log_prob + one.log_prob, n_tokens + len(one.tokens)
+                for line in [as_json(one, per_token)] if json_ else as_lines(number, one, per_token):
+                    typer.echo(line)
+    say(
+        f"{len(sources):,} pairs · {n_tokens:,} tokens · log-probability {log_prob:.1f} nats · "
+        f"perplexity {perplexity(log_prob, n_tokens):.3f}"
+    )
+
+
+def as_lines(number: int, scored: ScoredTranslation, per_token: bool) -> Iterator[str]:
+    """The lines of a table about a pair."""
+    if per_token:
+        yield from (f"{number}\t{token.piece}\t{token.log_prob:.4f}" for token in scored.tokens)
+    else:
+        yield f"{number}\t{scored.log_prob:.4f}\t{scored.perplexity:.4f}\t{len(scored.tokens)}"
+
+
+def as_json(scored: ScoredTranslation, per_token: bool) -> str:
+    """A pair as one line of JSON."""
+    record: dict[str, Any] = {
+        "source": scored.source,
+        "target": scored.target,
+        "log_prob": scored.log_prob,
+        "perplexity": scored.perplexity,
+        "n_tokens": len(scored.tokens),
+    }
+    if per_token:
+        record["tokens"] = [{"token": piece, "log_prob": value} for piece, value in scored.tokens]
+    return json.dumps(record, ensure_ascii=False)
+
+
+def _read(src: str, tgt: str, translator: Translator) -> tuple[list[str], list[str]]:
+    """All sources and their targets. DataError: a file cannot be read, or they are not equally long."""
+    from dragoman.data.corpora import open_corpus
+
+    data = translator.config.data
+    corpus = open_corpus([src, tgt], src_lang=data.src_lang, tgt_lang=data.tgt_lang)
+    pairs = list(corpus.pairs())
+    return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Any]:
+    """A bar on stderr, if someone is looking; what is given takes the number of pairs before a chunk."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task("scoring", total=total)
+        yield lambda start: lambda done: bars.update(task, completed=start + done)

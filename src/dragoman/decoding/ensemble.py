@@ -1,0 +1,45 @@
+"""Several models as one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dragoman.decoding.coverage import AttendingStep
+from dragoman.decoding.hypotheses import NextToken
+
+
+class Ensemble:
+    """A next-token function with the mean of the probabilities of several, which have one vocabulary.
+
+    The mean of probabilities and not of their logarithms: one model that finds a token impossible does
+    not forbid it. Computed as log-sum-exp, in the precision of the log-probabilities.
+    """
+
+    def __init__(self, steps: Sequence[NextToken]) -> None:
+        assert steps
+        self.steps = tuple(steps)
+
+    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+        return mean_probability(torch.stack([step(last, parents) for step in self.steps]))
+
+
+class AttendingEnsemble(Ensemble):
+    """An ensemble of steps that attend to the source; its attention is the mean of theirs."""
+
+    def __init__(self, steps: Sequence[AttendingStep]) -> None:
+        super().__init__(steps)
+        self._attending = tuple(steps)
+
+    @property
+    def attention(self) -> Tensor:
+        """(N, S) of the last call."""
+        return torch.stack([step.attention for step in self._attending]).mean(dim=0)
+
+
+def mean_probability(log_probs: Tensor) -> Tensor:
+    """log_probs (models, ...) -> the logarithm of the mean of their probabilities, (...)."""
+    return log_probs.logsumexp(dim=0) - math.log(len(log_probs))

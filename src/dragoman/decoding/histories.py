@@ -1,0 +1,31 @@
+"""What the wrappers of a next-token function remember about its rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Histories:
+    """The sentence of each row and its tokens so far, which follow their row by `parents`."""
+
+    def __init__(self) -> None:
+        self.sentences = torch.empty(0, dtype=torch.long)
+        """(N,) the number of the sentence that each row belongs to."""
+        self.tokens = torch.empty(0, 0, dtype=torch.long)
+        """(N, t) the tokens of each row, bos left out."""
+        self._started = False
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in each row, bos not counted."""
+        return self.tokens.shape[1]
+
+    def follow(self, last: Tensor, parents: Tensor) -> None:
+        """Goes along with a call of a next-token function: row i continues row `parents[i]` by `last[i]`."""
+        if not self._started:
+            self._started = True
+            self.sentences, self.tokens = parents, last.new_empty(len(last), 0)
+        else:
+            self.sentences = self.sentences[parents]
+            self.tokens = torch.cat([self.tokens[parents], last[:, None]], dim=1)

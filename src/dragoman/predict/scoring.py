@@ -1,0 +1,157 @@
+"""How probable given translations are: forced scoring (teacher forcing), without a search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dragoman.data.batching import pad
+from dragoman.decoding.ensemble import mean_probability
+from dragoman.errors import DataError
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.engine import FORBIDDEN
+from dragoman.predict.translator import Translator
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from dragoman.text.vocabulary import SPECIAL_TOKENS
+
+BATCH_TOKENS = 2048
+
+
+class ScoredToken(NamedTuple):
+    """A token of a translation, as it is written in the vocabulary, and its log-probability in nats."""
+
+    piece: str
+    log_prob: float
+
+
+class ScoredTranslation(NamedTuple):
+    """A translation of `source`, and how probable each of its tokens is after those before it."""
+
+    source: str
+    target: str
+    tokens: tuple[ScoredToken, ...]
+    """The end token last; none where both texts are empty."""
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole translation, in nats: what a search calls `Hypothesis.log_prob`."""
+        return math.fsum(token.log_prob for token in self.tokens)
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the negative mean log-probability of a token; 1 where there is no token."""
+        return perplexity(self.log_prob, len(self.tokens))
+
+
+def perplexity(log_prob: float, n_tokens: int) -> float:
+    """exp(-log_prob / n_tokens), at most e^700; 1 for no token."""
+    return math.exp(min(-log_prob / max(n_tokens, 1), 700.0))
+
+
+def score_translations(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+    first_number: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> list[ScoredTranslation]:
+    """The log-probability of each target given its source, in order.
+
+    As in a search, tokens that are never written take no share of the probability. A target with a word
+    that is not in the vocabulary, which no search finds, is scored with <unk> in its place, and then <unk>
+    has its share. `progress` is called with the number of pairs finished. DataError: there are not as many
+    targets as sources, only one of the two texts is empty, or one has more tokens than the model accepts;
+    `first_number` is what the message counts from.
+    """
+    if len(sources) != len(targets):
+        raise DataError(f"{len(sources)} sources and {len(targets)} targets; each needs its own")
+    tokenizers = translator.tokenizers
+    pairs = list(zip(tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(targets), strict=True))
+    for number, pair in enumerate(pairs, start=first_number):
+        _check(pair, number, limit=translator.max_positions)
+    filled = [i for i, (src, _) in enumerate(pairs) if src]
+    found: dict[int, list[float]] = {}
+    for batch in _batches([pairs[i] for i in filled], batch_tokens):
+        chosen = [filled[k] for k in batch]
+        src, tgt = zip(*(pairs[i] for i in chosen), strict=True)
+        log_probs = score_ids(translator.models, [[*ids, EOS_ID] for ids in src], tgt)
+        found.update(zip(chosen, log_probs, strict=True))
+        if progress is not None:
+            progress(len(found) + len(pairs) - len(filled))
+    return [
+        ScoredTranslation(source, target, _tokens(translator, target, found.get(i, [])))
+        for i, (source, target) in enumerate(zip(sources, targets, strict=True))
+    ]
+
+
+@torch.inference_mode()
+def score_ids(
+    models: Sequence[Seq2SeqTransformer], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> list[list[float]]:
+    """The log-probability of each token of each target, and of eos behind it, all in one batch.
+
+    Sources end with eos, targets do not. Of several models it is the mean probability.
+    """
+    device = next(models[0].parameters()).device
+    src = pad(sources).to(device)
+    tgt_in = pad([[BOS_ID, *ids] for ids in targets]).to(device)  # (B, T)
+    tgt_out = pad([[*ids, EOS_ID] for ids in targets]).to(device)
+    real = tgt_out != PAD_ID
+    strange = (tgt_out == UNK_ID).any(dim=1, keepdim=True).expand_as(real)[real]  # (R,)
+    by_model = [_log_probs(model, src, tgt_in, real, strange) for model in models]
+    log_probs = mean_probability(torch.stack(by_model)) if len(by_model) > 1 else by_model[0]  # (R, V)
+    values = iter(log_probs.gather(1, tgt_out[real][:, None])[:, 0].tolist())
+    return [[next(values) for _ in range(len(ids) + 1)] for ids in targets]
+
+
+def _log_probs(
+    model: Seq2SeqTransformer, src: Tensor, tgt_in: Tensor, real: Tensor, strange: Tensor
+) -> Tensor:
+    """(R, V), fp32, at the R positions that are `real` (B, T); where `strange` (R,), <unk> can be written."""
+    src_mask = src != PAD_ID
+    hidden = model.decode(tgt_in, model.encode(src, src_mask), src_mask)
+    logits = model.project(hidden[real]).float()
+    unknown = logits[:, UNK_ID].clone()
+    logits[:, list(FORBIDDEN)] = -torch.inf
+    logits[:, UNK_ID] = torch.where(strange, unknown, -torch.inf)
+    return logits.log_softmax(dim=-1)
+
+
+def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], batch_tokens: int) -> list[list[int]]:
+    """The numbers of pairs of similar length: up to `batch_tokens` a side, padding included, or one pair."""
+    order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])), reverse=True)
+    batches: list[list[int]] = []
+    longest = 0
+    for i in order:
+        length = max(map(len, pairs[i])) + 1
+        if not batches or max(longest, length) * (len(batches[-1]) + 1) > batch_tokens:
+            batches.append([])
+            longest = 0
+        batches[-1].append(i)
+        longest = max(longest, length)
+    return batches
+
+
+def _check(pair: tuple[Sequence[int], Sequence[int]], number: int, *, limit: int) -> None:
+    if bool(pair[0]) != bool(pair[1]):
+        side = "target" if pair[0] else "source"
+        raise DataError(f"pair {number}: the {side} is empty; give text on both sides, or on neither")
+    for side, ids in zip(("source", "target"), pair, strict=True):
+        if len(ids) + 1 > limit:  # with the end or the start token
+            raise DataError(
+                f"pair {number}: the {side} has {len(ids) + 1} tokens and the model accepts {limit}; "
+                "split it into shorter sentences, one a line"
+            )
+
+
+def _tokens(translator: Translator, target: str, log_probs: Sequence[float]) -> tuple[ScoredToken, ...]:
+    if not log_probs:
+        return ()
+    pieces = [token.piece for token in translator.tokenizers.tgt.tokens(target)]
+    return tuple(map(ScoredToken, [*pieces, SPECIAL_TOKENS[EOS_ID]], log_probs))

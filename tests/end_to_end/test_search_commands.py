@@ -1,0 +1,175 @@
+"""The options of `translate` that choose a search, and `score-model`, as users type them."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commands import error_of, succeed
+from dragoman.config import TokenizerConfig
+from dragoman.predict.translator import Translator
+from dragoman.text.tokenizer import TokenizerPair
+
+TEXT = "red cat\n\nold house\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test works in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
+    return tmp_path
+
+
+def write(name: str, text: str) -> str:
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def test_options_are_listed_under_what_they_are_for() -> None:
+    text = succeed("translate", "--help").stdout
+    sections = ["Arguments:", "Options:", "Beam search:", "Sampling:", "What a translation must hold:"]
+    places = [text.index(f"\n{section}\n") for section in sections]
+    assert places == sorted(places)
+    for option, section in {"--top-p": 3, "--coverage-penalty": 2, "--glossary": 4, "--json": 1}.items():
+        following = [*places, len(text)][section + 1]
+        assert places[section] < text.index(f"  {option}") < following
+
+
+def test_options_are_the_settings_of_the_api(tiny_run: Path) -> None:
+    translator = Translator.load(tiny_run)
+    texts = TEXT.splitlines()
+    for settings in (
+        {"method": "sampling", "seed": 5, "temperature": 0.5, "top_k": 9, "top_p": 0.9},
+        {"coverage_penalty": 0.5, "no_repeat_ngram": 1, "length_penalty": 2.0},
+        {"beam_size": 4, "diversity_groups": 2, "diversity_penalty": 3.0},
+    ):
+        options = [
+            part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)
+        ]
+        out = succeed("translate", tiny_run, *options, stdin=TEXT).stdout
+        assert out == "".join(f"{t.text}\n" for t in translator.translate(texts, **settings))
+
+
+def test_more_samples_than_a_beam_may_be_drawn(tiny_run: Path) -> None:
+    out = succeed("translate", tiny_run, "--method", "sampling", "--json", "--n-best", 9, stdin="red cat\n")
+    assert len(json.loads(out.stdout)["alternatives"]) == 9
+
+
+def test_what_files_say_is_in_the_translations(tiny_run: Path) -> None:
+    prefixes = write("prefixes.txt", "rot\n\n\n")
+    required = write("required.tsv", "Hund\tBaum\n\n\n")
+    glossary = write("glossary.tsv", "house\tZelt\ncat\tKater\n")
+    first, empty, last = succeed(
+        "translate",
+        tiny_run,
+        "--prefixes",
+        prefixes,
+        "--required",
+        required,
+        "--glossary",
+        glossary,
+        stdin=TEXT,
+    ).stdout.splitlines()
+    assert first.startswith("rot")
+    assert all(word in first for word in ("Hund", "Baum", "Kater"))
+    assert empty == ""
+    assert "Zelt" in last
+    assert "Kater" not in last
+
+
+def test_an_ensemble_is_asked_for_run_by_run(tiny_run: Path) -> None:
+    alone = succeed("translate", tiny_run, "--precision", "fp32", stdin=TEXT).stdout
+    twice = ["--ensemble", tiny_run, "--ensemble", tiny_run, "--precision", "fp32"]
+    assert succeed("translate", tiny_run, *twice, stdin=TEXT).stdout == alone
+    other = shutil.copytree(tiny_run, "other")
+    shutil.rmtree(Path(other) / "tokenizer")
+    TokenizerPair.train([("ox", "Ochse")] * 5, TokenizerConfig(vocab_size=300)).save(
+        Path(other) / "tokenizer"
+    )
+    said = error_of("translate", tiny_run, "--ensemble", "other", stdin=TEXT)
+    assert "other: its source vocabulary is not that of" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "magic"], "translate: method = 'magic': input should be 'beam' or 'sampling'"),
+        (["--beam-size", 4, "--diversity-groups", 3], "cannot be split into diversity_groups = 3"),
+        (["--method", "sampling", "--required", "three"], 'required phrases need method = "beam"'),
+        (["--prefixes", "two"], "two has 2 lines and there are more sentences; write a line for each"),
+        (["--glossary", "three"], "three line 1: is not source, tab, target"),
+        (["--required", "nowhere"], "nowhere"),
+        (["--temperature", 0], "temperature = 0.0: input should be greater than 0"),
+    ],
+)
+def test_what_cannot_be_searched_is_said_in_one_line(
+    tiny_run: Path, arguments: list[object], message: str
+) -> None:
+    write("two", "a\n\n")
+    write("three", "a\nb\nc\n")
+    assert message in error_of("translate", tiny_run, *arguments, stdin=TEXT)
+
+
+def test_lines_that_no_sentence_belongs_to_are_an_error_and_nothing_is_written(tiny_run: Path) -> None:
+    four = write("four", "\n\n\nrot\n")
+    said = error_of("translate", tiny_run, "--prefixes", four, "--out", "out.de", stdin=TEXT)
+    assert "four has more than 3 lines, and there are only so many sentences" in said
+    assert not Path("out.de").exists()
+
+
+# score-model
+
+
+def test_scores_are_a_table_with_a_summary_on_stderr(tiny_run: Path) -> None:
+    src, tgt = write("a.en", TEXT), write("a.de", "rot Katze\n\nalt Haus\n")
+    result = succeed("score-model", tiny_run, src, tgt, "--precision", "fp32")
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["1", "2", "3"]
+    assert rows[1] == ["2", "0.0000", "1.0000", "0"]
+    total, n_tokens = sum(float(row[1]) for row in rows), sum(int(row[3]) for row in rows)
+    for row in rows:
+        assert float(row[2]) == pytest.approx(math.exp(-float(row[1]) / max(1, int(row[3]))), rel=1e-3)
+    assert result.stderr.splitlines()[-1] == (
+        f"3 pairs · {n_tokens} tokens · log-probability {total:.1f} nats · "
+        f"perplexity {math.exp(-total / n_tokens):.3f}"
+    )
+
+    tokens = succeed("score-model", tiny_run, src, tgt, "--precision", "fp32", "--per-token").stdout
+    cells = [line.split("\t") for line in tokens.splitlines()]
+    for number, log_prob, _, n in rows:
+        own = [float(value) for pair, _, value in cells if pair == number]
+        assert len(own) == int(n)
+        assert sum(own) == pytest.approx(float(log_prob), abs=1e-3)
+
+    records = [json.loads(line) for line in succeed(
+        "score-model", tiny_run, src, tgt, "--precision", "fp32", "--json", "--per-token"
+    ).stdout.splitlines()]  # fmt: skip
+    assert [f"{record['log_prob']:.4f}" for record in records] == [row[1] for row in rows]
+    assert [len(record["tokens"]) for record in records] == [record["n_tokens"] for record in records]
+    assert (records[0]["source"], records[0]["target"]) == ("red cat", "rot Katze")
+
+
+def test_what_is_found_is_scored_as_it_was_found(tiny_run: Path) -> None:
+    """With a length penalty of 0 a score is a log-probability."""
+    options = ["--precision", "fp32", "--length-penalty", 0, "--json"]
+    record = json.loads(succeed("translate", tiny_run, *options, "--prefixes", write("p", "rot Katze\n"),
+                                stdin="red cat\n").stdout)  # fmt: skip
+    src, tgt = write("a.en", "red cat\n"), write("a.de", f"{record['translation']}\n")
+    scored = succeed("score-model", tiny_run, src, tgt, "--precision", "fp32").stdout
+    assert float(scored.split("\t")[1]) == pytest.approx(record["score"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("tgt", "message"),
+    [
+        ("rot\n\nalt Haus\n\n", "a.de"),
+        ("rot\nHund\nalt Haus\n", "a.en, a.de: pair 2: the source is empty; give text on both sides"),
+    ],
+)
+def test_pairs_that_cannot_be_scored_are_one_line(tiny_run: Path, tgt: str, message: str) -> None:
+    assert message in error_of("score-model", tiny_run, write("a.en", TEXT), write("a.de", tgt))

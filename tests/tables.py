@@ -1,0 +1,75 @@
+"""Random tables in place of a model, whose sequences can all be listed.
+
+A table gives the log-probabilities of the next token for a sentence and its whole prefix, so that a
+wrong back-pointer anywhere changes the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.decoding import Hypothesis, length_penalty
+
+BOS, EOS = 0, 1
+
+
+class Table:
+    """Random log-probabilities (V,) per sentence and prefix; bos is forbidden.
+
+    `n_levels` > 0 rounds the logits to so many values, which makes ties; `forbidden` is the share of -inf.
+    """
+
+    def __init__(self, seed: int, n_tokens: int, *, n_levels: int = 0, forbidden: float = 0.0) -> None:
+        self.seed, self.vocab_size = seed, n_tokens + 2
+        self.n_levels, self.forbidden = n_levels, forbidden
+
+    def __call__(self, sentence: int, prefix: tuple[int, ...]) -> np.ndarray:
+        random = np.random.default_rng([self.seed, sentence, *prefix])
+        logits = random.normal(scale=2.0, size=self.vocab_size)
+        if self.n_levels:
+            logits = random.integers(self.n_levels, size=self.vocab_size).astype(float)
+        log_probs = logits - np.log(np.exp(logits).sum())
+        log_probs[random.random(self.vocab_size) < self.forbidden] = -math.inf
+        log_probs[BOS] = -math.inf
+        return log_probs.astype(np.float32)
+
+
+class Stepper:
+    """A next-token function whose state is the sentence and prefix of each row, reordered by `parents`."""
+
+    def __init__(self, table: Table, sentences: list[int]) -> None:
+        self.table, self.rows = table, [(sentence, ()) for sentence in sentences]
+        self.started = False
+        self.emitted: list[float] = []
+
+    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+        if not self.started:
+            assert last.tolist() == [BOS] * len(self.rows)
+            assert parents.tolist() == list(range(len(self.rows)))
+            self.started = True
+        else:
+            rows = [self.rows[parent] for parent in parents.tolist()]
+            self.rows = [
+                (s, (*prefix, token)) for (s, prefix), token in zip(rows, last.tolist(), strict=True)
+            ]
+        return torch.tensor(np.stack([self.table(*row) for row in self.rows]))
+
+
+def all_hypotheses(table: Table, sentence: int, max_length: int, alpha: float) -> list[Hypothesis]:
+    """Every possible sequence, best first."""
+
+    def walk(prefix: tuple[int, ...], log_prob: float) -> Iterator[Hypothesis]:
+        log_probs = table(sentence, prefix).tolist()
+        total = log_prob + log_probs[EOS]
+        yield Hypothesis(prefix, total, total / length_penalty(len(prefix) + 1, alpha))
+        for token in range(table.vocab_size):
+            if token != EOS and len(prefix) < max_length and log_probs[token] > -math.inf:
+                yield from walk((*prefix, token), log_prob + log_probs[token])
+
+    found = [hypothesis for hypothesis in walk((), 0.0) if hypothesis.log_prob > -math.inf]
+    return sorted(found, key=lambda hypothesis: -hypothesis.score)
