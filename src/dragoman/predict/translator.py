@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple, TypeAlias
 
 from dragoman.config import TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
@@ -13,6 +15,7 @@ from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
 from dragoman.predict.loading import build_model, inference_copy, load_weights
+from dragoman.predict.splitting import gap_between, split_to_fit
 from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair
 
@@ -25,12 +28,22 @@ class Alternative(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """The best translation of `source`, and all that were asked for, best first."""
+    """The best translation of `source`, and all that were asked for, best first.
+
+    Where `source` is too long for the model, it was translated in `parts`: `text` is theirs, joined, `score`
+    their mean, and the k-th of `alternatives` is made of the k-th of each.
+    """
 
     source: str
     text: str
     score: float
     alternatives: tuple[Alternative, ...]
+    parts: tuple[Translation, ...] = ()
+    """Consecutive pieces of `source`; empty where it was translated as a whole."""
+
+
+Translate: TypeAlias = Callable[[Sequence[str]], list[Translation]]
+"""Sentences to translations, in order: `Translator.translate`, or a function around it."""
 
 
 def translation_config(run: Run) -> TranslationConfig:
@@ -78,8 +91,9 @@ class Translator:
     ) -> list[Translation]:
         """One translation per text, in order. What is None comes from the run's [search] section.
 
-        A text is one sentence; an empty one stays empty. `progress` is called with the number of texts
-        finished. DataError: a text has more tokens than the model accepts; `first_number` is what the
+        A text is one sentence; an empty one stays empty, and one with more tokens than the model accepts is
+        translated in parts (`Translation.parts`). `progress` is called with the number of texts finished.
+        DataError: a character alone has more tokens than the model accepts; `first_number` is what the
         message counts from.
         """
         search = self.config.search
@@ -88,11 +102,18 @@ class Translator:
         length_penalty = search.length_penalty if length_penalty is None else length_penalty
         if not 1 <= n_best <= beam_size:
             raise DataError(f"n_best = {n_best} needs a beam of at least {n_best}; beam_size is {beam_size}")
-        settings = {"beam_size": beam_size, "n_best": n_best, "length_penalty": length_penalty}
+        settings: dict[str, Any] = {
+            "beam_size": beam_size,
+            "n_best": n_best,
+            "length_penalty": length_penalty,
+        }
         search = search.model_copy(update=settings)
         if isinstance(texts, str):
             raise DataError("translate takes a list of sentences; for a single one write translate([text])")
-        sources = self._encode(texts, first_number)
+        sources = self._encode(texts)
+        split = self._split(texts, sources, first_number)
+        if any(len(parts) > 1 for parts in split):
+            return self._translate_parts(texts, split, settings, progress)
         filled = [i for i, ids in enumerate(sources) if len(ids) > 1]  # more than the end token
         by_length = sorted(filled, key=lambda i: len(sources[i]), reverse=True)
         translations = [Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts]
@@ -107,16 +128,53 @@ class Translator:
                 progress(done)
         return translations
 
-    def _encode(self, texts: Sequence[str], first_number: int) -> list[list[int]]:
-        sources = [[*ids, EOS_ID] for ids in self.tokenizers.src.encode_batch(texts)]
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[*ids, EOS_ID] for ids in self.tokenizers.src.encode_batch(texts)]
+
+    def _split(self, texts: Sequence[str], sources: list[list[int]], first_number: int) -> list[list[str]]:
+        """Each text as the parts that it is translated in: one, unless it is too long for the model."""
         limit = self.config.model.max_positions
-        for number, ids in enumerate(sources, start=first_number):
+        split = [[text] for text in texts]
+        for i, ids in enumerate(sources):
             if len(ids) > limit:
-                raise DataError(
-                    f"sentence {number} has {len(ids)} tokens and the model accepts {limit}; "
-                    "split it into shorter sentences, one a line"
-                )
-        return sources
+                try:
+                    split[i] = split_to_fit(texts[i], lambda part: len(self._encode([part])[0]), limit)
+                except DataError as error:
+                    raise DataError(f"sentence {first_number + i}: {error}") from None
+        return split
+
+    def _translate_parts(
+        self,
+        texts: Sequence[str],
+        split: list[list[str]],
+        settings: dict[str, Any],
+        progress: Callable[[int], None] | None,
+    ) -> list[Translation]:
+        """What `translate` returns, where `split` has the parts of every text, and each fits the model."""
+        n_parts = sum(map(len, split))
+
+        def report(n_done: int) -> None:
+            if progress is not None:
+                progress(n_done * len(texts) // n_parts)
+
+        found = iter(self.translate([p for parts in split for p in parts], **settings, progress=report))
+        return [
+            self._join(text, tuple(islice(found, len(parts))))
+            for text, parts in zip(texts, split, strict=True)
+        ]
+
+    def _join(self, source: str, parts: tuple[Translation, ...]) -> Translation:
+        """The translation of `source` from those of its parts."""
+        if len(parts) == 1:
+            return parts[0]
+        gaps = [
+            gap_between(" " if part.source[-1].isspace() else "", self.config.languages) for part in parts
+        ]
+        alternatives = []
+        for chosen in zip(*(part.alternatives for part in parts), strict=False):
+            pieces = ((a.text + gap) for a, gap in zip(chosen, gaps, strict=True) if a.text)
+            alternatives.append(Alternative("".join(pieces).strip(), fmean(a.score for a in chosen)))
+        return Translation(source, *alternatives[0], tuple(alternatives), parts)
 
     def _read(self, source: str, hypotheses: list[Hypothesis]) -> Translation:
         texts = self.tokenizers.tgt.decode_batch([h.ids for h in hypotheses])
