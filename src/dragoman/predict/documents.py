@@ -67,8 +67,8 @@ class Document:
 def segments(line: str, language: str) -> list[str]:
     """The sentences of a line, each with the white space behind it; joined, they are the line.
 
-    By the rules of sentencex, which knows the abbreviations of many languages, and takes those of a related one
-    for others. MissingExtraError: it is not installed.
+    By the rules of sentencex, which knows the abbreviations of many languages, and takes those of a related
+    one for others. MissingExtraError: it is not installed.
     """
     try:
         import sentencex

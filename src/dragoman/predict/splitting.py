@@ -1,4 +1,4 @@
-"""A text that is too long for a model, cut into parts that fit; and what stands between their translations."""
+"""A text that is too long for a model, cut into parts that fit; and what stands between translations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WITHOUT_SPACES = frozenset({"zh", "zho", "chi", "cmn", "yue", "ja", "jpn"})
 
 
 def split_to_fit(text: str, n_tokens: Callable[[str], int], limit: int) -> list[str]:
-    """`text` in as many parts as it takes for `n_tokens` of each to be `limit` at most; joined, they are `text`.
+    """`text` in as many parts as it takes for `n_tokens` of each to be `limit` at most; joined, they are it.
 
     It is halved again and again: at the end of a sentence where there is one, else of a clause, else of a
     word, and only then anywhere between two characters; each time as near to the middle as such a place is.
