@@ -64,7 +64,7 @@ def test_a_character_too_long_for_the_model_is_named(
     model = translator.config.model.model_copy(update={"max_positions": 4})
     monkeypatch.setattr(translator, "config", translator.config.model_copy(update={"model": model}))
     with pytest.raises(
-        DataError, match=r"sentence 12: the character '🦊' alone has more tokens than the model"
+        DataError, match=r"sentence 12: the character '🦊' alone has more tokens than the 4 of a part"
     ):
         translator.translate(["a", "🦊 fox"], first_number=11)
 

@@ -176,7 +176,8 @@ def test_a_span_that_is_written_again_and_again_leaves_the_text_as_it_is(transla
     [
         ("numbers", "3 dogs, 1,000.50 or 10:30 on 2024-01-05; B2B, 3rd, v2, 有3只",
          ["3", "1,000.50", "10:30", "2024-01-05", "3"]),
-        ("urls", "See https://a.org/b_(c)?d=1. Or www.x.de, awww.no", ["https://a.org/b_(c)?d=1", "www.x.de"]),
+        ("urls", "See https://a.org/b_(c)?d=1. Or www.x.de, awww.no",
+         ["https://a.org/b_(c)?d=1", "www.x.de"]),
         ("emails", "<jane.doe@mail.example.org>, no@where, a@b.c.", ["jane.doe@mail.example.org", "a@b.c"]),
         ("tags", "1 < 2 <b>x</b> <a href=\"a>b\" id='c'>y</a> <br/> a< b >d &nbsp; & co; <!-- <i> -->",
          ["<b>", "</b>", "<a href=\"a>b\" id='c'>", "</a>", "<br/>", "&nbsp;", "<!-- <i> -->"]),

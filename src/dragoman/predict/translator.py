@@ -133,12 +133,13 @@ class Translator:
 
     def _split(self, texts: Sequence[str], sources: list[list[int]], first_number: int) -> list[list[str]]:
         """Each text as the parts that it is translated in: one, unless it is too long for the model."""
-        limit = self.config.model.max_positions
+        most = self.config.model.max_positions
+        fit = min(most, self.config.data.max_length)  # longer ones were never seen in training
         split = [[text] for text in texts]
         for i, ids in enumerate(sources):
-            if len(ids) > limit:
+            if len(ids) > most:
                 try:
-                    split[i] = split_to_fit(texts[i], lambda part: len(self._encode([part])[0]), limit)
+                    split[i] = split_to_fit(texts[i], lambda part: len(self._encode([part])[0]), fit)
                 except DataError as error:
                     raise DataError(f"sentence {first_number + i}: {error}") from None
         return split
