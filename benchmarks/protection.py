@@ -2,12 +2,12 @@
 
     python benchmarks/protection.py runs/multi30k-en-de      # corpora of the run from $DRAGOMAN_DATA
 
-Each of the first sentences of a test set gets two spans of a kind at random places between its words, for tags
-a pair around one to three words. Printed are the shares of sentences in which all spans came out whole; what
-became of them with protection (`protection.Outcome`); and chrF of the rest of the sentence against the
+Each of the first sentences of a test set gets two spans of a kind at random places between its words, for
+tags a pair around one to three words. Printed are the shares of sentences in which all spans came out whole;
+what became of them with protection (`protection.Outcome`); and chrF of the rest of the sentence against the
 reference: as the model does it, with protection, and with the pieces between the spans translated by
-themselves, which is the other way to be sure. Below: how often the model copies a word that could stand in for
-a span.
+themselves, which is the other way to be sure. Below: how often the model copies a word that could stand in
+for a span.
 """
 
 from __future__ import annotations

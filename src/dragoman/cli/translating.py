@@ -94,8 +94,8 @@ class Extras:
 
     def n_candidates(self, n_best: int, beam_size: int) -> int:
         """The alternatives to ask the search for, where `n_best` are wanted."""
-        if not self.consensus:
-            return n_best
+        if not self.consensus:  # of several, one may hold what is protected
+            return n_best if self.protection is None else max(n_best, beam_size)
         if max(n_best, beam_size) < 2:
             raise ConfigError("--mbr chooses among candidates; give a --beam-size or --n-best of 2 or more")
         return n_best if n_best > 1 else beam_size

@@ -33,8 +33,8 @@ def split_to_fit(text: str, n_tokens: Callable[[str], int], limit: int) -> list[
     cut = _best_cut(text)
     if cut is None:
         raise DataError(
-            f"the character {text.strip()!r} alone has more tokens than the {limit} of a part; leave it out, or "
-            "train with a larger model.max_positions and data.max_length"
+            f"the character {text.strip()!r} alone has more tokens than the {limit} of a part; leave it out, "
+            "or train with a larger model.max_positions and data.max_length"
         )
     return [*split_to_fit(text[:cut], n_tokens, limit), *split_to_fit(text[cut:], n_tokens, limit)]
 
