@@ -48,6 +48,8 @@ def test_a_line_too_long_for_the_model_is_translated_and_said_so(
     result = succeed("translate", tiny_run, stdin=f"red cat\n{long}\n\n")
     assert result.stderr.splitlines() == [said]
     assert len(result.stdout.splitlines()) == 3
+    tagged = succeed("translate", tiny_run, "--protect", "tags", stdin=f"red\n<b>{long}</b>\n")
+    assert tagged.stderr.splitlines() == [said]
     words = "red cat " * limit
     document = succeed("translate", tiny_run, "--document", stdin=f"A dog. A cat.\n{words}\n")
     assert "line 2 is longer" in document.stderr

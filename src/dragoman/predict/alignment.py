@@ -68,10 +68,12 @@ def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]
 
 def align_translations(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
     """The links of each translation with its source, as `align` has them; of one in parts, part by part."""
-    whole = [(t.source, t.text) for translation in translations for t in translation.parts or (translation,)]
-    found = iter(align(translator, [source for source, _ in whole], [text for _, text in whole]))
+    split = [_joined_parts(translation) for translation in translations]
+    whole = [part for t, parts in zip(translations, split, strict=True) for part in parts or (t,)]
+    found = iter(align(translator, [part.source for part in whole], [part.text for part in whole]))
     return [
-        _shifted(translation, found) if translation.parts else next(found) for translation in translations
+        _shifted(translation, found) if parts else next(found)
+        for translation, parts in zip(translations, split, strict=True)
     ]
 
 
@@ -215,6 +217,12 @@ def _best_links(
         for t, s in enumerate(best.tolist())
         if weights[t, s] > 0
     ]
+
+
+def _joined_parts(translation: Translation) -> tuple[Translation, ...]:
+    """The parts whose sources make up that of `translation`; none where something was taken out before."""
+    joined = "".join(part.source for part in translation.parts)
+    return translation.parts if joined == translation.source else ()
 
 
 def _shifted(translation: Translation, found: Iterator[list[Link]]) -> list[Link]:

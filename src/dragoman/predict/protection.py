@@ -113,7 +113,8 @@ def translate_protected(
     put back are in the order of the source. Paired tags stay paired and nested. Of several alternatives the
     first is taken that holds all spans. A text stays as it is if the model cannot help writing one of its
     spans once more, as a "2" for "two" beside another "2". `report` is called with the number of every text
-    that has spans, and what became of them.
+    that has spans, and what became of them. `Translation.parts` of a text too long for the model are those
+    of what was left of it when spans had been taken out.
     """
     translate = translate or translator.translate
     spans = [protection.spans(text) for text in texts]
@@ -200,7 +201,7 @@ def _restored(
         same = Counter(span.text for span in found) == Counter(span.text for span in spans)
         if same and (in_same_order or all(span.is_tag for span, _ in skeleton.taken)):
             best = Alternative(writer.text, translation.score)
-            return Translation(source, *best, (best,))
+            return Translation(source, *best, (best,), translation.parts)
     return None
 
 

@@ -39,7 +39,7 @@ class Translation(NamedTuple):
     score: float
     alternatives: tuple[Alternative, ...]
     parts: tuple[Translation, ...] = ()
-    """Consecutive pieces of `source`; empty where it was translated as a whole."""
+    """Consecutive pieces of `source`, or of what protection left of it; empty where it was one."""
 
 
 Translate: TypeAlias = Callable[[Sequence[str]], list[Translation]]
@@ -112,12 +112,10 @@ class Translator:
             raise DataError("translate takes a list of sentences; for a single one write translate([text])")
         sources = self._encode(texts)
         split = self._split(texts, sources, first_number)
-        if any(len(parts) > 1 for parts in split):
-            return self._translate_parts(texts, split, settings, progress)
-        filled = [i for i, ids in enumerate(sources) if len(ids) > 1]  # more than the end token
+        filled = [i for i, ids in enumerate(sources) if len(ids) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sources[i]), reverse=True)
         translations = [Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts]
-        done = len(texts) - len(filled)
+        done = len(texts) - len(filled) - len(split)
         for start in range(0, len(by_length), search.batch_sentences):
             chosen = by_length[start : start + search.batch_sentences]
             found = self.engine.search([Sentence(sources[i]) for i in chosen], search)
@@ -126,16 +124,24 @@ class Translator:
             done += len(chosen)
             if progress is not None:
                 progress(done)
+        if split:
+            parts = iter(self.translate([part for parts in split.values() for part in parts], **settings))
+            for i, of_text in split.items():
+                translations[i] = self._join(texts[i], tuple(islice(parts, len(of_text))))
+            if progress is not None:
+                progress(len(texts))
         return translations
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [[*ids, EOS_ID] for ids in self.tokenizers.src.encode_batch(texts)]
 
-    def _split(self, texts: Sequence[str], sources: list[list[int]], first_number: int) -> list[list[str]]:
-        """Each text as the parts that it is translated in: one, unless it is too long for the model."""
+    def _split(
+        self, texts: Sequence[str], sources: list[list[int]], first_number: int
+    ) -> dict[int, list[str]]:
+        """The parts of each text that is too long for the model. DataError: a character alone is."""
         most = self.config.model.max_positions
         fit = min(most, self.config.data.max_length)  # longer ones were never seen in training
-        split = [[text] for text in texts]
+        split = {}
         for i, ids in enumerate(sources):
             if len(ids) > most:
                 try:
@@ -144,30 +150,8 @@ class Translator:
                     raise DataError(f"sentence {first_number + i}: {error}") from None
         return split
 
-    def _translate_parts(
-        self,
-        texts: Sequence[str],
-        split: list[list[str]],
-        settings: dict[str, Any],
-        progress: Callable[[int], None] | None,
-    ) -> list[Translation]:
-        """What `translate` returns, where `split` has the parts of every text, and each fits the model."""
-        n_parts = sum(map(len, split))
-
-        def report(n_done: int) -> None:
-            if progress is not None:
-                progress(n_done * len(texts) // n_parts)
-
-        found = iter(self.translate([p for parts in split for p in parts], **settings, progress=report))
-        return [
-            self._join(text, tuple(islice(found, len(parts))))
-            for text, parts in zip(texts, split, strict=True)
-        ]
-
     def _join(self, source: str, parts: tuple[Translation, ...]) -> Translation:
         """The translation of `source` from those of its parts."""
-        if len(parts) == 1:
-            return parts[0]
         gaps = [
             gap_between(" " if part.source[-1].isspace() else "", self.config.languages) for part in parts
         ]
