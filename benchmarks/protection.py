@@ -102,7 +102,7 @@ def enclose(text: str, tags: Sequence[str], rng: random.Random) -> str:
     words = text.split()
     first = rng.randrange(len(words))
     last = min(first + rng.randrange(3), len(words) - 1)
-    words[first], words[last] = tags[0] + words[first], words[last]
+    words[first] = tags[0] + words[first]
     words[last] += tags[1]
     return " ".join(words)
 
