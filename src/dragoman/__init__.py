@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.config import Config, load_recipe
     from dragoman.errors import DragomanError
+    from dragoman.predict.alignment import align
     from dragoman.predict.classifier import Classification, Classifier
+    from dragoman.predict.documents import translate_document
+    from dragoman.predict.protection import Protection, translate_protected
+    from dragoman.predict.reranking import minimum_risk
     from dragoman.predict.translator import Translation, Translator
     from dragoman.training.loop import train
 
@@ -28,10 +32,15 @@ _HOME = {
     "Classifier": "dragoman.predict.classifier",
     "Config": "dragoman.config",
     "DragomanError": "dragoman.errors",
+    "Protection": "dragoman.predict.protection",
     "Translation": "dragoman.predict.translator",
     "Translator": "dragoman.predict.translator",
+    "align": "dragoman.predict.alignment",
     "load_recipe": "dragoman.config",
+    "minimum_risk": "dragoman.predict.reranking",
     "train": "dragoman.training.loop",
+    "translate_document": "dragoman.predict.documents",
+    "translate_protected": "dragoman.predict.protection",
 }
 
 __all__ = [
@@ -39,10 +48,15 @@ __all__ = [
     "Classifier",
     "Config",
     "DragomanError",
+    "Protection",
     "Translation",
     "Translator",
+    "align",
     "load_recipe",
+    "minimum_risk",
     "train",
+    "translate_document",
+    "translate_protected",
 ]
 
 

@@ -189,7 +189,8 @@ class EncoderConfig(Section):
     activation: Literal["relu", "gelu"] = "relu"
     """Non-linearity of the feed-forward block."""
     max_positions: int = Field(default=512, ge=2)
-    """Positions of the encoding: the longest sentence or window, in tokens. Longer input is an error."""
+    """Positions of the encoding: the longest sentence or window, in tokens. A longer sentence to be
+    translated is cut into parts."""
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> Self:

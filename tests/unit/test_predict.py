@@ -58,11 +58,14 @@ def test_more_alternatives_than_beam_are_refused(translator: Translator) -> None
         translator.translate(["red cat"], beam_size=2, n_best=3)
 
 
-def test_a_sentence_too_long_for_the_model_is_named_and_never_cut(translator: Translator) -> None:
-    limit = translator.config.model.max_positions
-    pattern = rf"sentence 2 has \d+ tokens and the model accepts {limit}; split it into shorter sentences"
-    with pytest.raises(DataError, match=pattern):
-        translator.translate(["red cat", "red cat " * limit])
+def test_a_character_too_long_for_the_model_is_named(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Translator, "max_positions", 4)
+    with pytest.raises(
+        DataError, match=r"sentence 12: the character '🦊' alone has more tokens than the 4 of a part"
+    ):
+        translator.translate(["a", "🦊 fox"], first_number=11)
 
 
 def test_bf16_translates_like_fp32_nearly_always(tiny_run: Path, translator: Translator) -> None:

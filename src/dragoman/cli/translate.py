@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -13,9 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.app import PanelledCommand
+from dragoman.cli.translating import (
+    Align,
+    AsDocument,
+    Consensus,
+    Extras,
+    Pharaoh,
+    Protect,
+    ProtectPattern,
+    link_record,
+    pharaoh_line,
+    read_text,
+    translate_document_text,
+)
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from dragoman.predict.alignment import Link
     from dragoman.predict.translator import Translation, Translator
 
 CHUNK = 1000
@@ -108,54 +123,95 @@ def translate(
         str | None,
         typer.Option(help="A file: source phrase, tab, required translation.", rich_help_panel=CONTENT),
     ] = None,
+    document: AsDocument = False,
+    protect: Protect = None,
+    protect_pattern: ProtectPattern = None,
+    align: Align = False,
+    pharaoh: Pharaoh = None,
+    mbr: Consensus = False,
 ) -> None:
     """Translate sentences: one line in, one line out.
 
-    An empty line stays empty. What arrives through a pipe is translated as it comes. What is not said here
-    is as in the run's [search].
+    An empty line stays empty. What arrives through a pipe is translated as it comes. A line with more tokens
+    than the model accepts is translated in parts. With --document, a line may hold several sentences. What
+    is not said here is as in the run's [search].
     """
-    if n_best > 1 and not json_:
-        raise ConfigError("--n-best is for --json; without it every line has one translation")
+    if n_best > 1 and not (json_ or mbr):
+        raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")
     settings: dict[str, Any] = {
-        "method": method, "beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best,
+        "method": method, "beam_size": beam_size, "length_penalty": length_penalty,
         "coverage_penalty": coverage_penalty, "no_repeat_ngram": no_repeat_ngram,
         "diversity_groups": diversity_groups, "diversity_penalty": diversity_penalty,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
     }  # fmt: skip
-    chunks = stdin_chunks() if file == "-" else file_chunks(file)
+    extras = Extras.parse(
+        document=document, align=align, pharaoh=pharaoh, protect=protect, patterns=protect_pattern,
+        consensus=mbr, as_json=json_,
+    )  # fmt: skip
+    if (prefixes or required) and (document or extras.protection):
+        raise ConfigError(
+            "--prefixes and --required are for lines as they are: not with --document or --protect"
+        )
+    chunks = iter(()) if document else stdin_chunks() if file == "-" else file_chunks(file)
     content = Content(prefixes=prefixes, required=required, glossary=glossary)
     translator = load_translator(
-        run,
-        device=device,
-        precision=precision,
-        batch_sentences=batch_sentences,
-        ensemble=ensemble or (),
+        run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble or (),
         engine=engine,
-    )
-    search = translator.config.search
-    if (method or search.method) == "beam" and n_best > 1 and beam_size is None:
-        settings["beam_size"] = max(n_best, search.beam_size)
-    lines: list[str] = []
-    n_lines = 0
-    for chunk in chunks:
+    )  # fmt: skip
+    own = translator.config.search
+    if (method or own.method) == "beam" and n_best > 1 and beam_size is None:
+        settings["beam_size"] = max(n_best, own.beam_size)
+    settings["n_best"] = extras.n_candidates(n_best, settings["beam_size"] or own.beam_size)
+
+    def search(
+        texts: Sequence[str], *, first_number: int = 1, progress: Callable[[int], None] | None = None
+    ) -> list[Translation]:
         try:
-            translations = translator.translate(
-                chunk, **content.take(chunk), first_number=n_lines + 1, **settings
+            return translator.translate(
+                texts, **content.take(texts), first_number=first_number, progress=progress, **settings
             )
         except DataError as error:
             raise DataError(f"{'stdin' if file == '-' else file}: {error}") from None
+
+    written: list[str] = []
+    aligned: list[str] = []
+    n_lines = 0
+    if document:
+        written.append(translate_document_text(translator, read_text(file), extras, search))
+    for chunk in chunks:
+        numbers = range(n_lines + 1, n_lines + 1 + len(chunk))
         n_lines += len(chunk)
-        written = [as_json(t) if json_ else t.text for t in translations]
-        if out is None:
-            sys.stdout.write("".join(f"{line}\n" for line in written))
-            sys.stdout.flush()
+        translations = extras.translate(
+            translator, chunk, search=partial(search, first_number=numbers[0]), lines=numbers
+        )
+        if extras.wants_links:
+            links = extras.links(translator, translations, lines=numbers)
+            aligned += [pharaoh_line(*pair) for pair in zip(links, translations, strict=True)]
+        if json_:
+            shown = [t._replace(alternatives=t.alternatives[:n_best]) for t in translations]
+            each = links if align else [None] * len(shown)
+            written += [f"{as_json(t, found)}\n" for t, found in zip(shown, each, strict=True)]
         else:
-            lines += written
+            written += [f"{t.text}\n" for t in translations]
+        if out is None:
+            sys.stdout.write("".join(written))
+            sys.stdout.flush()
+            written.clear()
     content.close(n_lines)
-    if out is not None:
+    write_results(out, written)
+    if pharaoh is not None:
+        write_results(pharaoh, aligned)
+
+
+def write_results(path: Path | None, pieces: Sequence[str]) -> None:
+    """Writes text to a file, whole or not at all, or to stdout."""
+    if path is None:
+        sys.stdout.write("".join(pieces))
+        sys.stdout.flush()
+    else:
         from dragoman.runs import write_atomically
 
-        write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
+        write_atomically(path, "".join(pieces).encode())
 
 
 class Content:
@@ -172,7 +228,7 @@ class Content:
         self._required = None if required is None else AlignedLines(required)
         self._glossary = None if glossary is None else Glossary.load(glossary)
 
-    def take(self, sentences: list[str]) -> dict[str, Any]:
+    def take(self, sentences: Sequence[str]) -> dict[str, Any]:
         """What is said about these sentences, the next ones, as `Translator.translate` takes it.
 
         DataError: a file has no more lines.
@@ -248,14 +304,16 @@ def load_translator(
     return translator
 
 
-def as_json(translation: Translation) -> str:
-    """A translation as one line of JSON."""
+def as_json(translation: Translation, links: Sequence[Link] | None = None) -> str:
+    """A translation as one line of JSON, with the links between its words if there are any to show."""
     record: dict[str, Any] = {
         "source": translation.source,
         "translation": translation.text,
         "score": translation.score,
         "alternatives": [{"translation": a.text, "score": a.score} for a in translation.alternatives],
     }
+    if links is not None:
+        record["alignment"] = [link_record(link) for link in links]
     return json.dumps(record, ensure_ascii=False)
 
 

@@ -70,7 +70,7 @@ def evaluate(
 ) -> Evaluation:
     """The translations of the sources of `pairs`, scored against the targets; None is the run's own setting.
 
-    DataError: there is no pair, or a source is longer than the model accepts.
+    DataError: there is no pair.
     """
     config = translator.config
     beam_size = config.search.beam_size if beam_size is None else beam_size

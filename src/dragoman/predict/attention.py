@@ -55,11 +55,14 @@ def cross_attention(translator: Translator, source: str, target: str | None = No
     )
 
 
-def attention_weights(attention: MultiHeadAttention, x: Tensor, memory: Tensor) -> Tensor:
-    """x (B, T, D) looks at memory (B, S, D): softmax(QKᵀ/√d) of every head, (B, H, T, S), in fp32."""
+def attention_weights(
+    attention: MultiHeadAttention, x: Tensor, memory: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """x (B, T, D) looks at memory (B, S, D): softmax(QKᵀ/√d + bias) of every head, (B, H, T, S), in fp32."""
     q = attention.split_heads(attention.project_query(x)).float()
     k = attention.split_heads(attention.project_memory(memory)[0]).float()
-    return torch.softmax(q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5, dim=-1)
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    return torch.softmax(scores if bias is None else scores + bias, dim=-1)
 
 
 def _watch(attention: MultiHeadAttention, weights: list[Tensor]) -> RemovableHandle:

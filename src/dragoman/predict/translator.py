@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -16,10 +18,11 @@ from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
 from dragoman.predict.loading import build_model, inference_copy, load_weights
-from dragoman.predict.phrases import continuing_tokens, encode_phrase
+from dragoman.predict.sentences import Preparation
+from dragoman.predict.splitting import gap_between, split_to_fit
 from dragoman.predict.threads import map_in_threads
 from dragoman.runs import Run
-from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
+from dragoman.text.tokenizer import TokenizerPair
 
 WORTH_A_THREAD = 16
 """Sentences in a batch, at least, before another thread takes some of them."""
@@ -36,12 +39,22 @@ class Alternative(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """The best translation of `source`, and all that were asked for, best first."""
+    """The best translation of `source`, and all that were asked for, best first.
+
+    Where `source` is too long for the model, it was translated in `parts`: `text` is theirs, joined, `score`
+    their mean, and the k-th of `alternatives` is made of the k-th of each.
+    """
 
     source: str
     text: str
     score: float
     alternatives: tuple[Alternative, ...]
+    parts: tuple[Translation, ...] = ()
+    """Consecutive pieces of `source`, or of what protection left of it; empty where it was one."""
+
+
+Translate: TypeAlias = Callable[[Sequence[str]], list[Translation]]
+"""Sentences to translations, in order: `Translator.translate`, or a function around it."""
 
 
 def translation_config(run: Run) -> TranslationConfig:
@@ -121,23 +134,26 @@ class Translator:
     ) -> list[Translation]:
         """One translation per text, in order. `settings` are those of [search]; others are the run's own.
 
-        A text is one sentence; an empty one stays empty. `prefixes[i]` is what the translation of text i
-        begins with ("" is nothing), and each phrase of `required[i]` stands in it somewhere, as whole words.
-        With method="sampling", what is drawn for a text follows from `seed` and its number, counted from
+        A text is one sentence; an empty one stays empty, and one with more tokens than the model accepts is
+        translated in parts (`Translation.parts`). `prefixes[i]` is what the translation of text i begins
+        with ("" is nothing), and each phrase of `required[i]` stands in it somewhere, as whole words. With
+        method="sampling", what is drawn for a text follows from `seed` and its number, counted from
         `first_number`. `progress` is called with the number of texts finished.
 
         ConfigError: a setting is unknown or out of range, or some contradict each other or `required`.
-        DataError: a text has more tokens than the model accepts, or what its translation must hold has; a
-        prefix or phrase has a word that is not in the vocabulary. Messages count from `first_number`.
+        DataError: what a translation must hold has more tokens than the model writes, or a word that is not
+        in the vocabulary, or belongs to a text that must be translated in parts; a character alone has more
+        tokens than the model accepts. Messages count from `first_number`.
         """
         search = self._settings(settings, required)
         if isinstance(texts, str):
             raise DataError("translate takes a list of sentences; for a single one write translate([text])")
-        sentences = self._sentences(texts, prefixes, required, first_number)
-        filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1]
+        sentences = self._preparation.sentences(texts, prefixes, required, first_number=first_number)
+        split = self._split(texts, sentences)
+        filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
         translations = [Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts]
-        done = len(texts) - len(filled)
+        done = len(texts) - len(filled) - len(split)
         batches = self._batches(by_length, search.batch_sentences)
         found = map_in_threads(
             lambda batch: self.engine.search([sentences[i] for i in batch], search),
@@ -150,6 +166,14 @@ class Translator:
             done += len(batch)
             if progress is not None:
                 progress(done)
+        if split:
+            begun = [prefix for i, parts in split.items() for prefix in _for_first(prefixes, i, len(parts))]
+            every = [part for parts in split.values() for part in parts]
+            parts = iter(self.translate(every, prefixes=begun, **settings))
+            for i, of_text in split.items():
+                translations[i] = self._join(texts[i], tuple(islice(parts, len(of_text))))
+            if progress is not None:
+                progress(len(texts))
         return translations
 
     def _batches(self, by_length: list[int], batch_sentences: int) -> list[list[int]]:
@@ -169,9 +193,8 @@ class Translator:
         return min(model.config.max_positions for model in self.models)
 
     @cached_property
-    def _continuing(self) -> frozenset[int]:
-        """The tokens of the target that continue a word."""
-        return continuing_tokens(self.tokenizers.tgt)
+    def _preparation(self) -> Preparation:
+        return Preparation(self.tokenizers, self.max_positions)
 
     def _settings(self, given: Mapping[str, Any], required: Sequence[Sequence[str]] | None) -> SearchConfig:
         """The run's settings with those given. DataError: n_best is more than the beam."""
@@ -189,67 +212,47 @@ class Translator:
                 raise ConfigError("required phrases need one beam; set diversity_groups = 1")
         return search
 
-    def _sentences(
-        self,
-        texts: Sequence[str],
-        prefixes: Sequence[str] | None,
-        required: Sequence[Sequence[str]] | None,
-        first_number: int,
-    ) -> list[Sentence]:
-        """What the engine needs to know of each text. DataError: it is too long, or not one for each text."""
-        for name, given in {"prefixes": prefixes, "required": required}.items():
-            if isinstance(given, str) or (given is not None and len(given) != len(texts)):
-                raise DataError(
-                    f"{name} must be a list with one entry for each of the {len(texts)} sentences"
-                )
-        begun = self.tokenizers.tgt.encode_batch(prefixes or [""] * len(texts))
-        phrases = [
-            self._phrases(own, first_number + i) for i, own in enumerate(required or [()] * len(texts))
-        ]
-        continuing = self._continuing if any(phrases) else frozenset[int]()
-        limit = self.max_positions
-        sentences = []
-        for i, ids in enumerate(self.tokenizers.src.encode_batch(texts)):
-            number = first_number + i
-            sentence = Sentence([*ids, EOS_ID], begun[i], phrases[i], continuing, number)
-            if len(sentence.source) > limit:
-                raise DataError(
-                    f"sentence {number} has {len(sentence.source)} tokens and the model accepts {limit}; "
-                    "split it into shorter sentences, one a line"
-                )
-            if UNK_ID in sentence.prefix:
-                raise DataError(
-                    f"sentence {number}: its prefix has a word that is not in the model's vocabulary, which "
-                    "the model cannot write; leave the word away"
-                )
-            if sentence.n_needed > limit - 1:
-                raise DataError(
-                    f"sentence {number}: its prefix and required phrases have {sentence.n_needed} tokens and "
-                    f"the model writes at most {limit - 1}; give shorter ones"
-                )
-            sentences.append(sentence)
-        return sentences
+    def _split(self, texts: Sequence[str], sentences: Sequence[Sentence]) -> dict[int, list[str]]:
+        """The parts of each text that is too long for the model.
 
-    def _phrases(self, phrases: Sequence[str], number: int) -> list[list[int]]:
-        if isinstance(phrases, str):
-            raise DataError(f"sentence {number}: required must be a list of phrases, such as [{phrases!r}]")
-        found = []
-        for phrase in phrases:
-            ids = encode_phrase(self.tokenizers.tgt, phrase)
-            if not ids:
-                raise DataError(f"sentence {number}: a required phrase is empty; leave it away")
-            if UNK_ID in ids:
-                raise DataError(
-                    f"sentence {number}: the required phrase {phrase!r} has a word that is not in the "
-                    "model's vocabulary, which the model cannot write; leave it away"
-                )
-            found.append(ids)
-        return found
+        DataError: a character alone is, or phrases are required of a text in parts.
+        """
+        fit = min(self.max_positions, self.config.data.max_length)  # longer ones were never seen in training
+        split = {}
+        for i, sentence in enumerate(sentences):
+            if len(sentence.source) > self.max_positions:
+                if sentence.required:
+                    raise DataError(
+                        f"sentence {sentence.number}: has {len(sentence.source)} tokens and the model "
+                        f"accepts {self.max_positions}: it comes in parts, for which no phrases can be "
+                        "required; split it into sentences"
+                    )
+                try:
+                    split[i] = split_to_fit(texts[i], self._preparation.n_tokens, fit)
+                except DataError as error:
+                    raise DataError(f"sentence {sentence.number}: {error}") from None
+        return split
+
+    def _join(self, source: str, parts: tuple[Translation, ...]) -> Translation:
+        """The translation of `source` from those of its parts."""
+        gaps = [
+            gap_between(" " if part.source[-1].isspace() else "", self.config.languages) for part in parts
+        ]
+        alternatives = []
+        for chosen in zip(*(part.alternatives for part in parts), strict=False):
+            pieces = ((a.text + gap) for a, gap in zip(chosen, gaps, strict=True) if a.text)
+            alternatives.append(Alternative("".join(pieces).strip(), fmean(a.score for a in chosen)))
+        return Translation(source, *alternatives[0], tuple(alternatives), parts)
 
     def _read(self, source: str, hypotheses: list[Hypothesis]) -> Translation:
         texts = self.tokenizers.tgt.decode_batch([h.ids for h in hypotheses])
         alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
         return Translation(source, alternatives[0].text, alternatives[0].score, alternatives)
+
+
+def _for_first(prefixes: Sequence[str] | None, i: int, n_parts: int) -> list[str]:
+    """The prefixes of the parts of text i: its own is the first one's."""
+    return ["" if prefixes is None else prefixes[i], *[""] * (n_parts - 1)]
 
 
 def _ctranslate2(runs: list[Run], translator: Translator, engine: str, precision: str) -> Engine:

@@ -1,0 +1,223 @@
+"""What `dragoman translate` does beside translating lines: documents, protection, alignment, consensus."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dragoman.cli.app import say
+from dragoman.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from dragoman.predict.alignment import Link
+    from dragoman.predict.protection import Outcome, Protection
+    from dragoman.predict.translator import Translate, Translation, Translator
+
+PANEL = "Documents"
+
+AsDocument = Annotated[
+    bool,
+    typer.Option(
+        "--document",
+        help="A line is a paragraph of any number of sentences. White space and line ends stay.",
+        rich_help_panel=PANEL,
+    ),
+]
+Align = Annotated[
+    bool,
+    typer.Option("--align", help="Add the links between words to --json.", rich_help_panel=PANEL),
+]
+Pharaoh = Annotated[
+    Path | None,
+    typer.Option(help='Write the links of each line here, as "0-0 1-2".', rich_help_panel=PANEL),
+]
+Protect = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND,…",
+        help="Leave these as they are: numbers, urls, emails, tags, placeholders, or all.",
+        rich_help_panel=PANEL,
+    ),
+]
+ProtectPattern = Annotated[
+    list[str] | None,
+    typer.Option(help="Leave alone what this regular expression matches. Repeatable.", rich_help_panel=PANEL),
+]
+Consensus = Annotated[
+    bool,
+    typer.Option(
+        "--mbr",
+        help="Of the --n-best candidates, or the whole beam, take the one that agrees most with the others.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What was asked for."""
+
+    document: bool
+    align: bool
+    pharaoh: Path | None
+    protection: Protection | None
+    consensus: bool
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        document: bool,
+        align: bool,
+        pharaoh: Path | None,
+        protect: str | None,
+        patterns: Sequence[str] | None,
+        consensus: bool,
+        as_json: bool,
+    ) -> Extras:
+        """The options of the command. ConfigError: two do not go together, or one is none that there is."""
+        if document and (as_json or pharaoh is not None):
+            raise ConfigError("--document gives text; leave --json and --pharaoh away, or cut it into lines")
+        if align and not as_json:
+            raise ConfigError("--align is for --json; for a file of links say --pharaoh links.txt")
+        return cls(document, align, pharaoh, _protection(protect, patterns or ()), consensus)
+
+    @property
+    def wants_links(self) -> bool:
+        return self.align or self.pharaoh is not None
+
+    def n_candidates(self, n_best: int, beam_size: int) -> int:
+        """The alternatives to ask the search for, where `n_best` are wanted."""
+        if not self.consensus:  # of several, one may hold what is protected
+            return n_best if self.protection is None else max(n_best, beam_size)
+        if max(n_best, beam_size) < 2:
+            raise ConfigError("--mbr chooses among candidates; give a --beam-size or --n-best of 2 or more")
+        return n_best if n_best > 1 else beam_size
+
+    def translate(
+        self, translator: Translator, texts: Sequence[str], *, search: Translate, lines: Sequence[int]
+    ) -> list[Translation]:
+        """The translations of `texts`, which stand on these `lines`; what is unusual is said on stderr."""
+        translate = _by_consensus(search) if self.consensus else search
+        if self.protection is None:
+            translations = translate(texts)
+        else:
+            from dragoman.predict.protection import translate_protected
+
+            def report(i: int, outcome: Outcome) -> None:
+                if outcome == "untranslated":
+                    say(f"line {lines[i]}: left as it is; no translation keeps what is protected in it")
+
+            translations = translate_protected(
+                translator, texts, self.protection, translate=translate, report=report
+            )
+        limit = translator.max_positions
+        for line, translation in zip(lines, translations, strict=True):
+            if translation.parts:
+                say(
+                    f"line {line} is longer than the model's {limit} tokens: "
+                    f"translated in {len(translation.parts)} parts"
+                )
+        return translations
+
+    def links(
+        self, translator: Translator, translations: Sequence[Translation], *, lines: Sequence[int]
+    ) -> list[list[Link]]:
+        """The links between the words of each translation and its source."""
+        from dragoman.predict.alignment import align_translations
+
+        found = align_translations(translator, translations)
+        for line, translation, links in zip(lines, translations, found, strict=True):
+            if translation.text.strip() and not links:
+                say(f"line {line}: is too long for the model to align its words")
+        return found
+
+
+def translate_document_text(
+    translator: Translator, text: str, extras: Extras, search: Callable[..., list[Translation]]
+) -> str:
+    """The document `text` in the other language. `search` takes sentences, and `progress` in their number."""
+    from dragoman.predict.documents import Document
+
+    languages = translator.config.languages
+    document = Document.read(text, languages[0])
+    with _bar(len(document.sentences)) as progress:
+        translations = extras.translate(
+            translator,
+            document.sentences,
+            search=lambda sentences: search(sentences, progress=progress),
+            lines=document.line_numbers,
+        )
+    return document.written([translation.text for translation in translations], languages)
+
+
+def read_text(name: str) -> str:
+    """The whole of a file, or of stdin for "-", with its line ends. DataError: missing, or not UTF-8."""
+    from dragoman.data.readers.files import find_file, open_bytes
+
+    if name == "-":
+        content = sys.stdin.buffer.read()
+    else:
+        with open_bytes(find_file(name)) as file:
+            content = file.read()
+    try:
+        return content.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        where = "stdin" if name == "-" else name
+        raise DataError(f"{where}, line {line}: is not UTF-8; convert the text to UTF-8") from None
+
+
+def link_record(link: Link) -> dict[str, Any]:
+    """A link as it stands in --json: spans of characters, first and one behind the last."""
+    return {
+        "source": [link.source_start, link.source_end],
+        "target": [link.target_start, link.target_end],
+        "weight": round(link.weight, 4),
+    }
+
+
+def pharaoh_line(links: Sequence[Link], translation: Translation) -> str:
+    """The links of a translation as a line of a file."""
+    from dragoman.predict.alignment import pharaoh
+
+    return pharaoh(links, translation.source, translation.text) + "\n"
+
+
+def _by_consensus(search: Translate) -> Translate:
+    from dragoman.predict.reranking import minimum_risk
+
+    return lambda texts: [minimum_risk(translation) for translation in search(texts)]
+
+
+def _protection(kinds: str | None, patterns: Sequence[str]) -> Protection | None:
+    if kinds is None and not patterns:
+        return None
+    from dragoman.predict.protection import PATTERNS, Protection
+
+    names = [kind.strip() for kind in (kinds or "").split(",") if kind.strip()]
+    return Protection(PATTERNS if names == ["all"] else names, patterns)
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar of sentences on a terminal's stderr; it never goes back where some are translated twice."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("sentences", total=total)
+        most = 0
+
+        def progress(n_done: int) -> None:
+            nonlocal most
+            most = max(most, n_done)
+            bar.update(task, completed=most)
+
+        yield progress

@@ -1,0 +1,253 @@
+"""Which words of a translation stand for which of its source, by the model's own attention."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dragoman.data.batching import pad
+from dragoman.errors import DataError
+from dragoman.model.layers import DecoderLayer, MultiHeadAttention
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.attention import attention_weights
+from dragoman.predict.translator import Translation, Translator
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+
+Floats = npt.NDArray[np.float32]
+
+_UNSEPARATED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+WORD = rf"{_UNSEPARATED}\p{{M}}*|(?:(?!{_UNSEPARATED})[\p{{L}}\p{{M}}\p{{N}}])+|[^\p{{L}}\p{{M}}\p{{N}}\s]"
+"""A run of letters and digits, one other character, or one letter of a script that separates no words."""
+
+LEAST_ATTENTION = 0.001
+"""Added to the mean attention to a source word: below it, differences are noise."""
+
+
+class Link(NamedTuple):
+    """A word of the source and one of the translation that stands for it, by their characters."""
+
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    weight: float
+    """How much of the attention of the target word is on this source word, 0–1 (`contrasted`)."""
+
+
+def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[list[Link]]:
+    """The links between the words of each source and its translation, in the order of the target's words.
+
+    Every word of the target is linked with the word of the source that it attends to most; `WORD` says what
+    is one. Offsets are those of the text as it was given, before it was normalised. A pair of which a side
+    is empty, or has more tokens than the model accepts, has no links. DataError: the numbers of texts differ.
+
+    The translation is given to the decoder. What counts is the attention of all its heads and layers,
+    averaged, at the step that predicts a token, and less where all words look, as at a full stop
+    (`contrasted`). benchmarks/alignment.py compares layers and steps with a statistical aligner.
+    """
+    if len(sources) != len(targets):
+        raise DataError(
+            f"there are {len(sources)} sources and {len(targets)} translations; aligning needs pairs"
+        )
+    layers = range(len(translator.model.decoder))
+    links: list[list[Link]] = [[] for _ in sources]
+    for i, weights in word_attention(translator, sources, targets, layers=layers):
+        links[i] = _best_links(contrasted(weights.mean(0)), words_of(sources[i]), words_of(targets[i]))
+    return links
+
+
+def align_translations(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
+    """The links of each translation with its source, as `align` has them; of one in parts, part by part."""
+    split = [_joined_parts(translation) for translation in translations]
+    whole = [part for t, parts in zip(translations, split, strict=True) for part in parts or (t,)]
+    found = iter(align(translator, [part.source for part in whole], [part.text for part in whole]))
+    return [
+        _shifted(translation, found) if parts else next(found)
+        for translation, parts in zip(translations, split, strict=True)
+    ]
+
+
+def pharaoh(links: Sequence[Link], source: str, target: str) -> str:
+    """The links as pairs such as "0-0 1-2": which word of `source` stands for which of `target`, sorted.
+
+    Words are what white space separates, counted from 0, as tools that read this format have it.
+    """
+    starts = [[word.start() for word in re.finditer(r"\S+", text)] for text in (source, target)]
+    pairs = {
+        (bisect_right(starts[0], link.source_start) - 1, bisect_right(starts[1], link.target_start) - 1)
+        for link in links
+    }
+    return " ".join(f"{i}-{j}" for i, j in sorted(pairs))
+
+
+def word_attention(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    layers: Sequence[int],
+    step: Literal[0, 1] = 0,
+) -> Iterator[tuple[int, Floats]]:
+    """The attention between words: the index of a pair, and (layers, target words, source words) of it.
+
+    The words are those of `words_of`. Heads are averaged. The row of a word is the mean of its tokens', each
+    from the step that predicts the token (0) or has it as input (1); the column is the sum of its tokens'.
+    What is on the end token is left out. Pairs that `align` leaves without links are left out, too.
+    """
+    tokenizers, limit = translator.tokenizers, translator.max_positions
+    src, tgt = tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(targets)
+    usable = [i for i in range(len(src)) if 0 < len(src[i]) < limit and 0 < len(tgt[i]) < limit]
+    usable.sort(key=lambda i: (len(src[i]), len(tgt[i])))
+    size = translator.config.search.batch_sentences
+    for start in range(0, len(usable), size):
+        chosen = usable[start : start + size]
+        attention = _attention(translator.model, [src[i] for i in chosen], [tgt[i] for i in chosen], layers)
+        for row, i in enumerate(chosen):
+            weights = attention[row, :, step : step + len(tgt[i]), : len(src[i])]
+            src_shares = _shares(tokenizers.src, sources[i])
+            tgt_shares = _shares(tokenizers.tgt, targets[i])
+            tgt_shares /= np.maximum(tgt_shares.sum(0), 1e-9)
+            yield i, (tgt_shares.T @ weights @ src_shares).astype(np.float32)
+
+
+def contrasted(weights: Floats) -> Floats:
+    """(..., target words, source words): shares of a target word's attention, each over its column's mean.
+
+    Rows add up to 1. Attention that has nothing else to look at rests on a few tokens, such as the full stop;
+    a source word that all target words look at says nothing about any of them.
+    """
+    relative = weights / (weights.mean(-2, keepdims=True) + LEAST_ATTENTION)
+    shares: Floats = relative / np.maximum(relative.sum(-1, keepdims=True), 1e-9)
+    return shares
+
+
+def words_of(text: str) -> list[tuple[int, int]]:
+    """The first character of each word of `text`, and the one behind it; `WORD` says what is a word."""
+    found = _splitter().pre_tokenize_str(_SURROGATES.sub("\ufffd", text))
+    return [span for word, span in found if not word.isspace()]  # U+001C to U+001F are, to Python alone
+
+
+def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[int, int]]:
+    """For each character of `normalise(text)`, those of `text` it comes from: the first, and the one behind.
+
+    Characters that are composed with others share the span of them all.
+    """
+    origins: list[tuple[int, int]] = []
+    for word in re.finditer(r"\S+", text):
+        if origins:
+            origins.append((origins[-1][1], word.start()))
+        origins += ((word.start() + i, word.start() + j) for i, j in _word_origins(word[0], normalise))
+    return origins
+
+
+def _word_origins(word: str, normalise: Callable[[str], str]) -> Iterator[tuple[int, int]]:
+    """The same for a word. It is cut wherever both sides are normalised as if the other were not there."""
+    normal = normalise(word)
+    if normal == word or (word.isascii() and len(normal) == len(word)):
+        yield from ((i, i + 1) for i in range(len(word)))
+        return
+    start, n_before = 0, 0
+    for end in range(1, len(word) + 1):
+        left = normalise(word[:end])
+        if left + normalise(word[end:]) == normal:
+            yield from [(start, end)] * (len(left) - n_before)
+            start, n_before = end, len(left)
+
+
+def _shares(tokenizer: Tokenizer, text: str) -> Floats:
+    """(tokens, words) how much of each token of `text` belongs to each word: rows add up to 1, or are 0."""
+    words = words_of(text)
+    word_of = {c: w for w, (start, end) in enumerate(words) for c in range(start, end)}
+    origins = character_origins(text, tokenizer.normalise)
+    tokens = tokenizer.tokens(text)
+    shares = np.zeros((len(tokens), len(words)), dtype=np.float32)
+    for t, token in enumerate(tokens):
+        characters = (c for origin in origins[token.start : token.end] for c in range(*origin))
+        touched = {word_of[c] for c in characters if c in word_of}
+        for w in touched:
+            shares[t, w] = 1 / len(touched)
+    return shares
+
+
+@torch.inference_mode()
+def _attention(
+    model: Seq2SeqTransformer, src_ids: list[list[int]], tgt_ids: list[list[int]], layers: Sequence[int]
+) -> Floats:
+    """(B, layers, T, S): row t of a pair belongs to the decoder's input t, the start token being 0."""
+    device = next(model.parameters()).device
+    src = pad([[*ids, EOS_ID] for ids in src_ids]).to(device)
+    tgt_in = pad([[BOS_ID, *ids] for ids in tgt_ids]).to(device)
+    weights: dict[int, Tensor] = {}
+
+    def look(number: int, block: torch.nn.Module, inputs: tuple[Tensor, Tensor, Tensor | None]) -> None:
+        assert isinstance(block, MultiHeadAttention)
+        weights[number] = attention_weights(block, *inputs).mean(1)  # (B, T, S)
+
+    blocks = {
+        n: layer.cross_attention for n, layer in enumerate(model.decoder) if isinstance(layer, DecoderLayer)
+    }
+    hooks = [blocks[n].register_forward_pre_hook(partial(look, n)) for n in layers]
+    try:
+        src_mask = src != PAD_ID
+        model.decode(tgt_in, model.encode(src, src_mask), src_mask)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    stacked: Floats = torch.stack([weights[n] for n in layers], dim=1).cpu().numpy()
+    return stacked
+
+
+def _best_links(
+    weights: Floats, src_words: list[tuple[int, int]], tgt_words: list[tuple[int, int]]
+) -> list[Link]:
+    """A link for each row of `weights`, (target words, source words), that is not all 0."""
+    best = weights.argmax(1)
+    return [
+        Link(src_words[s][0], src_words[s][1], tgt_words[t][0], tgt_words[t][1], float(weights[t, s]))
+        for t, s in enumerate(best.tolist())
+        if weights[t, s] > 0
+    ]
+
+
+def _joined_parts(translation: Translation) -> tuple[Translation, ...]:
+    """The parts whose sources make up that of `translation`; none where something was taken out before."""
+    joined = "".join(part.source for part in translation.parts)
+    return translation.parts if joined == translation.source else ()
+
+
+def _shifted(translation: Translation, found: Iterator[list[Link]]) -> list[Link]:
+    """The links of the parts of `translation`, which come next in `found`, with offsets into the whole."""
+    links, src_start, tgt_start = [], 0, 0
+    for part in translation.parts:
+        tgt_start = translation.text.index(part.text, tgt_start)
+        links += [
+            Link(
+                link.source_start + src_start,
+                link.source_end + src_start,
+                link.target_start + tgt_start,
+                link.target_end + tgt_start,
+                link.weight,
+            )
+            for link in next(found)
+        ]
+        src_start += len(part.source)
+        tgt_start += len(part.text)
+    return links
+
+
+@cache
+def _splitter() -> Any:
+    """What finds the words. (The standard library's expressions know no marks, as in Hindi.)"""
+    from tokenizers import Regex, pre_tokenizers
+
+    return pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)

@@ -1,0 +1,95 @@
+"""Documents: text of several lines, in which a line may hold several sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dragoman.errors import MissingExtraError
+from dragoman.predict.splitting import gap_between
+from dragoman.predict.translator import Translate, Translator
+
+_LINE_END = re.compile(r"(\r\n|\n|\r)")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Document:
+    """The sentences of a text, and all that stands around them.
+
+    `Document.read(text, language).written(sentences, (language, language)) == text` for every text.
+    """
+
+    sentences: tuple[str, ...]
+    """None of them is empty, begins or ends with white space, or crosses the end of a line."""
+    line_numbers: tuple[int, ...]
+    """The line on which each sentence stands, counted from 1."""
+    gaps: tuple[str, ...]
+    """White space and line ends before each sentence and, last, behind them all."""
+
+    @classmethod
+    def read(cls, text: str, language: str) -> Document:
+        """The document `text`, whose sentences are told apart by the rules of `language`, such as "en".
+
+        A line is a paragraph: no sentence goes on in the next. "\\n", "\\r\\n" and "\\r" end one.
+        MissingExtraError: sentencex is not installed.
+        """
+        sentences, line_numbers, gaps, gap = [], [], [], ""
+        for i, line in enumerate(_LINE_END.split(text)):
+            for segment in [line] if i % 2 else segments(line, language):
+                sentence = segment.strip()
+                if sentence:
+                    start = segment.index(sentence)
+                    gaps.append(gap + segment[:start])
+                    sentences.append(sentence)
+                    line_numbers.append(i // 2 + 1)
+                    gap = segment[start + len(sentence) :]
+                else:
+                    gap += segment
+        return cls(tuple(sentences), tuple(line_numbers), (*gaps, gap))
+
+    def written(self, translations: Sequence[str], languages: tuple[str, str]) -> str:
+        """The document with a translation in place of each sentence. `languages`: source and target.
+
+        White space and line ends stay as they are. Only between sentences of a line it depends on the
+        languages: see `splitting.gap_between`.
+        """
+        pieces = [self.gaps[0]]
+        for i, translation in enumerate(translations):
+            gap = self.gaps[i + 1]
+            on = self.line_numbers[i : i + 2]
+            within_line = len(on) == 2 and on[0] == on[1]
+            pieces += [translation, gap_between(gap, languages) if within_line else gap]
+        return "".join(pieces)
+
+
+def segments(line: str, language: str) -> list[str]:
+    """The sentences of a line, each with the white space behind it; joined, they are the line.
+
+    By the rules of sentencex, which knows the abbreviations of many languages, and takes those of a related
+    one for others. MissingExtraError: it is not installed.
+    """
+    try:
+        import sentencex
+    except ImportError:
+        raise MissingExtraError(
+            "sentencex", extra="documents", purpose="telling sentences of a document apart"
+        ) from None
+    found, position = [], 0
+    for segment in sentencex.segment(language, _SURROGATES.sub("\ufffd", line)):  # UTF-8 cannot hold them
+        found.append(line[position : position + len(segment)])
+        position += len(segment)
+    return found if position >= len(line) else [*found, line[position:]]
+
+
+def translate_document(translator: Translator, text: str, *, translate: Translate | None = None) -> str:
+    """`text` in the other language: paragraphs, empty lines, indents and line ends stay as they are.
+
+    A line is a paragraph of any number of sentences; those of all paragraphs are translated together by
+    `translate`, by default `translator.translate`. MissingExtraError: sentencex is not installed.
+    """
+    languages = translator.config.languages
+    document = Document.read(text, languages[0])
+    translations = (translate or translator.translate)(document.sentences)
+    return document.written([translation.text for translation in translations], languages)

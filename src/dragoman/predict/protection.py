@@ -1,0 +1,367 @@
+"""Numbers, addresses, tags and placeholders come out of a translation as they went in.
+
+A model copies what it saw copied in training, and breaks the rest. So tags are taken out, and put back around
+the words that are aligned with those they stood around. The other protected spans stay in the sentence at
+first; where the translation does not hold each of them as often as the source, they are taken out, too, and
+put back beside the words that are aligned with their neighbours. In this way every span comes out unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+from dragoman.errors import ConfigError
+from dragoman.predict.alignment import Link, align_translations
+from dragoman.predict.translator import Alternative, Translate, Translation, Translator
+
+Outcome: TypeAlias = Literal["copied", "put back", "untranslated"]
+"""The model copied all spans that are no tags; all were put back by alignment; nothing helped."""
+
+_LETTER = "[^\\W_\u2e80-\u9fff\uac00-\ud7ff\u0e00-\u0eff]"
+"""A letter or digit of a script that separates words: a number may stand beside a Chinese character."""
+
+PATTERNS = {
+    "tags": (
+        r"""</?[A-Za-z][\w:.-]*(?:\s(?:[^<>"']|"[^"<]*"|'[^'<]*')*)?/?>"""
+        r"|<!--(?:(?!<!--).)*?-->|&(?:[A-Za-z][A-Za-z0-9]*|\#[0-9]+|\#x[0-9A-Fa-f]+);"
+    ),
+    "urls": r"(?:(?:https?|ftp)://|(?<![\w.])www\.)[\w\-.~:/?\#\[\]@!$&'()*+,;=%]*[\w/~=&\#%+\-]",
+    "emails": r"(?<![\w.%+\-])[A-Za-z0-9._%+\-]+@[A-Za-z0-9\-]+(?:\.[A-Za-z0-9\-]+)+",
+    "placeholders": (
+        r"\{\{[^{}]*\}\}|\$?\{[^{}\s]*\}"
+        r"|%(?:\(\w+\)|[0-9]+\$)?[\-+\#0]*[0-9]*(?:\.[0-9]+)?[sdifgexXcu@](?![A-Za-z])"
+    ),
+    "numbers": rf"(?<!{_LETTER})[0-9]+(?:[.,:/’'\-][0-9]+)*(?!{_LETTER})",
+}
+"""What is protected, by name; of several that begin at the same place, the one above counts."""
+
+INLINE_TAGS = frozenset((
+    "a", "abbr", "b", "bdi", "bdo", "big", "bpt", "cite", "code", "del", "dfn", "em", "ept", "font", "g", "i",
+    "ins", "kbd", "mark", "mrk", "pc", "ph", "q", "s", "samp", "small", "span", "strike", "strong", "sub",
+    "sup", "tt", "u", "var", "x",
+))  # fmt: skip
+"""Tags that may stand within a word. All others separate words, as white space does."""
+
+_TAG = re.compile(r"<(?P<closes>/?)(?P<name>[A-Za-z][\w:.-]*).*?(?P<empty>/?)>", re.DOTALL)
+_OPENING, _CLOSING = "([{“„«‚‘¿¡", ".,;:!?)]}»”…%。，、！？；："
+
+
+class Span(NamedTuple):
+    """Characters of a text that are not to change."""
+
+    start: int
+    end: int
+    text: str
+    is_tag: bool
+
+
+class Protection:
+    """Finds what is not to change."""
+
+    def __init__(self, kinds: Iterable[str] = tuple(PATTERNS), patterns: Iterable[str] = ()) -> None:
+        """Protects the `kinds`, names in `PATTERNS`, and whatever the regular expressions `patterns` match.
+
+        ConfigError: a kind is unknown, or a pattern is no regular expression.
+        """
+        kinds = tuple(kinds)
+        for kind in kinds:
+            if kind not in PATTERNS:
+                raise ConfigError(f'"{kind}" cannot be protected; there are {", ".join(PATTERNS)}')
+        self._patterns = [re.compile(PATTERNS[kind], re.DOTALL) for kind in PATTERNS if kind in kinds]
+        for pattern in patterns:
+            try:
+                self._patterns.insert(0, re.compile(pattern))
+            except re.error as error:
+                raise ConfigError(f"{pattern!r}: is no regular expression ({error})") from None
+
+    def spans(self, text: str) -> list[Span]:
+        """What is protected in `text`, in order. Of overlapping spans the first counts, then the kind."""
+        found = [
+            (match.start(), rank, match.end())
+            for rank, pattern in enumerate(self._patterns)
+            for match in pattern.finditer(text)
+            if match[0].strip()
+        ]
+        spans: list[Span] = []
+        for start, _, end in sorted(found):
+            if not spans or start >= spans[-1].end:
+                piece = text[start:end]
+                spans.append(Span(start, end, piece, piece[0] == "<" and _TAG.fullmatch(piece) is not None))
+        return spans
+
+    def holds(self, text: str, pieces: Counter[str], among: Iterable[str]) -> bool:
+        """Of the spans `among`, `text` has exactly `pieces`."""
+        among = frozenset(among)
+        return Counter(span.text for span in self.spans(text) if span.text in among) == pieces
+
+
+def translate_protected(
+    translator: Translator,
+    texts: Sequence[str],
+    protection: Protection,
+    *,
+    translate: Translate | None = None,
+    report: Callable[[int, Outcome], None] | None = None,
+) -> list[Translation]:
+    """The translation of each text by `translate`, by default `translator.translate`, with what is protected.
+
+    Each protected span of a text is in its translation, exactly as often, and unchanged; spans that had to be
+    put back are in the order of the source. Paired tags stay paired and nested. Of several alternatives the
+    first is taken that holds all spans. A text stays as it is if the model cannot help writing one of its
+    spans once more, as a "2" for "two" beside another "2". `report` is called with the number of every text
+    that has spans, and what became of them. `Translation.parts` of a text too long for the model are those
+    of what was left of it when spans had been taken out.
+    """
+    translate = translate or translator.translate
+    spans = [protection.spans(text) for text in texts]
+    results: dict[int, Translation] = {}
+
+    def settle(i: int, translation: Translation, outcome: Outcome) -> None:
+        results[i] = translation
+        if spans[i] and report is not None:
+            report(i, outcome)
+
+    attempts: tuple[tuple[Outcome, bool], ...] = (("copied", False), ("put back", True))
+    for outcome, takes_all in attempts:
+        left = [i for i in range(len(texts)) if i not in results]
+        skeletons = [_Skeleton.of(texts[i], [s for s in spans[i] if takes_all or s.is_tag]) for i in left]
+        found = translate([skeleton.text for skeleton in skeletons]) if left else []
+        whole = [
+            _only_whole(translation, skeleton, protection, spans[i])
+            for i, skeleton, translation in zip(left, skeletons, found, strict=True)
+        ]
+        taken = [w for w, skeleton in zip(whole, skeletons, strict=True) if w and skeleton.taken]
+        links = iter(align_translations(translator, taken))
+        for i, skeleton, candidate in zip(left, skeletons, whole, strict=True):
+            restored = candidate
+            if candidate is not None and skeleton.taken:
+                restored = _restored(texts[i], skeleton, candidate, next(links), protection, spans[i])
+            if restored is not None:
+                settle(i, restored, outcome)
+    for i, text in enumerate(texts):
+        if i not in results:
+            settle(i, _unchanged(text), "untranslated")
+    return [results[i] for i in range(len(texts))]
+
+
+def _unchanged(text: str) -> Translation:
+    return Translation(text, text, 0.0, (Alternative(text, 0.0),))
+
+
+def _only_whole(
+    translation: Translation, skeleton: _Skeleton, protection: Protection, spans: list[Span]
+) -> Translation | None:
+    """`translation` with those of its alternatives that hold the spans left in `skeleton`, and no others.
+
+    None: there is none. What was put together from parts is not any more, if its first one went.
+    """
+    if not spans:
+        return translation
+    names = {span.text for span in spans}
+    wanted = Counter(span.text for span in spans)
+    wanted.subtract(span.text for span, _ in skeleton.taken)
+    best = Alternative(translation.text, translation.score)
+    alternatives = tuple(
+        a for a in translation.alternatives or (best,) if protection.holds(a.text, +wanted, names)
+    )
+    if not alternatives:
+        return None
+    parts = translation.parts if alternatives[0].text == translation.text else ()
+    return Translation(translation.source, *alternatives[0], alternatives, parts)
+
+
+def _restored(
+    source: str,
+    skeleton: _Skeleton,
+    translation: Translation,
+    links: list[Link],
+    protection: Protection,
+    spans: list[Span],
+) -> Translation | None:
+    """The translation of `source` from that of its skeleton. None: a span would not be what it was.
+
+    Where the words have an order of their own, so have elements; only if this makes an untruth of the order
+    of the spans that are no tags does everything stay in the order of the source.
+    """
+    if not any(character.isalnum() for character in skeleton.text):
+        return _unchanged(source)
+    names = {span.text for span in spans}
+    verbatim = [span.text for span in spans if not span.is_tag]
+    nodes = _tree(skeleton.taken)
+    _place(nodes, links, end=len(translation.text))
+    for in_order in (False, True):
+        writer = _Writer()
+        _write(writer, nodes, translation.text, 0, len(translation.text), in_order=in_order)
+        found = [span for span in protection.spans(writer.text) if span.text in names]
+        in_same_order = [span.text for span in found if not span.is_tag] == verbatim
+        same = Counter(span.text for span in found) == Counter(span.text for span in spans)
+        if same and (in_same_order or all(span.is_tag for span, _ in skeleton.taken)):
+            best = Alternative(writer.text, translation.score)
+            return Translation(source, *best, (best,), translation.parts)
+    return None
+
+
+@dataclass(frozen=True)
+class _Skeleton:
+    """A text without some of its spans."""
+
+    text: str
+    taken: list[tuple[Span, int]]
+    """The spans that are missing, and the place in `text` of each."""
+
+    @classmethod
+    def of(cls, text: str, spans: Sequence[Span]) -> _Skeleton:
+        """`text` without `spans`; words that only they separated are separated by a space."""
+        skeleton, taken, position = "", [], 0
+        for span in spans:
+            skeleton += text[position : span.start]
+            taken.append((span, len(skeleton)))
+            position = span.end
+            words_meet = skeleton[-1:].isalnum() and text[position : position + 1].isalnum()
+            if words_meet and not (span.is_tag and _tag_name(span) in INLINE_TAGS):
+                skeleton += " "
+        return cls(skeleton + text[position:], taken)
+
+
+@dataclass
+class _Node:
+    """A span that was taken out; or an opening tag, its closing one, and what is between them."""
+
+    span: Span
+    start: int
+    """Its place in the skeleton."""
+    end: int
+    closing: Span | None = None
+    children: list[_Node] = field(default_factory=list)
+    low: int = 0
+    """The characters of the translation that it is put around, or before."""
+    high: int = 0
+
+
+def _tag_name(span: Span) -> str:
+    found = _TAG.fullmatch(span.text)
+    return found["name"].lower() if found else ""
+
+
+def _partners(taken: list[tuple[Span, int]]) -> dict[int, int]:
+    """The closing tag of each opening one that has one: the last open one of a name is closed first."""
+    partners: dict[int, int] = {}
+    unclosed: list[tuple[int, str]] = []
+    for i, (span, _) in enumerate(taken):
+        tag = _TAG.fullmatch(span.text) if span.is_tag else None
+        if tag is None or tag["empty"]:
+            continue
+        name = tag["name"].lower()
+        if not tag["closes"]:
+            unclosed.append((i, name))
+        elif name in (names := [name for _, name in unclosed]):
+            k = len(names) - 1 - names[::-1].index(name)
+            partners[unclosed[k][0]] = i
+            del unclosed[k:]
+    return partners
+
+
+def _tree(taken: list[tuple[Span, int]]) -> list[_Node]:
+    """The spans as a forest, in which a pair of tags is one node."""
+    partners = _partners(taken)
+    closings = set(partners.values())
+    levels: list[list[_Node]] = [[]]
+    pairs: list[_Node] = []
+    for i, (span, place) in enumerate(taken):
+        if i in closings:
+            levels.pop()
+            pair = pairs.pop()
+            pair.closing, pair.end = span, place
+            continue
+        node = _Node(span, place, place)
+        levels[-1].append(node)
+        if i in partners:
+            levels.append(node.children)
+            pairs.append(node)
+    return levels[0]
+
+
+def _place(nodes: list[_Node], links: list[Link], *, end: int) -> None:
+    """Finds where in the translation, which ends at `end`, each node belongs."""
+    for node in nodes:
+        _place(node.children, links, end=end)
+        inside = [x for x in links if x.source_start >= node.start and x.source_end <= node.end]
+        if inside or node.children:
+            starts = [x.target_start for x in inside] + [child.low for child in node.children]
+            ends = [x.target_end for x in inside] + [child.high for child in node.children]
+            node.low, node.high = min(starts), max(ends)
+        else:
+            node.low = node.high = _beside(node.start, links, end=end)
+
+
+def _beside(place: int, links: list[Link], *, end: int) -> int:
+    """The place in the translation that is next to what stands next to `place` in the skeleton.
+
+    Before the word that stands for the next linked one of the source, or behind that for the one before where
+    this is nearer. `end` if there is no link at all.
+    """
+    after = min(
+        ((x.source_start - place, x.target_start) for x in links if x.source_start >= place), default=None
+    )
+    before = min(
+        ((place - x.source_end, -x.target_end) for x in links if x.source_end <= place), default=None
+    )
+    if after is None or (before is not None and before[0] < after[0]):
+        return end if before is None else -before[1]
+    return after[1]
+
+
+class _Writer:
+    """Puts text and spans together, with spaces where words would meet."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._end = 0
+        """Where what was written ends, but for opening tags: a space comes before them."""
+        self._space_is_due = False
+
+    def write(self, text: str) -> None:
+        """Adds a piece of the translation."""
+        if text:
+            if self._space_is_due and not text[0].isspace() and text[0] not in _CLOSING:
+                self._add_space()
+            self.text += text
+            self._end, self._space_is_due = len(self.text), False
+
+    def write_span(self, span: Span) -> None:
+        """Adds what was taken out. Tags stand as close as the words they came to."""
+        if span.is_tag:
+            self.text += span.text
+            return
+        last = self.text[: self._end][-1:]
+        if last and not last.isspace() and last not in _OPENING:
+            self._add_space()
+        self.text += span.text
+        self._end, self._space_is_due = len(self.text), True
+
+    def write_closing(self, span: Span) -> None:
+        """Adds a closing tag; a space that is due comes behind it."""
+        self.text += span.text
+        self._end = len(self.text)
+
+    def _add_space(self) -> None:
+        self.text = f"{self.text[: self._end]} {self.text[self._end :]}"
+
+
+def _write(writer: _Writer, nodes: list[_Node], text: str, low: int, high: int, *, in_order: bool) -> None:
+    """Writes the characters `low` to `high` of `text` with `nodes` among them, none across another."""
+    arranged = nodes if in_order else sorted(nodes, key=lambda node: (node.low, node.high))
+    for node in arranged:
+        start = min(max(low, node.low), high)
+        end = min(max(start, node.high), high)
+        writer.write(text[low:start])
+        writer.write_span(node.span)
+        _write(writer, node.children, text, start, end, in_order=in_order)
+        if node.closing is not None:
+            writer.write_closing(node.closing)
+        low = end
+    writer.write(text[low:high])

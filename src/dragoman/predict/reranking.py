@@ -1,0 +1,70 @@
+"""Choosing among the candidates of a search by how much the others agree with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.helpers import extract_all_char_ngrams
+
+from dragoman.predict.translator import Translation
+
+Floats = npt.NDArray[np.float64]
+
+
+def minimum_risk(translation: Translation) -> Translation:
+    """`translation` with its alternatives in the order of their expected chrF, the highest first.
+
+    Minimum Bayes risk (Kumar and Byrne 2004): each alternative is compared with all of them, which stand for
+    what the translation might be. Each counts the same, as is right for samples (Eikema and Aziz 2020); equal
+    samples make each other more probable. Scores stay those of the search, and so does the order of equals.
+    """
+    texts = [alternative.text for alternative in translation.alternatives]
+    expected = pairwise_chrf(texts).mean(1)
+    return _reordered(translation, np.argsort(-expected, kind="stable").tolist())
+
+
+def _reordered(translation: Translation, order: Sequence[int]) -> Translation:
+    """`translation` with these of its alternatives; and so with its parts, whose k-th ones make the k-th."""
+    alternatives = tuple(translation.alternatives[i] for i in order)
+    parts = tuple(_reordered(part, order) for part in translation.parts)
+    return Translation(translation.source, *alternatives[0], alternatives, parts)
+
+
+def pairwise_chrf(texts: Sequence[str]) -> Floats:
+    """(N, N) sentence-level chrF2 of each text, row, against each, column, as sacreBLEU has it; 0–100.
+
+    Its n-grams are counted once a text, and not once a pair.
+    """
+    distinct = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    chrf = _distinct_pairs(list(distinct))
+    rows = [distinct[text] for text in texts]
+    return chrf[np.ix_(rows, rows)]
+
+
+def _distinct_pairs(texts: list[str]) -> Floats:
+    """`pairwise_chrf` of texts none of which are equal."""
+    metric = CHRF()
+    n_grams = [extract_all_char_ngrams(text, metric.char_order, metric.whitespace) for text in texts]
+    precision = np.zeros((len(texts), len(texts)))
+    n_orders = np.zeros_like(precision)
+    for order in range(metric.char_order):
+        numbers: dict[str, int] = {}
+        for counts in n_grams:
+            for n_gram in counts[order]:
+                numbers.setdefault(n_gram, len(numbers))
+        table = np.zeros((len(texts), len(numbers)), dtype=np.int64)
+        for i, counts in enumerate(n_grams):
+            table[i, [numbers[n_gram] for n_gram in counts[order]]] = list(counts[order].values())
+        n = table.sum(1)
+        matches = np.stack([np.minimum(row, table).sum(1) for row in table])
+        both = (n[:, None] > 0) & (n > 0)
+        precision += np.where(both, matches / np.maximum(n, 1)[:, None], 0.0)
+        n_orders += both
+    precision /= np.maximum(n_orders, 1)
+    recall = precision.T  # matches are the same both ways
+    weight = metric.beta**2
+    total = weight * precision + recall
+    return 100 * (1 + weight) * precision * recall / np.where(total > 0, total, 1.0)

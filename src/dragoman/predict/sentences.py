@@ -1,0 +1,88 @@
+"""From texts, and what their translations must hold, to what a search needs to know of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from dragoman.errors import DataError
+from dragoman.predict.engine import Sentence
+from dragoman.predict.phrases import continuing_tokens, encode_phrase
+from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
+
+
+class Preparation:
+    """The tokenizers of a model, and how many tokens it can write."""
+
+    def __init__(self, tokenizers: TokenizerPair, max_positions: int) -> None:
+        """`max_positions` is the longest translation in tokens, the end token included."""
+        self.tokenizers = tokenizers
+        self.max_positions = max_positions
+
+    @cached_property
+    def _continuing(self) -> frozenset[int]:
+        """The tokens of the target that continue a word."""
+        return continuing_tokens(self.tokenizers.tgt)
+
+    def n_tokens(self, text: str) -> int:
+        """Those of `text` as a source, the end token included."""
+        return len(self.tokenizers.src.encode(text)) + 1
+
+    def sentences(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] | None,
+        required: Sequence[Sequence[str]] | None,
+        *,
+        first_number: int,
+    ) -> list[Sentence]:
+        """What the search needs to know of each text; those too long for the model are among them.
+
+        DataError: there is not one prefix or list of phrases for each text, or one is more than the model
+        can write.
+        """
+        for name, given in {"prefixes": prefixes, "required": required}.items():
+            if isinstance(given, str) or (given is not None and len(given) != len(texts)):
+                raise DataError(
+                    f"{name} must be a list with one entry for each of the {len(texts)} sentences"
+                )
+        begun = self.tokenizers.tgt.encode_batch(prefixes or [""] * len(texts))
+        phrases = [
+            self._phrases(own, first_number + i) for i, own in enumerate(required or [()] * len(texts))
+        ]
+        continuing = self._continuing if any(phrases) else frozenset[int]()
+        sentences = []
+        for i, ids in enumerate(self.tokenizers.src.encode_batch(texts)):
+            sentence = Sentence([*ids, EOS_ID], begun[i], phrases[i], continuing, first_number + i)
+            self._check(sentence)
+            sentences.append(sentence)
+        return sentences
+
+    def _check(self, sentence: Sentence) -> None:
+        """DataError: the model cannot write what its translation must hold."""
+        if UNK_ID in sentence.prefix:
+            raise DataError(
+                f"sentence {sentence.number}: its prefix has a word that is not in the model's vocabulary, "
+                "which the model cannot write; leave the word away"
+            )
+        if sentence.n_needed > self.max_positions - 1:
+            raise DataError(
+                f"sentence {sentence.number}: its prefix and required phrases have {sentence.n_needed} "
+                f"tokens and the model writes at most {self.max_positions - 1}; give shorter ones"
+            )
+
+    def _phrases(self, phrases: Sequence[str], number: int) -> list[list[int]]:
+        if isinstance(phrases, str):
+            raise DataError(f"sentence {number}: required must be a list of phrases, such as [{phrases!r}]")
+        found = []
+        for phrase in phrases:
+            ids = encode_phrase(self.tokenizers.tgt, phrase)
+            if not ids:
+                raise DataError(f"sentence {number}: a required phrase is empty; leave it away")
+            if UNK_ID in ids:
+                raise DataError(
+                    f"sentence {number}: the required phrase {phrase!r} has a word that is not in the "
+                    "model's vocabulary, which the model cannot write; leave it away"
+                )
+            found.append(ids)
+        return found

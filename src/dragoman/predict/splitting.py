@@ -1,0 +1,74 @@
+"""A text that is too long for a model, cut into parts that fit; and what stands between translations."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+from dragoman.errors import DataError
+
+_CLOSERS = "[\"'”’»)\\]]{0,3}"
+_WIDE_CLOSERS = "[”’」』）》]{0,3}"
+_BOUNDARY = re.compile(
+    rf"(?P<sentence>[.!?…؟۔।]{_CLOSERS}\s+|[。！？｡]{_WIDE_CLOSERS}\s*)"
+    rf"|(?P<clause>[;:,؛،]{_CLOSERS}\s+|[；：，、]{_WIDE_CLOSERS}\s*)"
+    r"|(?P<word>\s+)"
+)
+_ZERO_WIDTH_JOINER = "\u200d"
+
+_WITHOUT_SPACES = frozenset({"zh", "zho", "chi", "cmn", "yue", "ja", "jpn"})
+"""Languages that put no space between sentences."""
+
+
+def split_to_fit(text: str, n_tokens: Callable[[str], int], limit: int) -> list[str]:
+    """`text` in as many parts as it takes for `n_tokens` of each to be `limit` at most; joined, they are it.
+
+    It is halved again and again: at the end of a sentence where there is one, else of a clause, else of a
+    word, and only then anywhere between two characters; each time as near to the middle as such a place is.
+    A part begins with no white space, unless `text` does. DataError: one character alone is too much.
+    """
+    if n_tokens(text) <= limit:
+        return [text]
+    cut = _best_cut(text)
+    if cut is None:
+        raise DataError(
+            f"the character {text.strip()!r} alone has more tokens than the {limit} of a part; leave it out, "
+            "or train with a larger model.max_positions and data.max_length"
+        )
+    return [*split_to_fit(text[:cut], n_tokens, limit), *split_to_fit(text[cut:], n_tokens, limit)]
+
+
+def _best_cut(text: str) -> int | None:
+    """Where to halve `text`: both sides hold more than white space. None: it is one character."""
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    middle = (first + last) // 2
+    places: dict[str | None, list[int]] = {"sentence": [], "clause": [], "word": []}
+    for found in _BOUNDARY.finditer(text, first, last):
+        if found.end() < last:
+            places[found.lastgroup].append(found.end())
+    for ends in places.values():
+        if ends:
+            return min(ends, key=lambda end: abs(end - middle))
+    inside = sorted(range(first + 1, last), key=lambda place: abs(place - middle))
+    return next((place for place in inside if _is_between_characters(text, place)), next(iter(inside), None))
+
+
+def _is_between_characters(text: str, place: int) -> bool:
+    """Neither an accent nor part of an emoji begins at `place`: as far as one can tell without a table."""
+    after = text[place]
+    return unicodedata.category(after)[0] != "M" and _ZERO_WIDTH_JOINER not in (after, text[place - 1])
+
+
+def gap_between(space: str, languages: tuple[str, str]) -> str:
+    """What stands between two translations where `space`, maybe nothing, stood between their sources.
+
+    The same, but for a translation from a language that puts spaces between sentences into one that does not,
+    where it is nothing, and the other way round, where it is one space. `languages`: source and target.
+    """
+    src_spaced, tgt_spaced = (
+        language.lower().replace("_", "-").partition("-")[0] not in _WITHOUT_SPACES for language in languages
+    )
+    if src_spaced == tgt_spaced:
+        return space
+    return " " if tgt_spaced else ""

@@ -1,0 +1,92 @@
+"""A document keeps its form, whatever becomes of its sentences."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.errors import MissingExtraError
+from dragoman.predict.documents import Document, segments, translate_document
+from dragoman.predict.translator import Translation, Translator
+
+LANGUAGES = st.sampled_from(["en", "de", "zh", "ja", "fr", "hi", "xx"])
+TEXTS = st.text(
+    st.one_of(st.sampled_from("  ..!?。「」\"'aB1\n\r\t\u2028\x85\x0c\ud800"), st.characters()), max_size=80
+)
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, device="cpu", precision="fp32")
+
+
+def identity(texts: Sequence[str]) -> list[Translation]:
+    return [Translation(text, text, 0.0, ()) for text in texts]
+
+
+def shout(texts: Sequence[str]) -> list[Translation]:
+    return [Translation(text, f"<{text}>", 0.0, ()) for text in texts]
+
+
+@settings(deadline=None)
+@given(TEXTS, LANGUAGES)
+def test_a_document_of_its_own_sentences_is_the_text(text: str, language: str) -> None:
+    document = Document.read(text, language)
+    assert document.written(document.sentences, (language, language)) == text
+    assert all(sentence and sentence == sentence.strip() for sentence in document.sentences)
+    assert not any(end in sentence for sentence in document.sentences for end in "\r\n")
+
+
+@settings(deadline=None)
+@given(TEXTS.filter(lambda text: "\n" not in text and "\r" not in text), LANGUAGES)
+def test_segments_tile_a_line(line: str, language: str) -> None:
+    assert "".join(segments(line, language)) == line
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_translating_by_the_identity_changes_nothing(translator: Translator, text: str) -> None:
+    assert translate_document(translator, text, translate=identity) == text
+
+
+def test_lines_and_spaces_stand_where_they_stood(translator: Translator) -> None:
+    text = "\n  One here.  Two there! \r\n\r\n\tThree.\nMr. Smith left.\n"
+    expected = "\n  <One here.>  <Two there!> \r\n\r\n\t<Three.>\n<Mr. Smith left.>\n"
+    assert translate_document(translator, text, translate=shout) == expected
+
+
+def test_every_sentence_knows_its_line() -> None:
+    document = Document.read("One. Two.\r\n\r\nThree.\rFour.", "en")
+    assert document.sentences == ("One.", "Two.", "Three.", "Four.")
+    assert document.line_numbers == (1, 1, 3, 4)
+
+
+def test_chinese_sentences_stand_without_spaces() -> None:
+    document = Document.read("One. Two.\n Three.", "en")
+    assert document.written(["一。", "二。", "三。"], ("en", "zh")) == "一。二。\n 三。"
+    back = Document.read("一。二。\n 三。", "zh")
+    assert back.written(["One.", "Two.", "Three."], ("zh", "en")) == "One. Two.\n Three."
+
+
+def test_a_document_is_its_sentences_translated(translator: Translator) -> None:
+    first, second = (t.text for t in translator.translate(["The red cat.", "A dog!"]))
+    assert translate_document(translator, "The red cat. A dog!\n") == f"{first} {second}\n"
+
+
+def test_without_sentencex_its_install_line_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def fake(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "sentencex":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", fake)
+    with pytest.raises(MissingExtraError, match=r"needs the package sentencex: pip install 'dragoman\[docum"):
+        Document.read("One.", "en")

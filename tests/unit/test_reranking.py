@@ -1,0 +1,60 @@
+"""Of several candidates, the one that agrees most with the others comes first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacrebleu.metrics.chrf import CHRF
+
+from dragoman.predict.reranking import minimum_risk, pairwise_chrf
+from dragoman.predict.translator import Alternative, Translation, Translator
+
+TEXTS = st.text(st.sampled_from("ab cü\u3000.中"), max_size=12)
+
+
+def translation_of(*texts: str) -> Translation:
+    alternatives = tuple(Alternative(text, -float(i)) for i, text in enumerate(texts))
+    return Translation("source", *alternatives[0], alternatives)
+
+
+@settings(deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=6))
+def test_pairs_are_scored_as_by_sacrebleu(texts: list[str]) -> None:
+    metric = CHRF()
+    expected = [[metric.sentence_score(row, [column]).score for column in texts] for row in texts]
+    np.testing.assert_allclose(pairwise_chrf(texts), expected, rtol=1e-9, atol=1e-9)
+
+
+@settings(deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=6))
+def test_the_first_has_the_highest_mean_score_and_none_is_lost(texts: list[str]) -> None:
+    chosen = minimum_risk(translation_of(*texts))
+    metric = CHRF()
+    means = [sum(metric.sentence_score(a, [b]).score for b in texts) / len(texts) for a in texts]
+    assert means[texts.index(chosen.text)] == pytest.approx(max(means))
+    assert sorted(chosen.alternatives) == sorted(translation_of(*texts).alternatives)
+    assert chosen.alternatives[0] == (chosen.text, chosen.score)
+
+
+def test_the_consensus_wins_over_the_best_scored() -> None:
+    odd, first, second = "Ein Hund bellt laut", "Der rote Kater schläft", "Der rote Kater schlief"
+    chosen = minimum_risk(translation_of(odd, first, second, first))
+    assert chosen.text == first
+    assert chosen.score == -1.0
+    assert chosen.alternatives[-1].text == odd
+
+
+def test_of_equally_good_candidates_the_search_decides() -> None:
+    assert minimum_risk(translation_of("ab", "cd")).text == "ab"
+    assert minimum_risk(translation_of("")).text == ""
+
+
+def test_parts_follow_the_choice_of_the_whole(tiny_run: Path) -> None:
+    translator = Translator.load(tiny_run, device="cpu", precision="fp32")
+    text = "red cat, big dog. " * translator.config.model.max_positions
+    chosen = minimum_risk(translator.translate([text], beam_size=3, n_best=3)[0])
+    assert chosen.text == " ".join(part.text for part in chosen.parts if part.text)
