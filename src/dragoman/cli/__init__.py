@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import sys
 
-from dragoman.cli import classify, data, demo, doctor, evaluate, reproduce, show, train, translate
+from dragoman.cli import (
+    backtranslate,
+    classify,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    reproduce,
+    show,
+    train,
+    translate,
+)
 from dragoman.cli.app import app
 
 __all__ = ["app", "main"]
 
 train.register(app)
 translate.register(app)
+backtranslate.register(app)
 classify.register(app)
 evaluate.register(app)
 reproduce.register(app)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def translate(
         str, typer.Argument(help="Sentences, one a line; - is stdin. May end in .gz, .xz or .zst.")
     ] = "-",
     out: Annotated[
-        Path | None, typer.Option(help="Write here instead of to stdout, when all is done.")
+        Path | None, typer.Option(help="Write here instead of to stdout; .gz, .xz and .zst are compressed.")
     ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: source, translation, score, alternatives.")
@@ -55,17 +56,41 @@ def translate(
     batch_sentences: BatchSentences = None,
     device: Device = "auto",
     precision: Precision = "auto",
+    workers: Workers = 1,
+    ray: RayAddress = None,
+    skip_long: Annotated[
+        bool,
+        typer.Option("--skip-long", help="Leave lines that are too long for the model empty; count them."),
+    ] = False,
 ) -> None:
     """Translate sentences: one line in, one line out.
 
-    An empty line stays empty. What arrives through a pipe is translated as it comes.
+    An empty line stays empty. What arrives through a pipe is translated as it comes. From a file into
+    another one (--out) the text may be of any size, and the same command continues after a kill.
     """
     if n_best > 1 and not json_:
         raise ConfigError("--n-best is for --json; without it every line has one translation")
+    from dragoman.bulk.job import Job
+    from dragoman.bulk.output import Lines
+    from dragoman.data.readers.files import find_file
+
+    beam_size = beam_for(run, beam_size, n_best=n_best)
+    if out is not None and file != "-":
+        overrides = search_overrides(
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            n_best=n_best,
+            batch_sentences=batch_sentences,
+        )
+        write = as_json if json_ else as_line
+        check_precision(precision)
+        job = Job(run, find_file(file), out, Lines(write), overrides, device, precision, skip_long)
+        carry_out(job, n_workers=workers, ray=ray)
+        return
+    if workers > 1 or ray is not None or skip_long:
+        raise ConfigError("--workers, --ray and --skip-long are for a file and --out FILE")
     chunks = stdin_chunks() if file == "-" else file_chunks(file)
     translator = load_translator(run, device=device, precision=precision, batch_sentences=batch_sentences)
-    if n_best > 1 and beam_size is None:
-        beam_size = max(n_best, translator.config.search.beam_size)
     lines: list[str] = []
     n_lines = 0
     for chunk in chunks:
@@ -92,20 +117,45 @@ def translate(
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
 
 
+def beam_for(run: Path, beam_size: int | None, *, n_best: int) -> int | None:
+    """A beam that has room for `n_best` alternatives, where none is asked for; None is the run's own."""
+    from dragoman.predict.translator import translation_config
+    from dragoman.runs import Run
+
+    if n_best == 1 or beam_size is not None:
+        return beam_size
+    return max(n_best, translation_config(Run.open(run)).search.beam_size)
+
+
+def search_overrides(**settings: float | str | None) -> tuple[str, ...]:
+    """Settings of [search] as overrides of a configuration, those that are None left away."""
+    return tuple(f"search.{name}={value}" for name, value in settings.items() if value is not None)
+
+
+def check_precision(precision: str) -> None:
+    """ConfigError: `precision` is none that there is."""
+    if precision not in ("auto", "fp32", "bf16"):
+        raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')
+
+
 def load_translator(
     run: Path, *, device: str, precision: str, batch_sentences: int | None = None
 ) -> Translator:
     """The translator in the folder `run`. ConfigError: `precision` is none that there is."""
     from dragoman.predict.translator import Translator
 
-    if precision not in ("auto", "fp32", "bf16"):
-        raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')
+    check_precision(precision)
     translator = Translator.load(run, device=device, precision=precision)
     if batch_sentences is not None:
         config = translator.config
         search = config.search.model_copy(update={"batch_sentences": batch_sentences})
         translator.config = config.model_copy(update={"search": search})
     return translator
+
+
+def as_line(translation: Translation) -> str:
+    """The translation alone."""
+    return translation.text
 
 
 def as_json(translation: Translation) -> str:

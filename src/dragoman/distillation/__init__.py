@@ -1,0 +1,1 @@
+"""A small translator that learns from a large one."""
