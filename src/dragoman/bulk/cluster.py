@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -69,8 +70,9 @@ def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
         own = {"num_cpus": n_workers, "object_store_memory": STORE_BYTES, "include_dashboard": False,
                "_node_ip_address": "127.0.0.1"}  # fmt: skip
     try:
+        _knock(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(
             f"--ray {address}: no cluster is there ({reason}); start one with `ray start --head` and say "
@@ -80,6 +82,13 @@ def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Sees whether anybody listens at "host:port", which Ray itself tries for minutes. OSError: nobody."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _dataset(ray: Any, job: Job, *, n_done: int, chunk_lines: int, n_workers: int) -> Any:

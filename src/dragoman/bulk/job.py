@@ -35,7 +35,7 @@ class Job:
     """Sentences longer than the model accepts are counted and have no translation, instead of ending all."""
 
     def config(self) -> TranslationConfig:
-        """The run's configuration with the overrides. RunError: it is a classifier. ConfigError: see there."""
+        """The run's configuration with the overrides. RunError: it is a classifier. ConfigError: bad ones."""
         settings = translation_config(Run.open(self.run)).model_dump()
         config = parse_config(settings, overrides=self.overrides, where=f"translating with {self.run}")
         assert config.task == "translation"
@@ -44,7 +44,8 @@ class Job:
     def described(self) -> dict[str, Any]:
         """All that the output depends on, the input aside, as JSON has it.
 
-        RunError: the run is a classifier, is missing, or has no weights yet. ConfigError: an override is none.
+        RunError: the run is a classifier, is missing, or has no weights yet. ConfigError: an override is not
+        a setting.
         """
         run = Run.open(self.run)
         if not run.weights_path.exists():

@@ -57,18 +57,26 @@ class Journal:
             raise RunError(f"{self.out}: {what}; give the name of a file to write")
         try:
             self._file = self.partial.open("ab")
-            _lock(self._file, self.partial)
-            self._read()  # what counted before the lock was had may have grown
-            size = self._file.seek(0, os.SEEK_END)
-            if size < self.n_bytes:
-                raise RunError(
-                    f"{self.partial}: has {size} bytes where {self.path.name} counts {self.n_bytes}; "
-                    "remove both to start anew"
-                )
-            self._file.truncate(self.n_bytes)
+            self._take_over(self._file)
         except OSError as error:
             raise _cannot_write(self.partial, error) from None
+        except RunError:
+            assert self._file is not None, "has just been opened"
+            self._file.close()
+            raise
         return self
+
+    def _take_over(self, file: IO[bytes]) -> None:
+        """Locks the partial file and cuts off what does not count."""
+        _lock(file, self.partial)
+        self._read()  # what counted before the lock was had may have grown
+        size = file.seek(0, os.SEEK_END)
+        if size < self.n_bytes or self.finished:
+            raise RunError(
+                f"{self.partial}: has {size} bytes where {self.path.name} counts {self.n_bytes}; "
+                "remove both to start anew"
+            )
+        file.truncate(self.n_bytes)
 
     def __exit__(
         self,
@@ -97,8 +105,8 @@ class Journal:
         self.finished = True
         self._write()
         try:
-            if self._file is not None:
-                self._file.close()
+            if self._file is not None and os.name != "posix":
+                self._file.close()  # Windows renames no open file; elsewhere the lock stays until all is done
             if self.partial.exists():  # it is not, if a kill came right here
                 self.partial.replace(self.out)
                 sync(self.out.parent)
@@ -164,7 +172,10 @@ def _lock(file: IO[bytes], path: Path) -> None:
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        renamed = not path.exists() or os.fstat(file.fileno()).st_ino != path.stat().st_ino
     except BlockingIOError:
+        renamed = True
+    if renamed:  # or another one was writing until right now
         raise RunError(
             f"{path}: another process is writing it; wait for it, or name another output"
         ) from None
