@@ -13,6 +13,7 @@ from dragoman.cli import (
     classify,
     data,
     demo,
+    distill,
     doctor,
     evaluate,
     reproduce,
@@ -27,6 +28,7 @@ __all__ = ["app", "main"]
 train.register(app)
 translate.register(app)
 backtranslate.register(app)
+distill.register(app)
 classify.register(app)
 evaluate.register(app)
 reproduce.register(app)
