@@ -17,7 +17,7 @@ from dragoman.cli.translate import as_line
 from dragoman.data.readers.files import open_lines
 from tiny import WORDS
 
-CHUNK_LINES = 20
+CHUNK_LINES = 10
 GREEDY = ("search.beam_size=1",)
 
 PROGRAM = """
@@ -55,7 +55,7 @@ except DragomanError as error:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = random.Random(3)
     path = tmp_path_factory.mktemp("corpus") / "in.txt"
-    lines = [" ".join(rng.choices(list(WORDS), k=rng.randint(0, 9))) for _ in range(600)]
+    lines = [" ".join(rng.choices(list(WORDS), k=rng.randint(0, 9))) for _ in range(300)]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
@@ -74,7 +74,7 @@ def test_kills_at_random_instants_leave_what_continues_to_the_byte(
     rng = random.Random(victim)
     out = tmp_path / "out.zst"
     codes = []
-    for delay in (rng.uniform(0, 0.6), rng.uniform(0, 0.6), 1000):
+    for delay in (rng.uniform(0, 0.5), rng.uniform(0, 0.5), 1000):
         command = [sys.executable, "-c", PROGRAM, tiny_run, corpus, out, victim, delay, CHUNK_LINES]
         start = time.monotonic()
         done = subprocess.run(

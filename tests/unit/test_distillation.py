@@ -114,7 +114,7 @@ def test_lessons_of_nothing_and_of_another_sieve_are_refused(
     with pytest.raises(DataError, match=r"nothing is left of 5 pairs; try a smaller --min-chrf"):
         teach(tiny_run, teacher_config, tmp_path, sieve=EVERYTHING, max_pairs=5, translate=nothing)  # type: ignore[arg-type]
     (tmp_path / LESSONS).write_text(json.dumps({"asked": {"teacher": "another"}}))
-    with pytest.raises(RunError, match=r"holds the lessons of another teacher or other filters"):
+    with pytest.raises(RunError, match=r"holds the lessons of another teacher, text or filter"):
         teach(tiny_run, teacher_config, tmp_path, sieve=EVERYTHING, max_pairs=5, translate=translate)
     (tmp_path / LESSONS).write_text("[")
     with pytest.raises(RunError, match=r"lessons.json: is damaged; remove it"):
@@ -183,6 +183,6 @@ def test_the_command_prints_a_table_and_says_what_is_wrong(
     table = succeed("distill", tiny_run, "--out", out, *keep_all, *overrides).stdout.splitlines()
     assert table[0].split() == ["teacher", "student"]
     other = ["--out", out, "--max-pairs", 10]
-    assert "holds the lessons of another teacher or other filters" in error_of(
+    assert "holds the lessons of another teacher, text or filter" in error_of(
         "distill", tiny_run, *other, *overrides
     )

@@ -4,7 +4,7 @@ sources.gz               the sources of the training pairs, one a line
 teacher.gz               their translations, written by `dragoman.bulk`, which a kill does not undo
 train.src.gz .tgt.gz     what is left of both
 valid.src.gz .tgt.gz     the teacher's validation pairs
-lessons.json             what was left out, and why; written last
+lessons.json             what was asked for; when all is done also what was left out, and why
 """
 
 from __future__ import annotations
@@ -62,16 +62,23 @@ def teach(
     `dragoman.bulk`. DataError: nothing is left. RunError: the folder was begun with other settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    asked = {"teacher": str(teacher), "max_pairs": max_pairs, "sieve": sieve._asdict()}
-    done = _read(folder / LESSONS)
-    if done is not None:
-        if done["asked"] != asked:
-            raise RunError(
-                f"{folder}: holds the lessons of another teacher or other filters; choose another folder, or "
-                "remove it"
-            )
-        return done
     train, valid = open_corpora(config)
+    asked = {
+        "teacher": str(teacher),
+        "text": train.fingerprint(),
+        "max_pairs": max_pairs,
+        "sieve": sieve._asdict(),
+    }
+    begun = _read(folder / LESSONS)
+    if begun is None:
+        _write_record(folder, {"asked": asked})
+    elif begun["asked"] != asked:
+        raise RunError(
+            f"{folder}: holds the lessons of another teacher, text or filter; choose another folder, or "
+            "remove it"
+        )
+    elif "n_kept" in begun:
+        return begun
     sources, translations = folder / "sources.gz", folder / "teacher.gz"
     if not sources.exists():
         _write_lines(sources, (" ".join(pair.src.split()) for pair in _lessons(train, max_pairs)))
@@ -94,7 +101,7 @@ def teach(
         "n_kept": n_pairs - counts.total(),
         "left_out": dict(counts),
     }
-    write_atomically(folder / LESSONS, json.dumps(record, indent=2).encode() + b"\n")
+    _write_record(folder, record)
     return record
 
 
@@ -132,6 +139,10 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
     sync(temporary)
     temporary.replace(path)
     sync(path.parent)
+
+
+def _write_record(folder: Path, record: dict[str, Any]) -> None:
+    write_atomically(folder / LESSONS, json.dumps(record, indent=2).encode() + b"\n")
 
 
 def _read(path: Path) -> dict[str, Any] | None:
