@@ -24,7 +24,7 @@ from dragoman.runs import Run, environment
 
 RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"
-N_TIMED = 1000
+N_TIMED = 500
 """Sentences whose translation is timed, at most."""
 ROUNDS = 3
 """Times that it is timed, student and teacher in turn; the best counts, which other work disturbed least."""
@@ -64,7 +64,7 @@ def distill(
         "preset": preset,
         "lessons": taught,
         "environment": environment(),
-        **compare({"teacher": teacher, "student": out}, config, with_test=with_test),
+        **compare({"teacher": teacher, "student": out}, config, with_test=with_test, say=say),
     }
     run.write_json(RESULT, record)
     return record
@@ -79,7 +79,9 @@ def take_tokenizer(teacher: Path, run: Run) -> None:
         unfinished.replace(run.tokenizer_folder)
 
 
-def compare(runs: Mapping[str, Path], config: TranslationConfig, *, with_test: bool) -> dict[str, Any]:
+def compare(
+    runs: Mapping[str, Path], config: TranslationConfig, *, with_test: bool, say: Callable[[str], None]
+) -> dict[str, Any]:
     """The shapes of the runs, their speeds, and their BLEU on the pairs that `config` names.
 
     Each is searched greedily and with the beam of `config`, in this process, in its fp32 or bf16 as ever.
@@ -92,9 +94,9 @@ def compare(runs: Mapping[str, Path], config: TranslationConfig, *, with_test: b
     return {
         "n_threads": torch.get_num_threads(),
         "models": {name: _shape(translator) for name, translator in translators.items()},
-        "speed": list(_speeds(translators, sets["valid"][:N_TIMED], beams)),
+        "speed": list(_speeds(translators, sets["valid"][:N_TIMED], beams, say)),
         "scores": [
-            _score(name, translator, which, pairs, beam)
+            _score(name, translator, which, pairs, beam, say)
             for which, pairs in sets.items()
             for beam in beams
             for name, translator in translators.items()
@@ -113,7 +115,10 @@ def _shape(translator: Translator) -> dict[str, Any]:
 
 
 def _speeds(
-    translators: Mapping[str, Translator], pairs: Sequence[Pair], beams: Sequence[int]
+    translators: Mapping[str, Translator],
+    pairs: Sequence[Pair],
+    beams: Sequence[int],
+    say: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
     """The sentences a second of each, by beam: the best of several rounds in which they take turns."""
     sources = [pair.src for pair in pairs]
@@ -124,6 +129,7 @@ def _speeds(
                 start = time.perf_counter()
                 translator.translate(sources, beam_size=beam, n_best=1)
                 best[name] = min(best[name], time.perf_counter() - start)
+                say(f"{name}, beam {beam}: {len(sources) / best[name]:.1f} sentences/s")
         for name, seconds in best.items():
             yield {
                 "model": name,
@@ -133,7 +139,15 @@ def _speeds(
             }
 
 
-def _score(name: str, translator: Translator, which: str, pairs: Sequence[Pair], beam: int) -> dict[str, Any]:
+def _score(
+    name: str,
+    translator: Translator,
+    which: str,
+    pairs: Sequence[Pair],
+    beam: int,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    say(f"{name}, beam {beam}: scoring {len(pairs):,} sentences of {which}")
     found = translator.translate([pair.src for pair in pairs], beam_size=beam, n_best=1)
     score = bleu(
         [translation.text for translation in found],
