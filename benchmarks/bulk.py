@@ -13,6 +13,7 @@ runs nothing, and takes the sentences a second of one core from `speed`.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import resource
 import subprocess
@@ -24,7 +25,7 @@ from pathlib import Path
 WORDS = ("red", "blue", "big", "small", "cat", "dog", "bird", "house", "tree", "river")
 
 
-def make_run(folder: Path) -> Path:
+def make_run(folder: Path) -> None:
     """A run with a model of next to no weights, that have learnt nothing."""
     from dragoman.config import parse_config
     from dragoman.training.loop import train
@@ -39,7 +40,7 @@ def make_run(folder: Path) -> Path:
         "training": {"max_steps": 1, "batch_tokens": 200, "valid_every": 1},
         "search": {"beam_size": 1, "max_length_factor": 0.01, "max_length_extra": 1},
     }
-    return train(parse_config(settings), folder / "run")
+    train(parse_config(settings), folder / "run")
 
 
 def measure_memory(run: Path, n_lines: int, n_workers: int) -> None:
@@ -61,21 +62,27 @@ def measure_memory(run: Path, n_lines: int, n_workers: int) -> None:
 
 
 def memory(sizes: list[int], n_workers: int) -> None:
-    """Prints a line for each number of lines."""
-    from dragoman.data.readers.files import compressed
+    """Prints a line for each number of lines.
 
+    This process stays small: on Linux a new process counts what the one that made it had in use.
+    """
     with tempfile.TemporaryDirectory() as name:
-        run = make_run(Path(name))
+        step("make", name)
         for n_lines in sizes:
-            lines = (" ".join(WORDS[(i + k * k) % 10] for k in range(3 + i % 20)) for i in range(n_lines))
-            text = "".join(f"{line}\n" for line in lines).encode()
-            (Path(name) / "in.txt.gz").write_bytes(compressed(text, "in.txt.gz"))
-            command = [sys.executable, __file__, "step", str(run), str(n_lines), str(n_workers)]
-            found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            with gzip.open(Path(name) / "in.txt.gz", "wt", encoding="utf-8") as file:
+                for i in range(n_lines):
+                    file.write(" ".join(WORDS[(i + k * k) % 10] for k in range(3 + i % 20)) + "\n")
+            found = json.loads(step("measure", name, str(n_lines), str(n_workers)))
             worker = f", {found['worker']:.0f} MiB a worker" if n_workers > 1 else ""
             print(
                 f"{n_lines:>9,} lines{found['seconds']:8.1f} s   {found['own']:.0f} MiB{worker}", flush=True
             )
+
+
+def step(*arguments: str) -> str:
+    """Runs a step in a process of its own; what it prints."""
+    command = [sys.executable, __file__, "step", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def speed(run: Path, file: str, n_lines: int, workers: list[int], beams: list[int]) -> None:
@@ -148,7 +155,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["step"]:
-        measure_memory(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    if sys.argv[1:3] == ["step", "make"]:
+        make_run(Path(sys.argv[3]))
+    elif sys.argv[1:3] == ["step", "measure"]:
+        measure_memory(Path(sys.argv[3]) / "run", int(sys.argv[4]), int(sys.argv[5]))
     else:
         main()
