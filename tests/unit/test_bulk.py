@@ -331,18 +331,33 @@ def test_workers_take_turns_on_gpus_unless_one_is_named() -> None:
 # --- back-translation -------------------------------------------------------------------------------------
 
 
-def test_pairs_are_read_by_the_training_as_they_were_meant(tmp_path: Path, tiny_run: Path) -> None:
-    lines = ["red cat", "", "big\told  house", "small bird \u2028 river", "blue dog"]
-    mono, out = write_lines(tmp_path / "mono.txt", lines), tmp_path / "pairs.tsv.zst"
+def test_pairs_are_read_by_the_training_as_they_were_meant(
+    tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {
+        "red cat": "rot\tKatze", "": "", "big\told  house": "groß alt", "blue dog": "Hund Hund Hund Hund",
+        "small bird \u2028 river": " klein Vogel",
+    }  # fmt: skip
+
+    def translate(self: Translator, texts: list[str], **options: object) -> list[Translation]:
+        return [Translation(text, made[text], 0.0, ()) for text in texts]
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    mono, out = write_lines(tmp_path / "mono.txt", list(made)), tmp_path / "pairs.tsv.zst"
     result = succeed("backtranslate", tiny_run, mono, "--out", out, "--max-ratio", 0)
-    written = list(open_lines(out))
-    assert f"{5 - len(written)} of 5" in result.stderr
-    assert "1 empty lines" in result.stderr
-    expected = ["red cat", "big old house", "small bird river", "blue dog"]
-    pairs = list(open_corpus([str(out)], src_lang="de", tgt_lang="en").pairs()) if written else []
-    assert all(pair.src.startswith("<BT> ") for pair in pairs)
-    remaining = iter(expected)
-    assert all(pair.tgt in remaining for pair in pairs), "the originals, in their order"
+    assert "left out: 2 of 5: 1 empty lines, 1 repetitions" in result.stderr
+    assert list(open_corpus([str(out)], src_lang="de", tgt_lang="en").pairs()) == [
+        ("<BT> rot Katze", "red cat"),
+        ("<BT> groß alt", "big old house"),
+        ("<BT> klein Vogel", "small bird river"),
+    ]
+
+
+def test_a_tiny_run_translates_back_or_says_why_not(tmp_path: Path, tiny_run: Path) -> None:
+    mono, out = write_lines(tmp_path / "mono.txt", ["red cat", "blue dog", ""]), tmp_path / "pairs.tsv"
+    result = succeed("backtranslate", tiny_run, mono, "--out", out, "--set", "search.beam_size=1")
+    n_pairs = len(list(open_lines(out)))
+    assert f"left out: {3 - n_pairs} of 3: " in result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -391,7 +406,8 @@ def test_a_tag_is_the_same_tokens_before_every_sentence(kind: str) -> None:
     for text in sentences(20, seed=2):
         ids = tokenizer.encode(f"<BT> {text}")
         assert ids[: len(tag)] == tag
-        assert tokenizer.decode(ids) == tokenizer.decode(tokenizer.encode(f"<BT> {text}"))
+        rest = tokenizer.encode(text)
+        assert ids[len(ids) - len(rest) :] == rest, "and the sentence is cut as ever"
     assert "\ufffd" not in tokenizer.decode(tag)
 
 
