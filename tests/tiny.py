@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 WORDS = {
@@ -88,3 +89,11 @@ def write_labelled(folder: Path, name: str, n_texts: int, *, seed: int) -> None:
     }
     for suffix, lines in contents.items():
         (folder / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def damaged_run(run: Path, folder: Path) -> Path:
+    """A copy of `run` in `folder` whose weights end too early, so that whoever loads them complains."""
+    shutil.copytree(run, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    return folder

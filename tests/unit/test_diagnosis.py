@@ -14,17 +14,9 @@ from dragoman.config import TrainingConfig, parse_config
 from dragoman.data.corpora import open_corpus
 from dragoman.data.phrasebook import pairs
 from dragoman.data.store import TokenStore
+from dragoman.metrics.faults import has_loop, similarity
 from dragoman.predict.translator import Translator
-from dragoman.training.diagnosis import (
-    SourceUse,
-    copies,
-    diagnose,
-    has_loop,
-    loops,
-    silences,
-    similarity,
-    source_use,
-)
+from dragoman.training.diagnosis import SourceUse, copies, diagnose, loops, silences, source_use
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position

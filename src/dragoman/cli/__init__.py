@@ -9,9 +9,11 @@ from __future__ import annotations
 import sys
 
 from dragoman.cli import (
+    backtranslate,
     classify,
     data,
     demo,
+    distill,
     doctor,
     evaluate,
     reproduce,
@@ -26,6 +28,8 @@ __all__ = ["app", "main"]
 
 train.register(app)
 translate.register(app)
+backtranslate.register(app)
+distill.register(app)
 classify.register(app)
 evaluate.register(app)
 score_model.register(app)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BufferedReader
 from itertools import islice
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.app import PanelledCommand
+from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.translating import (
     Align,
     AsDocument,
@@ -30,6 +31,7 @@ from dragoman.cli.translating import (
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from dragoman.bulk.job import Job
     from dragoman.predict.alignment import Link
     from dragoman.predict.translator import Translation, Translator
 
@@ -37,6 +39,7 @@ CHUNK = 1000
 """Lines of a file that are translated before the first of them is written."""
 
 BEAM, SAMPLING, CONTENT = "Beam search", "Sampling", "What a translation must hold"
+BULK = "Large files"
 
 RunPath = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
 BeamSize = Annotated[
@@ -70,7 +73,7 @@ def translate(
         str, typer.Argument(help="Sentences, one a line; - is stdin. May end in .gz, .xz or .zst.")
     ] = "-",
     out: Annotated[
-        Path | None, typer.Option(help="Write here instead of to stdout, when all is done.")
+        Path | None, typer.Option(help="Write here instead of to stdout; .gz, .xz and .zst are compressed.")
     ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: source, translation, score, alternatives.")
@@ -129,12 +132,23 @@ def translate(
     align: Align = False,
     pharaoh: Pharaoh = None,
     mbr: Consensus = False,
+    workers: Workers = 1,
+    ray: RayAddress = None,
+    skip_long: Annotated[
+        bool,
+        typer.Option(
+            "--skip-long",
+            help="Leave lines that are too long for the model empty; count them.",
+            rich_help_panel=BULK,
+        ),
+    ] = False,
 ) -> None:
     """Translate sentences: one line in, one line out.
 
-    An empty line stays empty. What arrives through a pipe is translated as it comes. A line with more tokens
-    than the model accepts is translated in parts. With --document, a line may hold several sentences. What
-    is not said here is as in the run's [search].
+    An empty line stays empty. What arrives through a pipe is translated as it comes. From a file into
+    another one (--out) the text may be of any size, and the same command continues after a kill. A line with
+    more tokens than the model accepts is translated in parts. With --document, a line may hold several
+    sentences. What is not said here is as in the run's [search].
     """
     if n_best > 1 and not (json_ or mbr):
         raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")
@@ -151,6 +165,23 @@ def translate(
     if (prefixes or required) and (document or extras.protection):
         raise ConfigError(
             "--prefixes and --required are for lines as they are: not with --document or --protect"
+        )
+    if (
+        out is not None
+        and file != "-"
+        and not (prefixes or required or glossary or ensemble or engine != "native" or extras.any)
+    ):
+        settings |= {"n_best": n_best, "batch_sentences": batch_sentences}
+        settings["beam_size"] = beam_for(run, beam_size, n_best=n_best, method=method)
+        job = bulk_job(
+            run, file, out, settings, as_json=json_, device=device, precision=precision, skip_long=skip_long
+        )
+        carry_out(job, n_workers=workers, ray=ray)
+        return
+    if workers > 1 or ray is not None or skip_long:
+        raise ConfigError(
+            "--workers, --ray and --skip-long are for a file and --out FILE, without --engine, --ensemble, "
+            "and options for documents or for what a translation must hold"
         )
     chunks = iter(()) if document else stdin_chunks() if file == "-" else file_chunks(file)
     content = Content(prefixes=prefixes, required=required, glossary=glossary)
@@ -190,7 +221,7 @@ def translate(
         if json_:
             shown = [t._replace(alternatives=t.alternatives[:n_best]) for t in translations]
             each = links if align else [None] * len(shown)
-            written += [f"{as_json(t, found)}\n" for t, found in zip(shown, each, strict=True)]
+            written += [f"{json_line(t, found)}\n" for t, found in zip(shown, each, strict=True)]
         else:
             written += [f"{t.text}\n" for t in translations]
         if out is None:
@@ -282,6 +313,50 @@ class AlignedLines:
             )
 
 
+def bulk_job(
+    run: Path,
+    file: str,
+    out: Path,
+    settings: Mapping[str, Any],
+    *,
+    as_json: bool,
+    device: str,
+    precision: str,
+    skip_long: bool,
+) -> Job:
+    """A file that is translated in chunks. ConfigError: `precision` is none. DataError: there is no file."""
+    from dragoman.bulk.job import Job
+    from dragoman.bulk.output import Lines
+    from dragoman.data.readers.files import find_file
+
+    check_precision(precision)
+    write = json_line if as_json else as_line
+    overrides = search_overrides(**settings)
+    return Job(run, find_file(file), out, Lines(write), overrides, device, precision, skip_long)
+
+
+def beam_for(run: Path, beam_size: int | None, *, n_best: int, method: str | None) -> int | None:
+    """A beam that has room for `n_best` alternatives, where none is asked for; None is the run's own."""
+    from dragoman.predict.translator import translation_config
+    from dragoman.runs import Run
+
+    if n_best == 1 or beam_size is not None:
+        return beam_size
+    own = translation_config(Run.open(run)).search
+    return max(n_best, own.beam_size) if (method or own.method) == "beam" else None
+
+
+def search_overrides(**settings: float | str | None) -> tuple[str, ...]:
+    """Settings of [search] as overrides of a configuration, those that are None left away."""
+    return tuple(f"search.{name}={value}" for name, value in settings.items() if value is not None)
+
+
+def check_precision(precision: str) -> None:
+    """ConfigError: `precision` is none that there is."""
+    if precision not in ("auto", "fp32", "bf16"):
+        raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')
+
+
 def load_translator(
     run: Path,
     *,
@@ -294,8 +369,8 @@ def load_translator(
     """The translator in the folder `run`, with those of `ensemble`. ConfigError: `precision` is none."""
     from dragoman.predict.translator import Translator
 
-    if engine == "native" and precision not in ("auto", "fp32", "bf16"):
-        raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')
+    if engine == "native":
+        check_precision(precision)
     translator = Translator.load([run, *ensemble], device=device, precision=precision, engine=engine)
     if batch_sentences is not None:
         config = translator.config
@@ -304,7 +379,12 @@ def load_translator(
     return translator
 
 
-def as_json(translation: Translation, links: Sequence[Link] | None = None) -> str:
+def as_line(translation: Translation) -> str:
+    """The translation alone."""
+    return translation.text
+
+
+def json_line(translation: Translation, links: Sequence[Link] | None = None) -> str:
     """A translation as one line of JSON, with the links between its words if there are any to show."""
     record: dict[str, Any] = {
         "source": translation.source,

@@ -89,6 +89,11 @@ class Extras:
         return cls(document, align, pharaoh, _protection(protect, patterns or ()), consensus)
 
     @property
+    def any(self) -> bool:
+        """Whether there is more to do than to translate lines."""
+        return self.document or self.wants_links or self.protection is not None or self.consensus
+
+    @property
     def wants_links(self) -> bool:
         return self.align or self.pharaoh is not None
 

@@ -58,6 +58,11 @@ def chrf(
     return _score(_FloatCHRF(), hypotheses, references, n_bootstrap, seed)
 
 
+def sentence_chrf(hypothesis: str, reference: str) -> float:
+    """chrF2 of a single sentence, 0 to 100: for sorting sentences out, not for comparing systems."""
+    return float(CHRF().sentence_score(hypothesis, [reference]).score)
+
+
 def ter(
     hypotheses: Sequence[str],
     references: Sequence[str],

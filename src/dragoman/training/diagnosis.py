@@ -6,23 +6,20 @@ thresholds were set by `python benchmarks/diagnosis.py`, on healthy trainings an
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 
 from dragoman.data.batching import make_batch, plan_epoch
 from dragoman.data.store import TokenStore
+from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.training.loss import batch_loss
 
 MIN_SOURCE_GAIN = 0.1
 """Nats a token that the right source is worth, at least, to a model that reads it."""
-COPIED = 0.8
-"""Similarity from which a translation counts as a copy of its source."""
 MAX_EXCESS, MAX_LOOPS = 0.1, 0.4
 """Shares of the translations that may have a fault, and that may have a loop, as a model that still learns
 has; both over those of the references which have it too."""
@@ -33,9 +30,6 @@ MIN_SENTENCES = 10
 """Of fewer validation sentences nothing is said."""
 SAMPLE_TOKENS, SAMPLE_BATCHES = 1024, 4
 """Target tokens in a batch, and batches, of the pairs whose sources are shuffled."""
-
-_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 
 
 class SourceUse(NamedTuple):
@@ -133,33 +127,6 @@ _FAULTS = {
         "with: dragoman data check, and try a larger search.length_penalty",
     ),
 }
-
-
-def similarity(a: str, b: str) -> float:
-    """How alike two texts are, 0 to 1: Dice's coefficient of their pairs of neighbouring characters."""
-    first, second = _bigrams(a), _bigrams(b)
-    total = first.total() + second.total()
-    return 2 * (first & second).total() / total if total else 0.0
-
-
-def has_loop(text: str) -> bool:
-    """Whether a word stands four times on end, or a phrase of up to eight words three times."""
-    tokens = _TOKEN.findall(text.casefold())
-    return any(_longest_run(tokens, n) >= (4 if n == 1 else 3) for n in range(1, 9))
-
-
-def _longest_run(tokens: Sequence[str], n: int) -> int:
-    """How often, at most, the same `n` tokens stand on end."""
-    longest = matching = 0
-    for here, before in zip(tokens[n:], tokens, strict=False):
-        matching = matching + 1 if here == before else 0
-        longest = max(longest, matching)
-    return longest // n + 1
-
-
-def _bigrams(text: str) -> Counter[str]:
-    text = f" {' '.join(text.casefold().split())} "
-    return Counter(a + b for a, b in pairwise(text)) if text.strip() else Counter()
 
 
 def _most_frequent(sources: Sequence[str], texts: Sequence[str]) -> float:

@@ -62,24 +62,47 @@ def format_suffix(name: str) -> str:
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def open_lines(path: Path) -> Iterator[str]:
+class Position:
+    """How far a file has been read."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+        self._end = 0
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that have been read, as they are stored, compressed or not."""
+        return self._end if self._file is None else self._file.tell()
+
+    @contextmanager
+    def following(self, file: IO[bytes]) -> Iterator[None]:
+        """Tells how far `file` has been read, as long as it is open, and afterwards how far it was."""
+        self._file = file
+        try:
+            yield
+        finally:
+            self._file, self._end = None, file.tell()
+
+
+def open_lines(path: Path, *, position: Position | None = None) -> Iterator[str]:
     """The lines of a text file, decompressed by its suffix, without line ends ("\\n" or "\\r\\n") or BOM.
 
-    Only "\\n" ends a line. DataError: the file cannot be read, is damaged, is not UTF-8 or holds a NUL.
+    Only "\\n" ends a line. `position` tells how far it is. DataError: the file cannot be read, is damaged, is
+    not UTF-8 or holds a NUL.
     MissingExtraError: it ends in .zst and zstandard is not installed.
     """
     n = 0
     try:
-        with _open(path) as file:
+        with _open(path, position) as file:
             for n, line in enumerate(file, start=1):
                 if b"\0" in line:
                     raise _nul(path, n)
                 text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
                 yield text.removeprefix("\ufeff") if n == 1 else text
     except UnicodeDecodeError as error:
-        byte, position = error.object[error.start], error.start + 1
+        byte, place = error.object[error.start], error.start + 1
         raise DataError(
-            f"{path} line {n}: not UTF-8 (byte 0x{byte:02x} at position {position}); "
+            f"{path} line {n}: not UTF-8 (byte 0x{byte:02x} at position {place}); "
             "convert the file, for example with: iconv -f latin1 -t utf-8"
         ) from None
     except _DAMAGE as error:
@@ -190,17 +213,44 @@ class _ZstdReader(io.RawIOBase):
         super().close()
 
 
-def _open(path: Path) -> io.BufferedIOBase:
+@contextmanager
+def _open(path: Path, position: Position | None = None) -> Iterator[io.BufferedIOBase]:
     """The file, decompressed by its suffix."""
     suffix = path.suffix.lower()
+    with path.open("rb") as stored, (position or Position()).following(stored):
+        if suffix == ".gz":
+            with gzip.GzipFile(fileobj=stored) as file:
+                yield file
+        elif suffix == ".xz":
+            with lzma.LZMAFile(stored) as file_xz:
+                yield file_xz
+        elif suffix == ".zst":
+            zstandard = _zstandard(f"reading {path}")
+            yield io.BufferedReader(_ZstdReader(stored, zstandard), 1 << 16)
+        else:
+            yield stored
+
+
+def compressed(data: bytes, name: str) -> bytes:
+    """`data` in the compression that the end of a file's name asks for, a whole frame or member.
+
+    Frames one after the other are a file like any other, for readers of .gz, .xz and .zst alike.
+    MissingExtraError: it is .zst and zstandard is not installed.
+    """
+    suffix = Path(name).suffix.lower()
     if suffix == ".gz":
-        return gzip.GzipFile(path)
+        return gzip.compress(data, mtime=0)
     if suffix == ".xz":
-        return lzma.LZMAFile(path)
+        return lzma.compress(data)
     if suffix == ".zst":
-        try:
-            import zstandard
-        except ImportError:
-            raise MissingExtraError("zstandard", extra="zst", purpose=f"reading {path}") from None
-        return io.BufferedReader(_ZstdReader(path.open("rb"), zstandard), 1 << 16)
-    return path.open("rb")
+        return bytes(_zstandard(f"writing {name}").ZstdCompressor().compress(data))
+    return data
+
+
+def _zstandard(purpose: str) -> Any:
+    """The package for .zst. MissingExtraError: it is not installed."""
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("zstandard", extra="zst", purpose=purpose) from None
+    return zstandard

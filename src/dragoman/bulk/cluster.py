@@ -1,0 +1,168 @@
+"""Chunks translated by a Ray cluster: Ray Data reads the file, and warm translators stand on its machines.
+
+The file is read once, in one stream, by whichever machine Ray chooses, so that the input must be at the same
+place on all of them, as on a network file system; so must the run. A chunk is a row and a block of its own,
+for Ray gives blocks to workers; blocks come back in their order. This process writes the output.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from dragoman.bulk.job import ChunkTranslator, Job
+from dragoman.bulk.stream import Chunk, Done, read_chunks
+from dragoman.errors import ConfigError, DragomanError, MissingExtraError, RunError
+
+LOCAL = "local"
+"""The address of a cluster that is made for the occasion, on this machine."""
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+STORE_BYTES = 256 << 20
+"""What such a cluster holds of chunks in memory: some hundreds of them."""
+
+
+def on_cluster(job: Job, *, n_done: int, chunk_lines: int, address: str, n_workers: int) -> Iterator[Done]:
+    """What becomes of each chunk behind the first `n_done` lines, in order.
+
+    `n_workers` translators stand on the cluster at `address`, each with a core, or a GPU where it has GPUs.
+    MissingExtraError: Ray is not installed. ConfigError: no cluster is there. DragomanError: whatever a
+    worker complains about. RunError: Ray gave up.
+    """
+    for variable, value in QUIET.items():
+        os.environ.setdefault(variable, value)
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise MissingExtraError("ray", extra="ray", purpose=f"--ray {address}") from None
+    job = replace(job, run=job.run.resolve(), source=job.source.resolve())
+    with _connected(ray, address, n_workers=n_workers):
+        dataset = _dataset(ray, job, n_done=n_done, chunk_lines=chunk_lines, n_workers=n_workers)
+        rows = iter(dataset.iter_rows())
+        while True:
+            try:
+                row = next(rows, None)
+            except Exception as error:
+                last = str(error).strip().splitlines()[-1:]
+                raise RunError(
+                    f"Ray gave up ({type(error).__name__}: {' '.join(last)}); what was finished is kept, and "
+                    "the same command continues"
+                ) from None
+            if row is None:
+                return
+            done = Done(**{**row, "counts": json.loads(row["counts"])})
+            if done.problem:
+                raise DragomanError(done.problem)
+            yield done
+
+
+@contextmanager
+def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
+    """A connection to a cluster; a local one is made, with a core a worker, reachable from here only."""
+    own: dict[str, Any] = {}
+    if address == LOCAL:
+        own = {"num_cpus": n_workers, "object_store_memory": STORE_BYTES, "include_dashboard": False,
+               "_node_ip_address": "127.0.0.1"}  # fmt: skip
+    try:
+        _knock(address)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(
+            f"--ray {address}: no cluster is there ({reason}); start one with `ray start --head` and say "
+            "--ray auto, or say --ray local"
+        ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Sees whether anybody listens at "host:port", which Ray itself tries for minutes. OSError: nobody."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def _dataset(ray: Any, job: Job, *, n_done: int, chunk_lines: int, n_workers: int) -> Any:
+    """The rows of what becomes of each chunk, computed as they are asked for."""
+    import pyarrow as pa
+
+    def read() -> Iterator[pa.Table]:
+        try:
+            for chunk in read_chunks(job.source, n_done=n_done, chunk_lines=chunk_lines):
+                text = "\n".join(chunk.lines)
+                yield pa.table(
+                    {
+                        "first_number": [chunk.first_number],
+                        "n_bytes": [chunk.n_bytes],
+                        "text": [text],
+                        "problem": [""],
+                    }
+                )
+        except DragomanError as error:
+            yield pa.table({"first_number": [0], "n_bytes": [0], "text": [""], "problem": [str(error)]})
+
+    class Chunks(ray.data.Datasource):  # type: ignore[misc]
+        """The file as one stream of tables of one row."""
+
+        def estimate_inmemory_data_size(self) -> int | None:
+            return None
+
+        def get_read_tasks(self, parallelism: int, *_: Any, **__: Any) -> list[Any]:
+            unknown = ray.data.block.BlockMetadata(
+                num_rows=None, size_bytes=None, input_files=None, exec_stats=None
+            )
+            return [ray.data.ReadTask(read, unknown)]
+
+    context = ray.data.DataContext.get_current()
+    context.execution_options.preserve_order = True
+    context.target_min_block_size = context.target_max_block_size = 1  # a row: a block, a task
+    context.enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    gpus = ray.cluster_resources().get("GPU", 0)
+    return ray.data.read_datasource(Chunks(), override_num_blocks=1, num_cpus=0).map_batches(
+        ClusterWorker,
+        fn_constructor_args=(job,),
+        batch_size=1,
+        batch_format="pyarrow",
+        compute=ray.data.ActorPoolStrategy(size=n_workers),
+        num_cpus=0 if gpus else 1,
+        num_gpus=1 if gpus else 0,
+    )
+
+
+class ClusterWorker:
+    """A translator that stands on a machine of the cluster and is given chunks."""
+
+    def __init__(self, job: Job) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self.job = job
+        self.translate: ChunkTranslator | None = None
+
+    def __call__(self, rows: Any) -> Any:
+        """What becomes of a chunk, in a table of one row each."""
+        import pyarrow as pa
+
+        (row,) = rows.to_pylist()
+        done = self._done(row)
+        return pa.table({**{k: [v] for k, v in done._asdict().items()}, "counts": [json.dumps(done.counts)]})
+
+    def _done(self, row: dict[str, Any]) -> Done:
+        if row["problem"]:
+            return Done(0, 0, 0, b"", {}, problem=row["problem"])
+        chunk = Chunk(row["first_number"], row["text"].split("\n"), row["n_bytes"])
+        try:
+            self.translate = self.translate or ChunkTranslator(self.job)
+            return self.translate(chunk, lambda n_lines: None)
+        except DragomanError as error:
+            return Done(chunk.first_number, 0, 0, b"", {}, problem=str(error))

@@ -1,0 +1,142 @@
+"""A whole file, translated into another one: on workers, with progress, killed and continued."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dragoman.bulk.job import Job
+from dragoman.bulk.journal import Journal
+from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, read_chunks
+from dragoman.bulk.workers import in_process, in_processes
+from dragoman.data.readers.files import compressed, hash_strings, unreadable
+
+END_BYTES = 1 << 20
+"""Bytes at the beginning and at the end of the input by which it is known again."""
+
+
+@dataclass
+class Status:
+    """How far a translation is."""
+
+    size: int
+    """Bytes of the input, as it is stored ..."""
+    n_bytes: int
+    """... and those that have been read."""
+    n_read: int
+    """Lines that have been read."""
+    n_earlier: int
+    """Lines that were done before this sitting."""
+    n_new: int
+    """Lines translated in this sitting, those of unfinished chunks included."""
+    seconds: float
+    """How long this sitting has lasted."""
+
+    @property
+    def share(self) -> float:
+        """How much of the input has been read, 0 to 1."""
+        return min(1.0, self.n_bytes / self.size) if self.size else 1.0
+
+    @property
+    def lines_per_second(self) -> float:
+        """The speed of this sitting, loading of weights included."""
+        return self.n_new / self.seconds if self.seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What the rest will take if its lines are as long as those before; None: too early to say."""
+        if not self.n_new or not self.share:
+            return None
+        n_lines = self.n_read / self.share
+        return max(0.0, n_lines - self.n_earlier - self.n_new) / self.lines_per_second
+
+
+class Summary(NamedTuple):
+    """What a translation comes to."""
+
+    n_lines: int
+    """Of the input."""
+    n_new: int
+    """Of those, translated in this sitting."""
+    counts: Mapping[str, int]
+    """What was left out, by reason."""
+    seconds: float
+    """How long this sitting has lasted."""
+
+
+def translate_file(
+    job: Job,
+    *,
+    n_workers: int = 1,
+    ray: str | None = None,
+    chunk_lines: int = CHUNK_LINES,
+    watch: Callable[[Status], None] = lambda status: None,
+) -> Summary:
+    """Translates `job.source` into `job.out`, or goes on with it where a kill has ended it.
+
+    Order and text do not depend on the number of workers. `ray` is the address of a Ray cluster, which is
+    then given the work. `watch` is told what is going on. DataError: the input cannot be read. ConfigError: a
+    setting is none. RunError: a worker died, the output cannot be written, or was begun with another input or
+    other settings. What is finished then is kept, and the same call continues.
+    """
+    start = time.monotonic()
+    settings = {**job.described(), "input": fingerprint(job.source), "chunk_lines": chunk_lines}
+    compressed(b"", job.out.name)  # complains now rather than later
+    with Journal(job.out, settings) as journal:
+        n_earlier = journal.n_lines
+        if not journal.finished:
+            status = Status(job.source.stat().st_size, 0, n_earlier, n_earlier, 0, 0.0)
+
+            def tick(n_lines: int) -> None:
+                status.n_new += n_lines
+                status.seconds = time.monotonic() - start
+                watch(status)
+
+            chunks = _watched(read_chunks(job.source, n_done=n_earlier, chunk_lines=chunk_lines), status)
+            results: Iterator[Done]
+            if ray is not None:
+                from dragoman.bulk.cluster import on_cluster
+
+                results = on_cluster(
+                    job, n_done=n_earlier, chunk_lines=chunk_lines, address=ray, n_workers=n_workers
+                )
+            elif n_workers == 1:
+                results = in_process(job, chunks, tick=tick)
+            else:
+                results = in_processes(job, chunks, n_workers=n_workers, tick=tick)
+            for done in results:
+                journal.append(done)
+                n_done = done.first_number - 1 + done.n_lines
+                if status.n_read < n_done:  # read elsewhere
+                    status.n_read, status.n_bytes = n_done, done.n_bytes
+                tick(max(0, n_done - n_earlier - status.n_new))
+        journal.finish()
+    return Summary(journal.n_lines, journal.n_lines - n_earlier, journal.counts, time.monotonic() - start)
+
+
+def _watched(chunks: Iterator[Chunk], status: Status) -> Iterator[Chunk]:
+    """The same chunks; `status` knows how far they have been read."""
+    for chunk in chunks:
+        status.n_read, status.n_bytes = chunk.first_number - 1 + len(chunk.lines), chunk.n_bytes
+        yield chunk
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Its size and a hash of its ends, by which a file of any size is known again at once.
+
+    DataError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            first = file.read(END_BYTES)
+            file.seek(max(0, size - END_BYTES))
+            last = file.read(END_BYTES)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return {"n_bytes": size, "ends": hash_strings(first.hex(), last.hex())}

@@ -1,0 +1,131 @@
+"""Files of any size on the terminal: what `translate`, `backtranslate` and `distill` have in common."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli.app import INTERRUPTED, say
+
+if TYPE_CHECKING:
+    from dragoman.bulk.job import Job
+    from dragoman.bulk.running import Status, Summary
+
+LINE_EVERY = 30.0
+"""Seconds between lines where there is no terminal for a bar."""
+
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Processes that translate, each with a share of the cores, or a GPU.",
+        rich_help_panel="Large files",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Translate on a Ray cluster; local makes one here.",
+        rich_help_panel="Large files",
+        show_default=False,
+    ),
+]
+
+
+def carry_out(job: Job, *, n_workers: int, ray: str | None) -> Summary:
+    """Translates a file with a progress bar, and says how to continue where that fails or is interrupted."""
+    from dragoman.bulk.running import translate_file
+
+    progress = TerminalProgress()
+    try:
+        with progress:
+            summary = translate_file(job, n_workers=n_workers, ray=ray, watch=progress.show)
+    except KeyboardInterrupt:
+        say(f"to continue: {shlex.join(['dragoman', *sys.argv[1:]])}")
+        raise typer.Exit(INTERRUPTED) from None
+    for line in describe_summary(summary, job.out):
+        say(line)
+    return summary
+
+
+def describe_summary(summary: Summary, out: Path) -> list[str]:
+    """What was done, and what was left out."""
+    from dragoman.bulk.job import IN_PARTS
+
+    speed = summary.n_new / max(summary.seconds, 1e-9)
+    earlier = summary.n_lines - summary.n_new
+    lines = [
+        f"{out}: {summary.n_lines:,} lines"
+        + (f", {earlier:,} of them earlier" if earlier else "")
+        + f"; {summary.n_new:,} in {summary.seconds:.1f} s, {speed:.1f} sentences/s with loading"
+    ]
+    counts = dict(summary.counts)
+    if n_split := counts.pop(IN_PARTS, 0):
+        lines.append(f"longer than the model accepts, and translated in parts: {n_split:,} lines")
+    if counts:
+        total = sum(counts.values())
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in sorted(counts.items()))
+        lines.append(f"without translation or left out: {total:,} of {summary.n_lines:,}: {reasons}")
+    return lines
+
+
+class TerminalProgress:
+    """A bar on a terminal; elsewhere a line on stderr every half minute. A context manager."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        console = Console(stderr=True)
+        self._bar = None
+        if console.is_terminal:
+            self._bar = Progress(
+                BarColumn(), TextColumn("{task.description}"), console=console, transient=True
+            )
+            self._task = self._bar.add_task("loading", total=1.0)
+        self._told = time.monotonic()
+
+    def __enter__(self) -> TerminalProgress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, status: Status) -> None:
+        """Takes note of how far a translation is."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=status.share, description=describe_status(status))
+        elif time.monotonic() - self._told >= LINE_EVERY:
+            say(describe_status(status))
+            self._told = time.monotonic()
+
+
+def describe_status(status: Status) -> str:
+    """The share of the input that was read, lines, speed and time left."""
+    left = status.seconds_left
+    return " · ".join(
+        [
+            f"{100 * status.share:.1f} % read",
+            f"{status.n_earlier + status.n_new:,} lines",
+            f"{status.lines_per_second:.1f} sentences/s",
+            *([] if left is None else [f"{duration(left)} left"]),
+        ]
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: "42 s", "3 min", "5.2 h", "2.1 days"."""
+    for unit, length, form in (("days", 86400, ".1f"), ("h", 3600, ".1f"), ("min", 60, ".0f")):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:{form}} {unit}"
+    return f"{seconds:.0f} s"

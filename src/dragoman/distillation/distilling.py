@@ -1,0 +1,165 @@
+"""From a teacher to a student: taught, trained, and measured beside it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dragoman.bulk.job import Job
+from dragoman.bulk.running import Summary
+from dragoman.config import TranslationConfig
+from dragoman.data.corpora import Pair, has_text
+from dragoman.distillation.students import student_config
+from dragoman.distillation.teaching import Sieve, teach
+from dragoman.evaluation.scores import score_record
+from dragoman.evaluation.translation import read_pairs, split_of
+from dragoman.metrics.translation import bleu
+from dragoman.predict.translator import Translator, translation_config
+from dragoman.runs import Run, environment
+
+RESULT = "distillation.json"
+LESSONS_FOLDER = "lessons"
+N_TIMED = 500
+"""Sentences whose translation is timed, at most."""
+ROUNDS = 3
+"""Times that it is timed, student and teacher in turn; the best counts, which other work disturbed least."""
+
+
+def distill(
+    teacher: Path,
+    out: Path,
+    *,
+    preset: str,
+    sieve: Sieve,
+    max_pairs: int = 0,
+    overrides: tuple[str, ...] = (),
+    with_test: bool = False,
+    translate: Callable[[Job], Summary],
+    train: Callable[[TranslationConfig, Path], object],
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Makes a student of the run `teacher` in the run directory `out`; what its distillation.json holds.
+
+    `translate` carries out a job of `dragoman.bulk`, and `train` a training. The same call continues what was
+    killed. Scores are on validation, and on the test sets only `with_test`. ConfigError: there is no such
+    preset, or an override is none. DataError, RunError: as they say.
+    """
+    config = translation_config(Run.open(teacher))
+    lessons = out / LESSONS_FOLDER
+    student = student_config(config, preset, lessons=lessons, overrides=overrides)
+    run = Run.create(out, student)
+    taught = teach(teacher, config, lessons, sieve=sieve, max_pairs=max_pairs, translate=translate)
+    say(describe_lessons(taught))
+    take_tokenizer(teacher, run)
+    train(student, out)
+    say("measuring teacher and student")
+    record = {
+        "teacher": str(teacher),
+        "student": str(out),
+        "preset": preset,
+        "lessons": taught,
+        "environment": environment(),
+        **compare({"teacher": teacher, "student": out}, config, with_test=with_test, say=say),
+    }
+    run.write_json(RESULT, record)
+    return record
+
+
+def take_tokenizer(teacher: Path, run: Run) -> None:
+    """Gives a run that has no tokenizer yet the teacher's, whole or not at all."""
+    if not run.tokenizer_folder.exists():
+        unfinished = run.path / ".tokenizer.taken"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.copytree(teacher / "tokenizer", unfinished)
+        unfinished.replace(run.tokenizer_folder)
+
+
+def compare(
+    runs: Mapping[str, Path], config: TranslationConfig, *, with_test: bool, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """The shapes of the runs, their speeds, and their BLEU on the pairs that `config` names.
+
+    Each is searched greedily and with the beam of `config`, in this process, in its fp32 or bf16 as ever.
+    """
+    translators = {name: Translator.load(path) for name, path in runs.items()}
+    sets = {"valid": [p for _, corpus in split_of(config, "valid") for p in corpus.pairs() if has_text(p)]}
+    if with_test:
+        sets |= {name: read_pairs(corpus) for name, corpus in split_of(config, "test")}
+    beams = sorted({1, config.search.beam_size})
+    return {
+        "n_threads": torch.get_num_threads(),
+        "models": {name: _shape(translator) for name, translator in translators.items()},
+        "speed": list(_speeds(translators, sets["valid"][:N_TIMED], beams, say)),
+        "scores": [
+            _score(name, translator, which, pairs, beam, say)
+            for which, pairs in sets.items()
+            for beam in beams
+            for name, translator in translators.items()
+        ],
+    }
+
+
+def _shape(translator: Translator) -> dict[str, Any]:
+    model = translator.config.model
+    return {
+        "n_encoder_layers": model.n_encoder_layers,
+        "n_decoder_layers": model.n_decoder_layers,
+        "d_model": model.d_model,
+        "n_parameters": translator.model.n_parameters,
+    }
+
+
+def _speeds(
+    translators: Mapping[str, Translator],
+    pairs: Sequence[Pair],
+    beams: Sequence[int],
+    say: Callable[[str], None],
+) -> Iterator[dict[str, Any]]:
+    """The sentences a second of each, by beam: the best of several rounds in which they take turns."""
+    sources = [pair.src for pair in pairs]
+    for beam in beams:
+        best = dict.fromkeys(translators, float("inf"))
+        for _ in range(ROUNDS):
+            for name, translator in translators.items():
+                start = time.perf_counter()
+                translator.translate(sources, beam_size=beam, n_best=1)
+                best[name] = min(best[name], time.perf_counter() - start)
+                say(f"{name}, beam {beam}: {len(sources) / best[name]:.1f} sentences/s")
+        for name, seconds in best.items():
+            yield {
+                "model": name,
+                "beam_size": beam,
+                "n_sentences": len(sources),
+                "sentences_per_second": len(sources) / seconds,
+            }
+
+
+def _score(
+    name: str,
+    translator: Translator,
+    which: str,
+    pairs: Sequence[Pair],
+    beam: int,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    say(f"{name}, beam {beam}: scoring {len(pairs):,} sentences of {which}")
+    found = translator.translate([pair.src for pair in pairs], beam_size=beam, n_best=1)
+    score = bleu(
+        [translation.text for translation in found],
+        [pair.tgt for pair in pairs],
+        tgt_lang=translator.config.data.tgt_lang,
+    )
+    return {"model": name, "set": which, "beam_size": beam, **score_record(score)}
+
+
+def describe_lessons(taught: Mapping[str, Any]) -> str:
+    """How many pairs the student learns from, and why not from more."""
+    left_out = ", ".join(f"{n:,} {reason}" for reason, n in sorted(taught["left_out"].items()))
+    return f"the student learns from {taught['n_kept']:,} of {taught['n_pairs']:,} pairs" + (
+        f"; left out: {left_out}" if left_out else ""
+    )

@@ -1,0 +1,60 @@
+"""The shapes of students: deep encoders and shallow decoders (Kasai et al. 2021).
+
+The encoder reads a sentence once, and all its tokens together; the decoder runs once a token. So layers are
+cheap in the one and dear in the other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from dragoman.config import TranslationConfig, parse_config
+from dragoman.errors import ConfigError
+
+
+class Student(NamedTuple):
+    """The shape of a student, beside its teacher's."""
+
+    n_encoder_layers: int
+    n_decoder_layers: int
+    width: float
+    """What the teacher's d_model, n_heads and d_ff are multiplied by."""
+
+
+STUDENTS = {
+    #                   encoder decoder width
+    "fast": Student(6, 1, 1.0),
+    "balanced": Student(6, 2, 1.0),
+    "small": Student(6, 2, 0.5),
+}
+
+
+def student_config(
+    teacher: TranslationConfig, preset: str, *, lessons: Path, overrides: tuple[str, ...] = ()
+) -> TranslationConfig:
+    """The configuration of a student that learns from the files in the folder `lessons`.
+
+    Tokens, training, search and test sets are the teacher's. ConfigError: there is no such preset, or an
+    override is none.
+    """
+    if preset not in STUDENTS:
+        raise ConfigError(f"--preset {preset}: there are {', '.join(STUDENTS)}")
+    student = STUDENTS[preset]
+    settings = teacher.model_dump()
+    settings["name"] = f"{teacher.name}-{preset}"
+    settings["data"]["train"] = [str(lessons / f"train.{side}.gz") for side in ("src", "tgt")]
+    settings["data"]["valid"] = [str(lessons / f"valid.{side}.gz") for side in ("src", "tgt")]
+    model = settings["model"]
+    n_heads = max(1, round(model["n_heads"] * student.width))
+    model |= {
+        "n_encoder_layers": student.n_encoder_layers,
+        "n_decoder_layers": student.n_decoder_layers,
+        "n_heads": n_heads,
+        "d_model": n_heads * (model["d_model"] // model["n_heads"]),
+        "d_ff": max(1, round(model["d_ff"] * student.width)),
+    }
+    settings["training"] |= {"start_from": "", "extend_vocab": 0}
+    config = parse_config(settings, overrides=overrides, where=f"settings of the student {preset}")
+    assert config.task == "translation"
+    return config
