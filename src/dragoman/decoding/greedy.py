@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, Paths, check_no_nan
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, Paths, best_tokens
 
 
 @torch.no_grad()
@@ -35,12 +35,11 @@ def greedy_search(
     while len(sentences):
         paths.extend(last, parents)
         log_probs = step(last.to(device), parents.to(device))  # (N, V)
-        values, tokens = (best.cpu() for best in log_probs.max(dim=1))
-        check_no_nan(values)
+        values, tokens = (best[:, 0] for best in best_tokens(log_probs, 1))
         at_limit = limits == paths.n_tokens
         if at_limit.any():
             tokens = torch.where(at_limit, eos_id, tokens)
-            values = torch.where(at_limit, log_probs[:, eos_id].cpu(), values)
+            values = torch.where(at_limit, log_probs[:, eos_id].cpu().double(), values)
         log_prob = log_prob + values
 
         ended = (tokens == eos_id) | (values == -torch.inf)

@@ -16,22 +16,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.model.kernels import FAST
-from dragoman.model.layers import DecoderLayer, LayerNorm
-from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers
+from dragoman.model.layers import DecoderLayer, EncoderLayer, LayerNorm, MultiHeadAttention
+from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers, encoder_layers
 
 ROWS_AT_ONCE = 64
 """Rows whose logits are made at once: those of 8,000 tokens stay in a second-level cache."""
-ROUNDED_TO = 8
-"""So many rows are taken together, for oneDNN prepares a product anew for every number of rows."""
+ENCODED_AT_ONCE = 1024
+"""Source tokens, padding included."""
 DEAD_AT_MOST = 1 / 8
-"""The share of sentences that are computed in vain, before the caches are copied without them."""
+"""The share of sentences that may be computed in vain, before the caches are copied without them."""
 
 
 def can_pack(model: Seq2SeqTransformer) -> bool:
     """Whether this processor and this PyTorch have what packing needs, and `model` wants fast kernels."""
     on_cpu = model.output.weight.device.type == "cpu"
     has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return on_cpu and has_onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise") and model.kernels is FAST
+    return on_cpu and has_onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise") and model.kernels == FAST
 
 
 class PackedLinear:
@@ -64,26 +64,37 @@ class PackedNorm:
 
 
 class PackedLayer:
-    """The weights of a decoder layer. Queries are scaled by their projection."""
+    """The weights of an encoder layer. Queries are scaled by their projection."""
 
-    def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
-        own, cross, feed_forward = layer.self_attention, layer.cross_attention, layer.feed_forward
-        d_model = own.out_proj.out_features
-        scale = (d_model // own.n_heads) ** -0.5
-        rows = torch.ones(3 * d_model, 1)
-        rows[:d_model] = scale
-        self.own_in = PackedLinear(
-            own.in_proj.weight.float() * rows, own.in_proj.bias.float() * rows[:, 0], dtype
-        )
+    def __init__(self, layer: EncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
+        own, feed_forward = layer.self_attention, layer.feed_forward
+        self.own_in = PackedLinear(*_with_scaled_queries(own), dtype)
         self.own_out = PackedLinear(own.out_proj.weight, own.out_proj.bias, dtype)
-        weight, bias = cross.in_proj.weight.float() * rows, cross.in_proj.bias.float() * rows[:, 0]
-        self.cross_query = PackedLinear(weight[:d_model], bias[:d_model], dtype)
-        self.cross_memory = PackedLinear(weight[d_model:], bias[d_model:], dtype)
-        self.cross_out = PackedLinear(cross.out_proj.weight, cross.out_proj.bias, dtype)
         self.wide = PackedLinear(feed_forward.linear1.weight, feed_forward.linear1.bias, dtype)
         self.narrow = PackedLinear(feed_forward.linear2.weight, feed_forward.linear2.bias, dtype)
         self.activation = "relu" if feed_forward.activation is F.relu else "gelu"
         self.norms = [PackedNorm(residual.get_submodule("norm"), dtype) for residual in layer.residuals]
+
+
+class PackedDecoderLayer(PackedLayer):
+    """The weights of a decoder layer."""
+
+    def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
+        super().__init__(layer, dtype)
+        cross = layer.cross_attention
+        weight, bias = _with_scaled_queries(cross)
+        d_model = cross.out_proj.out_features
+        self.cross_query = PackedLinear(weight[:d_model], bias[:d_model], dtype)
+        self.cross_memory = PackedLinear(weight[d_model:], bias[d_model:], dtype)
+        self.cross_out = PackedLinear(cross.out_proj.weight, cross.out_proj.bias, dtype)
+
+
+def _with_scaled_queries(attention: MultiHeadAttention) -> tuple[Tensor, Tensor]:
+    """Weight and bias of `in_proj` in fp32, with 1 / sqrt(d) in the rows of the queries."""
+    d_model = attention.out_proj.out_features
+    factor = torch.ones(3 * d_model, 1)
+    factor[:d_model] = (d_model // attention.n_heads) ** -0.5
+    return attention.in_proj.weight.float() * factor, attention.in_proj.bias.float() * factor[:, 0]
 
 
 class PackedDecoder:
@@ -95,13 +106,51 @@ class PackedDecoder:
         self.dtype = model.dtype
         self.n_heads, self.d_model = model.config.n_heads, model.d_model
         self.pre_norm = model.config.norm == "pre"
-        self.layers = [PackedLayer(layer, self.dtype) for layer in decoder_layers(model)]
+        self.encoder = [PackedLayer(layer, self.dtype) for layer in encoder_layers(model)]
+        self.encoder_norm = PackedNorm(model.encoder_norm, self.dtype)
+        self.layers: list[PackedDecoderLayer] = [
+            PackedDecoderLayer(layer, self.dtype) for layer in decoder_layers(model)
+        ]
         self.norm = PackedNorm(model.decoder_norm, self.dtype)
         self.output = PackedLinear(model.output.weight, None, self.dtype)
 
     def start(self, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()) -> PackedSteps:
         """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf."""
         return PackedSteps(self, src, src_mask, forbidden)
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        """src (B, S), src_mask (B, S) -> memory (B, S, D): some sentences at a time, which stay in cache."""
+        at_once = max(1, ENCODED_AT_ONCE // src.shape[1])
+        parts = zip(src.split(at_once), src_mask.split(at_once), strict=True)
+        return torch.cat([self._encode(ids, mask) for ids, mask in parts])
+
+    def _encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        B, S = src.shape
+        bias = attention_bias(src_mask)
+        x = _filled_up(self.model.src_embedding(src, dtype=self.dtype).view(B * S, self.d_model))
+        for layer in self.encoder:
+            own, feed_forward = layer.norms
+            if self.pre_norm:
+                x = layer.own_out.added_to(x, self._attend(layer.own_in(own(x)), (B, S), bias))
+                x = layer.narrow.added_to(x, layer.wide(feed_forward(x), activation=layer.activation))
+            else:
+                x = own(layer.own_out.added_to(x, self._attend(layer.own_in(x), (B, S), bias)))
+                x = feed_forward(layer.narrow.added_to(x, layer.wide(x, activation=layer.activation)))
+        return self.encoder_norm(x[: B * S]).view(B, S, self.d_model)
+
+    def _attend(self, projected: Tensor, shape: tuple[int, int], bias: Tensor | None) -> Tensor:
+        """projected (B S, 3 D), and perhaps more: queries, keys and values of all tokens -> (B S, D)."""
+        B, S = shape
+        parts = projected[: B * S].view(B, S, 3, self.n_heads, self.d_model // self.n_heads)
+        q, k, v = parts.permute(2, 0, 3, 1, 4).float()  # (B, H, S, d)
+        scores = torch.matmul(q, k.transpose(2, 3))
+        if bias is not None:
+            scores += bias
+        return _filled_up(self.merge_heads(torch.matmul(scores.softmax(-1), v)))
+
+    def merge_heads(self, context: Tensor) -> Tensor:
+        """(B, H, T, d) in fp32 -> (B T, D) in the model's type."""
+        return context.transpose(1, 2).to(self.dtype).reshape(-1, self.d_model)
 
 
 class PackedSteps:
@@ -118,7 +167,7 @@ class PackedSteps:
         self.decoder = decoder
         self.forbidden = list(forbidden)
         self.caches = [_Cache(len(src), decoder) for _ in decoder.layers]
-        self.crosses = self._look_at(decoder.model.encode(src, src_mask))
+        self.crosses = self._look_at(decoder.encode(src, src_mask))
         self.src_bias = attention_bias(src_mask)  # (B, 1, 1, S)
         self.places = torch.arange(len(src))
         """(N,): where among the B K rows a row of the last call stands."""
@@ -152,7 +201,7 @@ class PackedSteps:
         self.position += 1
         return self._project(self.decoder.norm(x[self.places]))
 
-    def _layer(self, i: int, layer: PackedLayer, x: Tensor) -> Tensor:
+    def _layer(self, i: int, layer: PackedDecoderLayer, x: Tensor) -> Tensor:
         own, cross, feed_forward = layer.norms
         if self.decoder.pre_norm:
             x = layer.own_out.added_to(x, self._attend_to_past(i, layer.own_in(own(x))))
@@ -172,7 +221,7 @@ class PackedSteps:
         if self.position + 1 < C:  # there are others than a row's own
             scores += self.ancestors[:, None]
         context = torch.bmm(scores.softmax(-1).view(B * H, K, C), values)
-        return self._merge_heads(context.view(B, H, K, -1))
+        return self.decoder.merge_heads(context.view(B, H, K, -1))
 
     def _attend_to_source(self, i: int, queries: Tensor) -> Tensor:
         """queries (B K, D) -> (B K, D)."""
@@ -182,18 +231,14 @@ class PackedSteps:
         scores = torch.matmul(q, keys)  # (B, H, K, S)
         if self.src_bias is not None:
             scores += self.src_bias
-        return self._merge_heads(torch.matmul(scores.softmax(-1), values))
-
-    def _merge_heads(self, context: Tensor) -> Tensor:
-        """(B, H, K, d) in fp32 -> (B K, D) in the model's type."""
-        return context.transpose(1, 2).to(self.decoder.dtype).reshape(-1, self.decoder.d_model)
+        return self.decoder.merge_heads(torch.matmul(scores.softmax(-1), values))
 
     def _project(self, hidden: Tensor) -> Tensor:
         """hidden (N, D) -> log-probabilities (N, V)."""
         n_rows, vocab_size = len(hidden), self.decoder.model.output.out_features
         if len(self.log_probs) < n_rows:
             self.log_probs = torch.empty(n_rows, vocab_size)
-        hidden = F.pad(hidden, (0, 0, 0, -n_rows % ROUNDED_TO))
+        hidden = _filled_up(hidden)
         for start in range(0, n_rows, ROWS_AT_ONCE):
             rows = slice(start, min(start + ROWS_AT_ONCE, n_rows))
             logits = self.decoder.output(hidden[start : start + ROWS_AT_ONCE])[: rows.stop - start].float()
@@ -214,20 +259,39 @@ class PackedSteps:
         came_from[self.places] = old
         self.ancestors = self.ancestors.view(B * old_rows, -1)[came_from].view(B, K, -1)
         alive = counts > 0
-        if int(alive.sum()) < (1 - DEAD_AT_MOST) * B:
-            self._forget(alive)
+        n_kept = -(-rounded_up(int(alive.sum()) * K) // K)
+        if n_kept <= (1 - DEAD_AT_MOST) * B:
+            self._forget(alive, n_kept)
         own = torch.full((K, K), -math.inf).fill_diagonal_(0.0)
         self.ancestors = torch.cat([self.ancestors, own.expand(len(self.ancestors), K, K)], dim=2)
 
-    def _forget(self, alive: Tensor) -> None:
-        """Leaves out the sentences that are not `alive`, (B,) bool."""
-        kept = alive.nonzero()[:, 0]
-        self.places -= ((~alive).cumsum(0) * self.n_rows)[self.places // self.n_rows]
+    def _forget(self, alive: Tensor, n_kept: int) -> None:
+        """Leaves out sentences that are not `alive`, (B,) bool, but for some that make them `n_kept`."""
+        stay = alive.clone()
+        stay[(~alive).nonzero()[: n_kept - int(alive.sum()), 0]] = True
+        kept = stay.nonzero()[:, 0]
+        self.places -= ((~stay).cumsum(0) * self.n_rows)[self.places // self.n_rows]
         self.ancestors = self.ancestors[kept]
         self.crosses = [(keys[kept], values[kept]) for keys, values in self.crosses]
         self.src_bias = None if self.src_bias is None else self.src_bias[kept]
         for cache in self.caches:
             cache.keep(kept)
+
+
+def rounded_up(n_rows: int) -> int:
+    """A number of rows that a product is made with.
+
+    oneDNN prepares a product anew for every number of rows, which takes as long as the product itself, and
+    keeps but a few: so there are few numbers.
+    """
+    multiple = 64 if n_rows > 64 else 16 if n_rows > 16 else 4
+    return -(-n_rows // multiple) * multiple
+
+
+def _filled_up(x: Tensor) -> Tensor:
+    """x (N, D) with rows of zeros after it, as many as make their number a rounded one."""
+    missing = rounded_up(len(x)) - len(x)
+    return F.pad(x, (0, 0, 0, missing)) if missing else x
 
 
 class _Cache:
@@ -254,5 +318,6 @@ class _Cache:
         """Leaves out all others."""
         H, room, d = self.tensors.shape[2:]
         kept = self.tensors.new_empty(2, len(sentences), H, room, d)
-        kept[:, :, :, : self.n_columns] = self.tensors[:, sentences, :, : self.n_columns]
+        used = self.tensors[:, :, :, : self.n_columns]
+        kept[:, :, :, : self.n_columns] = used.index_select(1, sentences)
         self.tensors = kept

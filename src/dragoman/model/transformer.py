@@ -104,6 +104,11 @@ class Seq2SeqTransformer(Transformer):
             self.src_embedding.tokens.weight = self.tgt_embedding.tokens.weight
 
 
+def encoder_layers(model: Transformer) -> list[EncoderLayer]:
+    """The layers of its encoder, first to last."""
+    return [layer for layer in model.encoder if isinstance(layer, EncoderLayer)]
+
+
 def decoder_layers(model: Seq2SeqTransformer) -> list[DecoderLayer]:
     """The layers of its decoder, first to last."""
     return [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]
