@@ -121,7 +121,7 @@ class PackedDecoder:
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """src (B, S), src_mask (B, S) -> memory (B, S, D): some sentences at a time, which stay in cache."""
         at_once = max(1, ENCODED_AT_ONCE // src.shape[1])
-        parts = zip(src.split(at_once), src_mask.split(at_once), strict=True)
+        parts = zip(torch.split(src, at_once), torch.split(src_mask, at_once), strict=True)
         return torch.cat([self._encode(ids, mask) for ids, mask in parts])
 
     def _encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
