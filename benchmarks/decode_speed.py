@@ -11,7 +11,7 @@ translations. CTranslate2 gets the run as Dragoman converts it; Hugging Face the
 weights and the run's vocabulary in place of the run.
 
 Then, of Dragoman alone: the time of one sentence with a beam of 4, the time from the start of a process to
-the first translation, and the memory after the whole test set.
+the first translation, and the memory that the whole test set takes, 16 and 100 sentences at a time.
 """
 
 from __future__ import annotations
@@ -89,8 +89,7 @@ class Row:
     def end(self) -> None:
         """Lets the worker end."""
         if self.worker is not None and self.worker.stdin is not None:
-            self.worker.stdin.close()
-            self.worker.wait(timeout=60)
+            self.worker.communicate(timeout=60)  # closes its input, and all else
 
 
 def main() -> None:
@@ -214,14 +213,17 @@ def alone(run: Path, sources: list[str], texts: Path) -> None:
     total = time.perf_counter() - start
     print(f"from nothing to the first translation: {total:.2f} s, of which imports {float(spent):.2f} s")
 
-    code = (
-        "import resource, sys; from dragoman.predict.translator import Translator; "
-        "lines = open(sys.argv[2], encoding='utf-8').read().splitlines(); "
-        "Translator.load(sys.argv[1]).translate(lines, beam_size=4, n_best=1); "
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    peak = subprocess.check_output([sys.executable, "-c", code, str(run), str(texts)])
-    print(f"memory after {len(sources)} sentences, beam 4: {int(peak) / 1024:.0f} MiB at its peak")
+    for batch_sentences in (16, 100):
+        code = (
+            "import resource, sys; from dragoman.predict.translator import Translator; "
+            "lines = open(sys.argv[2], encoding='utf-8').read().splitlines(); "
+            "translator = Translator.load(sys.argv[1]); "
+            "translator.translate(lines, beam_size=4, n_best=1, batch_sentences=int(sys.argv[3])); "
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        command = [sys.executable, "-c", code, str(run), str(texts), str(batch_sentences)]
+        peak = int(subprocess.check_output(command)) / 1024
+        print(f"memory at its peak, {batch_sentences} sentences at a time, beam 4: {peak:.0f} MiB")
 
 
 def write_for_huggingface(translator: Translator, run: Path, folder: Path) -> None:

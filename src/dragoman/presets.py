@@ -44,18 +44,21 @@ PRESETS = (
 class Effort(NamedTuple):
     """How much time a training may take, beside what is usual for its corpus."""
 
-    steps: float
-    """What the number of updates is multiplied by."""
+    tokens: float
+    """What the number of tokens read is multiplied by."""
+    batch: float
+    """What the tokens of a batch are multiplied by: where time is short, more updates are worth more."""
     dropout: float
     """What is added to dropout: the more often a text is read, the more it takes not to learn it by heart."""
 
 
 # As on Multi30k: dropout 0.15 for 25 passes and 0.25 for 72 of them had 39.5 and 41.7 BLEU on validation
-# (recipes/multi30k-en-de).
+# (recipes/multi30k-en-de); in 15 passes, batches of 2048 tokens had 36.5 and batches of 4096 had 33.2
+# (docs/decisions.md).
 EFFORTS = {
-    "fast": Effort(1 / 3, -0.1),
-    "default": Effort(1, 0.0),
-    "quality": Effort(3, 0.05),
+    "fast": Effort(1 / 3, 1 / 2, -0.1),
+    "default": Effort(1, 1, 0.0),
+    "quality": Effort(3, 1, 0.05),
 }
 
 N_VALIDATIONS = 20
@@ -69,8 +72,8 @@ def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any
     """
     if effort not in EFFORTS:
         raise ConfigError(f"--preset {effort}: there are {', '.join(EFFORTS)}")
-    row = next(preset for preset in PRESETS if n_pairs < preset.n_pairs)
-    max_steps = round(row.max_steps * EFFORTS[effort].steps)
+    row, chosen = next(preset for preset in PRESETS if n_pairs < preset.n_pairs), EFFORTS[effort]
+    max_steps = round(row.max_steps * chosen.tokens / chosen.batch)
     return {
         "tokenizer": {"kind": "bpe", "vocab_size": row.vocab_size, "shared": True},
         "model": {
@@ -79,10 +82,10 @@ def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any
             "d_ff": row.d_ff,
             "n_encoder_layers": row.n_layers,
             "n_decoder_layers": row.n_layers,
-            "dropout": round(max(0.1, row.dropout + EFFORTS[effort].dropout), 2),
+            "dropout": round(max(0.1, row.dropout + chosen.dropout), 2),
         },
         "training": {
-            "batch_tokens": row.batch_tokens,
+            "batch_tokens": round(row.batch_tokens * chosen.batch),
             "update_freq": row.update_freq,
             "max_steps": max_steps,
             "learning_rate": row.learning_rate,

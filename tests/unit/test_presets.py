@@ -58,7 +58,7 @@ def test_warm_up_is_the_smaller_part_and_validations_divide_the_steps(row: tuple
 
 
 @pytest.mark.parametrize("n_pairs", SIZES)
-def test_more_effort_means_more_updates_and_no_less_dropout(n_pairs: int) -> None:
+def test_more_effort_means_more_tokens_and_no_less_dropout(n_pairs: int) -> None:
     configs = [
         parse_config({"name": "x", "data": DATA, **preset_for(n_pairs, effort)})
         for effort in ("fast", "default", "quality")
@@ -66,7 +66,9 @@ def test_more_effort_means_more_updates_and_no_less_dropout(n_pairs: int) -> Non
     assert len(EFFORTS) == 3
     assert configs[1] == config_for(n_pairs)
     for less, more in pairwise(configs):
-        assert less.training.max_steps * 2 < more.training.max_steps
+        tokens = [c.training.max_steps * c.training.batch_tokens for c in (less, more)]
+        assert tokens[0] * 2 < tokens[1]
+        assert less.training.batch_tokens <= more.training.batch_tokens
         assert less.model.dropout <= more.model.dropout
         assert less.model.d_model == more.model.d_model
     for config in configs:
