@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import shutil
@@ -80,6 +81,15 @@ def test_what_files_say_is_in_the_translations(tiny_run: Path) -> None:
     assert empty == ""
     assert "Zelt" in last
     assert "Kater" not in last
+
+
+def test_a_file_is_compressed_as_its_name_says_also_with_a_glossary(tiny_run: Path) -> None:
+    glossary = write("glossary.tsv", "cat\tKater\n")
+    arguments = ("translate", tiny_run, write("in.txt", TEXT), "--glossary", glossary)
+    succeed(*arguments, "--out", "out.txt.gz")
+    assert gzip.decompress(Path("out.txt.gz").read_bytes()).decode() == succeed(*arguments).stdout
+    message = error_of(*arguments, "--out", "other.txt", "--workers", 2)
+    assert "--workers, --ray and --skip-long are for a file and --out FILE" in message
 
 
 def test_an_ensemble_is_asked_for_run_by_run(tiny_run: Path) -> None:

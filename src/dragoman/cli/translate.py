@@ -9,12 +9,13 @@ from functools import partial
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from dragoman.cli.app import PanelledCommand
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
+from dragoman.cli.content import Content
 from dragoman.cli.translating import (
     Align,
     AsDocument,
@@ -183,7 +184,6 @@ def translate(
             "--workers, --ray and --skip-long are for a file and --out FILE, without --engine, --ensemble, "
             "and options for documents or for what a translation must hold"
         )
-    chunks = iter(()) if document else stdin_chunks() if file == "-" else file_chunks(file)
     content = Content(prefixes=prefixes, required=required, glossary=glossary)
     translator = load_translator(
         run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble or (),
@@ -193,124 +193,77 @@ def translate(
     if (method or own.method) == "beam" and n_best > 1 and beam_size is None:
         settings["beam_size"] = max(n_best, own.beam_size)
     settings["n_best"] = extras.n_candidates(n_best, settings["beam_size"] or own.beam_size)
+    asked = Asked(translator, file, settings, content, extras)
+    if document:
+        write_results(out, [translate_document_text(translator, read_text(file), extras, asked.search)])
+    else:
+        translate_lines(asked, out=out, pharaoh=pharaoh, alternatives=n_best if json_ else None, align=align)
+
+
+class Asked(NamedTuple):
+    """A translator, and what it is asked for."""
+
+    translator: Translator
+    file: str
+    settings: dict[str, Any]
+    content: Content
+    extras: Extras
 
     def search(
-        texts: Sequence[str], *, first_number: int = 1, progress: Callable[[int], None] | None = None
+        self, texts: Sequence[str], *, first_number: int = 1, progress: Callable[[int], None] | None = None
     ) -> list[Translation]:
+        """The translations of the next texts; errors name the file."""
+        said = self.content.take(texts)
         try:
-            return translator.translate(
-                texts, **content.take(texts), first_number=first_number, progress=progress, **settings
+            return self.translator.translate(
+                texts, **said, first_number=first_number, progress=progress, **self.settings
             )
         except DataError as error:
-            raise DataError(f"{'stdin' if file == '-' else file}: {error}") from None
+            raise DataError(f"{'stdin' if self.file == '-' else self.file}: {error}") from None
 
+
+def translate_lines(
+    asked: Asked, *, out: Path | None, pharaoh: Path | None, alternatives: int | None, align: bool
+) -> None:
+    """Line by line, to stdout as they come, to files when all is done; `alternatives` is for JSON."""
+    extras = asked.extras
     written: list[str] = []
     aligned: list[str] = []
     n_lines = 0
-    if document:
-        written.append(translate_document_text(translator, read_text(file), extras, search))
-    for chunk in chunks:
+    for chunk in stdin_chunks() if asked.file == "-" else file_chunks(asked.file):
         numbers = range(n_lines + 1, n_lines + 1 + len(chunk))
         n_lines += len(chunk)
-        translations = extras.translate(
-            translator, chunk, search=partial(search, first_number=numbers[0]), lines=numbers
-        )
+        search = partial(asked.search, first_number=numbers[0])
+        translations = extras.translate(asked.translator, chunk, search=search, lines=numbers)
         if extras.wants_links:
-            links = extras.links(translator, translations, lines=numbers)
+            links = extras.links(asked.translator, translations, lines=numbers)
             aligned += [pharaoh_line(*pair) for pair in zip(links, translations, strict=True)]
-        if json_:
-            shown = [t._replace(alternatives=t.alternatives[:n_best]) for t in translations]
+        if alternatives is not None:
+            shown = [t._replace(alternatives=t.alternatives[:alternatives]) for t in translations]
             each = links if align else [None] * len(shown)
             written += [f"{json_line(t, found)}\n" for t, found in zip(shown, each, strict=True)]
         else:
             written += [f"{t.text}\n" for t in translations]
         if out is None:
-            sys.stdout.write("".join(written))
-            sys.stdout.flush()
+            write_results(None, written)
             written.clear()
-    content.close(n_lines)
-    write_results(out, written)
+    asked.content.close(n_lines)
+    if out is not None:
+        write_results(out, written)
     if pharaoh is not None:
         write_results(pharaoh, aligned)
 
 
 def write_results(path: Path | None, pieces: Sequence[str]) -> None:
-    """Writes text to a file, whole or not at all, or to stdout."""
+    """Writes text to a file, whole or not at all and compressed as its name says, or to stdout."""
     if path is None:
         sys.stdout.write("".join(pieces))
         sys.stdout.flush()
     else:
+        from dragoman.data.readers.files import compressed
         from dragoman.runs import write_atomically
 
-        write_atomically(path, "".join(pieces).encode())
-
-
-class Content:
-    """What the user says that translations must hold, read along with the sentences."""
-
-    def __init__(self, *, prefixes: str | None, required: str | None, glossary: str | None) -> None:
-        """The names of files, of which `prefixes` and `required` have a line for each sentence.
-
-        DataError: one is missing, or the glossary is none.
-        """
-        from dragoman.predict.glossary import Glossary
-
-        self._prefixes = None if prefixes is None else AlignedLines(prefixes)
-        self._required = None if required is None else AlignedLines(required)
-        self._glossary = None if glossary is None else Glossary.load(glossary)
-
-    def take(self, sentences: Sequence[str]) -> dict[str, Any]:
-        """What is said about these sentences, the next ones, as `Translator.translate` takes it.
-
-        DataError: a file has no more lines.
-        """
-        said: dict[str, Any] = {}
-        if self._prefixes is not None:
-            said["prefixes"] = self._prefixes.take(len(sentences))
-        if self._required is not None:
-            lines = self._required.take(len(sentences))
-            said["required"] = [[phrase for phrase in line.split("\t") if phrase.strip()] for line in lines]
-        if self._glossary is not None:
-            found = [self._glossary.required(sentence) for sentence in sentences]
-            own = said.get("required", [[] for _ in sentences])
-            said["required"] = [[*a, *b] for a, b in zip(own, found, strict=True)]
-        return said
-
-    def close(self, n_sentences: int) -> None:
-        """DataError: a file has more lines than there were sentences."""
-        for lines in (self._prefixes, self._required):
-            if lines is not None:
-                lines.close(n_sentences)
-
-
-class AlignedLines:
-    """A file with a line, perhaps an empty one, for each sentence."""
-
-    def __init__(self, name: str) -> None:
-        from dragoman.data.readers.files import find_file, open_lines
-
-        self._name = name
-        self._lines = open_lines(find_file(name))
-        self._n_read = 0
-
-    def take(self, n: int) -> list[str]:
-        """The next `n` lines. DataError: there are fewer."""
-        lines = list(islice(self._lines, n))
-        self._n_read += len(lines)
-        if len(lines) < n:
-            raise DataError(
-                f"{self._name} has {self._n_read} lines and there are more sentences; "
-                "write a line for each, an empty one where there is nothing to say"
-            )
-        return lines
-
-    def close(self, n_sentences: int) -> None:
-        """DataError: there are lines left."""
-        if next(self._lines, None) is not None:
-            raise DataError(
-                f"{self._name} has more than {n_sentences} lines, and there are only so many sentences; "
-                "its lines must match them one by one"
-            )
+        write_atomically(path, compressed("".join(pieces).encode(), path.name))
 
 
 def bulk_job(

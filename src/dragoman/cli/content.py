@@ -1,0 +1,77 @@
+"""What a user says in files that translations must hold: beginnings, phrases, a glossary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from dragoman.errors import DataError
+
+
+class Content:
+    """What the user says that translations must hold, read along with the sentences."""
+
+    def __init__(self, *, prefixes: str | None, required: str | None, glossary: str | None) -> None:
+        """The names of files, of which `prefixes` and `required` have a line for each sentence.
+
+        DataError: one is missing, or the glossary is none.
+        """
+        from dragoman.predict.glossary import Glossary
+
+        self._prefixes = None if prefixes is None else AlignedLines(prefixes)
+        self._required = None if required is None else AlignedLines(required)
+        self._glossary = None if glossary is None else Glossary.load(glossary)
+
+    def take(self, sentences: Sequence[str]) -> dict[str, Any]:
+        """What is said about these sentences, the next ones, as `Translator.translate` takes it.
+
+        DataError: a file has no more lines.
+        """
+        said: dict[str, Any] = {}
+        if self._prefixes is not None:
+            said["prefixes"] = self._prefixes.take(len(sentences))
+        if self._required is not None:
+            lines = self._required.take(len(sentences))
+            said["required"] = [[phrase for phrase in line.split("\t") if phrase.strip()] for line in lines]
+        if self._glossary is not None:
+            found = [self._glossary.required(sentence) for sentence in sentences]
+            own = said.get("required", [[] for _ in sentences])
+            said["required"] = [[*a, *b] for a, b in zip(own, found, strict=True)]
+        return said
+
+    def close(self, n_sentences: int) -> None:
+        """DataError: a file has more lines than there were sentences."""
+        for lines in (self._prefixes, self._required):
+            if lines is not None:
+                lines.close(n_sentences)
+
+
+class AlignedLines:
+    """A file with a line, perhaps an empty one, for each sentence."""
+
+    def __init__(self, name: str) -> None:
+        from dragoman.data.readers.files import find_file, open_lines
+
+        self._name = name
+        self._lines = open_lines(find_file(name))
+        self._n_read = 0
+
+    def take(self, n: int) -> list[str]:
+        """The next `n` lines. DataError: there are fewer."""
+        lines = list(islice(self._lines, n))
+        self._n_read += len(lines)
+        if len(lines) < n:
+            raise DataError(
+                f"{self._name} has {self._n_read} lines and there are more sentences; "
+                "write a line for each, an empty one where there is nothing to say"
+            )
+        return lines
+
+    def close(self, n_sentences: int) -> None:
+        """DataError: there are lines left."""
+        if next(self._lines, None) is not None:
+            raise DataError(
+                f"{self._name} has more than {n_sentences} lines, and there are only so many sentences; "
+                "its lines must match them one by one"
+            )
