@@ -5,13 +5,12 @@ import sys
 import torch
 from decoding import serve
 
-from dragoman.hardware import keep_freed_memory, remember_few_shapes
+from dragoman.hardware import prepare_for_translating
 from dragoman.predict.translator import Translator
 
 if __name__ == "__main__":
     run, precision, n_threads = sys.argv[1:]
-    keep_freed_memory()
-    remember_few_shapes()
+    prepare_for_translating()
     torch.set_num_threads(int(n_threads))
     translator = Translator.load(run, precision=precision)
     serve(

@@ -66,14 +66,23 @@ def peak_memory(device: torch.device) -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def remember_few_shapes() -> None:
-    """Lets oneDNN keep what it prepared for the last 50 products, not 1024; before the first bf16 product.
+def remember_few_shapes(n_products: int = 50) -> None:
+    """Lets oneDNN keep what it prepared for so many products, not 1024; before the first bf16 product.
 
-    Nearly every batch has other shapes, so that most of it is never used again, and comes to gigabytes
-    (docs/decisions.md). Whoever has set the variables keeps what they say.
+    In a training nearly every batch has other shapes, so that most of it is never used again, and comes to
+    gigabytes (docs/decisions.md). Whoever has set the variables keeps what they say.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "50")
+        os.environ.setdefault(name, str(n_products))
+
+
+def prepare_for_translating() -> None:
+    """What a process does that translates for long: it keeps memory, and what oneDNN has prepared.
+
+    A packed decoder has less than 256 shapes (`dragoman.model.packed`).
+    """
+    keep_freed_memory()
+    remember_few_shapes(256)
 
 
 def keep_freed_memory() -> None:

@@ -13,7 +13,7 @@ from dragoman.bulk.stream import Chunk, Done, Tick
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.readers.files import compressed, hash_file, hash_strings
 from dragoman.errors import DataError
-from dragoman.hardware import remember_few_shapes
+from dragoman.hardware import prepare_for_translating
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 
@@ -69,7 +69,7 @@ class ChunkTranslator:
 
     def __init__(self, job: Job, *, device: str | None = None) -> None:
         """`device` goes before the job's own."""
-        remember_few_shapes()
+        prepare_for_translating()
         self.job = job
         self.translator = Translator.load(job.run, device=device or job.device, precision=job.precision)
         self.translator.config = job.config()

@@ -320,10 +320,12 @@ def load_translator(
     engine: str = "native",
 ) -> Translator:
     """The translator in the folder `run`, with those of `ensemble`. ConfigError: `precision` is none."""
+    from dragoman.hardware import prepare_for_translating
     from dragoman.predict.translator import Translator
 
     if engine == "native":
         check_precision(precision)
+    prepare_for_translating()
     translator = Translator.load([run, *ensemble], device=device, precision=precision, engine=engine)
     if batch_sentences is not None:
         config = translator.config
