@@ -205,13 +205,17 @@ def alone(run: Path, sources: list[str], texts: Path) -> None:
     cuts = statistics.quantiles(seconds[20:], n=100)
     print(f"\none sentence, beam 4: p50 {cuts[49] * 1e3:.1f} ms, p99 {cuts[98] * 1e3:.1f} ms")
 
-    imports = "import time; t = time.perf_counter(); import dragoman.predict.translator; "
-    spent = subprocess.check_output([sys.executable, "-c", f"{imports}print(time.perf_counter() - t)"])
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "dragoman", "translate", str(run)]
-    subprocess.run(command, input=f"{sources[0]}\n", text=True, check=True, stdout=subprocess.DEVNULL)
-    total = time.perf_counter() - start
-    print(f"from nothing to the first translation: {total:.2f} s, of which imports {float(spent):.2f} s")
+    clock = "import time; start = time.perf_counter(); import dragoman.predict.translator; "
+    code = clock + "print(time.perf_counter() - start)"
+    imports, totals = [], []
+    for _ in range(5):
+        imports.append(float(subprocess.check_output([sys.executable, "-c", code])))
+        start = time.perf_counter()
+        command = [sys.executable, "-m", "dragoman", "translate", str(run)]
+        subprocess.run(command, input=f"{sources[0]}\n", text=True, check=True, stdout=subprocess.DEVNULL)
+        totals.append(time.perf_counter() - start)
+    total, spent = statistics.median(totals), statistics.median(imports)
+    print(f"from nothing to the first translation: {total:.2f} s, of which imports {spent:.2f} s")
 
     for batch_sentences in (16, 100):
         code = (
