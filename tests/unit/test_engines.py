@@ -13,6 +13,7 @@ import torch
 
 from commands import succeed
 from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.model.packed import can_pack
 from dragoman.predict.ctranslate2 import FOLDER, ORIGIN
 from dragoman.predict.threads import map_in_threads
 from dragoman.predict.translator import Translator
@@ -68,6 +69,22 @@ def test_weights_that_change_are_used_at_once(tiny_run: Path) -> None:
     with torch.no_grad():
         translator.model.output.weight.mul_(0.5)
     assert translator.translate(["red cat"])[0].score != pytest.approx(before, rel=1e-3)
+
+
+def test_the_plain_decoder_is_taken_where_weights_cannot_be_packed(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = Translator.load(tiny_run, precision="fp32")
+    assert can_pack(packed.model)
+    halved = Translator.load(tiny_run, precision="fp32").model
+    halved.dtype = torch.float16
+    assert not can_pack(halved)
+    expected = packed.translate(SENTENCES)
+    monkeypatch.setattr("dragoman.predict.engine.PackedDecoder", None)  # not to be called
+    monkeypatch.setattr("dragoman.predict.engine.can_pack", lambda model: False)
+    found = packed.translate(SENTENCES)
+    assert [t.text for t in found] == [t.text for t in expected]
+    assert [t.score for t in found] == pytest.approx([t.score for t in expected], rel=1e-4)
 
 
 @pytest.fixture

@@ -29,9 +29,15 @@ DEAD_AT_MOST = 1 / 8
 
 def can_pack(model: Seq2SeqTransformer) -> bool:
     """Whether this processor and this PyTorch have what packing needs, and `model` wants fast kernels."""
-    on_cpu = model.output.weight.device.type == "cpu"
+    if model.output.weight.device.type != "cpu" or model.kernels != FAST:
+        return False
     has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return on_cpu and has_onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise") and model.kernels == FAST
+    operators = torch.ops.mkldnn
+    if not has_onednn or not hasattr(operators, "_linear_pointwise"):
+        return False
+    if model.dtype == torch.bfloat16:
+        return bool(operators._is_mkldnn_bf16_supported())
+    return model.dtype == torch.float32
 
 
 class PackedLinear:
