@@ -108,16 +108,16 @@ class Translator:
             raise RunError("an ensemble of no runs; give the folder of one at least")
         target = choose_device(device)
         dtype = choose_dtype(precision, target) if engine == "native" else torch.float32
+        configs = [translation_config(run) for run in runs]
         tokenizers = TokenizerPair.load(runs[0].tokenizer_folder)
         models = []
-        for run in runs:
-            config = translation_config(run)
+        for run, config in zip(runs, configs, strict=True):
             own = TokenizerPair.load(run.tokenizer_folder)
             _check_vocabularies(tokenizers, own, runs[0], run)
             model = build_model(config, own, device=target)
             load_weights(model, run.load_weights(), where=str(run.weights_path))
             models.append(inference_copy(model, dtype))
-        translator = cls(models[0], tokenizers, translation_config(runs[0]), ensemble=models[1:])
+        translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
         if engine != "native":
             translator.engine = _ctranslate2(runs, translator, engine, precision)
         return translator
