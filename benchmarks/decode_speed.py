@@ -8,7 +8,7 @@ and with a beam of 4. Every engine is a process of its own with two cores, and a
 turn, so that a noisy machine slows them alike; the median counts. BLEU is that of each engine's own
 translations. CTranslate2 gets the run as Dragoman converts it; Hugging Face the same weights in its M2M100
 (pre-norm runs only), by a Python that has transformers. `--base` measures a Transformer base with random
-weights and the run's vocabulary in place of the run.
+weights and the run's vocabulary in place of the run, whose translations have 15 tokens.
 
 Then, of Dragoman alone: the time of one sentence with a beam of 4, the time from the start of a process to
 the first translation, and the memory that the whole test set takes, 16 and 100 sentences at a time.
@@ -34,6 +34,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from dragoman.errors import DragomanError
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.translation import bleu
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -47,6 +48,8 @@ PEERS = Path(__file__).parent / "peers"
 BEAMS = {1: "greedy", 4: "beam 4"}
 BASE = {"d_model": 512, "n_heads": 8, "d_ff": 2048, "n_encoder_layers": 6, "n_decoder_layers": 6}
 """The base model of the paper."""
+LONGEST = 15
+"""Tokens of a translation by that model, which has not learnt to end one."""
 
 
 @dataclass
@@ -68,11 +71,11 @@ class Row:
         )
         self._answer()
 
-    def translate(self, texts: Path, beam_size: int, repeat: int) -> dict[str, Any]:
-        """Seconds and texts."""
+    def translate(self, texts: Path, beam_size: int, repeat: int, longest: int) -> dict[str, Any]:
+        """Seconds and texts; see benchmarks/peers/decoding.py."""
         assert self.worker
         assert self.worker.stdin
-        request = {"texts": str(texts), "beam_size": beam_size, "repeat": repeat}
+        request = {"texts": str(texts), "beam_size": beam_size, "repeat": repeat, "longest": longest}
         self.worker.stdin.write(json.dumps(request) + "\n")
         self.worker.stdin.flush()
         answer: dict[str, Any] = json.loads(self._answer())
@@ -128,14 +131,10 @@ def test_set(run: Path, limit: int) -> tuple[list[str], list[str], str]:
 
 
 def base_run(run: Path, folder: Path) -> Path:
-    """A run in `folder` with the vocabulary of `run`, and a Transformer base that has learnt nothing.
-
-    Its translations would go on to the limit; one like a sentence's own length is what a trained model does.
-    """
+    """A run in `folder` with the vocabulary of `run`, and a Transformer base that has learnt nothing."""
     config = translation_config(Run.open(run))
     model = config.model.model_copy(update=BASE)
-    search = config.search.model_copy(update={"max_length_factor": 1.0, "max_length_extra": 1})
-    config = config.model_copy(update={"model": model, "search": search})
+    config = config.model_copy(update={"model": model})
     run_there = Run.create(folder, config)
     shutil.copytree(run / "tokenizer", folder / "tokenizer")
     torch.manual_seed(1)
@@ -174,7 +173,8 @@ def measure(table: list[Row], texts: Path, options: argparse.Namespace) -> None:
     for beam_size in BEAMS:
         for number in range(options.rounds + 1):
             for row in table:
-                answer = row.translate(texts, beam_size, options.repeat if number else 1)
+                repeat, longest = options.repeat if number else 1, LONGEST if options.base else 0
+                answer = row.translate(texts, beam_size, repeat, longest)
                 row.texts[beam_size] = answer["texts"]
                 if number:
                     row.seconds[beam_size].append(answer["seconds"])
@@ -279,4 +279,7 @@ def m2m100_parts(side: str, name: list[str], tensor: Tensor) -> Iterator[tuple[s
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except DragomanError as error:
+        raise SystemExit(f"error: {error}") from None

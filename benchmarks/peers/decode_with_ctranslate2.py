@@ -18,11 +18,11 @@ if __name__ == "__main__":
     src_pieces = tokenizers.src.pieces()
     tgt_ids = {piece: i for i, piece in enumerate(tokenizers.tgt.pieces())}
 
-    def translate(texts, beam_size):
+    def translate(texts, beam_size, longest):
         sources = [[*ids, EOS_ID] for ids in tokenizers.src.encode_batch(texts)]
         found = translator.translate_batch(
             [[src_pieces[i] for i in ids] for ids in sources],
-            beam_size=beam_size, max_batch_size=2048, batch_type="tokens",
+            beam_size=beam_size, max_batch_size=2048, batch_type="tokens", max_decoding_length=longest or 256,
         )  # fmt: skip
         return tokenizers.tgt.decode_batch([[tgt_ids[p] for p in result.hypotheses[0]] for result in found])
 

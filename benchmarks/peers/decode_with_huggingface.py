@@ -43,7 +43,7 @@ if __name__ == "__main__":
     tokenizer, model = Tokenizer.from_file(str(folder / "tokenizer.json")), load(folder)
 
     @torch.inference_mode()
-    def translate(texts, beam_size):
+    def translate(texts, beam_size, longest):
         sources = [[*e.ids, EOS] for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         order = sorted(range(len(texts)), key=lambda i: len(sources[i]), reverse=True)
         found = [""] * len(texts)
@@ -53,7 +53,7 @@ if __name__ == "__main__":
             src = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
             ids = model.generate(
                 src, attention_mask=(src != PAD).long(), num_beams=beam_size, do_sample=False,
-                max_new_tokens=2 * src.shape[1] + 20, suppress_tokens=[PAD, BOS, UNK],
+                max_new_tokens=longest or 2 * src.shape[1] + 20, suppress_tokens=[PAD, BOS, UNK],
             )  # fmt: skip
             texts_found = tokenizer.decode_batch([[i for i in row if i > UNK] for row in ids.tolist()])
             for i, text in zip(chosen, texts_found, strict=True):
