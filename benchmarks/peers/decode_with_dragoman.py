@@ -13,6 +13,9 @@ if __name__ == "__main__":
     prepare_for_translating()
     torch.set_num_threads(int(n_threads))
     translator = Translator.load(run, precision=precision)
-    serve(
-        lambda texts, beam_size: [t.text for t in translator.translate(texts, beam_size=beam_size, n_best=1)]
-    )
+
+    def translate(texts, beam_size, longest):
+        limit = {"max_length_factor": 1e-9, "max_length_extra": longest} if longest else {}
+        return [t.text for t in translator.translate(texts, beam_size=beam_size, n_best=1, **limit)]
+
+    serve(translate)
