@@ -5,7 +5,7 @@
 For each layer, the mean of all, and this contrasted (as `align` does it), and for the step that predicts a
 token and the one that has it as input: the share of target words that are linked with the same source word
 as by IBM model 1 (Brown et al. 1993) with fast_align's preference for the diagonal (Dyer et al. 2013), learnt
-from training and test text. Only words count that it links both ways, from source to target and back.
+from training and validation text. Only words count that it links both ways, from source to target and back.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class Combinations(NamedTuple):
 def main(path: str) -> None:
     translator = Translator.load(path)
     data = translator.config.data
-    train, test = (
+    train, valid = (
         list(open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns).pairs())
-        for files in (data.train, next(iter(data.test.values())))
+        for files in (data.train, data.valid)
     )
-    standard = statistical_links(train + test)[len(train) :]
+    standard = statistical_links(train + valid)[len(train) :]
     n_links = sum(map(len, standard))
-    print(f"{len(test)} pairs, {n_links} links of the statistical aligner\n")
+    print(f"{len(valid)} pairs, {n_links} links of the statistical aligner\n")
     print("| layer | step that predicts the token | step that has it as input |\n|---|--:|--:|")
     n_layers = len(translator.model.decoder)
     names = [*(f"{k + 1} of {n_layers}" for k in range(n_layers)), "mean of all", "mean, contrasted"]
-    agreements = [agreement(translator, test, standard, step=step) for step in (0, 1)]
+    agreements = [agreement(translator, valid, standard, step=step) for step in (0, 1)]
     for name, predicts, has in zip(names, *agreements, strict=True):
         print(f"| {name} | {100 * predicts:.1f} % | {100 * has:.1f} % |")
 

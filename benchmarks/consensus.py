@@ -2,8 +2,8 @@
 
     python benchmarks/consensus.py runs/multi30k-en-de      # corpora of the run from $DRAGOMAN_DATA
 
-Translates the first test set of the run with several beams, and scores the best hypotheses and those of least
-risk (`reranking.minimum_risk`) by chrF, which the choice is made by, and by BLEU, which it is not.
+Translates the validation pairs of the run with several beams, and scores the best hypotheses and those of
+least risk (`reranking.minimum_risk`) by chrF, which the choice is made by, and by BLEU, which it is not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BEAM_SIZES = (5, 20)
 def main(path: str) -> None:
     translator = Translator.load(path)
     data = translator.config.data
-    files = next(iter(data.test.values()))
+    files = data.valid
     corpus = open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
     pairs = list(corpus.pairs())
     references = [pair.tgt for pair in pairs]

@@ -2,7 +2,7 @@
 
     python benchmarks/protection.py runs/multi30k-en-de      # corpora of the run from $DRAGOMAN_DATA
 
-Each of the first sentences of a test set gets two spans of a kind at random places between its words, for
+Each of the first validation sentences gets two spans of a kind at random places between its words, for
 tags a pair around one to three words. Printed are the shares of sentences in which all spans came out whole;
 what became of them with protection (`protection.Outcome`); and chrF of the rest of the sentence against the
 reference: as the model does it, with protection, and with the pieces between the spans translated by
@@ -37,7 +37,7 @@ STAND_INS = ("7", "47", "X", "XYZ", "Tom", "Berlin", "NASA", "[1]")
 def main(path: str) -> None:
     translator = Translator.load(path)
     data = translator.config.data
-    files = next(iter(data.test.values()))
+    files = data.valid
     corpus = open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
     pairs = list(corpus.pairs())[:N_SENTENCES]
     print(f"{len(pairs)} sentences\n")
