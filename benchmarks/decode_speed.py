@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -43,6 +42,7 @@ from dragoman.predict.loading import build_model
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run, environment
 from dragoman.text.tokenizer import TokenizerPair
+from peer_process import PeerProcess
 
 PEERS = Path(__file__).parent / "peers"
 BEAMS = {1: "greedy", 4: "beam 4"}
@@ -53,46 +53,17 @@ LONGEST = 15
 
 
 @dataclass
-class Row:
+class Row(PeerProcess):
     """A line of the table: an engine, and its worker."""
 
-    name: str
-    command: list[str]
-    n_threads: int
     seconds: dict[int, list[float]] = field(default_factory=lambda: {beam: [] for beam in BEAMS})
     texts: dict[int, list[str]] = field(default_factory=dict)
-    worker: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        """Starts the worker, and waits until it has loaded the model."""
-        variables = {**os.environ, "OMP_NUM_THREADS": str(self.n_threads), "PYTHONWARNINGS": "ignore"}
-        self.worker = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
-        )
-        self._answer()
 
     def translate(self, texts: Path, beam_size: int, repeat: int, longest: int) -> dict[str, Any]:
         """Seconds and texts; see benchmarks/peers/decoding.py."""
-        assert self.worker
-        assert self.worker.stdin
         request = {"texts": str(texts), "beam_size": beam_size, "repeat": repeat, "longest": longest}
-        self.worker.stdin.write(json.dumps(request) + "\n")
-        self.worker.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._answer())
+        answer: dict[str, Any] = json.loads(self.ask(json.dumps(request)))
         return answer
-
-    def _answer(self) -> str:
-        assert self.worker
-        assert self.worker.stdout
-        line = self.worker.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name}: {' '.join(self.command)} has ended; run it by hand to see why")
-        return line
-
-    def end(self) -> None:
-        """Lets the worker end."""
-        if self.worker is not None and self.worker.stdin is not None:
-            self.worker.communicate(timeout=60)  # closes its input, and all else
 
 
 def main() -> None:

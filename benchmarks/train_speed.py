@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -33,52 +32,23 @@ from dragoman.runs import Run, environment
 from dragoman.text.vocabulary import EOS_ID, PAD_ID
 from dragoman.training.listener import TrainingListener
 from dragoman.training.translation import TranslationTask
+from peer_process import PeerProcess
 
 PEERS = Path(__file__).parent / "peers"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 
 @dataclass
-class Row:
+class Row(PeerProcess):
     """A line of the table: a library, and its worker."""
 
-    name: str
-    command: list[str]
-    precision: str
-    n_threads: int
-    worker: subprocess.Popen[str] | None = None
+    precision: str = "fp32"
     speeds: list[float] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
 
-    def start(self) -> None:
-        """Starts the worker, and waits until it is ready."""
-        variables = {**os.environ, "OMP_NUM_THREADS": str(self.n_threads), "PYTHONWARNINGS": "ignore"}
-        self.worker = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
-        )
-        self._answer()
-
     def seconds(self, number: int) -> float:
         """The seconds of an update on the batch of this number."""
-        assert self.worker
-        assert self.worker.stdin
-        self.worker.stdin.write(f"{number}\n")
-        self.worker.stdin.flush()
-        return float(self._answer())
-
-    def _answer(self) -> str:
-        assert self.worker
-        assert self.worker.stdout
-        line = self.worker.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name}: {' '.join(self.command)} has ended; run it by hand to see why")
-        return line
-
-    def end(self) -> None:
-        """Lets the worker end."""
-        if self.worker is not None and self.worker.stdin is not None:
-            self.worker.stdin.close()
-            self.worker.wait(timeout=60)
+        return float(self.ask(str(number)))
 
 
 def main() -> None:
@@ -131,21 +101,19 @@ def rows(batches: str, vocab_size: int, options: argparse.Namespace) -> list[Row
     ours = str(PEERS / "with_dragoman.py")
     found = [
         Row(f"Dragoman, {precision}, {kernels} kernels", [sys.executable, ours, *given, precision, kernels],
-            precision, n)
+            n, precision=precision)
         for precision in ("fp32", "bf16") for kernels in ("plain", "fast")
     ]  # fmt: skip
     if n > 1:
         command = [sys.executable, *TORCHRUN, str(n), ours, *given, "bf16", "fast"]
-        found.append(Row(f"Dragoman, bf16, fast, {n} processes", command, "bf16", 1))
-    found.append(
-        Row("torch.nn.Transformer", [sys.executable, str(PEERS / "with_torch.py"), *given], "fp32", n)
-    )
+        found.append(Row(f"Dragoman, bf16, fast, {n} processes", command, 1, precision="bf16"))
+    found.append(Row("torch.nn.Transformer", [sys.executable, str(PEERS / "with_torch.py"), *given], n))
     for name, python, script in (
         ("Hugging Face MarianMTModel", options.marian, "with_marian.py"),
         ("JoeyNMT 2.3.0", options.joeynmt, "with_joeynmt.py"),
     ):
         if python:
-            found.append(Row(name, [python, str(PEERS / script), *given], "fp32", n))
+            found.append(Row(name, [python, str(PEERS / script), *given], n))
     for row in found:
         row.start()
     return found

@@ -89,13 +89,13 @@ class ChunkTranslator:
             raise DataError(f"{self.job.source}: {error}") from None
         counts: Counter[str] = Counter()
         written = []
-        for i, found in enumerate(translations):
+        for i, translation in enumerate(translations):
             line: str | Dropped
             if i in too_long:
                 counts["sentences too long for the model"] += 1
                 if not self.job.output.line_for_line:
                     continue
-                found = found._replace(source=chunk.lines[i])  # noqa: PLW2901
+            found = translation._replace(source=chunk.lines[i])
             counts.update([IN_PARTS] if found.parts else [])
             line = self.job.output(found, self.translator.tokenizers)
             if isinstance(line, Dropped):

@@ -199,7 +199,7 @@ def _continuations(
         lives, tokens.tolist(), best.tolist(), wanted, strict=True
     ):
         known = dict(zip(row_tokens[: search.width + 1], row_values, strict=False))
-        known |= {token: value for token, value in zip(extra, values, strict=False)}  # noqa: C416
+        known.update(zip(extra, values, strict=False))
         if n_tokens == search.limit:
             known = {eos_id: known[eos_id]}
         found[search.number].append(list(known.items()))

@@ -135,13 +135,9 @@ class PackedDecoder:
         bias = attention_bias(src_mask)
         x = _filled_up(self.model.src_embedding(src, dtype=self.dtype).view(B * S, self.d_model))
         for layer in self.encoder:
-            own, feed_forward = layer.norms
-            if self.pre_norm:
-                x = layer.own_out.added_to(x, self._attend(layer.own_in(own(x)), (B, S), bias))
-                x = layer.narrow.added_to(x, layer.wide(feed_forward(x), activation=layer.activation))
-            else:
-                x = own(layer.own_out.added_to(x, self._attend(layer.own_in(x), (B, S), bias)))
-                x = feed_forward(layer.narrow.added_to(x, layer.wide(x, activation=layer.activation)))
+            y = self.before(layer.norms[0], x)
+            x = layer.own_out.added_to(x, self._attend(layer.own_in(y), (B, S), bias))
+            x = self.feed_forward(layer, self.after(layer.norms[0], x))
         return self.encoder_norm(x[: B * S]).view(B, S, self.d_model)
 
     def _attend(self, projected: Tensor, shape: tuple[int, int], bias: Tensor | None) -> Tensor:
@@ -153,6 +149,19 @@ class PackedDecoder:
         if bias is not None:
             scores += bias
         return _filled_up(self.merge_heads(torch.matmul(scores.softmax(-1), v)))
+
+    def before(self, norm: PackedNorm, x: Tensor) -> Tensor:
+        """What a sub-layer with this norm reads, where x is the residual stream."""
+        return norm(x) if self.pre_norm else x
+
+    def after(self, norm: PackedNorm, x: Tensor) -> Tensor:
+        """What becomes of x, the residual stream with what that sub-layer has added."""
+        return x if self.pre_norm else norm(x)
+
+    def feed_forward(self, layer: PackedLayer, x: Tensor) -> Tensor:
+        """x (N, D) -> (N, D): the last sub-layer of an encoder or decoder layer."""
+        inner = layer.wide(self.before(layer.norms[-1], x), activation=layer.activation)
+        return self.after(layer.norms[-1], layer.narrow.added_to(x, inner))
 
     def merge_heads(self, context: Tensor) -> Tensor:
         """(B, H, T, d) in fp32 -> (B T, D) in the model's type."""
@@ -208,14 +217,12 @@ class PackedSteps:
         return self._project(self.decoder.norm(x[self.places]))
 
     def _layer(self, i: int, layer: PackedDecoderLayer, x: Tensor) -> Tensor:
-        own, cross, feed_forward = layer.norms
-        if self.decoder.pre_norm:
-            x = layer.own_out.added_to(x, self._attend_to_past(i, layer.own_in(own(x))))
-            x = layer.cross_out.added_to(x, self._attend_to_source(i, layer.cross_query(cross(x))))
-            return layer.narrow.added_to(x, layer.wide(feed_forward(x), activation=layer.activation))
-        x = own(layer.own_out.added_to(x, self._attend_to_past(i, layer.own_in(x))))
-        x = cross(layer.cross_out.added_to(x, self._attend_to_source(i, layer.cross_query(x))))
-        return feed_forward(layer.narrow.added_to(x, layer.wide(x, activation=layer.activation)))
+        decoder, (own, cross, _) = self.decoder, layer.norms
+        y = layer.own_in(decoder.before(own, x))
+        x = decoder.after(own, layer.own_out.added_to(x, self._attend_to_past(i, y)))
+        y = layer.cross_query(decoder.before(cross, x))
+        x = decoder.after(cross, layer.cross_out.added_to(x, self._attend_to_source(i, y)))
+        return decoder.feed_forward(layer, x)
 
     def _attend_to_past(self, i: int, projected: Tensor) -> Tensor:
         """projected (B K, 3 D): queries, keys and values -> (B K, D)."""

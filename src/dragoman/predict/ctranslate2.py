@@ -7,7 +7,6 @@ same probabilities; and CTranslate2's own length penalty is not used, so that bo
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import json
 import shutil
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import SearchConfig
+from dragoman.data.readers.files import hash_file
 from dragoman.decoding.hypotheses import Hypothesis, length_penalty
 from dragoman.errors import ConfigError, MissingExtraError, RunError
 from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm
@@ -121,7 +121,7 @@ def converted(
     written. MissingExtraError: it is not installed.
     """
     folder = run.path / FOLDER / compute_type
-    origin = {"weights": _digest(run.weights_path), "ctranslate2": import_ctranslate2().__version__}
+    origin = {"weights": hash_file(run.weights_path), "ctranslate2": import_ctranslate2().__version__}
     with contextlib.suppress(OSError, ValueError):
         if origin.items() <= json.loads((folder / ORIGIN).read_bytes()).items():
             return folder
@@ -167,10 +167,6 @@ def largest_difference(folder: Path, model: Seq2SeqTransformer, tokenizers: Toke
         for score, (best, *_) in zip(scores, found, strict=True)
     ]
     return max(differences)
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def convert(
