@@ -14,6 +14,7 @@ from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.kernels import FAST, PLAIN, Kernels
 from dragoman.model.layers import sinusoids
 from dragoman.model.packed import PackedDecoder
+from dragoman.model.static import StaticDecoder
 from dragoman.model.transformer import Seq2SeqTransformer
 
 V, PAD = 30, 0
@@ -63,12 +64,19 @@ def packed_steps(
     return PackedDecoder(model).start(src, src_mask, forbidden=forbidden)
 
 
-on_both_decoders = pytest.mark.parametrize(
-    "start", [IncrementalDecoder, packed_steps], ids=["plain", "packed"]
+def static_steps(
+    model: Seq2SeqTransformer, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()
+) -> NextToken:
+    """What `IncrementalDecoder` gives, in tensors that stay."""
+    return StaticDecoder(model).start(src, src_mask, forbidden=forbidden)
+
+
+on_all_decoders = pytest.mark.parametrize(
+    "start", [IncrementalDecoder, packed_steps, static_steps], ids=["plain", "packed", "static"]
 )
 
 
-@on_both_decoders
+@on_all_decoders
 @pytest.mark.parametrize(("norm", "activation"), [("pre", "relu"), ("post", "gelu")])
 @pytest.mark.parametrize("kernels", [PLAIN, FAST], ids=["plain", "fast"])
 def test_cached_decoding_equals_full_decoding(
@@ -83,7 +91,7 @@ def test_cached_decoding_equals_full_decoding(
         torch.testing.assert_close(step(tgt[:, t], rows), full[:, t], rtol=1e-4, atol=1e-5)
 
 
-@on_both_decoders
+@on_all_decoders
 def test_the_cache_follows_rows_that_branch_move_and_end(start: Any) -> None:
     """Rows that grow into unequal beams, change order and lose a sentence match decoding from scratch."""
     model, src = small_model(), random_ids(3, 5)
@@ -103,7 +111,7 @@ def test_the_cache_follows_rows_that_branch_move_and_end(start: Any) -> None:
             torch.testing.assert_close(actual[row], expected, rtol=1e-4, atol=1e-5)
 
 
-@on_both_decoders
+@on_all_decoders
 def test_random_walks_of_many_rows_match_decoding_from_scratch(start: Any) -> None:
     """Twenty sentences with a beam of three, of which one after the other ends."""
     model, src, generator = small_model(), random_ids(20, 6), torch.Generator().manual_seed(5)
@@ -122,7 +130,7 @@ def test_random_walks_of_many_rows_match_decoding_from_scratch(start: Any) -> No
         parents = torch.cat([rows[torch.randint(len(rows), (3,), generator=generator)] for rows in left])
 
 
-@on_both_decoders
+@on_all_decoders
 def test_forbidden_tokens_have_no_probability(start: Any) -> None:
     model, src = small_model(), random_ids(2, 5)
     log_probs = start(model, src, src != PAD, forbidden=(0, 1))(src[:, 0], torch.arange(2))

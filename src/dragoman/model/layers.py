@@ -70,6 +70,11 @@ class Embedding(nn.Module):
         x = self.tokens(ids) * self.scale + self.positions[start : start + ids.shape[1]]
         return self.dropout(x.to(dtype))
 
+    def at(self, ids: Tensor, position: Tensor, *, dtype: torch.dtype) -> Tensor:
+        """ids (N, 1), all of them at the `position` (1,) -> (N, 1, D) in `dtype`."""
+        x = self.tokens(ids) * self.scale + self.positions.index_select(0, position)
+        return self.dropout(x.to(dtype))
+
 
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (section 3.2.2); `in_proj` holds W^Q, W^K and W^V of all heads, stacked."""

@@ -24,6 +24,7 @@ from dragoman.decoding.repetition import NoRepeatedNgrams
 from dragoman.decoding.sampling import sample
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.packed import PackedDecoder, can_pack
+from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -69,6 +70,7 @@ class NativeEngine:
         self.models = models
         self._packed: dict[int, tuple[list[int], PackedDecoder]] = {}
         self._packing = Lock()  # batches are searched in several threads
+        self._static = [StaticDecoder(model) for model in models]
 
     @torch.inference_mode()
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
@@ -145,9 +147,11 @@ class NativeEngine:
     def _start(self, i: int, src: Tensor) -> NextToken:
         """The next-token function of model i for sources (B, S), the fastest there is."""
         model, src_mask = self.models[i], src != PAD_ID
-        if not can_pack(model):
-            return IncrementalDecoder(model, src, src_mask, forbidden=FORBIDDEN)
-        return self._pack(i, model).start(src, src_mask, forbidden=FORBIDDEN)
+        if can_record(model):
+            return self._static[i].start(src, src_mask, forbidden=FORBIDDEN)
+        if can_pack(model):
+            return self._pack(i, model).start(src, src_mask, forbidden=FORBIDDEN)
+        return IncrementalDecoder(model, src, src_mask, forbidden=FORBIDDEN)
 
     def _pack(self, i: int, model: Seq2SeqTransformer) -> PackedDecoder:
         """The weights of model i as they are now, packed."""

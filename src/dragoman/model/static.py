@@ -1,0 +1,240 @@
+"""The decoder as search on a GPU wants it: the same function as `IncrementalDecoder`, in tensors that stay.
+
+A step is a hundred small operations, and a processor cannot start them as fast as a GPU works them off. So
+keys and values have their room from the beginning, rows keep their number, and the step of each shape is
+recorded once, as a CUDA graph, and repeated: one launch. Shapes are few, for all their sizes are rounded up
+to powers of two. On a CPU all is the same but that nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dragoman.model.kernels import FAST_ON_GPU
+from dragoman.model.layers import DecoderLayer, MultiHeadAttention
+from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers
+
+WARM_UP = 2
+"""Steps of a shape that are carried out before one is recorded."""
+MOST_STAGES = 32
+"""Shapes whose tensors are kept in a thread; those used longest ago go first."""
+LEAST_ROOM = 16
+"""Source tokens, and target tokens, that there is room for at least."""
+
+
+def can_record(model: Seq2SeqTransformer) -> bool:
+    """Whether `model` is on a GPU and wants fast kernels."""
+    return model.output.weight.device.type == "cuda" and model.kernels == FAST_ON_GPU
+
+
+class Shape(NamedTuple):
+    """What a recorded step is for; all of it but the rows is a power of two."""
+
+    n_sentences: int
+    """B."""
+    n_rows: int
+    """K, of each sentence; N = B K."""
+    n_source: int
+    """S."""
+    room: int
+    """R: target positions."""
+
+
+class StaticDecoder:
+    """A model's decoder with the stages it plays on; `start` gives the next-token function for sentences."""
+
+    def __init__(self, model: Seq2SeqTransformer) -> None:
+        """Weights are read where they are, so that they may be changed in place."""
+        self.model = model
+        self.own = threading.local()
+
+    def start(self, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()) -> StaticSteps:
+        """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf.
+
+        In a thread, steps may be called until the next `start`.
+        """
+        return StaticSteps(self, src, src_mask, forbidden)
+
+    def stage(self, shape: Shape) -> Stage:
+        """This thread's stage of that shape, with whatever was left on it."""
+        stages: OrderedDict[Shape, Stage] = self.own.__dict__.setdefault("stages", OrderedDict())
+        if shape not in stages:
+            stages[shape] = Stage(self.model, shape)
+        stages.move_to_end(shape)
+        while len(stages) > MOST_STAGES:
+            stages.popitem(last=False)
+        return stages[shape]
+
+
+class StaticSteps:
+    """A next-token function, as `IncrementalDecoder` is one. What it returns is good until the next call.
+
+    It moves to a smaller stage when half of its sentences are finished, and to a larger one when a beam has
+    more rows or a sentence more tokens than there is room for.
+    """
+
+    @torch.inference_mode()
+    def __init__(
+        self, decoder: StaticDecoder, src: Tensor, src_mask: Tensor, forbidden: tuple[int, ...]
+    ) -> None:
+        self.decoder = decoder
+        shape = Shape(power_of_two(len(src)), 1, power_of_two(src.shape[1], LEAST_ROOM), LEAST_ROOM)
+        self.stage = decoder.stage(shape)
+        self.stage.open(decoder.model.encode(src, src_mask), attention_bias(src_mask), forbidden)
+        self.stage.user = self
+        self.places = torch.arange(len(src))
+        """(N',) on the CPU: where among the N rows of the stage a row of the last call stands."""
+        self.position = 0
+
+    @torch.inference_mode()
+    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+        """last (N',) tokens, parents (N',) rows of the previous call -> log-probabilities (N', V) in fp32."""
+        assert self.stage.user is self, "another search has begun in this thread"
+        came_from = self._follow(parents.cpu())
+        tokens = torch.zeros_like(came_from)
+        tokens[self.places] = last.cpu()
+        log_probs = self.stage.step(tokens, came_from)
+        self.position += 1
+        return log_probs[self.places.to(log_probs.device)]
+
+    def _follow(self, parents: Tensor) -> Tensor:
+        """Finds places for the rows of this step, on another stage if need be; (N,) where each came from."""
+        shape, old = self.stage.shape, self.places[parents]
+        sentences = old // shape.n_rows
+        counts = torch.bincount(sentences, minlength=shape.n_sentences)
+        kept = torch.arange(shape.n_sentences)
+        alive = (counts > 0).nonzero()[:, 0]
+        if (n_sentences := power_of_two(len(alive))) < shape.n_sentences:
+            kept = alive
+        n_rows = max(shape.n_rows, int(counts.max()))
+        room = 2 * shape.room if self.position == shape.room else shape.room
+        ranks = torch.arange(len(parents)) - (counts.cumsum(0) - counts)[sentences]
+        self.places = torch.searchsorted(kept, sentences) * n_rows + ranks
+        came_from = torch.zeros(n_sentences * n_rows, dtype=torch.long)
+        came_from[self.places] = old
+        wanted = Shape(n_sentences, n_rows, shape.n_source, room)
+        if wanted == shape:
+            return came_from
+        stage = self.decoder.stage(wanted)
+        stage.take_over(self.stage, kept, came_from)
+        self.stage, stage.user = stage, self
+        return torch.arange(len(came_from))
+
+
+class Stage:
+    """The tensors of one shape, and the step that was recorded on them."""
+
+    def __init__(self, model: Seq2SeqTransformer, shape: Shape) -> None:
+        self.model, self.shape = model, shape
+        self.layers: list[DecoderLayer] = decoder_layers(model)
+        self.device = device = model.output.weight.device
+        (B, K, S, R), H = shape, model.config.n_heads
+        d, n_layers = model.d_model // H, len(self.layers)
+        of_model = partial(torch.zeros, dtype=model.dtype, device=device)  # unused room is no NaN
+        of_scores = partial(torch.zeros, dtype=torch.float32, device=device)
+        of_ids = partial(torch.zeros, dtype=torch.long, device=device)
+        self.cross = of_model(n_layers, 2, B, H, S, d)
+        """Keys and values of the source."""
+        self.cross_bias = of_scores(B, 1, 1, S)
+        self.past = of_model(n_layers, 2, B * K, H, R, d)
+        """Keys and values of the target so far."""
+        self.output_bias = of_scores(model.output.out_features)
+        """-inf at forbidden tokens."""
+        self.inputs = of_ids(2, B * K)
+        """The last token of each row, and the row that it continues."""
+        self.position = of_ids(1)
+        self.log_probs = of_scores(B * K, model.output.out_features)
+        self.n_steps = 0
+        self.recorded: Callable[[], None] | None = None
+        self.user: StaticSteps | None = None
+
+    def open(self, memory: Tensor, bias: Tensor | None, forbidden: tuple[int, ...]) -> None:
+        """Begins with sources: memory (B', S', D) and bias (B', 1, 1, S'), where B' <= B and S' <= S."""
+        n_sentences, n_source, _ = memory.shape
+        self.cross_bias.fill_(0.0)
+        self.cross_bias[:n_sentences, :, :, n_source:] = -torch.inf
+        if bias is not None:
+            self.cross_bias[:n_sentences, :, :, :n_source] = bias
+        for layer, both in zip(self.layers, self.cross, strict=True):
+            attention = layer.cross_attention
+            for place, projected in zip(both, attention.project_memory(memory), strict=True):
+                place[:n_sentences, :, :n_source] = attention.split_heads(projected)
+        self.output_bias.fill_(0.0)
+        self.output_bias[list(forbidden)] = -torch.inf
+        self.position.fill_(0)
+
+    def take_over(self, other: Stage, kept: Tensor, came_from: Tensor) -> None:
+        """Goes on where `other` is: with its sentences `kept`, and row i as its row `came_from[i]`."""
+        kept, rows = kept.to(self.device), came_from.to(self.device)
+        self.cross[:, :, : len(kept)] = other.cross[:, :, kept]
+        self.cross_bias.fill_(0.0)
+        self.cross_bias[: len(kept)] = other.cross_bias[kept]
+        self.past[:, :, :, :, : other.shape.room] = other.past[:, :, rows]
+        self.output_bias.copy_(other.output_bias)
+        self.position.copy_(other.position)
+
+    def step(self, tokens: Tensor, came_from: Tensor) -> Tensor:
+        """tokens (N,), came_from (N,) on the CPU -> log-probabilities (N, V), good until the next step."""
+        self.inputs.copy_(torch.stack([tokens, came_from]))
+        if self.recorded is None and self.n_steps >= WARM_UP:
+            self.recorded = record(self._compute, self.device)
+        self.n_steps += 1
+        (self.recorded or self._compute)()
+        return self.log_probs
+
+    def _compute(self) -> None:
+        """From `inputs` to `log_probs`, one position on; all that changes between steps is in tensors."""
+        tokens, came_from = self.inputs
+        if self.shape.n_rows > 1:  # where it is 1, a row stays in its place
+            self.past.copy_(self.past.index_select(2, came_from))
+        ahead = torch.arange(self.shape.room, device=self.device) > self.position
+        past_bias = torch.zeros_like(ahead, dtype=torch.float32).masked_fill(ahead, -torch.inf)
+        x = self.model.tgt_embedding.at(tokens[:, None], self.position, dtype=self.model.dtype)  # (N, 1, D)
+        for i, layer in enumerate(self.layers):
+            x = self._layer(i, layer, x, past_bias.view(1, 1, 1, -1))
+        logits = self.model.project(self.model.decoder_norm(x[:, 0])).float()
+        self.log_probs.copy_((logits + self.output_bias).log_softmax(-1))
+        self.position.add_(1)
+
+    def _layer(self, i: int, layer: DecoderLayer, x: Tensor, past_bias: Tensor) -> Tensor:
+        x = layer.residuals[0](x, lambda y: self._attend_to_past(i, layer.self_attention, y, past_bias))
+        x = layer.residuals[1](x, lambda y: self._attend_to_source(i, layer.cross_attention, y))
+        x = layer.residuals[2](x, layer.feed_forward)
+        return x
+
+    def _attend_to_past(self, i: int, attention: MultiHeadAttention, y: Tensor, bias: Tensor) -> Tensor:
+        q, k, v = (attention.split_heads(t) for t in attention.in_proj(y).chunk(3, dim=-1))  # (N, H, 1, d)
+        keys, values = self.past[i]
+        keys.index_copy_(2, self.position, k)
+        values.index_copy_(2, self.position, v)
+        return attention.merge_heads(attention.kernels.attention(q, keys, values, bias, 0.0))
+
+    def _attend_to_source(self, i: int, attention: MultiHeadAttention, y: Tensor) -> Tensor:
+        keys, values = self.cross[i]
+        q = attention.project_query(y).view(
+            self.shape.n_sentences, self.shape.n_rows, -1
+        )  # beams side by side
+        context = attention.kernels.attention(attention.split_heads(q), keys, values, self.cross_bias, 0.0)
+        return attention.merge_heads(context).view(y.shape)
+
+
+def record(compute: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """`compute` as one launch, on the tensors that it reads and writes now; on a CPU, `compute` itself."""
+    if device.type != "cuda":
+        return compute
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        compute()
+    return graph.replay
+
+
+def power_of_two(n: int, least: int = 1) -> int:
+    """The smallest power of two that is neither below `n` nor below `least`, itself one."""
+    return max(least, 1 << (n - 1).bit_length())

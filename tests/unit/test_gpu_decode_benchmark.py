@@ -1,0 +1,49 @@
+"""benchmarks/gpu_decode.py: runs where there is a device, and claims nothing where there is none."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import gpu_decode
+
+    yield gpu_decode
+    sys.modules.pop("gpu_decode")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")
+def test_without_a_gpu_nothing_is_claimed(
+    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu_decode.py", "nowhere"])
+    benchmark.main()
+    assert capsys.readouterr().out == "no GPU here: not measured\n"
+
+
+def test_both_decoders_are_measured(
+    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_run: Path
+) -> None:
+    seconds = iter(range(10**6))
+    monkeypatch.setattr(benchmark.time, "perf_counter", lambda: next(seconds))  # each translation takes 1 s
+    arguments = ["gpu_decode.py", str(tiny_run), "--device", "cpu", "--batches", "2", "8", "--repeat", "3"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    n_sentences = 3 * len(benchmark.validation_sentences(tiny_run))
+    benchmark.main()
+    out = capsys.readouterr().out
+    assert f"{n_sentences:,} sentences" in out
+    rows = re.findall(r"^ +(\d) +(\d+) +([\d,]+) +([\d,]+) +1\.00$", out, re.MULTILINE)
+    assert [tuple(row) for row in rows] == [
+        (beam, size, f"{n_sentences:,}", f"{n_sentences:,}") for beam in "14" for size in "28"
+    ]
