@@ -1,14 +1,16 @@
-"""How fast Dragoman translates, beside CTranslate2 and Hugging Face on the same weights.
+"""How fast Dragoman translates, beside CTranslate2, Hugging Face and JoeyNMT on the same weights.
 
     python benchmarks/decode_speed.py RUN
     python benchmarks/decode_speed.py RUN --huggingface PYTHON --rounds 5 --repeat 10
+    python benchmarks/decode_speed.py RUN --joeynmt PYTHON --rounds 1 --limit 200
 
 Sentences a second from text to text, without loading: the first of the run's test sets, repeated, greedily
 and with a beam of 4. Every engine is a process of its own with two cores, and all translate the same in
 turn, so that a noisy machine slows them alike; the median counts. BLEU is that of each engine's own
 translations. CTranslate2 gets the run as Dragoman converts it; Hugging Face the same weights in its M2M100
-(pre-norm runs only), by a Python that has transformers. `--base` measures a Transformer base with random
-weights and the run's vocabulary in place of the run, whose translations have 15 tokens.
+(pre-norm runs only), by a Python that has transformers; JoeyNMT reads the run itself. `--base` measures a
+Transformer base with random weights and the run's vocabulary in place of the run, whose translations have
+15 tokens.
 
 Then, of Dragoman alone: the time of one sentence with a beam of 4, the time from the start of a process to
 the first translation, and the memory that the whole test set takes, 16 and 100 sentences at a time.
@@ -74,6 +76,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=1000, help="sentences of the test set")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--huggingface", metavar="PYTHON", help="a Python that has transformers")
+    parser.add_argument("--joeynmt", metavar="PYTHON", help="a Python that has JoeyNMT")
     parser.add_argument("--base", action="store_true", help="a Transformer base with random weights")
     options = parser.parse_args()
     facts = environment()
@@ -134,6 +137,9 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
         write_for_huggingface(translator, run, there)
         script = str(PEERS / "decode_with_huggingface.py")
         table.append(Row("Hugging Face, fp32", [options.huggingface, script, str(there), str(n)], n))
+    if options.joeynmt:
+        script = str(PEERS / "decode_with_joeynmt.py")
+        table.append(Row("JoeyNMT, fp32", [options.joeynmt, script, str(run), str(n)], n))
     for row in table:
         row.start()
     return table
