@@ -82,6 +82,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "rate-doubled": ("training.learning_rate=4e-3",),
     "d128-4+4": SMALL,
     "d128-4+4-rate-doubled": (*SMALL, "training.learning_rate=4e-3"),
+    "d128-4+4-batch-2048": (*SMALL, "training.batch_tokens=2048"),
     "d256-6+2": ("model.n_encoder_layers=6", "model.n_decoder_layers=2"),
     "vocabulary-4000": ("tokenizer.vocab_size=4000",),
     "vocabulary-10000": ("tokenizer.vocab_size=10000",),
