@@ -407,6 +407,19 @@ def test_evaluating_again_replaces_the_same_and_adds_what_differs(run: Path) -> 
     assert [result["beam_size"] for result in results] == [1, 2]
 
 
+def test_evaluate_searches_as_translate_does_and_writes_down_how(run: Path) -> None:
+    options = ["--beam-size", 2, "--no-repeat-ngram", 2, "--coverage-penalty", 0.5, "--ensemble", run]
+    result = succeed("evaluate", run, "--out", "hypotheses.de", *options)
+    assert "beam 2 · length penalty 1 · coverage penalty 0.5 · no repeat ngram 2 · ensemble" in result.stdout
+    source = load_recipe(run / "config.toml").data.test["tiny-test"][0]
+    assert succeed("translate", run, source, *options).stdout == Path("hypotheses.de").read_text("utf-8")
+    succeed("evaluate", run, "--beam-size", 2)  # another search of the same test, kept beside it
+    first, second = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
+    assert first["search"] == {"coverage_penalty": 0.5, "no_repeat_ngram": 2, "ensemble": [str(run)]}
+    assert "search" not in second
+    assert "beam 2 · coverage penalty 0.5" in succeed("show", run).stdout
+
+
 def test_evaluate_json_and_score_agree(run: Path) -> None:
     test = load_recipe(run / "config.toml").data.test["tiny-test"]
     out = succeed("evaluate", run, "--json", "--src", test[0], "--ref", test[1], "--out", "h.de").stdout

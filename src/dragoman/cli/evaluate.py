@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +17,12 @@ from dragoman.cli.train import LabelColumn, TextColumn, column
 from dragoman.cli.translate import (
     BatchSentences,
     BeamSize,
+    CoveragePenalty,
     Device,
+    EngineName,
+    Ensemble,
     LengthPenalty,
+    NoRepeatedNgram,
     Precision,
     RunPath,
     load_translator,
@@ -57,6 +62,10 @@ def evaluate(
     as_json: AsJson = False,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
+    coverage_penalty: CoveragePenalty = None,
+    no_repeat_ngram: NoRepeatedNgram = None,
+    ensemble: Ensemble = None,
+    engine: EngineName = "native",
     batch_sentences: BatchSentences = None,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -71,9 +80,13 @@ def evaluate(
     from dragoman.runs import Run
 
     opened = Run.open(run)
+    settings = {
+        "beam_size": beam_size, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
+        "no_repeat_ngram": no_repeat_ngram,
+    }  # fmt: skip
     if opened.config.task == "classification":
-        _refuse("classifier", src=src, ref=ref, beam_size=beam_size, length_penalty=length_penalty,
-                batch_sentences=batch_sentences)  # fmt: skip
+        _refuse("classifier", src=src, ref=ref, **settings, batch_sentences=batch_sentences,
+                ensemble=ensemble, engine=None if engine == "native" else engine)  # fmt: skip
         labelled = labelled_tests(
             opened, split=split, file=file, text_column=column(text_column), label_column=column(label_column)
         )
@@ -83,12 +96,16 @@ def evaluate(
         return
     _refuse("translator", file=file, text_column=text_column, label_column=label_column)
     tests = test_sets(opened, split=split, src=src, ref=ref)
-    translator = load_translator(run, device=device, precision=precision, batch_sentences=batch_sentences)
+    translator = load_translator(
+        run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble or (),
+        engine=engine,
+    )  # fmt: skip
+    means: dict[str, Any] = {"ensemble": [str(path) for path in ensemble]} if ensemble else {}
+    means |= {"engine": engine} if engine != "native" else {}
     evaluations = []
     for name, pairs in tests.items():
-        evaluation = evaluate_pairs(
-            translator, name, pairs, beam_size=beam_size, length_penalty=length_penalty
-        )
+        evaluation = evaluate_pairs(translator, name, pairs, settings=settings)
+        evaluation = replace(evaluation, other_settings={**evaluation.other_settings, **means})
         say(
             f"{name}: {len(pairs):,} sentences in {evaluation.seconds:.1f} s, "
             f"{evaluation.sentences_per_second:.1f} sentences/s"
@@ -175,8 +192,15 @@ def describe_evaluation(evaluation: Evaluation) -> str:
     heading = (
         f"{evaluation.name} · {len(evaluation.hypotheses):,} sentences · beam {evaluation.beam_size} · "
         f"length penalty {evaluation.length_penalty:g}"
+        f"{others(evaluation.other_settings)}"
     )
     return f"{heading}\n{scores_table(evaluation.scores)}"
+
+
+def others(settings: Mapping[str, Any]) -> str:
+    """Settings as the end of a heading."""
+    values = {k: " + ".join(v) if isinstance(v, list) else str(v) for k, v in settings.items()}
+    return "".join(f" · {key.replace('_', ' ')} {value}" for key, value in values.items())
 
 
 def scores_table(scores: Sequence[Score]) -> str:
@@ -197,4 +221,5 @@ def describe_saved(record: dict[str, Any]) -> str:
     if "n_texts" in record:
         return describe_saved_labels(record)
     values = " · ".join(f"{s['name']} {s['value']:.1f}" for s in record["scores"])
-    return f"{record['name']} · {values} · beam {record['beam_size']} · {record['n_sentences']:,} sentences"
+    search = f"beam {record['beam_size']}{others(record.get('search', {}))}"
+    return f"{record['name']} · {values} · {search} · {record['n_sentences']:,} sentences"

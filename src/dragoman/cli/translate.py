@@ -53,6 +53,13 @@ LengthPenalty = Annotated[
         min=0.0, help="0 favours short translations.", show_default="the run's", rich_help_panel=BEAM
     ),
 ]
+CoveragePenalty = Annotated[
+    float | None, typer.Option(min=0.0, help="What unattended source costs.", rich_help_panel=BEAM)
+]
+NoRepeatedNgram = Annotated[
+    int | None, typer.Option(min=0, help="Write no so many tokens twice; 0 blocks nothing.")
+]
+EngineName = Annotated[str, typer.Option(help="native or ctranslate2.")]
 BatchSentences = Annotated[
     int | None, typer.Option(min=1, help="Sentences searched at once.", show_default="the run's")
 ]
@@ -84,18 +91,14 @@ def translate(
     batch_sentences: BatchSentences = None,
     device: Device = "auto",
     precision: Precision = "auto",
-    engine: Annotated[str, typer.Option(help="native or ctranslate2.")] = "native",
+    engine: EngineName = "native",
     method: Annotated[
         str | None, typer.Option(help="beam or sampling.", show_default="the run's, mostly beam")
     ] = None,
-    no_repeat_ngram: Annotated[
-        int | None, typer.Option(min=0, help="Write no so many tokens twice; 0 blocks nothing.")
-    ] = None,
+    no_repeat_ngram: NoRepeatedNgram = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
-    coverage_penalty: Annotated[
-        float | None, typer.Option(min=0.0, help="What unattended source costs.", rich_help_panel=BEAM)
-    ] = None,
+    coverage_penalty: CoveragePenalty = None,
     diversity_groups: Annotated[
         int | None, typer.Option(min=1, help="Groups that avoid each other's tokens.", rich_help_panel=BEAM)
     ] = None,

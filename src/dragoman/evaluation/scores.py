@@ -46,4 +46,4 @@ def saved_scores(run: Run) -> list[dict[str, Any]]:
 
 
 def _key(record: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(record.get(name) for name in ("name", "beam_size", "length_penalty"))
+    return tuple(record.get(name) for name in ("name", "beam_size", "length_penalty", "search"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dragoman.config import TranslationConfig
@@ -28,6 +28,8 @@ class Evaluation:
     length_penalty: float
     seconds: float
     """Time spent on translating, scoring excluded."""
+    other_settings: Mapping[str, Any] = field(default_factory=dict)
+    """What was searched otherwise than the run says, beside the beam and the length penalty."""
 
     @property
     def sentences_per_second(self) -> float:
@@ -40,6 +42,7 @@ class Evaluation:
             "n_sentences": len(self.hypotheses),
             "beam_size": self.beam_size,
             "length_penalty": self.length_penalty,
+            **({"search": dict(self.other_settings)} if self.other_settings else {}),
             "seconds": self.seconds,
             "sentences_per_second": self.sentences_per_second,
             "scores": [score_record(score) for score in self.scores],
@@ -64,30 +67,26 @@ def evaluate(
     name: str,
     pairs: Sequence[Pair],
     *,
-    beam_size: int | None = None,
-    length_penalty: float | None = None,
+    settings: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """The translations of the sources of `pairs`, scored against the targets; None is the run's own setting.
+    """The translations of the sources of `pairs`, scored against the targets.
 
-    DataError: there is no pair.
+    `settings` are those of [search] that are not the run's own; None among them is. DataError: there is no
+    pair. ConfigError: a setting is wrong.
     """
     config = translator.config
-    beam_size = config.search.beam_size if beam_size is None else beam_size
-    length_penalty = config.search.length_penalty if length_penalty is None else length_penalty
+    given = {key: value for key, value in (settings or {}).items() if value is not None}
+    beam_size = given.pop("beam_size", config.search.beam_size)
+    length_penalty = given.pop("length_penalty", config.search.length_penalty)
+    search = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": 1, **given}
     start = time.perf_counter()
-    translations = translator.translate(
-        [pair.src for pair in pairs],
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        n_best=1,
-        progress=progress,
-    )
+    translations = translator.translate([pair.src for pair in pairs], progress=progress, **search)
     seconds = time.perf_counter() - start
     hypotheses = tuple(translation.text for translation in translations)
     references = tuple(pair.tgt for pair in pairs)
     scores = scores_of(hypotheses, references, tgt_lang=config.data.tgt_lang)
-    return Evaluation(name, hypotheses, references, tuple(scores), beam_size, length_penalty, seconds)
+    return Evaluation(name, hypotheses, references, tuple(scores), beam_size, length_penalty, seconds, given)
 
 
 def scores_of(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str) -> list[Score]:
