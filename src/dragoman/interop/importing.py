@@ -58,27 +58,27 @@ FORMATS: dict[str, Format] = {
 
 
 def import_model(
-    path: str | Path, out: str | Path, *, format: str | None = None, options: Options | None = None
+    path: str | Path, out: str | Path, *, format_name: str | None = None, options: Options | None = None
 ) -> Run:
     """The run `out`, made of the model of another toolkit in `path`; it appears whole or not at all.
 
-    `format` is a name of FORMATS, None: by what files are there. RunError: it is of no known format or of
+    `format_name` is one of FORMATS, None: by what files are there. RunError: it is of no known format or of
     several, damaged or incomplete; it computes what Dragoman's Transformer does not; or `out` is not empty
     or cannot be written. MissingExtraError: a package that its tokenizer needs is not installed.
     """
     folder, out = ForeignFolder(Path(path)), Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out}: is there already; choose another folder, or remove it")
-    reader = FORMATS[format] if format in FORMATS else FORMATS[detect(folder, format)]
+    if format_name is not None and format_name not in FORMATS:
+        raise RunError(f"--format {format_name}: there are {', '.join(FORMATS)}")
+    reader = FORMATS[format_name or detect(folder)]
     found = reader.read(folder, options or Options())
     imported = found if isinstance(found, Imported) else in_our_terms(found, folder)
     return write_run(imported, out, folder)
 
 
-def detect(folder: ForeignFolder, format: str | None = None) -> str:
+def detect(folder: ForeignFolder) -> str:
     """The name of the format of a folder. RunError: it is none of the known ones, or could be several."""
-    if format is not None:
-        raise RunError(f"--format {format}: there are {', '.join(FORMATS)}")
     found, damaged = [], None
     for name, one in FORMATS.items():
         try:
@@ -247,7 +247,7 @@ def _check_vocabulary(vocabulary: ForeignVocabulary, where: Path) -> None:
     for name, i in special.items():
         if not 0 <= i < len(vocabulary.pieces):
             raise RunError(
-                f"{where}: its {name} token is {i}, and the vocabulary has {len(vocabulary.pieces):,} tokens; "
+                f"{where}: its {name} token is {i}, and the vocabulary has {len(vocabulary.pieces):,}; "
                 "they must come from the same model"
             )
 

@@ -98,7 +98,10 @@ def read_torch(path: Path, *, harmless: Sequence[type] = ()) -> dict[str, Any]:
 
 
 def _check_archive(path: Path) -> bool:
-    """Whether torch.save wrote a zip archive, as it does since 1.6. RunError: it is packed, as no such file is."""
+    """Whether torch.save wrote a zip archive, as it does since 1.6.
+
+    RunError: it is packed, as no such file is, or damaged.
+    """
     try:
         if not zipfile.is_zipfile(path):
             return False
