@@ -51,6 +51,20 @@ class ForeignTensors:
             raise RunError(f"{self.where}: {name} holds numbers that are not finite; the file is damaged")
         return tensor
 
+    def take_same(self, names: Sequence[str], *shape: int) -> Tensor:
+        """The tensor that is there under one of `names`, or under several of them, for it is one.
+
+        RunError: as `take`, or they differ.
+        """
+        there = [name for name in names if name in self] or list(names[:1])
+        first, *others = [self.take(name, *shape) for name in there]
+        if not all(torch.equal(first, other) for other in others):
+            raise RunError(
+                f"{self.where}: {' and '.join(there)} differ, and its settings say that they are one; "
+                "settings and weights must come from the same model"
+            )
+        return first
+
     def drop(self, pattern: str) -> list[str]:
         """Takes away what matches the regular expression `pattern` and is not needed; their names."""
         names = [name for name in self._tensors if re.fullmatch(pattern, name)]
