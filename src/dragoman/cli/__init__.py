@@ -16,6 +16,7 @@ from dragoman.cli import (
     distill,
     doctor,
     evaluate,
+    import_model,
     reproduce,
     score_model,
     show,
@@ -30,6 +31,7 @@ train.register(app)
 translate.register(app)
 backtranslate.register(app)
 distill.register(app)
+import_model.register(app)
 classify.register(app)
 evaluate.register(app)
 score_model.register(app)
