@@ -39,7 +39,10 @@ class Transformer(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def initialise(self) -> None:
-        """Xavier-uniform matrices, Q, K and V each by itself; embeddings normal with variance 1/d_model."""
+        """Xavier-uniform matrices, Q, K and V each by itself; embeddings normal with variance 1/d_model.
+
+        Positions that are learned begin as the sinusoids.
+        """
         for module in reversed(list(self.modules())):  # an attention block after its projections
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.d_model**-0.5)
@@ -70,7 +73,7 @@ class Seq2SeqTransformer(Transformer):
         self.tgt_embedding = Embedding(tgt_vocab_size, config, kernels)
         self.decoder = nn.ModuleList(DecoderLayer(config, kernels) for _ in range(config.n_decoder_layers))
         self.decoder_norm = LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, tgt_vocab_size, bias=False)
+        self.output = nn.Linear(config.d_model, tgt_vocab_size, bias=config.output_bias)
         self.initialise()
         nn.init.normal_(self.output.weight, std=config.d_model**-0.5)
         self._tie()
@@ -94,7 +97,10 @@ class Seq2SeqTransformer(Transformer):
 
     def project(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., D) -> logits (..., V)."""
-        return F.linear(hidden, self.output.weight.to(hidden.dtype))
+        bias = self.output.bias
+        return F.linear(
+            hidden, self.output.weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
+        )
 
     def _tie(self) -> None:
         """Section 3.4: one matrix for the embeddings and the projection before the softmax."""

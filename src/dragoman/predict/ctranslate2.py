@@ -183,16 +183,21 @@ def convert(
     ctranslate2 = import_ctranslate2()
     config = model.config
     activations = ctranslate2.specs.Activation
+    by_name = {"relu": activations.RELU, "gelu": activations.GELU, "swish": activations.SWISH}
     spec = ctranslate2.specs.TransformerSpec.from_config(
         (config.n_encoder_layers, config.n_decoder_layers),
         config.n_heads,
         pre_norm=config.norm == "pre",
-        activation={"relu": activations.RELU, "gelu": activations.GELU}[config.activation],
+        activation=by_name[config.activation],
     )
+    spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = config.scale_embeddings
     _fill_side(spec.encoder, model.src_embedding, model.encoder, model.encoder_norm)
     _fill_side(spec.decoder, model.tgt_embedding, model.decoder, model.decoder_norm)
     spec.decoder.projection.weight = _array(model.output.weight)
-    spec.decoder.projection.bias = np.zeros(len(model.output.weight), dtype=np.float32)
+    bias = model.output.bias
+    spec.decoder.projection.bias = (
+        np.zeros(len(model.output.weight), dtype=np.float32) if bias is None else _array(bias)
+    )
     spec.decoder.projection.bias[list(FORBIDDEN)] = -1e9  # -inf would become NaN
     spec.register_source_vocabulary(tokenizers.src.pieces())
     spec.register_target_vocabulary(tokenizers.tgt.pieces())
@@ -210,7 +215,6 @@ def _fill_side(spec: Any, embedding: Embedding, layers: nn.ModuleList, final: nn
     embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
     embeddings.weight = _array(embedding.tokens.weight)
     spec.position_encodings.encodings = _array(embedding.positions)  # its own are in another order
-    spec.scale_embeddings = True
     if isinstance(final, LayerNorm):
         _fill_norm(spec.layer_norm, final)
     for part, layer in zip(spec.layer, layers, strict=True):

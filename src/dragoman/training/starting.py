@@ -18,7 +18,7 @@ from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 
 MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout", "max_positions"}
-"""Settings of a model that are not of its weights."""
+"""Settings of a model that are not of its weights; max_positions are where positions are a table."""
 
 
 def open_start(config: TranslationConfig) -> Run:
@@ -30,10 +30,11 @@ def open_start(config: TranslationConfig) -> Run:
     there, here = start.config, config
     languages = [(c.data.src_lang, c.data.tgt_lang) for c in (there, here)]
     wrong = [f"it translates {' to '.join(languages[0])}"] if languages[0] != languages[1] else []
+    tables = {"max_positions"} if there.model.positions != "sinusoidal" else set()
     wrong += [
         f"model.{name} is {getattr(there.model, name)} there, {getattr(here.model, name)} here"
         for name in ModelConfig.model_fields
-        if name not in MAY_DIFFER and getattr(there.model, name) != getattr(here.model, name)
+        if name not in MAY_DIFFER - tables and getattr(there.model, name) != getattr(here.model, name)
     ]
     if wrong:
         raise ConfigError(
