@@ -16,6 +16,7 @@ from dragoman.cli import (
     distill,
     doctor,
     evaluate,
+    export,
     reproduce,
     score_model,
     show,
@@ -33,6 +34,7 @@ distill.register(app)
 classify.register(app)
 evaluate.register(app)
 score_model.register(app)
+export.register(app)
 reproduce.register(app)
 show.register(app)
 data.register(app)

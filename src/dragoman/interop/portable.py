@@ -7,13 +7,15 @@ the end token behind a text. It gives the ids that Dragoman gives, and back the 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, RunError
 from dragoman.text.normalisation import META_SPACE
+from dragoman.text.tokenizer import Tokenizer as OurTokenizer
 from dragoman.text.vocabulary import EOS_ID, SPECIAL_TOKENS, UNK_ID
 
 Spec = dict[str, Any]
@@ -45,11 +47,13 @@ def portable(path: Path) -> Spec:
         decoder = decoders.Sequence([decoders.Replace(Regex("^"), " "), decoders.Fuse(), _strip()])
         return _whole(ours, normalizers.Sequence([]), splitter, decoder)
     if kind == "characters":
-        splitter = pre_tokenizers.Split(Regex(r"(?s)."), behavior="isolated")
+        splitter = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
         decoder = decoders.Sequence([decoders.Replace(META_SPACE, " "), decoders.Fuse()])
         return _whole(ours, normalizers.Replace(" ", META_SPACE), splitter, decoder)
     reasons = {"words": "words that spaCy splits, or whose output is formatted (tokenizer.format_output)"}
-    raise ConfigError(f"{path}: {reasons.get(str(kind), f'a tokenizer of {kind}')} cannot be written as tokenizer.json")
+    raise ConfigError(
+        f"{path}: {reasons.get(str(kind), f'a tokenizer of {kind}')} cannot be written as tokenizer.json"
+    )
 
 
 def portable_pair(src: Path, tgt: Path) -> Spec:
@@ -85,6 +89,34 @@ def to_json(spec: Spec) -> str:
     return text
 
 
+def check_portable(
+    source: Path,
+    target: Path,
+    src: OurTokenizer,
+    tgt: OurTokenizer,
+    texts: Sequence[str],
+    *,
+    first: int = 0,
+) -> None:
+    """Reads and writes `texts` with both; the ids of the target's file begin at `first`.
+
+    RunError: a text is read or written otherwise.
+    """
+    reads, writes = (Tokenizer.from_file(str(path)) for path in (source, target))
+    for text, ids in zip(texts, src.encode_batch(texts), strict=True):
+        if reads.encode(text).ids != [*ids, EOS_ID]:
+            raise RunError(
+                f"{source.name}: {text!r} becomes other tokens than in the run; nothing was written"
+            )
+    for ids in tgt.encode_batch(texts):
+        known = [i for i in ids if i != UNK_ID]
+        if writes.decode([first + i for i in known]) != tgt.decode(known):
+            raise RunError(
+                f"{target.name}: {tgt.decode(known)!r} is written otherwise than in the run; "
+                "nothing was written"
+            )
+
+
 def _whole(ours: Spec, last: Any, splitter: Any, decoder: Any) -> Spec:
     """A tokenizer of words or characters; `last` comes behind what normalises all texts."""
     spec = _frame(bool(ours["lowercase"]))
@@ -92,7 +124,11 @@ def _whole(ours: Spec, last: Any, splitter: Any, decoder: Any) -> Spec:
     spec["normalizer"]["normalizers"] += steps.get("normalizers", [steps])
     vocab = {piece: i for i, piece in enumerate(ours["vocabulary"])}
     model = models.WordLevel(vocab, unk_token=SPECIAL_TOKENS[UNK_ID])
-    return spec | {"model": _as_json(model), "pre_tokenizer": _as_json(splitter), "decoder": _as_json(decoder)}
+    return spec | {
+        "model": _as_json(model),
+        "pre_tokenizer": _as_json(splitter),
+        "decoder": _as_json(decoder),
+    }
 
 
 def _frame(lowercase: bool) -> Spec:

@@ -176,7 +176,7 @@ def convert(
     *,
     compute_type: ComputeType = "float32",
 ) -> None:
-    """Writes `model` into the new folder `folder`, as CTranslate2 reads it.
+    """Writes `model` into `folder`, as CTranslate2 reads it.
 
     MissingExtraError: CTranslate2 is not installed.
     """
@@ -206,7 +206,7 @@ def convert(
     spec.config.layer_norm_epsilon = decoder_layers(model)[0].residuals[0].get_submodule("norm").eps
     spec.validate()
     spec.optimize(quantization=compute_type)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 
 
