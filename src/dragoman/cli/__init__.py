@@ -16,6 +16,7 @@ from dragoman.cli import (
     distill,
     doctor,
     evaluate,
+    export,
     import_model,
     reproduce,
     score_model,
@@ -31,10 +32,11 @@ train.register(app)
 translate.register(app)
 backtranslate.register(app)
 distill.register(app)
-import_model.register(app)
 classify.register(app)
 evaluate.register(app)
 score_model.register(app)
+export.register(app)
+import_model.register(app)
 reproduce.register(app)
 show.register(app)
 data.register(app)
