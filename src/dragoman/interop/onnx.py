@@ -134,11 +134,9 @@ class ClassifierGraph(nn.Module):
         if buckets is None or bucket_document is None:
             return logits
         assert isinstance(self.votes, Tensor)
-        votes = self.votes[buckets]  # (G, C)
-        one_each = torch.ones_like(buckets, dtype=votes.dtype)
-        sums = torch.zeros_like(logits).index_add(0, bucket_document, votes)
-        counts = torch.zeros_like(logits[:, 0]).index_add(0, bucket_document, one_each)
-        return logits + sums / counts.clamp(min=1).sqrt()[:, None]
+        belongs = (bucket_document[None, :] == torch.arange(n_documents)[:, None]).float()  # (B, G)
+        sums = belongs @ self.votes[buckets]  # (B, C)
+        return logits + sums / belongs.sum(1).clamp(min=1).sqrt()[:, None]
 
 
 def hidden_bias(real: Tensor) -> Tensor:
