@@ -17,6 +17,7 @@ from dragoman.cli import (
     doctor,
     evaluate,
     export,
+    import_model,
     reproduce,
     score_model,
     show,
@@ -35,6 +36,7 @@ classify.register(app)
 evaluate.register(app)
 score_model.register(app)
 export.register(app)
+import_model.register(app)
 reproduce.register(app)
 show.register(app)
 data.register(app)
