@@ -16,11 +16,11 @@ from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair
 from tiny import TINY, WORDS, write_corpus
 
-PAIRS = [(" ".join(list(WORDS)[i:]), " ".join(list(WORDS.values())[i:])) for i in range(len(WORDS))]
+PAIRS = [(src, tgt) for src, tgt in WORDS.items() for _ in range(3)]
 
 
 def untrained_run(folder: Path, *, model: dict[str, Any] | None = None, **tokenizer: Any) -> Path:
-    """A run in `folder` whose weights are random, and so large that translations differ; with an output bias they end."""
+    """A run in `folder` with large random weights, so that translations differ; with an output bias they end."""
     folder.mkdir()
     write_corpus(folder, "valid", 12, seed=3)
     settings = {
@@ -46,13 +46,19 @@ def untrained_run(folder: Path, *, model: dict[str, Any] | None = None, **tokeni
     return run.path
 
 
+def script_of_readme(export: Path) -> str:
+    """The script in the README.md of an export."""
+    readme = (export / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    assert isinstance(code, str)
+    return code
+
+
 def run_script_of_readme(export: Path, lines: str) -> list[str]:
-    """What the script in the README.md of an export writes for `lines`, in a Python without Dragoman."""
-    (code,) = re.findall(
-        r"```python\n(.*?)```", (export / "README.md").read_text(encoding="utf-8"), re.DOTALL
-    )
+    """What that script writes for `lines`, in a Python without Dragoman."""
+    code = f"import sys; sys.modules['dragoman'] = None\n{script_of_readme(export)}"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", f"import sys; sys.modules['dragoman'] = None\n{code}", str(export)],
+        [sys.executable, "-I", "-c", code, str(export)],
         input=lines, text=True, capture_output=True, check=False, encoding="utf-8",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

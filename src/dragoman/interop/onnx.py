@@ -128,8 +128,8 @@ class ClassifierGraph(nn.Module):
         for layer in model.encoder:
             x = layer(x, hidden_bias(real))
         encoded = model.encoder_norm(x)
-        n_documents = document.max() + 1
-        pooled = [pool(name, encoded, real, document, n_documents) for name in model.poolings]  # type: ignore[arg-type]
+        n_documents: Any = document.max() + 1  # a tensor, which the trace follows
+        pooled = [pool(name, encoded, real, document, n_documents) for name in model.poolings]
         logits = model.head(torch.cat(pooled, dim=-1))
         if buckets is None or bucket_document is None:
             return logits
