@@ -51,6 +51,10 @@ class ForeignTensors:
             raise RunError(f"{self.where}: {name} holds numbers that are not finite; the file is damaged")
         return tensor
 
+    def rest(self) -> dict[str, Tensor]:
+        """What has not been taken yet, as it is."""
+        return dict(self._tensors)
+
     def take_same(self, names: Sequence[str], *shape: int) -> Tensor:
         """The one tensor that is there under one of `names`, or under several of them.
 
