@@ -20,7 +20,7 @@ PAIRS = [(src, tgt) for src, tgt in WORDS.items() for _ in range(3)]
 
 
 def untrained_run(folder: Path, *, model: dict[str, Any] | None = None, **tokenizer: Any) -> Path:
-    """A run in `folder` with large random weights, so that translations differ; with an output bias they end."""
+    """A run in `folder` with large random weights, so that translations differ; output biases end them."""
     folder.mkdir()
     write_corpus(folder, "valid", 12, seed=3)
     settings = {

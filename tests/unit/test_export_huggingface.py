@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import warnings
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from exports import script_of_readme, untrained_run
+from foreign_models import SENTENCES, write_marian
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -115,13 +117,13 @@ def test_tokenizers_read_and_write_as_ours_do(name: str, model: dict[str, Any], 
         assert theirs.decode(written, skip_special_tokens=True) == ours.tgt.decode(ids)
 
 
-def check_loading(folder: Path, architecture: str) -> None:
+def check_loading(folder: Path, architecture: str, more: Set[str] = frozenset()) -> None:
     """Nothing is missing, nothing is left over, nothing is code."""
     loaded, information = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
     assert loaded.config.model_type == architecture
     assert not any(information.values()), information
     files = [path.suffix for path in folder.rglob("*") if path.is_file()]
-    assert set(files) == {".json", ".safetensors", ".md"}
+    assert set(files) == {".json", ".safetensors", ".md", *more}
     assert "auto_map" not in (folder / "config.json").read_text(encoding="utf-8")
 
 
@@ -169,16 +171,34 @@ def test_what_transformers_writes_again_is_the_same_model(tmp_path: Path) -> Non
         assert torch.equal(back[name], tensor), name
 
 
-def test_an_export_becomes_the_run_again(tiny_run: Path, tmp_path: Path) -> None:
-    export_run(tiny_run, tmp_path / "out", to="huggingface", n_sentences=3)
-    back = import_model(tmp_path / "out", tmp_path / "back")
-    theirs = back.load_weights()
-    for name, tensor in Run.open(tiny_run).load_weights().items():
-        assert torch.equal(theirs[name], tensor), name
-    ours = Translator.load(tiny_run, precision="fp32").translate(LINES)
-    assert [t[1:3] for t in Translator.load(back.path, precision="fp32").translate(LINES)] == [
-        t[1:3] for t in ours
-    ]
+def test_an_imported_marian_goes_out_and_comes_back_the_same(tmp_path: Path) -> None:
+    model = write_marian(tmp_path / "opus")
+    run = import_model(model, tmp_path / "run")
+    report = export_run(run.path, tmp_path / "out", to="huggingface", n_sentences=10)
+    exact = [share for name, share in report.parity.same.items() if "generate's beam" not in name]
+    assert exact == [1.0] * 3
+    check_loading(tmp_path / "out", "marian", {".spm"})
+    tokenizers = TokenizerPair.load(run.tokenizer_folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert type(theirs).__name__ == "MarianTokenizer"
+    for text in SENTENCES:
+        assert theirs(text).input_ids == [*tokenizers.src.encode(text), 2]
+    back = import_model(tmp_path / "out", tmp_path / "back").load_weights()
+    for name, tensor in run.load_weights().items():
+        assert torch.equal(back[name], tensor), name
+
+
+def test_an_imported_model_of_two_vocabularies_is_refused_by_its_tokenizers(tmp_path: Path) -> None:
+    model = write_marian(tmp_path / "opus", share_encoder_decoder_embeddings=False)
+    run = import_model(model, tmp_path / "run")
+    with pytest.raises(ConfigError, match="two vocabularies of sentencepiece are beyond what transformers"):
+        export_run(run.path, tmp_path / "out", to="huggingface")
+    report = export_run(run.path, tmp_path / "onnx", to="onnx", n_sentences=5)
+    assert set(report.parity.same.values()) == {1.0}
+    (note,) = report.notes
+    assert "the sentencepiece model that came with an imported model" in note
 
 
 def test_positions_that_marian_would_forget_are_refused(tmp_path: Path) -> None:

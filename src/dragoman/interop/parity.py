@@ -107,7 +107,7 @@ def random_texts(tokenizer: Tokenizer, n: int, longest: int) -> list[str]:
     while len(texts) < n:
         length = int(torch.randint(min(3, longest), min(18, longest) + 1, (), generator=generator))
         ids = torch.randint(len(SPECIAL_TOKENS), tokenizer.vocab_size, (length,), generator=generator)
-        text = tokenizer.decode(ids.tolist())
+        text = tokenizer.normalise(tokenizer.decode(ids.tolist()))
         if 0 < len(tokenizer.encode(text)) <= longest:
             texts.append(text)
     return texts
