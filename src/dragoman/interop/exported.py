@@ -25,7 +25,7 @@ def read(folder: ForeignFolder, options: Options) -> Imported:
     config = _config(kept, folder, options)
     tokenizers = _tokenizers(folder)
     sizes = tokenizers.src.vocab_size, tokenizers.tgt.vocab_size
-    if kept.get("src_vocab_size") != sizes[0] or kept.get("shared") is not tokenizers.shared:
+    if kept.get("src_vocab_size") != sizes[0] or kept.get("shared") is not config.tokenizer.shared:
         raise RunError(
             f"{folder.path}: its config.json and its folder {RUN} are of different runs; copy both from one"
         )
