@@ -48,6 +48,7 @@ STAND_INS = {"train": 60, "valid": 12, "test": 8, "corpus": 60, "input": 4, "you
 SMALL = {
     "train": [argument for override in TINY for argument in ("--set", override)],
     "demo": ["--set", 'data.train=["phrasebook:valid"]'],
+    "export": ["--sentences", "5"],
 }
 SMALL["demo"] += SMALL["train"]
 SMALL_CLASSIFIER = {
