@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from dragoman.config import EncoderConfig
 from dragoman.model.kernels import Kernels
 
-ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 """By the names that the configuration has for them."""
 
 
@@ -139,7 +139,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.linear1 = Linear(config.d_model, config.d_ff)
         self.linear2 = Linear(config.d_ff, config.d_model)
-        self.activation: Callable[[Tensor], Tensor] = ACTIVATIONS[config.activation]
+        self.activation = ACTIVATIONS[config.activation]
         self.dropout = Dropout(config.activation_dropout, kernels)
 
     def forward(self, x: Tensor) -> Tensor:
