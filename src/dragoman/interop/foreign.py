@@ -28,6 +28,8 @@ class SentencePiece:
 
     model: bytes
     lowercase: bool = False
+    known_only: bool = False
+    """Only into pieces that are in the vocabulary, where the model has others too."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Pieces:
 
     codes: str | None = None
     lowercase: bool = False
+    known_only: bool = False
+    """What is not in the vocabulary is cut on, as far as merges can be undone."""
 
 
 Segmentation: TypeAlias = SentencePiece | Pieces

@@ -264,10 +264,20 @@ def _tokenizer(segmentation: Segmentation, pieces: Sequence[str], where: Path) -
     try:
         if isinstance(segmentation, SentencePiece):
             return foreign_text.SentencePieceTokenizer(
-                foreign_text.sentencepiece_spec(segmentation.model, pieces, lowercase=segmentation.lowercase)
+                foreign_text.sentencepiece_spec(
+                    segmentation.model,
+                    pieces,
+                    lowercase=segmentation.lowercase,
+                    known_only=segmentation.known_only,
+                )
             )
         return foreign_text.PiecesTokenizer(
-            foreign_text.pieces_spec(segmentation.codes, pieces, lowercase=segmentation.lowercase)
+            foreign_text.pieces_spec(
+                segmentation.codes,
+                pieces,
+                lowercase=segmentation.lowercase,
+                known_only=segmentation.known_only,
+            )
         )
     except ValueError as error:
         raise RunError(f"{where}: its tokenizer cannot be used: {error}") from None
