@@ -195,8 +195,8 @@ def _vocabulary(folder: ForeignFolder, name: str) -> ForeignVocabulary:
     """The tokens of a dictionary: four special ones, then a token and its count a line."""
     if not folder.has(name):
         raise RunError(
-            f"{folder.path}: holds no {name}, the vocabulary of a language; copy it from the data the model was "
-            "trained on (--src-lang and --tgt-lang say which languages)"
+            f"{folder.path}: holds no {name}, the vocabulary of a language; copy it from the data of the "
+            "training (--src-lang and --tgt-lang say which languages)"
         )
     pieces = list(SPECIAL)
     for number, line in enumerate(folder.text(name).removesuffix("\n").split("\n"), start=1):

@@ -19,7 +19,7 @@ from torch import Tensor
 from dragoman.config import ModelConfig, TranslationConfig, parse_config
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError
-from dragoman.interop import marian
+from dragoman.interop import fairseq, joeynmt, marian, opennmt, sockeye
 from dragoman.interop.foreign import (
     Foreign,
     ForeignFolder,
@@ -54,6 +54,11 @@ class Format(NamedTuple):
 
 FORMATS: dict[str, Format] = {
     "marian": Format(marian.LOOKS_FOR, marian.detects, marian.read),
+    "joeynmt": Format(joeynmt.LOOKS_FOR, joeynmt.detects, joeynmt.read),
+    "fairseq": Format(fairseq.LOOKS_FOR, fairseq.detects, fairseq.read),
+    "opennmt": Format(opennmt.LOOKS_FOR, opennmt.detects, opennmt.read),
+    "eole": Format(opennmt.LOOKS_FOR_EOLE, opennmt.detects_eole, opennmt.read_eole),
+    "sockeye": Format(sockeye.LOOKS_FOR, sockeye.detects, sockeye.read),
 }
 
 

@@ -98,17 +98,15 @@ def _check_architecture(settings: Settings) -> None:
             )
         if settings.text(f"data.{'src' if side == 'encoder' else 'trg'}.level", "word") == "char":
             raise settings.refusal("data.src.level", "text of single characters is not cut so here")
-    for name, default in (
-        ("hidden_size", 512), ("num_heads", None), ("ff_size", 2048), ("activation", "relu"),
-        ("embeddings.scale", False),
-    ):  # fmt: skip
-        there, here = (settings.get(f"model.{side}.{name}", default) for side in SIDES)
+    defaults = {"hidden_size": 512, "ff_size": 2048, "activation": "relu", "embeddings.scale": False}
+    for name in (*defaults, "num_heads"):
+        there, here = (settings.get(f"model.{side}.{name}", defaults.get(name)) for side in SIDES)
         if there != here:
             raise settings.refusal(f"model.encoder.{name}", f"the decoder has {here!r}")
 
 
 def _checkpoint(folder: ForeignFolder, settings: Settings) -> str:
-    """The file's name: the one the user named, or the one JoeyNMT would test: named, best, latest, longest."""
+    """The name of the file that the user named, or that JoeyNMT would test: the best, the latest."""
     name = folder.checkpoint or beside(
         folder, settings.text("testing.load_model"), "best.ckpt", "latest.ckpt"
     )
@@ -190,10 +188,10 @@ def _norm(tensors: ForeignTensors, settings: Settings) -> Literal["pre", "post"]
         has_last = f"{side}.layer_norm.weight" in tensors
         kinds.append(settings.text(f"model.{side}.layer_norm", "pre" if has_last else default))
         if (kinds[-1] == "pre") != has_last:
+            there = "a" if has_last else "no"
             raise settings.refusal(
                 f"model.{side}.layer_norm",
-                f"the {side} has {'a' if has_last else 'no'} last norm, as JoeyNMT and Dragoman have it the other "
-                "way round",
+                f'its checkpoint has {there} norm behind the last layer; one belongs to "pre" alone',
             )
     if kinds[0] != kinds[1]:
         raise settings.refusal("model.encoder.layer_norm", f"the decoder has {kinds[1]!r}")
@@ -205,11 +203,8 @@ def _residual_weight(settings: Settings, side: str, norm: str, n_layers: dict[st
     alpha = float(settings.number(f"model.{side}.alpha", 1.0))
     if settings.text("model.initializer") == "xavier_normal":
         n_encoder, n_decoder = n_layers["encoder"], n_layers["decoder"]
-        deep = {
-            "encoder": 0.81 * (n_encoder**4 * n_decoder) ** (1 / 16),
-            "decoder": (3 * n_decoder) ** (1 / 4),
-        }
-        alpha = deep[side]
+        deep = 0.81 * (n_encoder**4 * n_decoder) ** (1 / 16), (3 * n_decoder) ** (1 / 4)
+        alpha = deep[SIDES.index(side)]
     if alpha != 1.0 and norm == "pre":
         name = f"model.{side}.alpha" if settings.get(f"model.{side}.alpha") else "model.initializer"
         raise settings.refusal(name, "weighted residuals can be expressed with post-norm only")

@@ -102,7 +102,8 @@ ONMT = Dialect(
         "decoder": (
             "decoder.transformer_layers",
             LayerNames(
-                (_OWN.within("self_attn"), _OWN.within("context_attn")), "feed_forward.w_1", "feed_forward.w_2",
+                (_OWN.within("self_attn"), _OWN.within("context_attn")),
+                "feed_forward.w_1", "feed_forward.w_2",
                 ("layer_norm_1", "layer_norm_2", "feed_forward.layer_norm"),
             ),
         ),

@@ -53,12 +53,12 @@ def cut_note(segmentation: Segmentation, pieces: Sequence[str], lang: str) -> li
         return []
     if any(piece.startswith(META_SPACE) for piece in pieces):
         return [
-            f"{lang}: the pieces are those of a sentencepiece model that is not in the folder: text must come "
-            "cut, or import again with --src-spm and --tgt-spm"
+            f"{lang}: its sentencepiece model is not in the folder: text must come cut into its pieces, "
+            "or import again with --src-spm and --tgt-spm"
         ]
     if any(piece.endswith(CONTINUED) for piece in pieces):
         return [
-            f"{lang}: the pieces are those of byte-pair codes that are not in the folder: text must come cut, "
+            f"{lang}: its byte-pair codes are not in the folder: text must come cut into its pieces, "
             "or import again with --codes"
         ]
     return []

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig
@@ -87,9 +86,7 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
 def _check_architecture(folder: ForeignFolder, settings: Settings) -> str:
     """Where the norms stand. RunError: something is set that ours does not compute, or the sides differ."""
     if settings.text("dtype", "float32") in QUANTISED:
-        raise settings.refusal(
-            "dtype", "quantised weights are not read; give the float32 model it was made of"
-        )
+        raise settings.refusal("dtype", "give the float32 model that was quantised")
     if settings.get("lhuc"):
         raise settings.refusal("lhuc", UNKNOWN_HERE["use_lhuc"])
     for side, vocabulary in (("source", "src"), ("target", "trg")):
@@ -108,7 +105,7 @@ def _check_architecture(folder: ForeignFolder, settings: Settings) -> str:
         if sequences not in NORMS:
             raise settings.refusal(
                 f"config_{side}.preprocess_sequence",
-                f"with {sequences[1]!r} after a sub-layer it is neither pre-norm (n, dr) nor post-norm ('', drn)",
+                f"with {sequences[1]!r} behind a sub-layer it is neither pre-norm (n, dr) nor post-norm",
             )
         norms.append(NORMS[sequences])
     same = (

@@ -21,7 +21,7 @@ from dragoman.runs import load_tensors
 
 
 class Inert:
-    """Stands for an object of a class or function that a checkpoint names: it keeps its state, and does nothing."""
+    """Stands for an object of a class that a checkpoint names: it keeps its state, and does nothing."""
 
     def __init__(self, *arguments: object) -> None:
         """What the object would have been made with is let go."""
@@ -72,6 +72,20 @@ class ForeignTensors:
     def put(self, name: str, tensor: Tensor) -> None:
         """Adds a tensor that was made of others, to be taken."""
         self._tensors[name] = tensor
+
+    def take_same(self, names: Sequence[str], *shape: int) -> Tensor:
+        """The tensor that is there under one of `names`, or under several of them, for it is one.
+
+        RunError: as `take`, or they differ.
+        """
+        there = [name for name in names if name in self] or list(names[:1])
+        first, *others = [self.take(name, *shape) for name in there]
+        if not all(torch.equal(first, other) for other in others):
+            raise RunError(
+                f"{self.where}: {' and '.join(there)} differ, and its settings say that they are one; "
+                "settings and weights must come from the same model"
+            )
+        return first
 
     def drop(self, pattern: str) -> list[str]:
         """Takes away what matches the regular expression `pattern` and is not needed; their names."""
