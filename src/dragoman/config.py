@@ -514,6 +514,12 @@ def _check_train(data: DataConfig, tokenizer: TokenizerConfig) -> None:
         raise ValueError('data.train names no file: train = ["train.en", "train.de"], or ["train.tsv"]')
 
 
+def usual_max_length(model: EncoderConfig) -> int:
+    """data.max_length as it is unless set, or less where a model of other origin has fewer positions."""
+    usual: int = TranslationDataConfig.model_fields["max_length"].default
+    return min(usual, model.max_positions)
+
+
 def _check_positions(max_length: int, model: EncoderConfig) -> None:
     if model.max_positions < max_length:
         raise ValueError(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig, TranslationConfig, parse_config
+from dragoman.config import ModelConfig, TranslationConfig, parse_config, usual_max_length
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError
 from dragoman.interop import fairseq, joeynmt, marian, opennmt, sockeye
@@ -300,7 +300,7 @@ def _config(foreign: Foreign, tokenizers: TokenizerPair, *, name: str, where: Pa
             "src_lang": foreign.src_lang,
             "tgt_lang": foreign.tgt_lang,
             "train": [],
-            "max_length": min(128, foreign.model.max_positions),
+            "max_length": usual_max_length(foreign.model),
         },
         "tokenizer": {
             "kind": kinds[0],

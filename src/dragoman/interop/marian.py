@@ -148,7 +148,7 @@ def our_weights(
     model = model_config(settings)
     D = model.d_model
     turns = torch.arange(D).view(2, D // 2).t().flatten()  # (D,): which of its dimensions is ours
-    weights = dict(_matrices(tensors, model, settings, sizes, turns))
+    weights = dict(_matrices(tensors, model, sizes, turns))
     for side, n_layers in (("encoder", model.n_encoder_layers), ("decoder", model.n_decoder_layers)):
         for i in range(n_layers):
             weights |= _layer(tensors, f"model.{side}.layers.{i}", f"{side}.{i}", model, turns)
@@ -162,7 +162,7 @@ def our_weights(
 
 
 def _matrices(
-    tensors: ForeignTensors, model: ModelConfig, settings: Settings, sizes: tuple[int, int], turns: Tensor
+    tensors: ForeignTensors, model: ModelConfig, sizes: tuple[int, int], turns: Tensor
 ) -> Iterator[tuple[str, Tensor]]:
     """What has a row for each token: embeddings, output and its bias."""
     shared, src, tgt, output = (
@@ -171,23 +171,20 @@ def _matrices(
         "model.decoder.embed_tokens.weight",
         "lm_head.weight",
     )
-    one_table = settings.get("share_encoder_decoder_embeddings", True)
-    untied_output = one_table and model.tie_embeddings == "none"
     groups: dict[str, tuple[str, ...]]
-    if untied_output:
-        groups = {"src_embedding.tokens": (shared, src, tgt), "output": (output,)}
-    elif model.tie_embeddings == "all":
+    if model.tie_embeddings == "all":
         groups = {"src_embedding.tokens": (shared, src, tgt, output)}
     elif model.tie_embeddings == "output":
         groups = {"src_embedding.tokens": (src,), "tgt_embedding.tokens": (tgt, output)}
     else:
         groups = {"src_embedding.tokens": (src,), "tgt_embedding.tokens": (tgt,), "output": (output,)}
+        for name in (src, tgt):  # where both languages have one table, some versions keep it once
+            if shared in tensors and name not in tensors:
+                tensors.copy(shared, name)
+        tensors.drop(shared)
     for ours, names in groups.items():
         n_rows = sizes[0] if ours == "src_embedding.tokens" else sizes[1]
-        table = tensors.take_same(names, n_rows, model.d_model)[:, turns]
-        yield f"{ours}.weight", table
-        if untied_output and ours == "src_embedding.tokens":
-            yield "tgt_embedding.tokens.weight", table
+        yield f"{ours}.weight", tensors.take_same(names, n_rows, model.d_model)[:, turns]
     bias = "final_logits_bias"
     yield "output.bias", tensors.take(bias, 1, sizes[1])[0] if bias in tensors else torch.zeros(sizes[1])
 
@@ -343,7 +340,7 @@ def _notes(settings: Settings, search: Settings, model: ModelConfig, languages: 
     if settings.get("encoder_layerdrop", 0.0) or settings.get("decoder_layerdrop", 0.0):
         yield "layers are not left out while training (layerdrop)"
     if settings.get("share_encoder_decoder_embeddings", True) and model.tie_embeddings == "none":
-        yield "one table of embeddings for both languages became two, which fine-tuning trains apart"
+        yield "a table of embeddings for both languages became one for each, which training tells apart"
     if model.positions == "stored":
         yield "its table of positions is not one of sinusoids, and is kept as it is"
     if languages:

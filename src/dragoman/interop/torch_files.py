@@ -74,7 +74,7 @@ class ForeignTensors:
         self._tensors[name] = tensor
 
     def take_same(self, names: Sequence[str], *shape: int) -> Tensor:
-        """The tensor that is there under one of `names`, or under several of them, for it is one.
+        """The one tensor that is there under one of `names`, or under several of them.
 
         RunError: as `take`, or they differ.
         """
@@ -87,12 +87,14 @@ class ForeignTensors:
             )
         return first
 
-    def drop(self, pattern: str) -> list[str]:
-        """Takes away what matches the regular expression `pattern` and is not needed; their names."""
-        names = [name for name in self._tensors if re.fullmatch(pattern, name)]
+    def copy(self, name: str, other: str) -> None:
+        """Lets the tensor `name` be there under the name `other` as well."""
+        self._tensors[other] = self._tensors[name]
+
+    def drop(self, *names: str) -> None:
+        """Takes away what is not needed, where it is there."""
         for name in names:
-            del self._tensors[name]
-        return names
+            self._tensors.pop(name, None)
 
     def check_all_taken(self) -> None:
         """RunError: something is left, so that the model computes something else."""

@@ -86,12 +86,12 @@ class CTranslate2Engine:
         )
         return [self._best(result, settings, limit) for result, limit in zip(found, limits, strict=True)]
 
-    def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[float]:
-        """The log-probability of each target, its end included."""
+    def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """The log-probability of each token of each target, and of eos behind it."""
         sources = self._sources(sentences)
         pieces = [[self.tgt_pieces[i] for i in ids] for ids in targets]
         scored = self.translator.score_batch(sources, pieces, max_input_length=0)
-        return [sum(result.log_probs) for result in scored]
+        return [list(result.log_probs) for result in scored]
 
     def _sources(self, sentences: Sequence[Sentence]) -> list[list[str]]:
         """The pieces that the model reads."""
@@ -176,7 +176,7 @@ def largest_difference(folder: Path, model: Seq2SeqTransformer, tokenizers: Toke
     )
     scores = engine.score(sentences, [best.ids for best, *_ in found])
     differences = [
-        abs(score - best.log_prob) / (len(best.ids) + 1)
+        abs(sum(score) - best.log_prob) / (len(best.ids) + 1)
         for score, (best, *_) in zip(scores, found, strict=True)
     ]
     return max(differences)
@@ -189,7 +189,7 @@ def convert(
     *,
     compute_type: ComputeType = "float32",
 ) -> None:
-    """Writes `model` into the new folder `folder`, as CTranslate2 reads it.
+    """Writes `model` into `folder`, as CTranslate2 reads it.
 
     MissingExtraError: CTranslate2 is not installed.
     """
@@ -219,7 +219,7 @@ def convert(
     spec.config.layer_norm_epsilon = decoder_layers(model)[0].residuals[0].get_submodule("norm").eps
     spec.validate()
     spec.optimize(quantization=compute_type)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 
 
