@@ -28,8 +28,6 @@ class SentencePiece:
 
     model: bytes
     lowercase: bool = False
-    known_only: bool = False
-    """Only into pieces that are in the vocabulary, where the model has others too."""
 
 
 @dataclass(frozen=True)

@@ -269,12 +269,7 @@ def _tokenizer(segmentation: Segmentation, pieces: Sequence[str], where: Path) -
     try:
         if isinstance(segmentation, SentencePiece):
             return foreign_text.SentencePieceTokenizer(
-                foreign_text.sentencepiece_spec(
-                    segmentation.model,
-                    pieces,
-                    lowercase=segmentation.lowercase,
-                    known_only=segmentation.known_only,
-                )
+                foreign_text.sentencepiece_spec(segmentation.model, pieces, lowercase=segmentation.lowercase)
             )
         return foreign_text.PiecesTokenizer(
             foreign_text.pieces_spec(

@@ -93,9 +93,7 @@ def _check_architecture(settings: Settings) -> None:
     """RunError: it is no Transformer, or its sides differ in what ours have in common."""
     for side, default in (("encoder", "recurrent"), ("decoder", "transformer")):
         if settings.text(f"model.{side}.type", default) != "transformer":
-            raise settings.refusal(
-                f"model.{side}.type", "only the Transformer is imported, no recurrent nets"
-            )
+            raise settings.refusal(f"model.{side}.type", "only Transformers are imported")
         if settings.text(f"data.{'src' if side == 'encoder' else 'trg'}.level", "word") == "char":
             raise settings.refusal("data.src.level", "text of single characters is not cut so here")
     defaults = {"hidden_size": 512, "ff_size": 2048, "activation": "relu", "embeddings.scale": False}

@@ -37,11 +37,11 @@ def segmentation(
     """
     given = options.src_spm if side == "src" else options.tgt_spm
     if given is not None:
-        return SentencePiece(folder.read_given(given), lowercase, known_only)
+        return SentencePiece(folder.read_given(given), lowercase)
     if options.codes is not None:
         return Pieces(_codes(folder.read_given(options.codes), str(options.codes)), lowercase, known_only)
     if spm is not None:
-        return SentencePiece(folder.read(spm), lowercase, known_only)
+        return SentencePiece(folder.read(spm), lowercase)
     if codes is not None:
         return Pieces(_codes(folder.read(codes), str(folder.path / codes)), lowercase, known_only)
     return Pieces(lowercase=lowercase)

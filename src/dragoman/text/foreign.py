@@ -102,8 +102,6 @@ class SentencePieceTokenizer(ForeignTokenizer):
         except binascii.Error:
             raise ValueError("its sentencepiece model is not base64") from None
         self._processor = sentencepiece_processor(model)
-        if self._settings.get("known_only"):
-            self._processor.SetVocabulary(list(self._ids))
 
     def _cut(self, text: str) -> list[str]:
         language, text = _cut_language(text)
@@ -169,18 +167,12 @@ KINDS: dict[str, type[ForeignTokenizer]] = {
 }
 
 
-def sentencepiece_spec(
-    model: bytes, vocabulary: Sequence[str], *, lowercase: bool = False, known_only: bool = False
-) -> str:
-    """The file of a tokenizer that cuts with the sentencepiece `model` and knows the pieces `vocabulary`.
-
-    With `known_only` it cuts into no others.
-    """
+def sentencepiece_spec(model: bytes, vocabulary: Sequence[str], *, lowercase: bool = False) -> str:
+    """The file of a tokenizer that cuts with the sentencepiece `model` and knows the pieces `vocabulary`."""
     return json.dumps(
         {
             "kind": "sentencepiece",
             "lowercase": lowercase,
-            "known_only": known_only,
             "sentencepiece": base64.b64encode(model).decode(),
             "vocabulary": list(vocabulary),
         },
