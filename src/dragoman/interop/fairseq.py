@@ -266,7 +266,7 @@ def _modernise(tensors: ForeignTensors, norm: str, *, where_settings: Settings) 
             layer, number, kind = re.split(r"\.layer_norms\.|\.(?=weight|bias)", old)
             moved = tensors.take(old, *tensors.shape(old))
             tensors.put(f"{layer}.{sublayers[int(number) % len(sublayers)]}.{kind}", moved)
-    tensors.drop(r"(encoder|decoder)\.embed_positions\.(_float_tensor|weights)")
+        tensors.drop(f"{side}.embed_positions._float_tensor", f"{side}.embed_positions.weights")
 
 
 def _count_layers(tensors: ForeignTensors, side: str) -> int:

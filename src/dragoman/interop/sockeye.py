@@ -46,6 +46,8 @@ UNKNOWN_HERE = {
     "use_glu": "gated linear units",
 }
 QUANTISED = ("int8",)
+NEEDLESS = ("length_ratio.", "nvs.", "traced_", "cached_")
+"""What guesses lengths, narrows vocabularies, and was compiled."""
 
 _OWN = AttentionNames("query", "key", "value", "ff_out")
 
@@ -74,9 +76,7 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
             "the length that the model predicts (config_length_task) takes no part in the search here"
         )
     if settings.get("neural_vocab_selection") is not None:
-        notes.append(
-            "the vocabulary is not narrowed for a sentence (neural_vocab_selection): all of it is searched"
-        )
+        notes.append("all of the vocabulary is searched; neural_vocab_selection narrows it no more")
     search = SearchConfig(beam_size=5, length_penalty=1.0)
     return Foreign(
         "sockeye", model, weights, src, tgt, cut[0], cut[1], src_lang, tgt_lang, search, tuple(notes)
@@ -144,7 +144,7 @@ def _convert(
     n_heads = settings.count(f"{at}.attention_heads")
     if sizes.d_model % n_heads:
         raise settings.refusal(f"{at}.attention_heads", f"does not divide model_size = {sizes.d_model}")
-    tensors.drop(r"(length_ratio|nvs|traced_|cached_).*")
+    tensors.drop(*[name for name in tensors if name.startswith(NEEDLESS)])
     embeddings = Embeddings(
         tensors.take("embedding_source.embedding.weight", len(src.pieces), sizes.d_model),
         tensors.take("embedding_target.embedding.weight", len(tgt.pieces), sizes.d_model),
