@@ -1,99 +1,127 @@
-"""Two settings that models of other toolkits need: the epsilon of norms, and sources without an end token."""
+"""What a model of another toolkit needs of ours: positions in a table, a bias of the output, and swish."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 
-from dragoman.config import ModelConfig, SearchConfig
-from dragoman.data.batching import source_mask
-from dragoman.model.kernels import FAST
-from dragoman.model.layers import LayerNorm
+from dragoman.config import ModelConfig, TrainingConfig, parse_config
+from dragoman.data.batching import TranslationBatch
+from dragoman.errors import ConfigError
+from dragoman.model.kernels import FAST, PLAIN, Kernels
+from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.ctranslate2 import CTranslate2Engine, convert, largest_difference
-from dragoman.predict.engine import NativeEngine, Sentence
-from dragoman.predict.scoring import score_ids
-from dragoman.predict.translator import Translator
-from dragoman.text.tokenizer import EOS_ID, PAD_ID
+from dragoman.runs import Run
+from dragoman.training.captured import Gradients
+from dragoman.training.loss import batch_loss
+from dragoman.training.optimizer import make_optimizer
+from dragoman.training.starting import open_start
 
-V = 30
+V, PAD = 11, 0
 
 
-def small_model(**settings: object) -> Seq2SeqTransformer:
-    torch.manual_seed(0)
-    config = ModelConfig.model_validate(
-        {"d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 2, "n_decoder_layers": 2, **settings}
+def small(kernels: Kernels = PLAIN, **settings: Any) -> Seq2SeqTransformer:
+    torch.manual_seed(3)
+    config = ModelConfig.model_validate({
+        "d_model": 8, "n_heads": 2, "d_ff": 12, "n_encoder_layers": 1, "n_decoder_layers": 1, "dropout": 0.0,
+        "max_positions": 10, **settings,
+    })  # fmt: skip
+    return Seq2SeqTransformer(config, src_vocab_size=V, tgt_vocab_size=V, kernels=kernels)
+
+
+def batch() -> TranslationBatch:
+    ids = torch.randint(4, V, (3, 5), generator=torch.Generator().manual_seed(1))
+    ids[1, 3:] = PAD
+    return TranslationBatch(src=ids, tgt_in=ids.clone(), tgt_out=ids.clone())
+
+
+def test_defaults_add_no_weights() -> None:
+    names = {name for name, _ in small().named_parameters()}
+    assert not any("positions" in name for name in names)
+    assert "output.bias" not in names
+
+
+@pytest.mark.parametrize("positions", ["learned", "stored"])
+def test_a_table_begins_as_sinusoids_and_draws_nothing(positions: str) -> None:
+    tabled, computed = small(positions=positions), small()
+    assert torch.equal(tabled.src_embedding.positions, sinusoids(10, 8))
+    for name, parameter in computed.named_parameters():
+        assert torch.equal(parameter, dict(tabled.named_parameters())[name])
+
+
+def test_swish_is_x_times_its_sigmoid() -> None:
+    feed_forward = small(activation="swish").encoder[0].feed_forward
+    assert isinstance(feed_forward, nn.Module)
+    x = torch.randn(2, 3, 8)
+    inner = x @ feed_forward.linear1.weight.T + feed_forward.linear1.bias
+    expected = (inner * inner.sigmoid()) @ feed_forward.linear2.weight.T + feed_forward.linear2.bias
+    torch.testing.assert_close(feed_forward(x), expected)
+
+
+def test_embeddings_may_stand_as_they_are() -> None:
+    ids = torch.tensor([[5, 6]])
+    for scaled, factor in ((True, 8**0.5), (False, 1.0)):
+        embedding = small(scale_embeddings=scaled).eval().src_embedding
+        expected = embedding.tokens.weight[ids] * factor + sinusoids(10, 8)[:2]
+        torch.testing.assert_close(embedding(ids, dtype=torch.float32), expected)
+
+
+@pytest.mark.parametrize("consistency", [0.0, 2.0])
+@pytest.mark.parametrize("kernels", [PLAIN, FAST], ids=["plain", "fast"])
+def test_the_bias_is_part_of_the_loss_and_of_its_gradient(kernels: Kernels, consistency: float) -> None:
+    model = small(kernels, output_bias=True)
+    nn.init.normal_(model.output.bias)
+    given = batch()
+    loss = batch_loss(model, given, smoothing=0.1, consistency=consistency)
+    loss.smoothed.backward()
+    found = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}  # type: ignore[union-attr]
+    model.zero_grad()
+    logits = model(given.src, given.src != PAD, given.tgt_in)
+    targets = given.tgt_out.masked_fill(given.tgt_out == PAD, -100)
+    # Without dropout both passes are the same, and disagree in nothing.
+    expected = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=0.1, reduction="sum")
+    expected.backward()
+    torch.testing.assert_close(loss.smoothed, expected)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_stored_table_is_never_trained_and_a_learned_one_does_not_decay() -> None:
+    for positions, trained in (("stored", False), ("learned", True)):
+        model = small(positions=positions, output_bias=True)
+        optimizer = make_optimizer(model, TrainingConfig(weight_decay=0.5))
+        decayed, others = ({id(p) for p in group["params"]} for group in optimizer.param_groups)
+        for embedding in (model.src_embedding, model.tgt_embedding):
+            assert (id(embedding.positions) in others) is trained
+            assert id(embedding.positions) not in decayed
+        assert id(model.output.bias) in others
+        before = model.src_embedding.positions.detach().clone()
+        gradients = Gradients(model, torch.device("cpu"))
+        assert (model.src_embedding.positions.grad is not None) is trained
+        del gradients
+        batch_loss(model, batch(), smoothing=0.0).smoothed.backward()
+        optimizer.step()
+        assert torch.equal(model.src_embedding.positions, before) is not trained
+
+
+@pytest.mark.parametrize("positions", ["learned", "stored"])
+def test_a_table_has_as_many_positions_as_the_run_it_comes_from(positions: str, tmp_path: Path) -> None:
+    settings = {
+        "name": "x",
+        "data": {"src_lang": "en", "tgt_lang": "de", "train": ["x.tsv"], "max_length": 10},
+        "model": {"positions": positions, "max_positions": 20},
+    }
+    there = parse_config(settings)
+    Run.create(tmp_path / "there", there)
+    here = parse_config(
+        settings,
+        overrides=["model.max_positions=30", f"training.start_from={tmp_path / 'there'}"],
     )
-    return (
-        Seq2SeqTransformer(config, src_vocab_size=V, tgt_vocab_size=V, kernels=FAST)
-        .eval()
-        .requires_grad_(False)
-    )
-
-
-def ids(*shape: int) -> torch.Tensor:
-    return torch.randint(4, V, shape, generator=torch.Generator().manual_seed(1))
-
-
-def ended(src: torch.Tensor, n_padding: int = 0) -> torch.Tensor:
-    end = torch.full((len(src), 1), EOS_ID)
-    return torch.cat([src, end, torch.full((len(src), n_padding), PAD_ID)], dim=1)
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_every_norm_has_the_epsilon_of_the_settings(norm: str) -> None:
-    model = small_model(norm=norm, norm_eps=0.25)
-    norms = [module for module in model.modules() if isinstance(module, LayerNorm)]
-    assert len(norms) == 10 + 2 * (norm == "pre")
-    assert {module.eps for module in norms} == {0.25}
-
-
-def test_without_source_end_the_end_token_is_as_if_it_were_not_there() -> None:
-    model, src, tgt = small_model(source_end=False), ids(2, 5), ids(2, 4)
-    without = model(src, torch.ones_like(src, dtype=torch.bool), tgt)
-    for n_padding in (0, 3):
-        padded = ended(src, n_padding)
-        mask = source_mask(padded, with_end=model.config.source_end)
-        assert mask.sum() == src.numel()
-        torch.testing.assert_close(model(padded, mask, tgt), without)
-
-
-def test_a_source_of_its_end_alone_is_still_something_to_look_at() -> None:
-    src = torch.tensor([[EOS_ID, PAD_ID], [7, EOS_ID]])
-    assert source_mask(src, with_end=False).tolist() == [[True, False], [True, False]]
-    assert source_mask(src, with_end=True).tolist() == [[True, False], [True, True]]
-
-
-def test_all_decoders_and_scores_leave_the_end_of_a_source_out() -> None:
-    model, src = small_model(source_end=False), ids(3, 5)
-    settings = SearchConfig(beam_size=3, n_best=3, max_length_extra=4)
-    sentences = [Sentence([*row, EOS_ID]) for row in src.tolist()]
-    for coverage_penalty in (0.0, 0.1):  # the packed decoder, and the one that says where it looks
-        changed = settings.changed({"coverage_penalty": coverage_penalty}, where="test")
-        for sentence, found in zip(src.tolist(), NativeEngine(model).search(sentences, changed), strict=True):
-            for best in found:
-                tgt_in = torch.tensor([[1, *best.ids]])
-                logits = model(torch.tensor([sentence]), torch.ones(1, 5, dtype=torch.bool), tgt_in)[0]
-                logits[:, [0, 1, 3]] = -torch.inf
-                log_probs = logits.log_softmax(-1)
-                targets = torch.tensor([*best.ids, EOS_ID])
-                own = float(log_probs[torch.arange(len(targets)), targets].sum())
-                assert best.log_prob == pytest.approx(own, abs=1e-3)
-                scored = score_ids([model], [[*sentence, EOS_ID]], [best.ids])
-                assert sum(scored[0]) == pytest.approx(own, abs=1e-3)
-
-
-def test_ctranslate2_leaves_the_end_of_a_source_out(tiny_run: Path, tmp_path: Path) -> None:
-    translator = Translator.load(tiny_run, precision="fp32")
-    config = translator.model.config.model_copy(update={"source_end": False, "norm_eps": 1e-3})
-    sizes = [pair.vocab_size for pair in (translator.tokenizers.src, translator.tokenizers.tgt)]
-    torch.manual_seed(2)
-    model = Seq2SeqTransformer(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]).eval()
-    convert(model, translator.tokenizers, tmp_path / "model")
-    assert largest_difference(tmp_path / "model", model, translator.tokenizers) < 1e-4
-    engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, max_positions=512, threads=1)
-    sentence = Sentence([10, 11, 12, EOS_ID])
-    native = NativeEngine(model).search([sentence], SearchConfig(beam_size=1))[0][0]
-    assert abs(sum(engine.score([sentence], [native.ids])[0]) - native.log_prob) > 1e-3  # it read the end
+    assert here.task == "translation"
+    with pytest.raises(ConfigError, match="max_positions is 20 there, 30 here"):
+        open_start(here)

@@ -437,8 +437,8 @@ def test_a_model_without_source_ends_is_fine_tuned_and_converted(tmp_path: Path)
     (tmp_path / "train.tsv").write_text("the red cat\tdog house\nold tree\tblue dog\n" * 20, encoding="utf-8")
     settings = ("max_steps=3", "valid_every=3", "batch_tokens=60", "warmup_steps=1")
     succeed(
-        "train", "--tsv", tmp_path / "train.tsv", "--src-lang", "en", "--tgt-lang", "de", "--from", run,
-        "--out", tmp_path / "tuned", *(f"--set=training.{setting}" for setting in settings),
+        "train", "--tsv", tmp_path / "train.tsv", "--from", run, "--out", tmp_path / "tuned",
+        *(f"--set=training.{setting}" for setting in settings),
     )  # fmt: skip
     tuned = Run.open(tmp_path / "tuned")
     assert tuned.config.model.source_end is False  # type: ignore[union-attr]

@@ -32,6 +32,7 @@ from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run, environment, sync, write_atomically
+from dragoman.text.tokenizer import TokenizerPair
 
 Progress: TypeAlias = Callable[[int], None]
 
@@ -141,9 +142,8 @@ def _export_translator(
     texts, origin = sentences_to_compare(config, tokenizers.src, n_sentences, translator.max_positions - 1)
     notes: tuple[str, ...] = ()
     if to == "huggingface":
-        first = 0 if tokenizers.shared else tokenizers.src.vocab_size
-        both = folder / "tokenizer.json"
-        check_portable(both, both, tokenizers.src, tokenizers.tgt, texts, first=first)
+        first = huggingface.first_target_id(config, tokenizers)
+        huggingface.check_tokenizer(folder, tokenizers, texts, first=first)
     else:
         notes = _write_tokenizers(run, translator, folder, texts)
     _write_readme(folder, run, to, f"translate_with_{SCRIPTS[to]}", notes)
@@ -166,7 +166,7 @@ def _write_tokenizers(
         return (f"{error}; read and write text with TokenizerPair.load of dragoman.text.tokenizer",)
     for path, content in zip((source, target), contents, strict=True):
         write_atomically(path, content.encode())
-    check_portable(source, target, tokenizers.src, tokenizers.tgt, texts)
+    check_portable(source, target, tokenizers, texts)
     return ()
 
 
@@ -248,9 +248,8 @@ def _export_classifier(
     onnx.write_classifier(classifier.model, folder)
     _write_readme(folder, run, to, "classify_with_onnx", ())
     texts, origin = sentences_to_compare(config, classifier.tokenizer, n_texts, 10**6)
-    check_portable(
-        folder / "text.json", folder / "text.json", classifier.tokenizer, classifier.tokenizer, texts
-    )
+    text, own = folder / "text.json", classifier.tokenizer
+    check_portable(text, text, TokenizerPair(own, own), texts)
     return _compare_logits(classifier, config, folder, texts, origin, progress), ()
 
 

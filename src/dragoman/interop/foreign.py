@@ -12,14 +12,26 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
 from dragoman.errors import RunError
+from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.text.tokenizer import TokenizerPair
 
 MAX_TEXT_BYTES = 256 * 1024 * 1024
 """A vocabulary, a configuration or a tokenizer larger than this is none."""
+
+
+LARGEST = {
+    "d_model": 65_536,
+    "d_ff": 1_048_576,
+    "n_encoder_layers": 1000,
+    "n_decoder_layers": 1000,
+    "max_positions": 65_536,
+}
+"""What asks for more than this has a mistake in it, or wants this machine's memory."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +98,7 @@ class Imported:
     config: TranslationConfig
     tokenizers: TokenizerPair
     weights: Mapping[str, Tensor]
+    """In fp32, of the shapes that `config` says, and finite."""
     notes: tuple[str, ...] = ()
 
 
@@ -109,6 +122,37 @@ class Options:
             )
             raise RunError(f"{where}: does not say its languages; add {missing}, as in --src-lang en")
         return src, tgt
+
+
+def parameter_shapes(
+    model: ModelConfig, sizes: tuple[int, int], *, where: Path
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of all parameters of a model with so many source and target tokens; no memory is taken.
+
+    RunError: it is absurdly large.
+    """
+    for name, largest in LARGEST.items():
+        if getattr(model, name) > largest:
+            raise RunError(f"{where}: {name} is {getattr(model, name):,}; at most {largest:,} is read")
+    with torch.device("meta"):
+        empty = Seq2SeqTransformer(model, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
+    return {name: tuple(parameter.shape) for name, parameter in empty.named_parameters()}
+
+
+def check_weights(
+    model: ModelConfig, weights: Mapping[str, Tensor], sizes: tuple[int, int], *, where: Path
+) -> None:
+    """RunError: `weights` are not those of a `model` with so many source and target tokens, or not finite."""
+    own = parameter_shapes(model, sizes, where=where)
+    there = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    for name in sorted(own.keys() | there.keys()):
+        if own.get(name) != there.get(name):
+            raise RunError(
+                f"{where}: {name} has shape {there.get(name, 'none')}, its settings and vocabularies say "
+                f"{own.get(name, 'none')}; they must come from the same model"
+            )
+        if not torch.isfinite(weights[name]).all():
+            raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
 
 
 class ForeignFolder:

@@ -6,12 +6,17 @@ writes the residual stream makes one of the other, exactly. Forbidden tokens are
 
 transformers has one tokenizer for both sides. Two vocabularies become one: the target's tokens behind the
 source's, with a bias that forbids the source's to be written.
+
+An export is read back with `from_huggingface` and what config.json holds under RUN; the folder RUN has the
+run's own tokenizers.
 """
 
 from __future__ import annotations
 
+import base64
 import importlib
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,12 +28,12 @@ from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
 from dragoman.data.batching import pad
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
 from dragoman.errors import ConfigError, MissingExtraError
-from dragoman.interop.portable import TARGET, Spec, pieces_of, portable, portable_pair, to_json
+from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import FORBIDDEN, Sentence, StepEngine, longest_translation
 from dragoman.runs import Run, save_tensors, write_atomically
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 FORBIDDING = -1e9
@@ -197,11 +202,16 @@ def kept_of(
         "version": 1,
         "languages": list(config.languages),
         "width": "as it is" if identity else "even dimensions first",
-        "shared": tokenizers.shared,
+        "shared": config.tokenizer.shared,
         "src_vocab_size": tokenizers.src.vocab_size,
         "forbidden_bias": None if bias is None else bias[list(FORBIDDEN)].tolist(),
         "config": config.model_dump(mode="json"),
     }
+
+
+def first_target_id(config: TranslationConfig, tokenizers: TokenizerPair) -> int:
+    """What is added to the ids of the target."""
+    return 0 if config.tokenizer.shared else tokenizers.src.vocab_size
 
 
 def model_config(
@@ -209,9 +219,9 @@ def model_config(
 ) -> dict[str, Any]:
     """config.json."""
     model = config.model
-    first = 0 if tokenizers.shared else tokenizers.src.vocab_size  # of the target's ids
+    first = first_target_id(config, tokenizers)
     n_ids = first + tokenizers.tgt.vocab_size
-    all_tied = ties_all(model, shared=tokenizers.shared)
+    all_tied = ties_all(model, shared=config.tokenizer.shared)
     architecture: dict[str, Any] = {
         "model_type": "pegasus", "architectures": ["PegasusForConditionalGeneration"],
         "tie_word_embeddings": all_tied,
@@ -251,14 +261,45 @@ def generation_config(search: SearchConfig, model: Mapping[str, Any]) -> dict[st
     return settings
 
 
-def tokenizer_files(folder: Path, *, shared: bool, max_positions: int) -> dict[str, str]:
-    """tokenizer.json and tokenizer_config.json for the tokenizers in a run's `folder`.
+def tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
+    """What AutoTokenizer reads, for the tokenizers in a run's `folder`. ConfigError: it has none like it."""
+    if "sentencepiece" not in config.tokenizer.kinds:
+        return fast_tokenizer_files(folder, config)
+    if not config.tokenizer.shared:
+        raise ConfigError(
+            f"{folder}: two vocabularies of sentencepiece are beyond what transformers keeps beside such a "
+            "model; export to ctranslate2 or onnx"
+        )
+    return marian_tokenizer_files(folder, config)
+
+
+def marian_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
+    """vocab.json and two sentencepiece models, as they came with an imported model: for MarianTokenizer."""
+    sides = ("shared", "shared") if (folder / "shared.json").exists() else ("src", "tgt")
+    source, target = (json.loads((folder / f"{side}.json").read_text(encoding="utf-8")) for side in sides)
+    src_lang, tgt_lang = config.languages
+    settings = {
+        "tokenizer_class": "MarianTokenizer", "source_lang": src_lang, "target_lang": tgt_lang,
+        "pad_token": SPECIAL_TOKENS[PAD_ID], "eos_token": SPECIAL_TOKENS[EOS_ID],
+        "unk_token": SPECIAL_TOKENS[UNK_ID], "separate_vocabs": False,
+        "model_max_length": config.model.max_positions,
+    }  # fmt: skip
+    return {
+        "source.spm": base64.b64decode(source["sentencepiece"]),
+        "target.spm": base64.b64decode(target["sentencepiece"]),
+        "vocab.json": _json({piece: i for i, piece in enumerate(source["vocabulary"])}),
+        "tokenizer_config.json": _json(settings),
+    }
+
+
+def fast_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
+    """tokenizer.json and tokenizer_config.json.
 
     Special tokens are marked as such, so that `decode` can leave them away, and are yet only text where a
     user writes them. ConfigError: a kind that `tokenizers` cannot do.
     """
     spec: Spec
-    if shared:
+    if config.tokenizer.shared:
         spec, special = portable(folder / "shared.json"), list(SPECIAL_TOKENS)
     else:
         spec = portable_pair(folder / "src.json", folder / "tgt.json")
@@ -274,10 +315,10 @@ def tokenizer_files(folder: Path, *, shared: bool, max_positions: int) -> dict[s
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": pad, "bos_token": bos, "eos_token": eos,
         "unk_token": unk, "additional_special_tokens": special[4:], "split_special_tokens": True,
-        "clean_up_tokenization_spaces": False, "model_max_length": max_positions,
+        "clean_up_tokenization_spaces": False, "model_max_length": config.model.max_positions,
         "model_input_names": ["input_ids", "attention_mask"], "padding_side": "right",
     }  # fmt: skip
-    return {"tokenizer.json": to_json(spec), "tokenizer_config.json": _json(settings)}
+    return {"tokenizer.json": to_json(spec).encode(), "tokenizer_config.json": _json(settings)}
 
 
 def write_huggingface(
@@ -286,18 +327,15 @@ def write_huggingface(
     """Writes what transformers loads into `folder`. ConfigError: something cannot be expressed."""
     weights = {name: tensor.detach() for name, tensor in model.named_parameters()}
     described = model_config(config, weights, tokenizers)
-    files = tokenizer_files(
-        run.tokenizer_folder, shared=tokenizers.shared, max_positions=config.model.max_positions
-    )
-    files |= {
+    files = tokenizer_files(run.tokenizer_folder, config) | {
         "config.json": _json(described),
         "generation_config.json": _json(generation_config(config.search, described)),
     }
     save_tensors(
-        folder / "model.safetensors", to_huggingface(config.model, weights, shared=tokenizers.shared)
+        folder / "model.safetensors", to_huggingface(config.model, weights, shared=config.tokenizer.shared)
     )
     for name, content in files.items():
-        write_atomically(folder / name, content.encode())
+        write_atomically(folder / name, content)
     tokenizers.save(folder / RUN)
 
 
@@ -374,6 +412,21 @@ class HuggingFaceSteps:
         return logits.log_softmax(-1)
 
 
+def check_tokenizer(folder: Path, tokenizers: TokenizerPair, texts: Sequence[str], *, first: int) -> None:
+    """Reads and writes `texts` with AutoTokenizer. RunError: otherwise than the run does."""
+    transformers = import_transformers()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends another package
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    check_texts(
+        lambda text: tokenizer(text).input_ids,
+        lambda ids: tokenizer.decode([first + i for i in ids], skip_special_tokens=True),
+        tokenizers,
+        texts,
+        where="AutoTokenizer",
+    )
+
+
 def import_transformers() -> Any:
     """The package, quiet. MissingExtraError: it is not installed."""
     try:
@@ -387,5 +440,5 @@ def import_transformers() -> Any:
     return transformers
 
 
-def _json(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+def _json(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()

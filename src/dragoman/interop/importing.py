@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig, TranslationConfig, parse_config, usual_max_length
+from dragoman.config import TranslationConfig, parse_config, usual_max_length
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError
-from dragoman.interop import fairseq, joeynmt, marian, opennmt, sockeye
+from dragoman.interop import exported, fairseq, joeynmt, marian, opennmt, sockeye
 from dragoman.interop.foreign import (
     Foreign,
     ForeignFolder,
@@ -28,8 +28,8 @@ from dragoman.interop.foreign import (
     Options,
     Segmentation,
     SentencePiece,
+    check_weights,
 )
-from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, environment, sync
 from dragoman.text import foreign as foreign_text
@@ -39,8 +39,6 @@ from dragoman.text.vocabulary import SPECIAL_TOKENS
 NEVER = -1000.0
 """The output bias of a token that the other side has not: its probability is 0 in fp32. It is no lower, for
 label smoothing wants a share even for it, whose loss would drown all others."""
-MAX_POSITIONS = 65_536
-"""A table of more positions is not what a sentence needs."""
 
 
 class Format(NamedTuple):
@@ -59,6 +57,7 @@ FORMATS: dict[str, Format] = {
     "opennmt": Format(opennmt.LOOKS_FOR, opennmt.detects, opennmt.read),
     "eole": Format(opennmt.LOOKS_FOR_EOLE, opennmt.detects_eole, opennmt.read_eole),
     "sockeye": Format(sockeye.LOOKS_FOR, sockeye.detects, sockeye.read),
+    "dragoman": Format(exported.LOOKS_FOR, exported.detects, exported.read),
 }
 
 
@@ -117,28 +116,6 @@ def in_our_terms(foreign: Foreign, folder: ForeignFolder) -> Imported:
     config = _config(foreign, tokenizers, name=run_name(folder.given), where=where)
     weights = reorder(foreign.weights, foreign.src, foreign.tgt)
     return Imported(foreign.format, config, tokenizers, weights, foreign.notes)
-
-
-def check_weights(
-    model: ModelConfig, weights: Mapping[str, Tensor], sizes: tuple[int, int], *, where: Path
-) -> None:
-    """RunError: `weights` are not those of a `model` with so many source and target tokens, or not finite."""
-    if model.max_positions > MAX_POSITIONS:
-        raise RunError(f"{where}: asks for {model.max_positions:,} positions; {MAX_POSITIONS:,} are the most")
-    if model.n_encoder_layers + model.n_decoder_layers > len(weights):
-        raise RunError(f"{where}: names more layers than it has weights; the model is not complete")
-    with torch.device("meta"):  # shapes without memory
-        empty = Seq2SeqTransformer(model, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
-    own = {name: tuple(parameter.shape) for name, parameter in empty.named_parameters()}
-    there = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    for name in sorted(own.keys() | there.keys()):
-        if own.get(name) != there.get(name):
-            raise RunError(
-                f"{where}: {name} has shape {there.get(name, 'none')}, its settings and vocabularies say "
-                f"{own.get(name, 'none')}; they must come from the same model"
-            )
-        if not torch.isfinite(weights[name]).all():
-            raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
 
 
 def our_rows(vocabulary: ForeignVocabulary) -> list[int | None]:

@@ -21,7 +21,15 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
-from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Options, SentencePiece
+from dragoman.interop.foreign import (
+    Foreign,
+    ForeignFolder,
+    ForeignVocabulary,
+    Options,
+    SentencePiece,
+    parameter_shapes,
+)
+from dragoman.interop.huggingface import RUN, SIDES, halves, stack_parts
 from dragoman.interop.torch_files import ForeignTensors, read_safetensors, read_torch
 from dragoman.model.layers import sinusoids
 from dragoman.text.foreign import LANGUAGE
@@ -39,7 +47,7 @@ def detects(folder: ForeignFolder) -> bool:
     if not folder.has("config.json"):
         return False
     settings = folder.json("config.json")
-    return settings.get("model_type") == "marian" and "dragoman" not in settings
+    return settings.get("model_type") == "marian" and RUN not in settings
 
 
 def read(folder: ForeignFolder, options: Options) -> Foreign:
@@ -146,14 +154,17 @@ def our_weights(
     RunError: a weight is missing, is left over, or is not as config.json says.
     """
     model = model_config(settings)
-    D = model.d_model
-    turns = torch.arange(D).view(2, D // 2).t().flatten()  # (D,): which of its dimensions is ours
-    weights = dict(_matrices(tensors, model, sizes, turns))
-    for side, n_layers in (("encoder", model.n_encoder_layers), ("decoder", model.n_decoder_layers)):
-        for i in range(n_layers):
-            weights |= _layer(tensors, f"model.{side}.layers.{i}", f"{side}.{i}", model, turns)
-    tables = [_table(tensors, side, model, turns) for side in ("encoder", "decoder")]
-    computed = sinusoids(model.max_positions, D)
+    shapes = parameter_shapes(model, sizes, where=settings.where)
+    ours = halves(model.d_model).argsort()  # (D,): which of Marian's dimensions is each of ours
+    weights = dict(_matrices(tensors, model, sizes, ours))
+    for name, parts in stack_parts(model):
+        n_rows, *columns = shapes[name]
+        taken = [tensors.take(part.name, n_rows // len(parts), *columns) for part in parts]
+        taken = [t[ours] if part.rows else t for t, part in zip(taken, parts, strict=True)]
+        taken = [t[:, ours] if part.columns else t for t, part in zip(taken, parts, strict=True)]
+        weights[name] = torch.cat(taken)
+    tables = [_table(tensors, side, model)[:, ours] for side in SIDES]
+    computed = sinusoids(model.max_positions, model.d_model)
     if not all(torch.allclose(table, computed, rtol=0, atol=TABLE_TOLERANCE) for table in tables):
         model = model.model_copy(update={"positions": "stored"})
         weights |= {"src_embedding.positions": tables[0], "tgt_embedding.positions": tables[1]}
@@ -162,7 +173,7 @@ def our_weights(
 
 
 def _matrices(
-    tensors: ForeignTensors, model: ModelConfig, sizes: tuple[int, int], turns: Tensor
+    tensors: ForeignTensors, model: ModelConfig, sizes: tuple[int, int], ours: Tensor
 ) -> Iterator[tuple[str, Tensor]]:
     """What has a row for each token: embeddings, output and its bias."""
     shared, src, tgt, output = (
@@ -182,45 +193,19 @@ def _matrices(
             if shared in tensors and name not in tensors:
                 tensors.copy(shared, name)
         tensors.drop(shared)
-    for ours, names in groups.items():
-        n_rows = sizes[0] if ours == "src_embedding.tokens" else sizes[1]
-        yield f"{ours}.weight", tensors.take_same(names, n_rows, model.d_model)[:, turns]
+    for name, names in groups.items():
+        n_rows = sizes[0] if name == "src_embedding.tokens" else sizes[1]
+        yield f"{name}.weight", tensors.take_same(names, n_rows, model.d_model)[:, ours]
     bias = "final_logits_bias"
     yield "output.bias", tensors.take(bias, 1, sizes[1])[0] if bias in tensors else torch.zeros(sizes[1])
 
 
-def _layer(
-    tensors: ForeignTensors, theirs: str, ours: str, model: ModelConfig, turns: Tensor
-) -> Iterator[tuple[str, Tensor]]:
-    """The weights of a layer of the encoder or the decoder."""
-    D, F = model.d_model, model.d_ff
-    attentions = {"self_attention": "self_attn"}
-    norms = ["self_attn_layer_norm", "final_layer_norm"]
-    if ours.startswith("decoder"):
-        attentions["cross_attention"] = "encoder_attn"
-        norms.insert(1, "encoder_attn_layer_norm")
-    for own, other in attentions.items():
-        q, k, v = (tensors.take(f"{theirs}.{other}.{x}_proj.weight", D, D) for x in "qkv")
-        yield f"{ours}.{own}.in_proj.weight", torch.cat([q, k, v])[:, turns]
-        biases = [tensors.take(f"{theirs}.{other}.{x}_proj.bias", D) for x in "qkv"]
-        yield f"{ours}.{own}.in_proj.bias", torch.cat(biases)
-        yield f"{ours}.{own}.out_proj.weight", tensors.take(f"{theirs}.{other}.out_proj.weight", D, D)[turns]
-        yield f"{ours}.{own}.out_proj.bias", tensors.take(f"{theirs}.{other}.out_proj.bias", D)[turns]
-    yield f"{ours}.feed_forward.linear1.weight", tensors.take(f"{theirs}.fc1.weight", F, D)[:, turns]
-    yield f"{ours}.feed_forward.linear1.bias", tensors.take(f"{theirs}.fc1.bias", F)
-    yield f"{ours}.feed_forward.linear2.weight", tensors.take(f"{theirs}.fc2.weight", D, F)[turns]
-    yield f"{ours}.feed_forward.linear2.bias", tensors.take(f"{theirs}.fc2.bias", D)[turns]
-    for i, norm in enumerate(norms):
-        for kind in ("weight", "bias"):
-            yield f"{ours}.residuals.{i}.norm.{kind}", tensors.take(f"{theirs}.{norm}.{kind}", D)[turns]
-
-
-def _table(tensors: ForeignTensors, side: str, model: ModelConfig, turns: Tensor) -> Tensor:
+def _table(tensors: ForeignTensors, side: str, model: ModelConfig) -> Tensor:
     """The positions of the encoder or the decoder: those in the file, or the ones that are computed."""
     name = f"model.{side}.embed_positions.weight"
     if name not in tensors:
-        return sinusoids(model.max_positions, model.d_model)
-    return tensors.take(name, model.max_positions, model.d_model)[:, turns]
+        return sinusoids(model.max_positions, model.d_model)[:, halves(model.d_model)]
+    return tensors.take(name, model.max_positions, model.d_model)
 
 
 def read_weights(folder: ForeignFolder) -> ForeignTensors:

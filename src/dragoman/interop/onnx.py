@@ -128,17 +128,15 @@ class ClassifierGraph(nn.Module):
         for layer in model.encoder:
             x = layer(x, hidden_bias(real))
         encoded = model.encoder_norm(x)
-        n_documents = document.max() + 1
-        pooled = [pool(name, encoded, real, document, n_documents) for name in model.poolings]  # type: ignore[arg-type]
+        n_documents: Any = document.max() + 1  # a tensor, which the trace follows
+        pooled = [pool(name, encoded, real, document, n_documents) for name in model.poolings]
         logits = model.head(torch.cat(pooled, dim=-1))
         if buckets is None or bucket_document is None:
             return logits
         assert isinstance(self.votes, Tensor)
-        votes = self.votes[buckets]  # (G, C)
-        one_each = torch.ones_like(buckets, dtype=votes.dtype)
-        sums = torch.zeros_like(logits).index_add(0, bucket_document, votes)
-        counts = torch.zeros_like(logits[:, 0]).index_add(0, bucket_document, one_each)
-        return logits + sums / counts.clamp(min=1).sqrt()[:, None]
+        belongs = (bucket_document[None, :] == torch.arange(n_documents)[:, None]).float()  # (B, G)
+        sums = belongs @ self.votes[buckets]  # (B, C)
+        return logits + sums / belongs.sum(1).clamp(min=1).sqrt()[:, None]
 
 
 def hidden_bias(real: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -75,8 +75,11 @@ def sentences_to_compare(config: Config, tokenizer: Tokenizer, n: int, longest: 
     """
     files = config.data.valid or config.data.train
     texts: list[str] = []
+    read: Iterator[str] = iter(())
     try:
-        if config.task == "translation":
+        if not files:
+            pass  # an imported model
+        elif config.task == "translation":
             data = config.data
             corpus = open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
             read = (pair.src for pair in corpus.pairs())
@@ -90,7 +93,7 @@ def sentences_to_compare(config: Config, tokenizer: Tokenizer, n: int, longest: 
             )
         texts = list(islice((text for text in read if 0 < len(tokenizer.encode(text)) <= longest), n))
     except DragomanError:  # no such file here, or an extra that reads it
-        texts = []
+        pass
     if len(texts) == n:
         return texts, ", ".join(files)
     drawn = random_texts(tokenizer, n - len(texts), longest)
@@ -104,7 +107,7 @@ def random_texts(tokenizer: Tokenizer, n: int, longest: int) -> list[str]:
     while len(texts) < n:
         length = int(torch.randint(min(3, longest), min(18, longest) + 1, (), generator=generator))
         ids = torch.randint(len(SPECIAL_TOKENS), tokenizer.vocab_size, (length,), generator=generator)
-        text = tokenizer.decode(ids.tolist())
+        text = tokenizer.normalise(tokenizer.decode(ids.tolist()))
         if 0 < len(tokenizer.encode(text)) <= longest:
             texts.append(text)
     return texts

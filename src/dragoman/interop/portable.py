@@ -7,7 +7,7 @@ the end token behind a text. It gives the ids that Dragoman gives, and back the 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from dragoman.errors import ConfigError, RunError
 from dragoman.text.normalisation import META_SPACE
-from dragoman.text.tokenizer import Tokenizer as OurTokenizer
+from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import EOS_ID, SPECIAL_TOKENS, UNK_ID
 
 Spec = dict[str, Any]
@@ -50,7 +50,11 @@ def portable(path: Path) -> Spec:
         splitter = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
         decoder = decoders.Sequence([decoders.Replace(META_SPACE, " "), decoders.Fuse()])
         return _whole(ours, normalizers.Replace(" ", META_SPACE), splitter, decoder)
-    reasons = {"words": "words that spaCy splits, or whose output is formatted (tokenizer.format_output)"}
+    reasons = {
+        "words": "words that spaCy splits, or whose output is formatted (tokenizer.format_output),",
+        "sentencepiece": "the sentencepiece model that came with an imported model",
+        "pieces": "text that is already cut into pieces",
+    }
     raise ConfigError(
         f"{path}: {reasons.get(str(kind), f'a tokenizer of {kind}')} cannot be written as tokenizer.json"
     )
@@ -89,31 +93,30 @@ def to_json(spec: Spec) -> str:
     return text
 
 
-def check_portable(
-    source: Path,
-    target: Path,
-    src: OurTokenizer,
-    tgt: OurTokenizer,
+def check_portable(source: Path, target: Path, tokenizers: TokenizerPair, texts: Sequence[str]) -> None:
+    """Reads `texts` by one file and writes them by the other. RunError: otherwise than by the run."""
+    reader, writer = (Tokenizer.from_file(str(path)) for path in (source, target))
+    check_texts(lambda text: reader.encode(text).ids, writer.decode, tokenizers, texts, where=source.name)
+
+
+def check_texts(
+    read: Callable[[str], list[int]],
+    write: Callable[[list[int]], str],
+    tokenizers: TokenizerPair,
     texts: Sequence[str],
     *,
-    first: int = 0,
+    where: str,
 ) -> None:
-    """Reads and writes `texts` with both; the ids of the target's file begin at `first`.
-
-    RunError: a text is read or written otherwise.
-    """
-    reads, writes = (Tokenizer.from_file(str(path)) for path in (source, target))
+    """RunError: `read` gives a text other ids, the end token last, or `write` gives ids another text."""
+    src, tgt = tokenizers.src, tokenizers.tgt
     for text, ids in zip(texts, src.encode_batch(texts), strict=True):
-        if reads.encode(text).ids != [*ids, EOS_ID]:
-            raise RunError(
-                f"{source.name}: {text!r} becomes other tokens than in the run; nothing was written"
-            )
+        if list(read(text)) != [*ids, EOS_ID]:
+            raise RunError(f"{where}: {text!r} becomes other tokens than in the run; nothing was written")
     for ids in tgt.encode_batch(texts):
         known = [i for i in ids if i != UNK_ID]
-        if writes.decode([first + i for i in known]) != tgt.decode(known):
+        if write(known) != tgt.decode(known):
             raise RunError(
-                f"{target.name}: {tgt.decode(known)!r} is written otherwise than in the run; "
-                "nothing was written"
+                f"{where}: {tgt.decode(known)!r} is written otherwise than in the run; nothing was written"
             )
 
 

@@ -73,6 +73,10 @@ class ForeignTensors:
         """Adds a tensor that was made of others, to be taken."""
         self._tensors[name] = tensor
 
+    def rest(self) -> dict[str, Tensor]:
+        """What has not been taken yet, as it is."""
+        return dict(self._tensors)
+
     def take_same(self, names: Sequence[str], *shape: int) -> Tensor:
         """The one tensor that is there under one of `names`, or under several of them.
 

@@ -73,12 +73,13 @@ def start_weights(model: Seq2SeqTransformer, start: Run) -> None:
     fresh = dict(model.named_parameters())
     for name, old in weights.items():
         own = fresh.get(name)
-        if own is not None and old.dim() == 2 and len(own) > len(old) and own.shape[1:] == old.shape[1:]:
+        by_token = old.dim() == 2 or name == "output.bias"
+        if own is not None and by_token and len(own) > len(old) and own.shape[1:] == old.shape[1:]:
             weights[name] = with_new_rows(old, own.detach())
     load_weights(model, weights, where=str(start.weights_path))
 
 
 def with_new_rows(old: Tensor, fresh: Tensor) -> Tensor:
-    """`old` (V, D) with the rows of `fresh` (V', D) from V on behind it, around the mean of the old rows."""
+    """`old` (V, ...) and behind it the rows of `fresh` (V', ...) from V on, around the mean of the old rows."""
     new = fresh[len(old) :]
     return torch.cat([old, old.mean(0) + (new - new.mean(0))])
