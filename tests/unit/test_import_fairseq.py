@@ -24,6 +24,7 @@ from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, linear, norm, random_tensors
 from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
+from migrating import run_section
 
 D, F = 8, 12
 PAD = 1
@@ -350,3 +351,8 @@ def test_several_checkpoints_are_told_apart_by_name(tmp_path: Path) -> None:
     assert "holds checkpoint1.pt, checkpoint2.pt and no checkpoint_best.pt; name the checkpoint" in message
     run = import_model(folder / "checkpoint2.pt", tmp_path / "run")
     assert "checkpoint2.pt" in Run.open(run.path).read_json("report.json")["imported"]["files"]
+
+
+def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "checkpoints")
+    run_section("fairseq", tmp_path, monkeypatch)

@@ -23,6 +23,7 @@ from dragoman.interop.opennmt import read, read_eole
 from dragoman.runs import Run
 from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, linear, norm, random_tensors
 from foreign_models import SENTENCES, train_sentencepiece
+from migrating import run_section
 
 D, F, N_POSITIONS = 8, 12, 5000
 SPECIAL = ("<unk>", "<blank>", "<s>", "</s>")
@@ -434,10 +435,15 @@ def test_a_model_without_source_ends_is_fine_tuned_and_converted(tmp_path: Path)
         for engine in ("native", "ctranslate2")
     )
     assert native == converted
+    for runtime in ("ctranslate2", "onnx", "huggingface"):
+        message = error_of("export", run, "--to", runtime, "--out", tmp_path / runtime)
+        assert "model.source_end = false: what reads an export writes an end token" in message
+        assert not (tmp_path / runtime).exists()
     (tmp_path / "train.tsv").write_text("the red cat\tdog house\nold tree\tblue dog\n" * 20, encoding="utf-8")
     settings = ("max_steps=3", "valid_every=3", "batch_tokens=60", "warmup_steps=1")
     succeed(
-        "train", "--tsv", tmp_path / "train.tsv", "--from", run, "--out", tmp_path / "tuned",
+        "train", "--tsv", tmp_path / "train.tsv", "--valid-tsv", tmp_path / "train.tsv",
+        "--from", run, "--out", tmp_path / "tuned",
         *(f"--set=training.{setting}" for setting in settings),
     )  # fmt: skip
     tuned = Run.open(tmp_path / "tuned")
@@ -451,3 +457,9 @@ def test_of_several_steps_the_last_is_taken(tmp_path: Path) -> None:
     (tmp_path / "there" / "model_step_900.pt").write_bytes(b"not read")
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
     assert set(Run.open(run.path).read_json("report.json")["imported"]["files"]) == {last.name}
+
+
+def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_onmt(tmp_path / "checkpoints")
+    write_eole(tmp_path / "eole")
+    run_section("OpenNMT-py and eole", tmp_path, monkeypatch)

@@ -17,6 +17,7 @@ from dragoman.interop.foreign import ForeignFolder, Options, Pieces
 from dragoman.interop.importing import import_model
 from dragoman.interop.sockeye import read
 from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, linear, norm, random_tensors
+from migrating import run_section
 
 pytest.importorskip("yaml")
 
@@ -285,3 +286,8 @@ def test_damaged_folders_are_one_line_each(tmp_path: Path) -> None:
     assert "does not say its languages; add --src-lang and --tgt-lang" in error_of(
         "import", write(tmp_path / "another")[0], "--out", tmp_path / "run"
     )
+
+
+def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "model")
+    run_section("Sockeye", tmp_path, monkeypatch)

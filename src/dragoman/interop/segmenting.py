@@ -35,7 +35,7 @@ def segmentation(
 
     RunError: a file cannot be read, or its codes are none.
     """
-    given = options.src_spm if side == "src" else options.tgt_spm
+    given = options.src_spm if side == "src" else options.tgt_spm or options.src_spm
     if given is not None:
         return SentencePiece(folder.read_given(given), lowercase)
     if options.codes is not None:
