@@ -189,6 +189,8 @@ class EncoderConfig(Section):
     """Inside the feed-forward block, after the activation (tensor2tensor; not in the paper)."""
     norm: Literal["pre", "post"] = "pre"
     """Layer norm before each sub-layer, or after its residual as in the paper."""
+    norm_eps: float = Field(default=1e-5, gt=0.0)
+    """What every layer norm adds to the variance; other toolkits have 1e-6."""
     activation: Literal["relu", "gelu", "swish"] = "relu"
     """Non-linearity of the feed-forward block; swish(x) = x sigmoid(x), as Marian has it."""
     positions: Literal["sinusoidal", "learned", "stored"] = "sinusoidal"
@@ -218,6 +220,8 @@ class ModelConfig(EncoderConfig):
     """Weights shared: source, target and output ("all", section 3.4), target and output, or none."""
     output_bias: bool = False
     """A bias for each token of the target before the softmax, as Marian and OpenNMT have it."""
+    source_end: bool = True
+    """The encoder reads the end token of the source; OpenNMT's does not, and neither do its models here."""
 
 
 class ClassifierConfig(EncoderConfig):

@@ -138,9 +138,15 @@ def _export_translator(
     n_sentences: int,
     progress: Progress | None,
 ) -> tuple[Parity, tuple[str, ...]]:
+    config = translation_config(run)
+    if not config.model.source_end:
+        raise ConfigError(
+            f"{run.path}: model.source_end = false: what reads an export writes an end token behind every source, "
+            "and this model has learnt without; use it here, with --engine ctranslate2 too"
+        )
     translator = Translator.load(run.path, device="cpu", precision="fp32")
     exported = write(run, translator, folder, compute_type)
-    config, tokenizers = translation_config(run), translator.tokenizers
+    tokenizers = translator.tokenizers
     texts, origin = sentences_to_compare(config, tokenizers.src, n_sentences, translator.max_positions - 1)
     notes: tuple[str, ...] = ()
     if to == "huggingface":

@@ -48,6 +48,8 @@ class Pieces:
 
     codes: str | None = None
     lowercase: bool = False
+    known_only: bool = False
+    """What is not in the vocabulary is cut on, as far as merges can be undone."""
 
 
 Segmentation: TypeAlias = SentencePiece | Pieces

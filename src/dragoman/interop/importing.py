@@ -19,7 +19,7 @@ from torch import Tensor
 from dragoman.config import TranslationConfig, parse_config, usual_max_length
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError
-from dragoman.interop import exported, marian
+from dragoman.interop import exported, fairseq, joeynmt, marian, opennmt, sockeye
 from dragoman.interop.foreign import (
     Foreign,
     ForeignFolder,
@@ -52,6 +52,11 @@ class Format(NamedTuple):
 
 FORMATS: dict[str, Format] = {
     "marian": Format(marian.LOOKS_FOR, marian.detects, marian.read),
+    "joeynmt": Format(joeynmt.LOOKS_FOR, joeynmt.detects, joeynmt.read),
+    "fairseq": Format(fairseq.LOOKS_FOR, fairseq.detects, fairseq.read),
+    "opennmt": Format(opennmt.LOOKS_FOR, opennmt.detects, opennmt.read),
+    "eole": Format(opennmt.LOOKS_FOR_EOLE, opennmt.detects_eole, opennmt.read_eole),
+    "sockeye": Format(sockeye.LOOKS_FOR, sockeye.detects, sockeye.read),
     "dragoman": Format(exported.LOOKS_FOR, exported.detects, exported.read),
 }
 
@@ -244,7 +249,12 @@ def _tokenizer(segmentation: Segmentation, pieces: Sequence[str], where: Path) -
                 foreign_text.sentencepiece_spec(segmentation.model, pieces, lowercase=segmentation.lowercase)
             )
         return foreign_text.PiecesTokenizer(
-            foreign_text.pieces_spec(segmentation.codes, pieces, lowercase=segmentation.lowercase)
+            foreign_text.pieces_spec(
+                segmentation.codes,
+                pieces,
+                lowercase=segmentation.lowercase,
+                known_only=segmentation.known_only,
+            )
         )
     except ValueError as error:
         raise RunError(f"{where}: its tokenizer cannot be used: {error}") from None

@@ -20,6 +20,18 @@ from dragoman.errors import RunError
 from dragoman.runs import load_tensors
 
 
+class Inert:
+    """Stands for an object of a class that a checkpoint names: it keeps its state, and does nothing."""
+
+    def __init__(self, *arguments: object) -> None:
+        """What the object would have been made with is let go."""
+
+
+def inert(*names: str) -> list[tuple[type, str]]:
+    """`harmless` classes for these full names, such as "torchtext.vocab.Vocab": all are `Inert`."""
+    return [(Inert, name) for name in names]
+
+
 class ForeignTensors:
     """Named tensors, each of which is taken once: what is left at the end was not understood."""
 
@@ -50,6 +62,16 @@ class ForeignTensors:
         if not torch.isfinite(tensor).all():
             raise RunError(f"{self.where}: {name} holds numbers that are not finite; the file is damaged")
         return tensor
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of `name`, which stays. RunError: it is not there."""
+        if name not in self._tensors:
+            raise RunError(f"{self.where}: holds no {name}; its settings are of another model")
+        return tuple(self._tensors[name].shape)
+
+    def put(self, name: str, tensor: Tensor) -> None:
+        """Adds a tensor that was made of others, to be taken."""
+        self._tensors[name] = tensor
 
     def rest(self) -> dict[str, Tensor]:
         """What has not been taken yet, as it is."""
@@ -93,11 +115,12 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     return load_tensors(path)
 
 
-def read_torch(path: Path, *, harmless: Sequence[type] = ()) -> dict[str, Any]:
+def read_torch(path: Path, *, harmless: Sequence[type | tuple[type, str]] = ()) -> dict[str, Any]:
     """What torch.save wrote into `path`, a dictionary; tensors are on the CPU.
 
     `harmless` are classes that a format needs beside tensors and containers, such as argparse.Namespace, and
-    that do nothing when they are made. RunError: the file asks for any other class or function, is damaged,
+    that do nothing when they are made; with a name, a class that stands for the one of that name (`inert`).
+    RunError: the file asks for any other class or function, is damaged,
     holds no dictionary, or claims to hold more than it does.
     """
     zipped = _check_archive(path)

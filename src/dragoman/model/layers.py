@@ -153,7 +153,7 @@ class Residual(nn.Module):
     def __init__(self, config: EncoderConfig, kernels: Kernels) -> None:
         super().__init__()
         self.pre_norm = config.norm == "pre"
-        self.norm = LayerNorm(config.d_model)
+        self.norm = LayerNorm(config.d_model, eps=config.norm_eps)
         self.dropout = Dropout(config.dropout, kernels)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:

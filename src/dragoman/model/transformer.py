@@ -24,7 +24,7 @@ class Transformer(nn.Module):
         self.d_model = config.d_model
         self.encoder = nn.ModuleList(EncoderLayer(config, kernels) for _ in range(config.n_encoder_layers))
         # With pre-norm the residual stream is never normalised on its way; it is once, at the end.
-        self.encoder_norm = LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+        self.encoder_norm = final_norm(config)
 
     def encode_embedded(self, x: Tensor, real: Tensor) -> Tensor:
         """x (B, S, D), real (B, S) True at real tokens -> encoded (B, S, D)."""
@@ -72,7 +72,7 @@ class Seq2SeqTransformer(Transformer):
         self.src_embedding = Embedding(src_vocab_size, config, kernels)
         self.tgt_embedding = Embedding(tgt_vocab_size, config, kernels)
         self.decoder = nn.ModuleList(DecoderLayer(config, kernels) for _ in range(config.n_decoder_layers))
-        self.decoder_norm = LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+        self.decoder_norm = final_norm(config)
         self.output = nn.Linear(config.d_model, tgt_vocab_size, bias=config.output_bias)
         self.initialise()
         nn.init.normal_(self.output.weight, std=config.d_model**-0.5)
@@ -108,6 +108,11 @@ class Seq2SeqTransformer(Transformer):
             self.output.weight = self.tgt_embedding.tokens.weight
         if self.config.tie_embeddings == "all":
             self.src_embedding.tokens.weight = self.tgt_embedding.tokens.weight
+
+
+def final_norm(config: EncoderConfig) -> nn.Module:
+    """What stands behind the last layer: a norm with pre-norm, nothing with post-norm."""
+    return LayerNorm(config.d_model, eps=config.norm_eps) if config.norm == "pre" else nn.Identity()
 
 
 def encoder_layers(model: Transformer) -> list[EncoderLayer]:

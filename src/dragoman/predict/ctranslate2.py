@@ -54,10 +54,15 @@ class CTranslate2Engine:
         workers: int = 1,
         threads: int = 0,
         device: str = "cpu",
+        source_end: bool = True,
     ) -> None:
-        """`workers` batches are searched at once, each by `threads` threads (0: all of the machine)."""
+        """`workers` batches are searched at once, each by `threads` threads (0: all of the machine).
+
+        Without `source_end` the model is not given the end token of a source.
+        """
         ctranslate2 = import_ctranslate2()
         self.max_positions = max_positions
+        self.source_end = source_end
         self.src_pieces, self.tgt_pieces = tokenizers.src.pieces(), tokenizers.tgt.pieces()
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
         self.translator = ctranslate2.Translator(
@@ -68,7 +73,7 @@ class CTranslate2Engine:
         """As the native engine, but for a translation that reaches its limit: it is cut, and has no end."""
         _refuse_what_it_has_not(sentences, settings)
         limits = [longest_translation(s, settings, limit=self.max_positions - 1) for s in sentences]
-        sources = [[self.src_pieces[i] for i in sentence.source] for sentence in sentences]
+        sources = self._sources(sentences)
         found = self.translator.translate_batch(
             sources,
             beam_size=settings.beam_size,
@@ -83,10 +88,15 @@ class CTranslate2Engine:
 
     def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """The log-probability of each token of each target, and of eos behind it."""
-        sources = [[self.src_pieces[i] for i in sentence.source] for sentence in sentences]
+        sources = self._sources(sentences)
         pieces = [[self.tgt_pieces[i] for i in ids] for ids in targets]
         scored = self.translator.score_batch(sources, pieces, max_input_length=0)
         return [list(result.log_probs) for result in scored]
+
+    def _sources(self, sentences: Sequence[Sentence]) -> list[list[str]]:
+        """The pieces that the model reads."""
+        end = None if self.source_end else -1
+        return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
 
     def _best(self, result: Any, settings: SearchConfig, limit: int) -> list[Hypothesis]:
         """The hypotheses of one sentence, `limit` tokens at most, ranked by Dragoman's length penalty."""
@@ -160,7 +170,10 @@ def largest_difference(folder: Path, model: Seq2SeqTransformer, tokenizers: Toke
         for length in lengths
     ]
     found = NativeEngine(model).search(sentences, SearchConfig(beam_size=1, max_length_extra=10))
-    engine = CTranslate2Engine(folder, tokenizers, max_positions=model.config.max_positions, threads=1)
+    config = model.config
+    engine = CTranslate2Engine(
+        folder, tokenizers, max_positions=config.max_positions, threads=1, source_end=config.source_end
+    )
     scores = engine.score(sentences, [best.ids for best, *_ in found])
     differences = [
         abs(sum(score) - best.log_prob) / (len(best.ids) + 1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import SearchConfig
-from dragoman.data.batching import pad
+from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.constrained import constrained_beam_search
 from dragoman.decoding.coverage import AttendingStep, Coverage
@@ -160,25 +160,25 @@ class NativeEngine(StepEngine):
 
     def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
         if settings.coverage_penalty > 0:
-            src_mask = src != PAD_ID
-            attending = self._attending(src, src_mask)
-            counted = src_mask & (src != EOS_ID)
+            attending = self._attending(src)
+            counted = (src != PAD_ID) & (src != EOS_ID)
             coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
             return coverage, coverage.penalty
         steps = [self._start(i, src) for i in range(len(self.models))]
         return steps[0] if len(steps) == 1 else Ensemble(steps), None
 
-    def _attending(self, src: Tensor, src_mask: Tensor) -> AttendingStep:
+    def _attending(self, src: Tensor) -> AttendingStep:
         """The next-token function that says where it looks."""
         decoders = [
-            IncrementalDecoder(model, src, src_mask, forbidden=FORBIDDEN, keep_attention=True)
+            IncrementalDecoder(model, src, _mask(model, src), forbidden=FORBIDDEN, keep_attention=True)
             for model in self.models
         ]
         return decoders[0] if len(decoders) == 1 else AttendingEnsemble(decoders)
 
     def _start(self, i: int, src: Tensor) -> NextToken:
         """The next-token function of model i for sources (B, S), the fastest there is."""
-        model, src_mask = self.models[i], src != PAD_ID
+        model = self.models[i]
+        src_mask = _mask(model, src)
         if not can_pack(model):
             return IncrementalDecoder(model, src, src_mask, forbidden=FORBIDDEN)
         return self._pack(i, model).start(src, src_mask, forbidden=FORBIDDEN)
@@ -190,6 +190,11 @@ class NativeEngine(StepEngine):
             if i not in self._packed or self._packed[i][0] != versions:
                 self._packed[i] = versions, PackedDecoder(model)
             return self._packed[i][1]
+
+
+def _mask(model: Seq2SeqTransformer, src: Tensor) -> Tensor:
+    """src (B, S) -> (B, S): where the model's encoder and decoder look."""
+    return source_mask(src, with_end=model.config.source_end)
 
 
 def longest_translation(sentence: Sentence, settings: SearchConfig, *, limit: int) -> int:

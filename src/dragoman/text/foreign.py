@@ -135,7 +135,8 @@ class PiecesTokenizer(ForeignTokenizer):
     def __init__(self, spec: str) -> None:
         super().__init__(spec)
         codes = self._settings["codes"]
-        self._codes = None if codes is None else _read_codes(codes)
+        known = set(self._ids) if self._settings.get("known_only") else None
+        self._codes = None if codes is None else _read_codes(codes, known)
 
     def normalise(self, text: str) -> str:
         text = " ".join(_SURROGATES.sub(UNKNOWN, text).split())
@@ -181,9 +182,20 @@ def sentencepiece_spec(model: bytes, vocabulary: Sequence[str], *, lowercase: bo
     )
 
 
-def pieces_spec(codes: str | None, vocabulary: Sequence[str], *, lowercase: bool = False) -> str:
-    """The file of a tokenizer of text that is already cut, which subword-nmt `codes` cut further if given."""
-    settings = {"kind": "pieces", "lowercase": lowercase, "codes": codes, "vocabulary": list(vocabulary)}
+def pieces_spec(
+    codes: str | None, vocabulary: Sequence[str], *, lowercase: bool = False, known_only: bool = False
+) -> str:
+    """The file of a tokenizer of text that is already cut, which subword-nmt `codes` cut further if given.
+
+    With `known_only` merges into what is not in the vocabulary are undone.
+    """
+    settings = {
+        "kind": "pieces",
+        "lowercase": lowercase,
+        "known_only": known_only,
+        "codes": codes,
+        "vocabulary": list(vocabulary),
+    }
     return json.dumps(settings, ensure_ascii=False, indent=0)
 
 
@@ -213,12 +225,15 @@ def _offsets(processor: Any, text: str) -> list[tuple[str, int, int]]:
     return [(found.piece, found.begin, found.end) for found in processor.EncodeAsImmutableProto(text).pieces]
 
 
-def _read_codes(codes: str) -> Any:
-    """What segments by the byte-pair `codes` (Sennrich et al. 2016). ValueError: they are none."""
+def _read_codes(codes: str, known: set[str] | None) -> Any:
+    """What segments by the byte-pair `codes` (Sennrich et al. 2016), into `known` pieces alone if given.
+
+    ValueError: they are none.
+    """
     for number, line in enumerate(codes.strip("\r\n ").split("\n"), start=1):
         if not (number == 1 and line.startswith("#version:")) and len(line.strip("\r\n ").split(" ")) != 2:
             raise ValueError(f"line {number} of its codes is not two pieces")  # subword-nmt would exit
-    return _foreign_package("subword_nmt.apply_bpe").BPE(io.StringIO(codes), separator=CONTINUED)
+    return _foreign_package("subword_nmt.apply_bpe").BPE(io.StringIO(codes), separator=CONTINUED, vocab=known)
 
 
 def _foreign_package(name: str) -> Any:
