@@ -27,7 +27,9 @@ else:
     from typing_extensions import Self
 
 CorpusFiles: TypeAlias = tuple[str, ...]
-TokenizerKind: TypeAlias = Literal["bpe", "unigram", "words", "characters"]
+TokenizerKind: TypeAlias = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "pieces"]
+FOREIGN_KINDS = ("sentencepiece", "pieces")
+"""Tokenizers that came with an imported model: they are loaded, and never learnt."""
 RecipeName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Column: TypeAlias = int | str
 """A column by its number, counted from 0, or by its name where the file names its fields."""
@@ -47,7 +49,7 @@ class DataConfig(Section):
     """
 
     train: CorpusFiles
-    """What to learn from."""
+    """What to learn from; empty where a model was imported, which cannot be trained again from nothing."""
     valid: CorpusFiles = ()
     """What chooses checkpoints. Empty: `n_held_out` examples are held out of train."""
     test: dict[str, CorpusFiles] = Field(default_factory=dict)
@@ -64,15 +66,10 @@ class DataConfig(Section):
             return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
         return value
 
-    @model_validator(mode="after")
-    def _train_is_named(self) -> Self:
-        if not self.train:
-            raise ValueError('train names no file: train = ["train.en", "train.de"], or ["train.tsv"]')
-        return self
-
     def corpora(self) -> Iterator[tuple[str, CorpusFiles]]:
         """The name and the files of every corpus named."""
-        yield "train", self.train
+        if self.train:
+            yield "train", self.train
         if self.valid:
             yield "valid", self.valid
         yield from ((f"test.{name}", files) for name, files in self.test.items())
@@ -131,7 +128,8 @@ class TokenizerConfig(Section):
     """How text becomes tokens."""
 
     kind: TokenizerKind = "bpe"
-    """Byte-pair encoding (Sennrich et al. 2016), unigram language model (Kudo 2018), words or characters."""
+    """Byte-pair encoding (Sennrich et al. 2016), unigram language model (Kudo 2018), words or characters;
+    with an imported model came its sentencepiece model, or the pieces that text is already cut into."""
     tgt_kind: TokenizerKind | Literal["same"] = "same"
     """Another kind for the target, with shared = false; "same": as `kind`."""
     vocab_size: int = Field(default=8000, ge=10)
@@ -151,7 +149,7 @@ class TokenizerConfig(Section):
 
     @model_validator(mode="after")
     def _settings_fit_the_kind(self) -> Self:
-        kinds = {self.kind, self.kind if self.tgt_kind == "same" else self.tgt_kind}
+        kinds = self.kinds
         if self.dropout and "bpe" not in kinds:
             raise ValueError(f'dropout is for kind = "bpe"; set dropout = 0.0 for {self.kind}')
         if kinds & {"bpe", "unigram"} and self.vocab_size < 300:
@@ -165,6 +163,11 @@ class TokenizerConfig(Section):
         if not kinds & {"words", "characters"} and self.min_frequency > 1:
             raise ValueError('min_frequency is for kind = "words" or "characters"')
         return self
+
+    @property
+    def kinds(self) -> set[str]:
+        """That of the source and that of the target."""
+        return {self.kind, self.kind if self.tgt_kind == "same" else self.tgt_kind}
 
 
 class EncoderConfig(Section):
@@ -186,8 +189,15 @@ class EncoderConfig(Section):
     """Inside the feed-forward block, after the activation (tensor2tensor; not in the paper)."""
     norm: Literal["pre", "post"] = "pre"
     """Layer norm before each sub-layer, or after its residual as in the paper."""
-    activation: Literal["relu", "gelu"] = "relu"
-    """Non-linearity of the feed-forward block."""
+    norm_eps: float = Field(default=1e-5, gt=0.0)
+    """What every layer norm adds to the variance; other toolkits have 1e-6."""
+    activation: Literal["relu", "gelu", "swish"] = "relu"
+    """Non-linearity of the feed-forward block; swish(x) = x sigmoid(x), as Marian has it."""
+    positions: Literal["sinusoidal", "learned", "stored"] = "sinusoidal"
+    """The position encoding: the paper's, computed; a table that is trained; or one that came with an
+    imported model and stays as it is."""
+    scale_embeddings: bool = True
+    """Multiply the embeddings of tokens by sqrt(d_model) (section 3.4)."""
     max_positions: int = Field(default=512, ge=2)
     """Positions of the encoding: the longest sentence or window, in tokens. A longer sentence to be
     translated is cut into parts."""
@@ -208,6 +218,10 @@ class ModelConfig(EncoderConfig):
     """Decoder layers (paper: 6)."""
     tie_embeddings: Literal["all", "output", "none"] = "all"
     """Weights shared: source, target and output ("all", section 3.4), target and output, or none."""
+    output_bias: bool = False
+    """A bias for each token of the target before the softmax, as Marian and OpenNMT have it."""
+    source_end: bool = True
+    """The encoder reads the end token of the source; OpenNMT's does not, and neither do its models here."""
 
 
 class ClassifierConfig(EncoderConfig):
@@ -436,6 +450,7 @@ class TranslationConfig(Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Self:
+        _check_train(self.data, self.tokenizer)
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             raise ValueError(
                 'model.tie_embeddings = "all" needs tokenizer.shared = true; '
@@ -473,6 +488,7 @@ class ClassificationConfig(Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Self:
+        _check_train(self.data, self.tokenizer)
         if self.tokenizer.tgt_kind != "same":
             raise ValueError("tokenizer.tgt_kind is for translation; a classifier has no target text")
         _check_positions(self.data.max_length, self.model)
@@ -491,6 +507,17 @@ TASKS: dict[str, type[TranslationConfig] | type[ClassificationConfig]] = {
     "translation": TranslationConfig,
     "classification": ClassificationConfig,
 }
+
+
+def _check_train(data: DataConfig, tokenizer: TokenizerConfig) -> None:
+    if not data.train and not tokenizer.kinds & set(FOREIGN_KINDS):
+        raise ValueError('data.train names no file: train = ["train.en", "train.de"], or ["train.tsv"]')
+
+
+def usual_max_length(model: EncoderConfig) -> int:
+    """data.max_length as it is unless set, or less where a model of other origin has fewer positions."""
+    usual: int = TranslationDataConfig.model_fields["max_length"].default
+    return min(usual, model.max_positions)
 
 
 def _check_positions(max_length: int, model: EncoderConfig) -> None:

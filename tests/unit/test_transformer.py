@@ -77,12 +77,22 @@ on_all_decoders = pytest.mark.parametrize(
 
 
 @on_all_decoders
-@pytest.mark.parametrize(("norm", "activation"), [("pre", "relu"), ("post", "gelu")])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"norm": "pre", "activation": "relu"},
+        {"norm": "post", "activation": "gelu"},
+        {"norm": "post", "activation": "swish", "output_bias": True, "positions": "stored"},
+        {"norm": "pre", "scale_embeddings": False, "positions": "learned", "tie_embeddings": "none"},
+    ],
+    ids=["pre-norm", "post-norm", "stored positions", "learned positions"],
+)
 @pytest.mark.parametrize("kernels", [PLAIN, FAST], ids=["plain", "fast"])
-def test_cached_decoding_equals_full_decoding(
-    kernels: Kernels, norm: str, activation: str, start: Any
-) -> None:
-    model = small_model(kernels, norm=norm, activation=activation)
+def test_cached_decoding_equals_full_decoding(kernels: Kernels, settings: dict[str, Any], start: Any) -> None:
+    model = small_model(kernels, **settings)
+    for name, parameter in model.named_parameters():
+        if name.endswith((".positions", "output.bias")):
+            torch.nn.init.normal_(parameter)
     src, tgt = random_ids(3, 5), random_ids(3, 20)
     src[1, 3:] = PAD
     full = model(src, src != PAD, tgt).log_softmax(-1)

@@ -16,6 +16,8 @@ from dragoman.cli import (
     distill,
     doctor,
     evaluate,
+    export,
+    import_model,
     reproduce,
     score_model,
     show,
@@ -33,6 +35,8 @@ distill.register(app)
 classify.register(app)
 evaluate.register(app)
 score_model.register(app)
+export.register(app)
+import_model.register(app)
 reproduce.register(app)
 show.register(app)
 data.register(app)

@@ -87,6 +87,9 @@ def _state(run: Run) -> str:
     step = max((record["step"] for record in history), default=0)
     if (run.path / "report.json").exists():
         report = run.read_json("report.json")
+        if "imported" in report:
+            origin = report["imported"]
+            return f"imported from {origin['path']} ({origin['format']})"
         return (
             f"finished after {report['steps']:,} steps, {report['epochs']} epochs, "
             f"{report['minutes']:.1f} minutes"

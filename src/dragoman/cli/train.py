@@ -258,7 +258,7 @@ def config_from(
     Model, tokens and languages are those of the run. Without a recipe the rest is what suits a corpus of this
     size, with a third of rate and steps. ConfigError: the run is no translator, or no text is named.
     """
-    from dragoman.config import parse_config, read_settings
+    from dragoman.config import parse_config, read_settings, usual_max_length
     from dragoman.data.corpora import has_text, open_corpus
     from dragoman.presets import fine_tuning_for
     from dragoman.runs import Run
@@ -271,7 +271,10 @@ def config_from(
         settings = read_settings(recipe)
     elif files:
         n_pairs = sum(map(has_text, open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang).pairs()))
-        data = {"src_lang": src_lang, "tgt_lang": tgt_lang, "train": files, "valid": valid}
+        data = {
+            "src_lang": src_lang, "tgt_lang": tgt_lang, "train": files, "valid": valid,
+            "max_length": usual_max_length(there.model),
+        }  # fmt: skip
         settings = {"name": f"{there.name}-adapted", "data": data, "training": fine_tuning_for(n_pairs)}
     else:
         raise ConfigError("--from needs new text: a recipe, --src and --tgt, or --tsv")

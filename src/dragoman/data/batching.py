@@ -172,6 +172,19 @@ def make_batch(store: TokenStore, indices: Indices) -> TranslationBatch:
     return TranslationBatch(src, tgt_in, tgt_out)
 
 
+def source_mask(src: Tensor, *, with_end: bool) -> Tensor:
+    """src (B, S) -> (B, S): True at the tokens that a model reads, all but padding.
+
+    Where it does not read the end token, neither is that, but for a source that has no other.
+    """
+    mask = src != PAD_ID
+    if with_end:
+        return mask
+    mask = mask & (src != EOS_ID)
+    mask[:, 0] = True
+    return mask
+
+
 def pad(sequences: Sequence[Sequence[int]]) -> Tensor:
     """The sequences as rows (B, S) of int64, filled up with PAD_ID."""
     rows = torch.full((len(sequences), max(map(len, sequences), default=0)), PAD_ID, dtype=torch.int64)

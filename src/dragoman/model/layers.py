@@ -16,6 +16,9 @@ from torch.nn import functional as F
 from dragoman.config import EncoderConfig
 from dragoman.model.kernels import Kernels
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+"""By the names that the configuration has for them."""
+
 
 class Linear(nn.Linear):
     """x W^T + b in the type of x."""
@@ -55,15 +58,23 @@ def sinusoids(n_positions: int, d_model: int) -> Tensor:
 
 
 class Embedding(nn.Module):
-    """Token embeddings times sqrt(d_model), plus positions, then dropout (sections 3.4, 3.5 and 5.4)."""
+    """Token embeddings times sqrt(d_model), plus positions, then dropout (sections 3.4, 3.5 and 5.4).
+
+    `positions` (max_positions, D) belong to the weights where they are "learned" or "stored"; the latter
+    are never trained.
+    """
 
     def __init__(self, vocab_size: int, config: EncoderConfig, kernels: Kernels) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.d_model)
-        self.scale = math.sqrt(config.d_model)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.dropout = Dropout(config.dropout, kernels)
         self.positions: Tensor
-        self.register_buffer("positions", sinusoids(config.max_positions, config.d_model), persistent=False)
+        table = sinusoids(config.max_positions, config.d_model)
+        if config.positions == "sinusoidal":
+            self.register_buffer("positions", table, persistent=False)
+        else:
+            self.positions = nn.Parameter(table, requires_grad=config.positions == "learned")
 
     def forward(self, ids: Tensor, *, dtype: torch.dtype, start: int = 0) -> Tensor:
         """ids (B, T), the first of them at position `start` -> (B, T, D) in `dtype`."""
@@ -127,13 +138,13 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2 at every position (section 3.3), or GELU in place of max."""
+    """max(0, x W1 + b1) W2 + b2 at every position (section 3.3), or GELU or swish in place of max."""
 
     def __init__(self, config: EncoderConfig, kernels: Kernels) -> None:
         super().__init__()
         self.linear1 = Linear(config.d_model, config.d_ff)
         self.linear2 = Linear(config.d_ff, config.d_model)
-        self.activation: Callable[[Tensor], Tensor] = F.relu if config.activation == "relu" else F.gelu
+        self.activation = ACTIVATIONS[config.activation]
         self.dropout = Dropout(config.activation_dropout, kernels)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -147,7 +158,7 @@ class Residual(nn.Module):
     def __init__(self, config: EncoderConfig, kernels: Kernels) -> None:
         super().__init__()
         self.pre_norm = config.norm == "pre"
-        self.norm = LayerNorm(config.d_model)
+        self.norm = LayerNorm(config.d_model, eps=config.norm_eps)
         self.dropout = Dropout(config.dropout, kernels)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:

@@ -48,7 +48,7 @@ class PackedLinear:
         self.bias = None if bias is None else bias.to(dtype)
 
     def __call__(self, x: Tensor, *, activation: str = "none") -> Tensor:
-        """`activation` is "none", "relu" or "gelu"."""
+        """`activation` is "none", "relu", "gelu" or "swish"."""
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, activation, [], "none")
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
@@ -78,7 +78,6 @@ class PackedLayer:
         self.own_out = PackedLinear(own.out_proj.weight, own.out_proj.bias, dtype)
         self.wide = PackedLinear(feed_forward.linear1.weight, feed_forward.linear1.bias, dtype)
         self.narrow = PackedLinear(feed_forward.linear2.weight, feed_forward.linear2.bias, dtype)
-        self.activation = "relu" if feed_forward.activation is F.relu else "gelu"
         self.norms = [PackedNorm(residual.get_submodule("norm"), dtype) for residual in layer.residuals]
 
 
@@ -112,13 +111,14 @@ class PackedDecoder:
         self.dtype = model.dtype
         self.n_heads, self.d_model = model.config.n_heads, model.d_model
         self.pre_norm = model.config.norm == "pre"
+        self.activation = model.config.activation  # oneDNN has the same names
         self.encoder = [PackedLayer(layer, self.dtype) for layer in encoder_layers(model)]
         self.encoder_norm = PackedNorm(model.encoder_norm, self.dtype)
         self.layers: list[PackedDecoderLayer] = [
             PackedDecoderLayer(layer, self.dtype) for layer in decoder_layers(model)
         ]
         self.norm = PackedNorm(model.decoder_norm, self.dtype)
-        self.output = PackedLinear(model.output.weight, None, self.dtype)
+        self.output = PackedLinear(model.output.weight, model.output.bias, self.dtype)
 
     def start(self, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()) -> PackedSteps:
         """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf."""
@@ -160,7 +160,7 @@ class PackedDecoder:
 
     def feed_forward(self, layer: PackedLayer, x: Tensor) -> Tensor:
         """x (N, D) -> (N, D): the last sub-layer of an encoder or decoder layer."""
-        inner = layer.wide(self.before(layer.norms[-1], x), activation=layer.activation)
+        inner = layer.wide(self.before(layer.norms[-1], x), activation=self.activation)
         return self.after(layer.norms[-1], layer.narrow.added_to(x, inner))
 
     def merge_heads(self, context: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ class Transformer(nn.Module):
         self.d_model = config.d_model
         self.encoder = nn.ModuleList(EncoderLayer(config, kernels) for _ in range(config.n_encoder_layers))
         # With pre-norm the residual stream is never normalised on its way; it is once, at the end.
-        self.encoder_norm = LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+        self.encoder_norm = final_norm(config)
 
     def encode_embedded(self, x: Tensor, real: Tensor) -> Tensor:
         """x (B, S, D), real (B, S) True at real tokens -> encoded (B, S, D)."""
@@ -39,7 +39,10 @@ class Transformer(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def initialise(self) -> None:
-        """Xavier-uniform matrices, Q, K and V each by itself; embeddings normal with variance 1/d_model."""
+        """Xavier-uniform matrices, Q, K and V each by itself; embeddings normal with variance 1/d_model.
+
+        Positions that are learned begin as the sinusoids.
+        """
         for module in reversed(list(self.modules())):  # an attention block after its projections
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.d_model**-0.5)
@@ -69,8 +72,8 @@ class Seq2SeqTransformer(Transformer):
         self.src_embedding = Embedding(src_vocab_size, config, kernels)
         self.tgt_embedding = Embedding(tgt_vocab_size, config, kernels)
         self.decoder = nn.ModuleList(DecoderLayer(config, kernels) for _ in range(config.n_decoder_layers))
-        self.decoder_norm = LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, tgt_vocab_size, bias=False)
+        self.decoder_norm = final_norm(config)
+        self.output = nn.Linear(config.d_model, tgt_vocab_size, bias=config.output_bias)
         self.initialise()
         nn.init.normal_(self.output.weight, std=config.d_model**-0.5)
         self._tie()
@@ -94,7 +97,10 @@ class Seq2SeqTransformer(Transformer):
 
     def project(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., D) -> logits (..., V)."""
-        return F.linear(hidden, self.output.weight.to(hidden.dtype))
+        bias = self.output.bias
+        return F.linear(
+            hidden, self.output.weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
+        )
 
     def _tie(self) -> None:
         """Section 3.4: one matrix for the embeddings and the projection before the softmax."""
@@ -102,6 +108,11 @@ class Seq2SeqTransformer(Transformer):
             self.output.weight = self.tgt_embedding.tokens.weight
         if self.config.tie_embeddings == "all":
             self.src_embedding.tokens.weight = self.tgt_embedding.tokens.weight
+
+
+def final_norm(config: EncoderConfig) -> nn.Module:
+    """What stands behind the last layer: a norm with pre-norm, nothing with post-norm."""
+    return LayerNorm(config.d_model, eps=config.norm_eps) if config.norm == "pre" else nn.Identity()
 
 
 def encoder_layers(model: Transformer) -> list[EncoderLayer]:

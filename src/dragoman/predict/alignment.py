@@ -13,13 +13,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dragoman.data.batching import pad
+from dragoman.data.batching import pad, source_mask
 from dragoman.errors import DataError
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.attention import attention_weights
 from dragoman.predict.translator import Translation, Translator
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 
 Floats = npt.NDArray[np.float32]
 
@@ -198,7 +198,7 @@ def _attention(
     }
     hooks = [blocks[n].register_forward_pre_hook(partial(look, n)) for n in layers]
     try:
-        src_mask = src != PAD_ID
+        src_mask = source_mask(src, with_end=model.config.source_end)
         model.decode(tgt_in, model.encode(src, src_mask), src_mask)
     finally:
         for hook in hooks:

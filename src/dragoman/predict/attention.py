@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from dragoman.data.batching import source_mask
 from dragoman.errors import DataError
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
 from dragoman.predict.translator import Translator
@@ -46,7 +47,7 @@ def cross_attention(translator: Translator, source: str, target: str | None = No
     hooks = [_watch(block, weights) for block in blocks]
     try:
         with torch.inference_mode():
-            model(src, torch.ones_like(src, dtype=torch.bool), tgt_in)
+            model(src, source_mask(src, with_end=model.config.source_end), tgt_in)
     finally:
         for hook in hooks:
             hook.remove()
@@ -66,12 +67,11 @@ def attention_weights(
 
 
 def _watch(attention: MultiHeadAttention, weights: list[Tensor]) -> RemovableHandle:
-    """Appends to `weights` what `attention` does when it is called next; all of its source is real."""
+    """Appends to `weights` what `attention` does when it is called next."""
 
     def look(_: torch.nn.Module, inputs: tuple[Tensor, Tensor, Tensor | None]) -> None:
         x, memory, bias = inputs
-        assert bias is None, "one sentence has no padding"
-        weights.append(attention_weights(attention, x, memory))
+        weights.append(attention_weights(attention, x, memory, bias))
 
     return attention.register_forward_pre_hook(look)
 

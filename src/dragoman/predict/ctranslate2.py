@@ -54,10 +54,15 @@ class CTranslate2Engine:
         workers: int = 1,
         threads: int = 0,
         device: str = "cpu",
+        source_end: bool = True,
     ) -> None:
-        """`workers` batches are searched at once, each by `threads` threads (0: all of the machine)."""
+        """`workers` batches are searched at once, each by `threads` threads (0: all of the machine).
+
+        Without `source_end` the model is not given the end token of a source.
+        """
         ctranslate2 = import_ctranslate2()
         self.max_positions = max_positions
+        self.source_end = source_end
         self.src_pieces, self.tgt_pieces = tokenizers.src.pieces(), tokenizers.tgt.pieces()
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
         self.translator = ctranslate2.Translator(
@@ -68,7 +73,7 @@ class CTranslate2Engine:
         """As the native engine, but for a translation that reaches its limit: it is cut, and has no end."""
         _refuse_what_it_has_not(sentences, settings)
         limits = [longest_translation(s, settings, limit=self.max_positions - 1) for s in sentences]
-        sources = [[self.src_pieces[i] for i in sentence.source] for sentence in sentences]
+        sources = self._sources(sentences)
         found = self.translator.translate_batch(
             sources,
             beam_size=settings.beam_size,
@@ -81,12 +86,17 @@ class CTranslate2Engine:
         )
         return [self._best(result, settings, limit) for result, limit in zip(found, limits, strict=True)]
 
-    def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[float]:
-        """The log-probability of each target, its end included."""
-        sources = [[self.src_pieces[i] for i in sentence.source] for sentence in sentences]
+    def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """The log-probability of each token of each target, and of eos behind it."""
+        sources = self._sources(sentences)
         pieces = [[self.tgt_pieces[i] for i in ids] for ids in targets]
         scored = self.translator.score_batch(sources, pieces, max_input_length=0)
-        return [sum(result.log_probs) for result in scored]
+        return [list(result.log_probs) for result in scored]
+
+    def _sources(self, sentences: Sequence[Sentence]) -> list[list[str]]:
+        """The pieces that the model reads."""
+        end = None if self.source_end else -1
+        return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
 
     def _best(self, result: Any, settings: SearchConfig, limit: int) -> list[Hypothesis]:
         """The hypotheses of one sentence, `limit` tokens at most, ranked by Dragoman's length penalty."""
@@ -160,10 +170,13 @@ def largest_difference(folder: Path, model: Seq2SeqTransformer, tokenizers: Toke
         for length in lengths
     ]
     found = NativeEngine(model).search(sentences, SearchConfig(beam_size=1, max_length_extra=10))
-    engine = CTranslate2Engine(folder, tokenizers, max_positions=model.config.max_positions, threads=1)
+    config = model.config
+    engine = CTranslate2Engine(
+        folder, tokenizers, max_positions=config.max_positions, threads=1, source_end=config.source_end
+    )
     scores = engine.score(sentences, [best.ids for best, *_ in found])
     differences = [
-        abs(score - best.log_prob) / (len(best.ids) + 1)
+        abs(sum(score) - best.log_prob) / (len(best.ids) + 1)
         for score, (best, *_) in zip(scores, found, strict=True)
     ]
     return max(differences)
@@ -176,23 +189,28 @@ def convert(
     *,
     compute_type: ComputeType = "float32",
 ) -> None:
-    """Writes `model` into the new folder `folder`, as CTranslate2 reads it.
+    """Writes `model` into `folder`, as CTranslate2 reads it.
 
     MissingExtraError: CTranslate2 is not installed.
     """
     ctranslate2 = import_ctranslate2()
     config = model.config
     activations = ctranslate2.specs.Activation
+    by_name = {"relu": activations.RELU, "gelu": activations.GELU, "swish": activations.SWISH}
     spec = ctranslate2.specs.TransformerSpec.from_config(
         (config.n_encoder_layers, config.n_decoder_layers),
         config.n_heads,
         pre_norm=config.norm == "pre",
-        activation={"relu": activations.RELU, "gelu": activations.GELU}[config.activation],
+        activation=by_name[config.activation],
     )
+    spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = config.scale_embeddings
     _fill_side(spec.encoder, model.src_embedding, model.encoder, model.encoder_norm)
     _fill_side(spec.decoder, model.tgt_embedding, model.decoder, model.decoder_norm)
     spec.decoder.projection.weight = _array(model.output.weight)
-    spec.decoder.projection.bias = np.zeros(len(model.output.weight), dtype=np.float32)
+    bias = model.output.bias
+    spec.decoder.projection.bias = (
+        np.zeros(len(model.output.weight), dtype=np.float32) if bias is None else _array(bias)
+    )
     spec.decoder.projection.bias[list(FORBIDDEN)] = -1e9  # -inf would become NaN
     spec.register_source_vocabulary(tokenizers.src.pieces())
     spec.register_target_vocabulary(tokenizers.tgt.pieces())
@@ -201,7 +219,7 @@ def convert(
     spec.config.layer_norm_epsilon = decoder_layers(model)[0].residuals[0].get_submodule("norm").eps
     spec.validate()
     spec.optimize(quantization=compute_type)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 
 
@@ -210,7 +228,6 @@ def _fill_side(spec: Any, embedding: Embedding, layers: nn.ModuleList, final: nn
     embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
     embeddings.weight = _array(embedding.tokens.weight)
     spec.position_encodings.encodings = _array(embedding.positions)  # its own are in another order
-    spec.scale_embeddings = True
     if isinstance(final, LayerNorm):
         _fill_norm(spec.layer_norm, final)
     for part, layer in zip(spec.layer, layers, strict=True):

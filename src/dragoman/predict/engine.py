@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import SearchConfig
-from dragoman.data.batching import pad
+from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.constrained import constrained_beam_search
 from dragoman.decoding.coverage import AttendingStep, Coverage
@@ -62,15 +63,25 @@ class Engine(Protocol):
         """
 
 
-class NativeEngine:
-    """Dragoman's own search over Dragoman's own models: one, or an ensemble with one vocabulary."""
+class StepEngine(ABC):
+    """Dragoman's own search over the next-token function of whatever computes it."""
 
-    def __init__(self, *models: Seq2SeqTransformer) -> None:
-        assert models
-        self.models = models
-        self._packed: dict[int, tuple[list[int], PackedDecoder]] = {}
-        self._packing = Lock()  # batches are searched in several threads
-        self._static = [StaticDecoder(model) for model in models]
+    @property
+    def device(self) -> torch.device:
+        """Where its tokens and log-probabilities are."""
+        return torch.device("cpu")
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """The most tokens that a translation may have, the end token not counted."""
+
+    @abstractmethod
+    def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
+        """The next-token function for `src` (B, S), and what a search adds to its scores.
+
+        Forbidden tokens have log-probability -inf. ConfigError: a setting is beyond this engine.
+        """
 
     @torch.inference_mode()
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
@@ -82,20 +93,19 @@ class NativeEngine:
                 found.update(zip(chosen, hypotheses, strict=True))
         return [found[i] for i in range(len(sentences))]
 
-    @property
-    def longest(self) -> int:
-        """The most tokens that a translation may have, the end token not counted."""
-        return min(model.config.max_positions for model in self.models) - 1
-
     def _search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Sentences that all require phrases, or none of them does."""
-        device = next(self.models[0].parameters()).device
-        src = pad([sentence.source for sentence in sentences]).to(device)
-        step, score_term = self._step(src, sentences, settings)
+        src = pad([sentence.source for sentence in sentences]).to(self.device)
+        step, score_term = self.step(src, settings)
+        if any(sentence.prefix for sentence in sentences):
+            step = ForcedPrefix(step, [sentence.prefix for sentence in sentences])
+        if settings.no_repeat_ngram:
+            exempt = [{token for phrase in s.required for token in phrase} for s in sentences]
+            step = NoRepeatedNgrams(step, settings.no_repeat_ngram, exempt=exempt)
         search: dict[str, Any] = {
             "max_lengths": [longest_translation(s, settings, limit=self.longest) for s in sentences],
             "bos_id": BOS_ID, "eos_id": EOS_ID,
-            "length_penalty": settings.length_penalty, "device": device,
+            "length_penalty": settings.length_penalty, "device": self.device,
         }  # fmt: skip
         if settings.method == "sampling":
             return sample(
@@ -114,39 +124,63 @@ class NativeEngine:
             return diverse_beam_search(step, n_groups=n_groups, diversity_penalty=penalty, **search)
         return beam_search(step, **search)
 
-    def _step(
-        self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig
-    ) -> tuple[NextToken, ScoreTerm | None]:
-        """The next-token function for `src` (B, S), and what a search adds to its scores."""
-        step: NextToken
-        score_term: ScoreTerm | None = None
-        if settings.coverage_penalty > 0:
-            src_mask = src != PAD_ID
-            attending = self._attending(src, src_mask)
-            counted = src_mask & (src != EOS_ID)
-            step = coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
-            score_term = coverage.penalty
-        else:
-            steps = [self._start(i, src) for i in range(len(self.models))]
-            step = steps[0] if len(steps) == 1 else Ensemble(steps)
-        if any(sentence.prefix for sentence in sentences):
-            step = ForcedPrefix(step, [sentence.prefix for sentence in sentences])
-        if settings.no_repeat_ngram:
-            exempt = [{token for phrase in s.required for token in phrase} for s in sentences]
-            step = NoRepeatedNgrams(step, settings.no_repeat_ngram, exempt=exempt)
-        return step, score_term
+    @torch.inference_mode()
+    def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """The log-probability of each token of each target, and of eos behind it, a token at a time."""
+        src = pad([sentence.source for sentence in sentences]).to(self.device)
+        step, _ = self.step(src, SearchConfig(beam_size=1))
+        tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
+        found: list[list[float]] = [[] for _ in targets]
+        rows = parents = torch.arange(len(targets))  # rows: the targets that go on
+        for t in range(tgt_in.shape[1]):
+            log_probs = step(tgt_in[rows, t].to(self.device), parents.to(self.device)).cpu()
+            values = log_probs.gather(1, tgt_out[rows, t, None])[:, 0]
+            for row, value in zip(rows.tolist(), values.tolist(), strict=True):
+                found[row].append(value)
+            parents = (tgt_out[rows, t] != EOS_ID).nonzero()[:, 0]
+            rows = rows[parents]
+        return found
 
-    def _attending(self, src: Tensor, src_mask: Tensor) -> AttendingStep:
+
+class NativeEngine(StepEngine):
+    """Dragoman's own search over Dragoman's own models: one, or an ensemble with one vocabulary."""
+
+    def __init__(self, *models: Seq2SeqTransformer) -> None:
+        assert models
+        self.models = models
+        self._packed: dict[int, tuple[list[int], PackedDecoder]] = {}
+        self._packing = Lock()  # batches are searched in several threads
+        self._static = [StaticDecoder(model) for model in models]
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.models[0].parameters()).device
+
+    @property
+    def longest(self) -> int:
+        return min(model.config.max_positions for model in self.models) - 1
+
+    def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
+        if settings.coverage_penalty > 0:
+            attending = self._attending(src)
+            counted = (src != PAD_ID) & (src != EOS_ID)
+            coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
+            return coverage, coverage.penalty
+        steps = [self._start(i, src) for i in range(len(self.models))]
+        return steps[0] if len(steps) == 1 else Ensemble(steps), None
+
+    def _attending(self, src: Tensor) -> AttendingStep:
         """The next-token function that says where it looks."""
         decoders = [
-            IncrementalDecoder(model, src, src_mask, forbidden=FORBIDDEN, keep_attention=True)
+            IncrementalDecoder(model, src, _mask(model, src), forbidden=FORBIDDEN, keep_attention=True)
             for model in self.models
         ]
         return decoders[0] if len(decoders) == 1 else AttendingEnsemble(decoders)
 
     def _start(self, i: int, src: Tensor) -> NextToken:
         """The next-token function of model i for sources (B, S), the fastest there is."""
-        model, src_mask = self.models[i], src != PAD_ID
+        model = self.models[i]
+        src_mask = _mask(model, src)
         if can_record(model):
             return self._static[i].start(src, src_mask, forbidden=FORBIDDEN)
         if can_pack(model):
@@ -160,6 +194,11 @@ class NativeEngine:
             if i not in self._packed or self._packed[i][0] != versions:
                 self._packed[i] = versions, PackedDecoder(model)
             return self._packed[i][1]
+
+
+def _mask(model: Seq2SeqTransformer, src: Tensor) -> Tensor:
+    """src (B, S) -> (B, S): where the model's encoder and decoder look."""
+    return source_mask(src, with_end=model.config.source_end)
 
 
 def longest_translation(sentence: Sentence, settings: SearchConfig, *, limit: int) -> int:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dragoman.data.batching import pad
+from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.ensemble import mean_probability
 from dragoman.errors import DataError
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -114,7 +114,7 @@ def _log_probs(
     model: Seq2SeqTransformer, src: Tensor, tgt_in: Tensor, real: Tensor, strange: Tensor
 ) -> Tensor:
     """(R, V), fp32, at the R positions that are `real` (B, T); where `strange` (R,), <unk> can be written."""
-    src_mask = src != PAD_ID
+    src_mask = source_mask(src, with_end=model.config.source_end)
     hidden = model.decode(tgt_in, model.encode(src, src_mask), src_mask)
     logits = model.project(hidden[real]).float()
     unknown = logits[:, UNK_ID].clone()

@@ -270,7 +270,12 @@ def _ctranslate2(runs: list[Run], translator: Translator, engine: str, precision
     folder = converted(runs[0], model, tokenizers, types[precision])
     workers = torch.get_num_threads()
     return CTranslate2Engine(
-        folder, tokenizers, max_positions=model.config.max_positions, workers=workers, threads=1
+        folder,
+        tokenizers,
+        max_positions=model.config.max_positions,
+        workers=workers,
+        threads=1,
+        source_end=model.config.source_end,
     )
 
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 import tokenizers
 
-from dragoman.config import TokenizerConfig
-from dragoman.errors import RunError
+from dragoman.config import FOREIGN_KINDS, TokenizerConfig
+from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.text import subwords
 from dragoman.text.characters import Characters
 from dragoman.text.normalisation import META_SPACE, normalise, normalise_lowercase
@@ -57,7 +57,8 @@ class Tokenizer(ABC):
     """One vocabulary: text to ids and back. `train` and `load` make the kind that is asked for.
 
     Subwords and characters are exact: `decode(encode(text)) == normalise(text)`, for characters where all
-    of them are known. Words keep `encode(decode(ids)) == ids` instead.
+    of them are known. Words keep `encode(decode(ids)) == ids` instead. What came with an imported model
+    (text/foreign.py) keeps what its toolkit keeps.
     """
 
     def __init__(self, spec: str, *, lowercase: bool) -> None:
@@ -71,8 +72,14 @@ class Tokenizer(ABC):
 
         It has `config.vocab_size` tokens, or fewer where the texts don't hold so many. `config.dropout` is
         for `encode_batch(..., dropout=True)` alone. DataError: there is no text. MissingExtraError and
-        ConfigError: spaCy is asked for and is not installed, or does not know the language.
+        ConfigError: spaCy is asked for and is not installed, or does not know the language; or the kind comes
+        with an imported model and cannot be learnt.
         """
+        if config.kind in FOREIGN_KINDS:
+            raise ConfigError(
+                f'tokenizer.kind = "{config.kind}" comes with an imported model and cannot be learnt; start '
+                'from one with dragoman train --from RUN, or choose kind = "bpe"'
+            )
         if config.kind == "bpe" or config.kind == "unigram":
             spec = subwords.learn(
                 texts,
@@ -163,8 +170,9 @@ class Tokenizer(ABC):
     def load(path: Path) -> Tokenizer:
         """The tokenizer in the file `path`. RunError: it is missing, or not one of Dragoman's."""
         try:
-            spec = path.read_text(encoding="utf-8")
-            return SubwordTokenizer(spec) if "model" in json.loads(spec) else WholeTokenizer(spec)
+            return _read(path.read_text(encoding="utf-8"))
+        except DragomanError:  # a package is missing
+            raise
         except OSError as error:
             raise RunError(
                 f"{path}: cannot be read ({error.strerror}); a run keeps its tokenizer there: train again"
@@ -296,6 +304,18 @@ class WholeTokenizer(Tokenizer):
             tokens.append(Token(i, self._pieces[i], start, end))
             start = end
         return tokens
+
+
+def _read(spec: str) -> Tokenizer:
+    """The tokenizer that the JSON `spec` describes. Any exception: it describes none."""
+    settings = json.loads(spec)
+    if "model" in settings:
+        return SubwordTokenizer(spec)
+    if settings["kind"] in FOREIGN_KINDS:
+        from dragoman.text.foreign import KINDS
+
+        return KINDS[settings["kind"]](spec)
+    return WholeTokenizer(spec)
 
 
 def _segmenter(settings: dict[str, Any]) -> Segmenter:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.data.buckets import StaticBatch
+from dragoman.training.optimizer import trained
 from dragoman.training.state import Position
 from dragoman.training.trouble import IN_A_ROW, MEMORY, N_USUAL, InTroubleError, check_rise, exploded
 
@@ -42,7 +43,7 @@ class Gradients:
         self.recordings: dict[tuple[int, int, int], Recording] = {}
         self.seen: set[tuple[int, int, int]] = set()
         self.pool: Any = None
-        for parameter in module.parameters():
+        for parameter in trained(module):
             parameter.grad = torch.zeros_like(parameter)
 
     def add(self, batch: StaticBatch, factor: float) -> Tensor:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from dragoman.data.batching import TranslationBatch
+from dragoman.data.batching import TranslationBatch, source_mask
 from dragoman.data.buckets import StaticBatch
 from dragoman.model.kernels import IGNORED
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -32,12 +33,12 @@ def batch_loss(
     """
     n_passes = 2 if consistency else 1
     src, tgt_in = batch.src.repeat(n_passes, 1), batch.tgt_in.repeat(n_passes, 1)
-    src_mask = src != PAD_ID
+    src_mask = source_mask(src, with_end=model.config.source_end)
     hidden = model.decode(tgt_in, model.encode(src, src_mask), src_mask)  # (n_passes B, T, D)
     real = batch.tgt_out.repeat(n_passes, 1).flatten().ne(PAD_ID).nonzero().squeeze(1)
     rows = hidden.flatten(0, 1).index_select(0, real)  # (n_passes R, D)
     targets = batch.tgt_out[batch.tgt_out != PAD_ID]  # (R,)
-    weight = model.output.weight
+    rows, weight = before_softmax(model, rows)
     if consistency:
         return BatchLoss(
             *model.kernels.consistent_cross_entropy(rows, weight, targets, smoothing, consistency)
@@ -47,11 +48,22 @@ def batch_loss(
 
 def static_batch_loss(model: Seq2SeqTransformer, batch: StaticBatch, *, smoothing: float) -> BatchLoss:
     """The same for a batch of a fixed shape, in operations whose shapes are fixed as well."""
-    src_mask = batch.src != PAD_ID
+    src_mask = source_mask(batch.src, with_end=model.config.source_end)
     hidden = model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)  # (B, T, D)
     targets = batch.tgt_out.masked_fill(batch.tgt_out == PAD_ID, IGNORED).flatten()  # (B T,)
-    rows, weight = hidden.flatten(0, 1), model.output.weight
+    rows, weight = before_softmax(model, hidden.flatten(0, 1))
     return BatchLoss(*model.kernels.linear_cross_entropy(rows, weight, targets, smoothing))
+
+
+def before_softmax(model: Seq2SeqTransformer, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """rows (R, D) -> rows and a weight (V, D) whose product is the logits; a bias is one more column."""
+    output = model.output
+    if output.bias is None:
+        return rows, output.weight
+    return (
+        torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1),
+        torch.cat([output.weight, output.bias[:, None]], dim=1),
+    )
 
 
 def from_other_classes(smoothing: float, n_classes: int) -> float:

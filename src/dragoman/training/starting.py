@@ -18,7 +18,7 @@ from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 
 MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout", "max_positions"}
-"""Settings of a model that are not of its weights."""
+"""Settings of a model that are not of its weights; max_positions are where positions are a table."""
 
 
 def open_start(config: TranslationConfig) -> Run:
@@ -30,10 +30,11 @@ def open_start(config: TranslationConfig) -> Run:
     there, here = start.config, config
     languages = [(c.data.src_lang, c.data.tgt_lang) for c in (there, here)]
     wrong = [f"it translates {' to '.join(languages[0])}"] if languages[0] != languages[1] else []
+    tables = {"max_positions"} if there.model.positions != "sinusoidal" else set()
     wrong += [
         f"model.{name} is {getattr(there.model, name)} there, {getattr(here.model, name)} here"
         for name in ModelConfig.model_fields
-        if name not in MAY_DIFFER and getattr(there.model, name) != getattr(here.model, name)
+        if name not in MAY_DIFFER - tables and getattr(there.model, name) != getattr(here.model, name)
     ]
     if wrong:
         raise ConfigError(
@@ -72,12 +73,13 @@ def start_weights(model: Seq2SeqTransformer, start: Run) -> None:
     fresh = dict(model.named_parameters())
     for name, old in weights.items():
         own = fresh.get(name)
-        if own is not None and old.dim() == 2 and len(own) > len(old) and own.shape[1:] == old.shape[1:]:
+        by_token = old.dim() == 2 or name == "output.bias"
+        if own is not None and by_token and len(own) > len(old) and own.shape[1:] == old.shape[1:]:
             weights[name] = with_new_rows(old, own.detach())
     load_weights(model, weights, where=str(start.weights_path))
 
 
 def with_new_rows(old: Tensor, fresh: Tensor) -> Tensor:
-    """`old` (V, D) with the rows of `fresh` (V', D) from V on behind it, around the mean of the old rows."""
+    """`old` (V, ...) and, around the mean of its rows, those of `fresh` (V', ...) from V on behind it."""
     new = fresh[len(old) :]
     return torch.cat([old, old.mean(0) + (new - new.mean(0))])

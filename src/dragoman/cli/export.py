@@ -1,0 +1,56 @@
+"""`dragoman export`: a run for another runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.app import say
+from dragoman.cli.translate import RunPath
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(export)
+
+
+def export(
+    run: RunPath,
+    to: Annotated[str, typer.Option(help="ctranslate2, onnx or huggingface.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="The folder to write: new, empty, or an earlier export.", show_default=False)
+    ],
+    compute_type: Annotated[str, typer.Option(help="float32; for ctranslate2 also int8.")] = "float32",
+    sentences: Annotated[int, typer.Option(min=1, help="Sentences compared with the run.")] = 200,
+) -> None:
+    """Write a run for another runtime: a folder that CTranslate2, onnxruntime or transformers loads.
+
+    The export is compared with the run before it is there: what both find, and how probable they find it,
+    on validation data. Its README.md holds a script that needs no Dragoman. Classifiers go to onnx.
+    """
+    from dragoman.interop.exporting import export_run
+
+    with _progress(sentences) as progress:
+        report = export_run(
+            run, out, to=to, compute_type=compute_type, n_sentences=sentences, progress=progress
+        )
+    for name, value in report.describe().items():
+        typer.echo(f"{name:<42}{value}")
+    for note in report.notes:
+        say(note)
+    say(f"next: see {out / 'README.md'}")
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, if someone is looking."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task("comparing with the run", total=total)
+        yield lambda done: bars.update(task, completed=done)

@@ -1,0 +1,73 @@
+"""What Dragoman exported to Hugging Face, read back: the same weights, tokens and settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.config import TranslationConfig, parse_config
+from dragoman.errors import ConfigError, RunError
+from dragoman.interop.foreign import ForeignFolder, Imported, Options, check_weights, parameter_shapes
+from dragoman.interop.huggingface import RUN, from_huggingface
+from dragoman.interop.marian import read_weights
+from dragoman.text.tokenizer import TokenizerPair
+
+LOOKS_FOR = f"config.json with the key {RUN}, as dragoman export --to huggingface writes it"
+
+
+def detects(folder: ForeignFolder) -> bool:
+    """Whether it is a folder that Dragoman exported, whatever transformers has made of its weights since."""
+    return folder.has("config.json") and RUN in folder.json("config.json")
+
+
+def read(folder: ForeignFolder, options: Options) -> Imported:
+    """The run in a folder. RunError: it is incomplete, damaged, or of parts that do not belong together."""
+    kept = folder.json("config.json")[RUN]
+    config = _config(kept, folder, options)
+    tokenizers = _tokenizers(folder)
+    sizes = tokenizers.src.vocab_size, tokenizers.tgt.vocab_size
+    if kept.get("src_vocab_size") != sizes[0] or kept.get("shared") is not config.tokenizer.shared:
+        raise RunError(
+            f"{folder.path}: its config.json and its folder {RUN} are of different runs; copy both from one"
+        )
+    parameter_shapes(config.model, sizes, where=folder.path)  # before memory is given to any
+    tensors = read_weights(folder)
+    try:
+        weights = from_huggingface(tensors.rest(), kept)
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AssertionError) as error:
+        raise RunError(
+            f"{tensors.where}: does not fit its config.json ({type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}); they must come from the same export"
+        ) from None
+    weights = {name: tensor.float() for name, tensor in weights.items()}
+    check_weights(config.model, weights, sizes, where=tensors.where)
+    return Imported("dragoman", config, tokenizers, weights)
+
+
+def _config(kept: Any, folder: ForeignFolder, options: Options) -> TranslationConfig:
+    """The configuration of the run, in the languages that the user says, if any."""
+    if not isinstance(kept, dict) or kept.get("version") != 1 or not isinstance(kept.get("config"), dict):
+        raise RunError(
+            f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
+        )
+    try:
+        config = parse_config(kept["config"], where=str(folder.path / "config.json"))
+    except ConfigError as error:
+        raise RunError(str(error)) from None
+    if config.task != "translation":
+        raise RunError(f"{folder.path}: is no translator")
+    given = {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang}
+    data = config.data.model_copy(update={name: lang for name, lang in given.items() if lang})
+    return config.model_copy(update={"data": data})
+
+
+def _tokenizers(folder: ForeignFolder) -> TokenizerPair:
+    """The run's tokenizers, in a folder of their own, which transformers does not know and leaves behind."""
+    names = ["shared.json"] if folder.has(f"{RUN}/shared.json") else ["src.json", "tgt.json"]
+    for name in names:
+        if not folder.has(f"{RUN}/{name}"):
+            raise RunError(
+                f"{folder.path}: holds no {RUN}/{name}; copy the folder {RUN} from the export there, for "
+                "transformers saves a model without it"
+            )
+        folder.file(f"{RUN}/{name}")
+    return TokenizerPair.load(folder.path / RUN)

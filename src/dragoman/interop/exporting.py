@@ -1,0 +1,349 @@
+"""Runs as other runtimes load them: written beside their place, compared with the run, then put there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from dragoman.config import ClassificationConfig
+from dragoman.data.document_batching import make_documents
+from dragoman.data.readers.files import hash_file
+from dragoman.errors import ConfigError, RunError
+from dragoman.interop import huggingface, onnx
+from dragoman.interop.parity import (
+    Parity,
+    Scorer,
+    Search,
+    check,
+    compare,
+    describe,
+    searches,
+    sentences_to_compare,
+)
+from dragoman.interop.portable import check_portable, portable, to_json
+from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
+from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert
+from dragoman.predict.translator import Translator, translation_config
+from dragoman.runs import Run, environment, sync, write_atomically
+from dragoman.text.tokenizer import TokenizerPair
+
+Progress: TypeAlias = Callable[[int], None]
+
+REPORT = "export.json"
+"""What an export says about itself; a folder that holds it may be replaced by another export."""
+N_SENTENCES = 200
+LOGIT_TOLERANCE = 1e-3
+"""Nats by which the logit of a class may differ."""
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """An export, and how far it is from its run."""
+
+    folder: Path
+    to: str
+    compute_type: str
+    parity: Parity
+    files: dict[str, int]
+    """Their sizes in bytes."""
+    notes: tuple[str, ...]
+    """What a user of the export should know."""
+
+    def record(self) -> dict[str, object]:
+        """What REPORT keeps of it."""
+        return {
+            "to": self.to, "compute_type": self.compute_type, "parity": asdict(self.parity),
+            "files": self.files, "notes": list(self.notes),
+        }  # fmt: skip
+
+    def describe(self) -> dict[str, str]:
+        """The report in words."""
+        size = f"{sum(self.files.values()) / 1e6:.1f} MB in {len(self.files)} files"
+        return {"format": f"{self.to}, {self.compute_type}", "size": size, **describe(self.parity)}
+
+
+class Exported(NamedTuple):
+    """A translator that was written, and how it is asked."""
+
+    scorer: Scorer
+    searches: list[Search]
+    tolerance: float
+
+
+Write: TypeAlias = Callable[[Run, Translator, Path, str], Exported]
+
+
+def export_run(
+    run_path: str | Path,
+    out: str | Path,
+    *,
+    to: str,
+    compute_type: str = "float32",
+    n_sentences: int = N_SENTENCES,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Writes the run at `run_path` into the folder `out` for another runtime, and compares the two.
+
+    `to` is "ctranslate2" (whose `compute_type` may be "int8"), "onnx" or "huggingface". Searches and
+    log-probabilities are compared on `n_sentences` of the run's validation data, or random ones. The folder
+    is there whole, or not at all; it must be new, empty, or an earlier export. `progress` is called with the
+    number of sentences compared.
+
+    ConfigError: there is no such format or compute type, or the format cannot express the run. RunError: the
+    runtime computes something else, there is no run, or the folder is not free or cannot be written.
+    MissingExtraError: the runtime is not installed.
+    """
+    if to not in EXPORTERS:
+        raise ConfigError(f"--to {to}: is not a format; there are {', '.join(EXPORTERS)}")
+    compute_types, write = EXPORTERS[to]
+    if compute_type not in compute_types:
+        raise ConfigError(f"--compute-type {compute_type}: {to} has {' and '.join(compute_types)} here")
+    if n_sentences < 1:
+        raise ConfigError(f"--sentences {n_sentences}: compare one sentence at least")
+    run = Run.open(run_path)
+    with replaced_folder(Path(out).resolve()) as folder:
+        if run.config.task == "translation":
+            parity, notes = _export_translator(run, folder, to, compute_type, write, n_sentences, progress)
+        else:
+            parity, notes = _export_classifier(run, folder, to, n_sentences, progress)
+        files = {
+            str(path.relative_to(folder)): path.stat().st_size
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+        report = ExportReport(Path(out), to, compute_type, parity, files, notes)
+        origin = {
+            "dragoman": environment()["dragoman"],
+            "name": run.config.name,
+            "weights": hash_file(run.weights_path),
+        }
+        content = json.dumps({"origin": origin, **report.record()}, indent=2, ensure_ascii=False)
+        write_atomically(folder / REPORT, content.encode() + b"\n")
+    return report
+
+
+def _export_translator(
+    run: Run,
+    folder: Path,
+    to: str,
+    compute_type: str,
+    write: Write,
+    n_sentences: int,
+    progress: Progress | None,
+) -> tuple[Parity, tuple[str, ...]]:
+    config = translation_config(run)
+    if not config.model.source_end:
+        raise ConfigError(
+            f"{run.path}: model.source_end = false: what reads an export writes an end token behind every source, "
+            "and this model has learnt without; use it here, with --engine ctranslate2 too"
+        )
+    translator = Translator.load(run.path, device="cpu", precision="fp32")
+    exported = write(run, translator, folder, compute_type)
+    tokenizers = translator.tokenizers
+    texts, origin = sentences_to_compare(config, tokenizers.src, n_sentences, translator.max_positions - 1)
+    notes: tuple[str, ...] = ()
+    if to == "huggingface":
+        first = huggingface.first_target_id(config, tokenizers)
+        huggingface.check_tokenizer(folder, tokenizers, texts, first=first)
+    else:
+        notes = _write_tokenizers(run, translator, folder, texts)
+    _write_readme(folder, run, to, f"translate_with_{SCRIPTS[to]}", notes)
+    parity = compare(translator, texts, origin, exported.scorer, exported.searches, progress=progress)
+    check(parity, exported.searches, tolerance=exported.tolerance, what=f"{to}, {compute_type}")
+    return parity, notes
+
+
+def _write_tokenizers(
+    run: Run, translator: Translator, folder: Path, texts: Sequence[str]
+) -> tuple[str, ...]:
+    """Dragoman's tokenizers as they are, and source.json and target.json for `tokenizers`, if that can be."""
+    tokenizers = translator.tokenizers
+    tokenizers.save(folder / "tokenizer")
+    src, tgt = ("shared.json",) * 2 if tokenizers.shared else ("src.json", "tgt.json")
+    source, target = folder / "source.json", folder / "target.json"
+    try:
+        contents = [to_json(portable(run.tokenizer_folder / name)) for name in (src, tgt)]
+    except ConfigError as error:
+        return (f"{error}; read and write text with TokenizerPair.load of dragoman.text.tokenizer",)
+    for path, content in zip((source, target), contents, strict=True):
+        write_atomically(path, content.encode())
+    check_portable(source, target, tokenizers, texts)
+    return ()
+
+
+def _to_ctranslate2(run: Run, translator: Translator, folder: Path, compute_type: str) -> Exported:
+    assert compute_type in ("float32", "int8")
+    convert(translator.model, translator.tokenizers, folder, compute_type=compute_type)  # type: ignore[arg-type]
+    engine = CTranslate2Engine(folder, translator.tokenizers, max_positions=translator.max_positions)
+    greedy, beam = searches(translator.config.search)
+    compared = [
+        Search("greedy", greedy, engine.search, exact=compute_type == "float32"),
+        Search(f"the best of its own beam of {beam.beam_size}", beam, engine.search, exact=False),
+    ]
+    return Exported(engine, compared, TOLERANCE[compute_type])
+
+
+def _to_onnx(run: Run, translator: Translator, folder: Path, compute_type: str) -> Exported:
+    onnx.write_translator(translator.model, folder)
+    engine = onnx.OnnxEngine(folder, max_positions=translator.max_positions)
+    greedy, beam = searches(translator.config.search)
+    compared = [
+        Search("greedy", greedy, engine.search),
+        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search),
+    ]
+    return Exported(engine, compared, TOLERANCE[compute_type])
+
+
+def _to_huggingface(run: Run, translator: Translator, folder: Path, compute_type: str) -> Exported:
+    config = translation_config(run)
+    huggingface.write_huggingface(run, config, translator.model, translator.tokenizers, folder)
+    engine = huggingface.HuggingFaceEngine(folder)
+    greedy, beam = searches(config.search)
+    compared = [
+        Search("greedy", greedy, engine.search),
+        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search),
+        Search("greedy by generate", greedy, engine.generate),
+        Search(f"the best of generate's beam of {beam.beam_size}", beam, engine.generate, exact=False),
+    ]
+    return Exported(engine, compared, TOLERANCE[compute_type])
+
+
+class Exporter(NamedTuple):
+    """What there is of a format; `write` also starts the runtime on what it wrote."""
+
+    compute_types: tuple[str, ...]
+    write: Write
+
+
+EXPORTERS: dict[str, Exporter] = {
+    "ctranslate2": Exporter(("float32", "int8"), _to_ctranslate2),
+    "onnx": Exporter(("float32",), _to_onnx),
+    "huggingface": Exporter(("float32",), _to_huggingface),
+}
+SCRIPTS = {"ctranslate2": "ctranslate2", "onnx": "onnx", "huggingface": "transformers"}
+
+
+def _export_classifier(
+    run: Run, folder: Path, to: str, n_texts: int, progress: Progress | None
+) -> tuple[Parity, tuple[str, ...]]:
+    """A classifier as ONNX, its tokenizer, and classifier.json with labels and settings.
+
+    ConfigError: another format, or a tokenizer that only Dragoman has.
+    """
+    if to == "huggingface":
+        raise ConfigError(
+            "a classifier with a pooling over windows, and votes of n-grams, is none of transformers' "
+            "architectures, and code beside the weights would have to be trusted; export it --to onnx"
+        )
+    if to != "onnx":
+        raise ConfigError(f"{to} is for translators; export a classifier --to onnx")
+    classifier = Classifier.load(run.path, device="cpu", precision="fp32")
+    config = classifier.config
+    write_atomically(folder / "text.json", to_json(portable(run.tokenizer_folder / TOKENIZER)).encode())
+    settings = {
+        "labels": list(classifier.labels), "temperature": classifier.temperature,
+        "max_length": config.data.max_length, "max_windows": config.data.max_windows,
+        "ngrams": config.model.ngrams, "ngram_bits": config.model.ngram_bits,
+    }  # fmt: skip
+    write_atomically(folder / "classifier.json", json.dumps(settings, indent=2, ensure_ascii=False).encode())
+    onnx.write_classifier(classifier.model, folder)
+    _write_readme(folder, run, to, "classify_with_onnx", ())
+    texts, origin = sentences_to_compare(config, classifier.tokenizer, n_texts, 10**6)
+    text, own = folder / "text.json", classifier.tokenizer
+    check_portable(text, text, TokenizerPair(own, own), texts)
+    return _compare_logits(classifier, config, folder, texts, origin, progress), ()
+
+
+def _compare_logits(
+    classifier: Classifier,
+    config: ClassificationConfig,
+    folder: Path,
+    texts: Sequence[str],
+    origin: str,
+    progress: Progress | None,
+) -> Parity:
+    """RunError: the graph gives other logits."""
+    expected = classifier.logits(texts).values
+    graph = onnx.session(folder / onnx.CLASSIFIER)
+    limit = max_tokens(config) or None
+    rows = [ids[:limit] for ids in classifier.tokenizer.encode_batch(texts)]
+    found = np.zeros_like(expected)
+    for start in range(0, len(rows), 20):
+        batch = rows[start : start + 20]
+        lengths = np.array([len(ids) for ids in batch], dtype=np.int64)
+        documents = make_documents(np.concatenate(batch).astype(np.int64), lengths, config)
+        found[start : start + 20] = onnx.classifier_logits(graph, documents)
+        if progress is not None:
+            progress(start + len(batch))
+    parity = Parity(len(texts), origin)
+    parity.same["label"] = float((found.argmax(1) == expected.argmax(1)).mean())
+    parity.widen("nats of a logit", float(np.abs(found - expected).max()))
+    if not parity.largest["nats of a logit"] <= LOGIT_TOLERANCE:
+        raise RunError(
+            f"onnx: gives other logits than the run ({parity.largest['nats of a logit']:.2g} apart, "
+            f"{LOGIT_TOLERANCE} allowed); nothing was written"
+        )
+    return parity
+
+
+def _write_readme(folder: Path, run: Run, to: str, script: str, notes: Sequence[str]) -> None:
+    """How the folder is used without Dragoman; the script only where it can run."""
+    code = (Path(__file__).parent / "standalone" / f"{script}.py").read_text(encoding="utf-8")
+    lines = [
+        f"# {run.config.name}: {run.config.subject}",
+        f"Written by Dragoman for {to}; {REPORT} says how exactly it repeats the run.",
+        *(notes or ("Without Dragoman it is used so:", f"```python\n{code}```")),
+    ]
+    write_atomically(folder / "README.md", ("\n\n".join(lines) + "\n").encode())
+
+
+@contextmanager
+def replaced_folder(out: Path) -> Iterator[Path]:
+    """A folder to write into, which takes the place of `out` at the end, or vanishes on an error.
+
+    RunError: `out` is neither new nor empty nor an earlier export, or cannot be written.
+    """
+    partial, former = (out.parent / f".{out.name}.{kind}" for kind in ("partial", "former"))
+    try:
+        if former.exists() and not out.exists():  # killed between the two renames
+            former.rename(out)
+        _check_free(out)
+        for leftover in (partial, former):
+            if leftover.exists():
+                shutil.rmtree(leftover)
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+            for path in sorted(partial.rglob("*"), reverse=True):
+                sync(path)
+            if out.exists():
+                out.rename(former)
+            partial.rename(out)
+            sync(out.parent)
+        finally:
+            if former.exists() and not out.exists():
+                former.rename(out)
+            for leftover in (partial, former):
+                shutil.rmtree(leftover, ignore_errors=True)
+    except OSError as error:
+        raise RunError(
+            f"{out}: cannot be written ({error.strerror}); make room, or choose a folder that is yours"
+        ) from None
+
+
+def _check_free(out: Path) -> None:
+    """RunError: there is something in `out` that is not an export."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads((out / REPORT).read_bytes())
+        if "dragoman" in content["origin"] and not (out / "config.toml").exists():
+            return
+    raise RunError(f"{out}: is there already, and is no export; choose a new folder")

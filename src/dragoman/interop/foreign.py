@@ -1,0 +1,230 @@
+"""A model of another toolkit in Dragoman's terms: what its reader is given, and what it hands over.
+
+A reader says what the other side says, in its own order; `importing` makes a run of it. Nothing here is
+ever executed: a folder is a stranger's, and what it names stays inside of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
+from dragoman.errors import RunError
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.text.tokenizer import TokenizerPair
+
+MAX_TEXT_BYTES = 256 * 1024 * 1024
+"""A vocabulary, a configuration or a tokenizer larger than this is none."""
+
+
+LARGEST = {
+    "d_model": 65_536,
+    "d_ff": 1_048_576,
+    "n_encoder_layers": 1000,
+    "n_decoder_layers": 1000,
+    "max_positions": 65_536,
+}
+"""What asks for more than this has a mistake in it, or wants this machine's memory."""
+
+
+@dataclass(frozen=True)
+class SentencePiece:
+    """Text is cut by a sentencepiece model, the bytes of its file."""
+
+    model: bytes
+    lowercase: bool = False
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Text comes cut, its pieces separated by spaces; subword-nmt `codes`, if any, cut it further."""
+
+    codes: str | None = None
+    lowercase: bool = False
+    known_only: bool = False
+    """What is not in the vocabulary is cut on, as far as merges can be undone."""
+
+
+Segmentation: TypeAlias = SentencePiece | Pieces
+
+
+@dataclass(frozen=True)
+class ForeignVocabulary:
+    """The tokens of one side in the foreign order."""
+
+    pieces: Sequence[str]
+    start: int
+    """The token with which the decoder starts: what Dragoman calls <s>."""
+    eos: int
+    unk: int
+    pad: int | None
+    """None, or the same as another of these: padding has no token of its own there."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A model as its toolkit has it, but for names: parameters as `Seq2SeqTransformer.named_parameters()`.
+
+    The rows of vocabularies are still in the foreign order. Weights may be of any floating type.
+    """
+
+    format: str
+    model: ModelConfig
+    weights: Mapping[str, Tensor]
+    src: ForeignVocabulary
+    tgt: ForeignVocabulary
+    """The same object as `src` where both languages have one vocabulary."""
+    src_segmentation: Segmentation
+    tgt_segmentation: Segmentation
+    src_lang: str
+    tgt_lang: str
+    search: SearchConfig = field(default_factory=SearchConfig)
+    notes: tuple[str, ...] = ()
+    """What did not carry over, a sentence each, as the user is told."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What becomes a run: all of it in Dragoman's terms and order."""
+
+    format: str
+    config: TranslationConfig
+    tokenizers: TokenizerPair
+    weights: Mapping[str, Tensor]
+    """In fp32, of the shapes that `config` says, and finite."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user adds where the files of a model do not say it; None: nothing."""
+
+    src_lang: str | None = None
+    tgt_lang: str | None = None
+    src_spm: Path | None = None
+    tgt_spm: Path | None = None
+    codes: Path | None = None
+    """Byte-pair codes of subword-nmt."""
+
+    def languages(self, src: str | None, tgt: str | None, *, where: Path) -> tuple[str, str]:
+        """Source and target as the user says, else as the files do. RunError: neither says them."""
+        src, tgt = self.src_lang or src, self.tgt_lang or tgt
+        if not src or not tgt:
+            missing = " and ".join(
+                option for option, lang in (("--src-lang", src), ("--tgt-lang", tgt)) if not lang
+            )
+            raise RunError(f"{where}: does not say its languages; add {missing}, as in --src-lang en")
+        return src, tgt
+
+
+def parameter_shapes(
+    model: ModelConfig, sizes: tuple[int, int], *, where: Path
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of all parameters of a model with so many source and target tokens; no memory is taken.
+
+    RunError: it is absurdly large.
+    """
+    for name, largest in LARGEST.items():
+        if getattr(model, name) > largest:
+            raise RunError(f"{where}: {name} is {getattr(model, name):,}; at most {largest:,} is read")
+    with torch.device("meta"):
+        empty = Seq2SeqTransformer(model, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
+    return {name: tuple(parameter.shape) for name, parameter in empty.named_parameters()}
+
+
+def check_weights(
+    model: ModelConfig, weights: Mapping[str, Tensor], sizes: tuple[int, int], *, where: Path
+) -> None:
+    """RunError: `weights` are not those of a `model` with so many source and target tokens, or not finite."""
+    own = parameter_shapes(model, sizes, where=where)
+    there = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    for name in sorted(own.keys() | there.keys()):
+        if own.get(name) != there.get(name):
+            raise RunError(
+                f"{where}: {name} has shape {there.get(name, 'none')}, its settings and vocabularies say "
+                f"{own.get(name, 'none')}; they must come from the same model"
+            )
+        if not torch.isfinite(weights[name]).all():
+            raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
+
+
+class ForeignFolder:
+    """The files of a model: those in a folder, or the one file that was named and what lies beside it.
+
+    Only regular files of the folder itself are read. Links lead out of it in one place: a snapshot in the
+    cache of Hugging Face's hub, whose files are links to the folder blobs two levels up.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """RunError: there is no such folder or file."""
+        if not path.exists():
+            raise RunError(f"{path}: there is no such folder; give the folder of a model")
+        self.given = path
+        self.path = path if path.is_dir() else path.parent
+        self.checkpoint = None if path.is_dir() else path.name
+        """The name of the file that was named, where it was not a folder."""
+        self.used: dict[str, Path] = {}
+        """What was read, by name: the origin of the run."""
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """The files of the folder, in the order of their names."""
+        return sorted(path.name for path in self.path.glob(pattern) if path.is_file())
+
+    def has(self, *names: str) -> bool:
+        """All these files are there."""
+        return all((self.path / name).is_file() for name in names)
+
+    def file(self, name: str) -> Path:
+        """Where the file `name` is. RunError: it is not there, or is elsewhere."""
+        pure = PurePosixPath(name)
+        outside = pure.is_absolute() or ".." in pure.parts or "\\" in name or "\0" in name
+        if not name or outside:
+            raise RunError(f"{self.path}: names a file outside of its folder, {name!r}; it is not read")
+        path = self.path / pure
+        if not path.is_file():
+            raise RunError(f"{self.path}: holds no {name}; is the folder complete?")
+        found, root = path.resolve(), self.path.resolve()
+        blobs = root.parent.parent / "blobs"
+        if not found.is_relative_to(root) and found.parent != blobs:
+            raise RunError(f"{path}: is a link that leads out of its folder; copy the file itself there")
+        self.used[name] = path
+        return path
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file of text or settings. RunError: it cannot be read, or is absurdly large."""
+        return self.read_given(self.file(name))
+
+    def read_given(self, path: Path) -> bytes:
+        """The same of a file that the user has named, wherever it is."""
+        try:
+            if path.stat().st_size > MAX_TEXT_BYTES:
+                raise RunError(f"{path}: has more than {MAX_TEXT_BYTES >> 20} MB, and is not what it seems")
+            content = path.read_bytes()
+        except OSError as error:
+            raise RunError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+        self.used.setdefault(path.name, path)
+        return content
+
+    def text(self, name: str) -> str:
+        """The UTF-8 text of a file. RunError: as `read`, or it is none."""
+        try:
+            return self.read(name).decode("utf-8")
+        except UnicodeDecodeError:
+            raise RunError(f"{self.path / name}: is not UTF-8 text; copy it again") from None
+
+    def json(self, name: str) -> dict[str, Any]:
+        """The JSON object in a file. RunError: as `text`, or it holds none."""
+        try:
+            content = json.loads(self.text(name))
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            raise RunError(f"{self.path / name}: holds no JSON object; copy it again")
+        return content

@@ -1,0 +1,454 @@
+"""Translators as Hugging Face's `transformers` loads them, and back: Marian (post-norm), Pegasus (pre-norm).
+
+Both are the Transformer of the paper with sinusoids, sines in the first half of the width and cosines in the
+second, where ours take turns. Putting the even dimensions before the odd ones in everything that reads or
+writes the residual stream makes one of the other, exactly. Forbidden tokens are a bias of the logits.
+
+transformers has one tokenizer for both sides. Two vocabularies become one: the target's tokens behind the
+source's, with a bias that forbids the source's to be written.
+
+An export is read back with `from_huggingface` and what config.json holds under RUN; the folder RUN has the
+run's own tokenizers.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
+from dragoman.data.batching import pad
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
+from dragoman.errors import ConfigError, MissingExtraError
+from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
+from dragoman.model.layers import sinusoids
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.engine import FORBIDDEN, Sentence, StepEngine, longest_translation
+from dragoman.runs import Run, save_tensors, write_atomically
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
+from dragoman.text.vocabulary import SPECIAL_TOKENS
+
+FORBIDDING = -1e9
+"""The bias of a token that is never written; -inf would become NaN in some of their searches."""
+
+TYPICAL_LENGTH = 20
+"""Tokens of a translation for which their length penalty bends as ours does."""
+
+RUN = "dragoman"
+"""The key in config.json, and the folder, that keep what a run needs and transformers does not."""
+
+
+SIDES = {"encoder": "src", "decoder": "tgt"}
+"""Their names of the two sides, and ours of their embeddings."""
+
+
+class Part(NamedTuple):
+    """One of their tensors, and whether its rows and columns lie along the width of the residual stream."""
+
+    name: str
+    rows: bool = False
+    columns: bool = False
+
+
+def layer_parts(ours: str, theirs: str, norms: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
+    """Each parameter of a layer, and the tensors that it is cut into along its rows."""
+    attentions = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+    for own, other in list(attentions.items())[: len(norms) - 1]:
+        for kind in ("weight", "bias"):
+            parts = [Part(f"{theirs}.{other}.{x}_proj.{kind}", columns=kind == "weight") for x in "qkv"]
+            yield f"{ours}.{own}.in_proj.{kind}", parts
+            yield f"{ours}.{own}.out_proj.{kind}", [Part(f"{theirs}.{other}.out_proj.{kind}", rows=True)]
+    yield f"{ours}.feed_forward.linear1.weight", [Part(f"{theirs}.fc1.weight", columns=True)]
+    yield f"{ours}.feed_forward.linear1.bias", [Part(f"{theirs}.fc1.bias")]
+    for kind in ("weight", "bias"):
+        yield f"{ours}.feed_forward.linear2.{kind}", [Part(f"{theirs}.fc2.{kind}", rows=True)]
+        for i, norm in enumerate(norms):
+            yield f"{ours}.residuals.{i}.norm.{kind}", [Part(f"{theirs}.{norm}.{kind}", rows=True)]
+
+
+def stack_parts(config: ModelConfig) -> Iterator[tuple[str, list[Part]]]:
+    """The same for all layers of both stacks, and the norms behind them."""
+    norms = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
+    sides = {"encoder": (config.n_encoder_layers, norms[::2]), "decoder": (config.n_decoder_layers, norms)}
+    for side, (n_layers, own) in sides.items():
+        for i in range(n_layers):
+            yield from layer_parts(f"{side}.{i}", f"model.{side}.layers.{i}", own)
+        if config.norm == "pre":
+            for kind in ("weight", "bias"):
+                yield f"{side}_norm.{kind}", [Part(f"model.{side}.layer_norm.{kind}", rows=True)]
+
+
+def halves(d_model: int) -> Tensor:
+    """(D,): the even dimensions, then the odd ones."""
+    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
+
+
+def order_of_width(config: ModelConfig, weights: Mapping[str, Tensor]) -> Tensor:
+    """(D,): which of our dimensions stands at each place of theirs.
+
+    ConfigError: positions that Marian, which computes its own, cannot have.
+    """
+    identity, order = torch.arange(config.d_model), halves(config.d_model)
+    if config.positions == "sinusoidal":
+        return order
+    if config.norm == "pre":
+        return identity  # Pegasus keeps a table, whatever is in it
+    table = sinusoids(config.max_positions, config.d_model)[:, order]
+    for candidate in (identity, order):
+        tables = [weights[f"{side}_embedding.positions"][:, candidate] for side in ("src", "tgt")]
+        if all(torch.allclose(t, table, atol=1e-4) for t in tables):
+            return candidate
+    raise ConfigError(
+        f'model.positions = "{config.positions}" with model.norm = "post": Marian, the post-norm model of '
+        "transformers, computes sinusoids and keeps no table; export to ctranslate2 or onnx"
+    )
+
+
+def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor], *, shared: bool) -> dict[str, Tensor]:
+    """The weights of a model, by our names, as Marian or Pegasus has them. `shared`: one vocabulary.
+
+    A matrix that the other side ties is there once. ConfigError: positions that it cannot have.
+    """
+    order = order_of_width(config, weights)
+    theirs: dict[str, Tensor] = {}
+    for name, parts in stack_parts(config):
+        for part, tensor in zip(parts, weights[name].chunk(len(parts)), strict=True):
+            rows = tensor[order] if part.rows else tensor
+            theirs[part.name] = rows[:, order] if part.columns else rows
+    for side, prefix in SIDES.items():
+        table = weights.get(f"{prefix}_embedding.positions")
+        if table is None and config.norm == "pre":  # Pegasus asks for it
+            table = sinusoids(config.max_positions, config.d_model)
+        if table is not None:
+            theirs[f"model.{side}.embed_positions.weight"] = table[:, order]
+    src, tgt, output = (weights[name][:, order] for name in embedding_names(config))
+    bias = weights["output.bias"].clone() if config.output_bias else torch.zeros(len(output))
+    bias[list(FORBIDDEN)] = FORBIDDING
+    if not shared:
+        tied = config.tie_embeddings == "output"
+        bias = torch.cat([torch.full((len(src),), FORBIDDING), bias])
+        output = torch.cat([src if tied else torch.zeros_like(src), output])
+        src = tgt = torch.cat([src, tgt])
+    theirs["final_logits_bias"] = bias[None, :]
+    if ties_all(config, shared=shared):
+        return theirs | {"model.shared.weight": src}
+    theirs |= {"model.encoder.embed_tokens.weight": src, "model.decoder.embed_tokens.weight": tgt}
+    if config.norm == "pre":
+        theirs["model.shared.weight"] = src  # not used, and asked for
+    return theirs | {"lm_head.weight": output}
+
+
+def from_huggingface(theirs: Mapping[str, Tensor], kept: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weights of a run, by our names, from those that `to_huggingface` made: its inverse, to the bit.
+
+    `kept` is what config.json has under RUN. KeyError: a tensor is missing.
+    """
+    config = ModelConfig.model_validate(kept["config"]["model"])
+    n_src, shared = int(kept["src_vocab_size"]), bool(kept["shared"])
+    order = torch.arange(config.d_model) if kept["width"] == "as it is" else halves(config.d_model)
+    back = order.argsort()
+    weights: dict[str, Tensor] = {}
+    for name, parts in stack_parts(config):
+        tensors = [theirs[part.name] for part in parts]
+        tensors = [t[back] if part.rows else t for t, part in zip(tensors, parts, strict=True)]
+        tensors = [t[:, back] if part.columns else t for t, part in zip(tensors, parts, strict=True)]
+        weights[name] = torch.cat(tensors)
+    if config.positions != "sinusoidal":
+        for side, prefix in SIDES.items():
+            weights[f"{prefix}_embedding.positions"] = theirs[f"model.{side}.embed_positions.weight"][:, back]
+    both = theirs.get("model.shared.weight")
+    src, tgt = (theirs.get(f"model.{side}.embed_tokens.weight", both) for side in SIDES)
+    assert src is not None
+    assert tgt is not None
+    output = theirs.get("lm_head.weight", tgt)
+    if not shared:
+        src, tgt, output = src[:n_src], tgt[n_src:], output[n_src:]
+    for name, matrix in zip(embedding_names(config), (src, tgt, output), strict=True):
+        weights.setdefault(name, matrix[:, back].contiguous())
+    if config.output_bias:
+        weights["output.bias"] = theirs["final_logits_bias"][0, 0 if shared else n_src :].clone()
+        weights["output.bias"][list(FORBIDDEN)] = torch.tensor(kept["forbidden_bias"])
+    return weights
+
+
+def embedding_names(config: ModelConfig) -> tuple[str, str, str]:
+    """The parameters that hold the embeddings of source and target, and the projection: tied ones are one."""
+    src, tgt, output = "src_embedding.tokens.weight", "tgt_embedding.tokens.weight", "output.weight"
+    return {"all": (src, src, src), "output": (src, tgt, tgt), "none": (src, tgt, output)}[
+        config.tie_embeddings
+    ]
+
+
+def ties_all(config: ModelConfig, *, shared: bool) -> bool:
+    """Their three matrices are one: two vocabularies, one behind the other, count as one."""
+    return config.tie_embeddings == "all" or (config.tie_embeddings == "output" and not shared)
+
+
+def kept_of(
+    config: TranslationConfig, weights: Mapping[str, Tensor], tokenizers: TokenizerPair
+) -> dict[str, Any]:
+    """What config.json has under RUN: enough to make the run again."""
+    identity = torch.equal(order_of_width(config.model, weights), torch.arange(config.model.d_model))
+    bias = weights.get("output.bias")
+    return {
+        "version": 1,
+        "languages": list(config.languages),
+        "width": "as it is" if identity else "even dimensions first",
+        "shared": config.tokenizer.shared,
+        "src_vocab_size": tokenizers.src.vocab_size,
+        "forbidden_bias": None if bias is None else bias[list(FORBIDDEN)].tolist(),
+        "config": config.model_dump(mode="json"),
+    }
+
+
+def first_target_id(config: TranslationConfig, tokenizers: TokenizerPair) -> int:
+    """What is added to the ids of the target."""
+    return 0 if config.tokenizer.shared else tokenizers.src.vocab_size
+
+
+def model_config(
+    config: TranslationConfig, weights: Mapping[str, Tensor], tokenizers: TokenizerPair
+) -> dict[str, Any]:
+    """config.json."""
+    model = config.model
+    first = first_target_id(config, tokenizers)
+    n_ids = first + tokenizers.tgt.vocab_size
+    all_tied = ties_all(model, shared=config.tokenizer.shared)
+    architecture: dict[str, Any] = {
+        "model_type": "pegasus", "architectures": ["PegasusForConditionalGeneration"],
+        "tie_word_embeddings": all_tied,
+    } if model.norm == "pre" else {
+        "model_type": "marian", "architectures": ["MarianMTModel"],
+        "decoder_vocab_size": n_ids, "share_encoder_decoder_embeddings": all_tied,
+        "tie_word_embeddings": all_tied,
+    }  # fmt: skip
+    sizes = {
+        f"{side}_{name}": value
+        for side in SIDES
+        for name, value in {"attention_heads": model.n_heads, "ffn_dim": model.d_ff}.items()
+    }
+    return architecture | sizes | {
+        "vocab_size": n_ids, "d_model": model.d_model, "max_position_embeddings": model.max_positions,
+        "encoder_layers": model.n_encoder_layers, "decoder_layers": model.n_decoder_layers,
+        "activation_function": model.activation, "scale_embedding": model.scale_embeddings,
+        "dropout": model.dropout, "attention_dropout": model.attention_dropout,
+        "activation_dropout": model.activation_dropout, "is_encoder_decoder": True, "dtype": "float32",
+        "pad_token_id": PAD_ID, "bos_token_id": first + BOS_ID, "decoder_start_token_id": first + BOS_ID,
+        "eos_token_id": first + EOS_ID, "forced_eos_token_id": None,
+        RUN: kept_of(config, weights, tokenizers),
+    }  # fmt: skip
+
+
+def generation_config(search: SearchConfig, model: Mapping[str, Any]) -> dict[str, Any]:
+    """generation_config.json: `generate` searches as the run does, as nearly as it can.
+
+    It ranks by log-probability over length^p and Dragoman by that over ((5 + length) / 6)^alpha; p is such
+    that both weigh length alike at TYPICAL_LENGTH tokens.
+    """
+    ids = ("pad_token_id", "bos_token_id", "decoder_start_token_id", "eos_token_id")
+    settings: dict[str, Any] = {name: model[name] for name in ids}
+    settings |= {"num_beams": search.beam_size, "max_length": model["max_position_embeddings"]}
+    if search.beam_size > 1:
+        settings["length_penalty"] = search.length_penalty * TYPICAL_LENGTH / (TYPICAL_LENGTH + 5)
+    return settings
+
+
+def tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
+    """What AutoTokenizer reads, for the tokenizers in a run's `folder`. ConfigError: it has none like it."""
+    if "sentencepiece" not in config.tokenizer.kinds:
+        return fast_tokenizer_files(folder, config)
+    if not config.tokenizer.shared:
+        raise ConfigError(
+            f"{folder}: two vocabularies of sentencepiece are beyond what transformers keeps beside such a "
+            "model; export to ctranslate2 or onnx"
+        )
+    return marian_tokenizer_files(folder, config)
+
+
+def marian_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
+    """vocab.json and two sentencepiece models, as they came with an imported model: for MarianTokenizer."""
+    sides = ("shared", "shared") if (folder / "shared.json").exists() else ("src", "tgt")
+    source, target = (json.loads((folder / f"{side}.json").read_text(encoding="utf-8")) for side in sides)
+    src_lang, tgt_lang = config.languages
+    settings = {
+        "tokenizer_class": "MarianTokenizer", "source_lang": src_lang, "target_lang": tgt_lang,
+        "pad_token": SPECIAL_TOKENS[PAD_ID], "eos_token": SPECIAL_TOKENS[EOS_ID],
+        "unk_token": SPECIAL_TOKENS[UNK_ID], "separate_vocabs": False,
+        "model_max_length": config.model.max_positions,
+    }  # fmt: skip
+    return {
+        "source.spm": base64.b64decode(source["sentencepiece"]),
+        "target.spm": base64.b64decode(target["sentencepiece"]),
+        "vocab.json": _json({piece: i for i, piece in enumerate(source["vocabulary"])}),
+        "tokenizer_config.json": _json(settings),
+    }
+
+
+def fast_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
+    """tokenizer.json and tokenizer_config.json.
+
+    Special tokens are marked as such, so that `decode` can leave them away, and are yet only text where a
+    user writes them. ConfigError: a kind that `tokenizers` cannot do.
+    """
+    spec: Spec
+    if config.tokenizer.shared:
+        spec, special = portable(folder / "shared.json"), list(SPECIAL_TOKENS)
+    else:
+        spec = portable_pair(folder / "src.json", folder / "tgt.json")
+        special = [*SPECIAL_TOKENS, *(TARGET + token for token in SPECIAL_TOKENS)]
+    spec["added_tokens"] = [
+        {
+            "id": i, "content": piece, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": True,
+        }
+        for i, piece in enumerate(pieces_of(spec)) if piece in special
+    ]  # fmt: skip
+    pad, bos, eos, unk = SPECIAL_TOKENS
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": pad, "bos_token": bos, "eos_token": eos,
+        "unk_token": unk, "additional_special_tokens": special[4:], "split_special_tokens": True,
+        "clean_up_tokenization_spaces": False, "model_max_length": config.model.max_positions,
+        "model_input_names": ["input_ids", "attention_mask"], "padding_side": "right",
+    }  # fmt: skip
+    return {"tokenizer.json": to_json(spec).encode(), "tokenizer_config.json": _json(settings)}
+
+
+def write_huggingface(
+    run: Run, config: TranslationConfig, model: Seq2SeqTransformer, tokenizers: TokenizerPair, folder: Path
+) -> None:
+    """Writes what transformers loads into `folder`. ConfigError: something cannot be expressed."""
+    weights = {name: tensor.detach() for name, tensor in model.named_parameters()}
+    described = model_config(config, weights, tokenizers)
+    files = tokenizer_files(run.tokenizer_folder, config) | {
+        "config.json": _json(described),
+        "generation_config.json": _json(generation_config(config.search, described)),
+    }
+    save_tensors(
+        folder / "model.safetensors", to_huggingface(config.model, weights, shared=config.tokenizer.shared)
+    )
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+    tokenizers.save(folder / RUN)
+
+
+class HuggingFaceEngine(StepEngine):
+    """Dragoman's search, and `generate`, over a directory that `write_huggingface` wrote."""
+
+    def __init__(self, folder: Path) -> None:
+        with quiet_transformers() as transformers:
+            loader = transformers.AutoModelForSeq2SeqLM
+            self.model = loader.from_pretrained(folder, local_files_only=True).eval()
+        kept = getattr(self.model.config, RUN)
+        self.first = 0 if kept["shared"] else kept["src_vocab_size"]
+        """Of the target's ids."""
+
+    @property
+    def longest(self) -> int:
+        return int(self.model.config.max_position_embeddings) - 1
+
+    def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
+        if settings.coverage_penalty > 0:
+            raise ConfigError("coverage_penalty: transformers does not say here where it looks; set it to 0")
+        return HuggingFaceSteps(self.model, src, self.first), None
+
+    @torch.inference_mode()
+    def generate(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+        """What `generate` finds, ranked by Dragoman's length penalty; without an end where it is cut."""
+        beam_size = settings.beam_size
+        limits = [longest_translation(s, settings, limit=self.longest) for s in sentences]
+        src = pad([sentence.source for sentence in sentences])
+        beam = {"length_penalty": 0.0} if beam_size > 1 else {}
+        found = self.model.generate(
+            src, attention_mask=(src != PAD_ID).long(), do_sample=False, num_beams=beam_size,
+            num_return_sequences=beam_size, max_length=None, max_new_tokens=max(limits) + 1,
+            return_dict_in_generate=True, output_scores=True, **beam,
+        )  # fmt: skip
+        log_probs = found.sequences_scores.tolist() if beam_size > 1 else [0.0] * len(sentences)
+        rows = zip(found.sequences[:, 1:].tolist(), log_probs, strict=True)
+        return [self._ranked([next(rows) for _ in range(beam_size)], limit, settings) for limit in limits]
+
+    def _ranked(
+        self, rows: Sequence[tuple[list[int], float]], limit: int, settings: SearchConfig
+    ) -> list[Hypothesis]:
+        end = self.first + EOS_ID
+        hypotheses = []
+        for row, log_prob in rows:
+            ids = tuple(i - self.first for i in (row[: row.index(end)] if end in row else row)[:limit])
+            score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
+            hypotheses.append(Hypothesis(ids, log_prob, score))
+        return sorted(hypotheses, key=lambda hypothesis: hypothesis.score, reverse=True)[: settings.n_best]
+
+
+class HuggingFaceSteps:
+    """The next-token function of their model for sources (B, S); the target's ids begin at `first`."""
+
+    def __init__(self, model: Any, src: Tensor, first: int) -> None:
+        from transformers import DynamicCache, EncoderDecoderCache
+
+        self.model, self.first = model, first
+        self.src_mask = (src != PAD_ID).long()
+        self.memory = model.get_encoder()(input_ids=src, attention_mask=self.src_mask).last_hidden_state
+        self.cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        self.started = False
+
+    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+        if self.started:
+            self.cache.reorder_cache(parents)  # type: ignore[arg-type]
+        self.started = True
+        self.memory, self.src_mask = self.memory[parents], self.src_mask[parents]
+        found = self.model(
+            encoder_outputs=(self.memory,), attention_mask=self.src_mask,
+            decoder_input_ids=last[:, None] + self.first, past_key_values=self.cache, use_cache=True,
+        )  # fmt: skip
+        logits: Tensor = found.logits[:, -1, self.first :].float()
+        logits[:, list(FORBIDDEN)] = float("-inf")
+        return logits.log_softmax(-1)
+
+
+def check_tokenizer(folder: Path, tokenizers: TokenizerPair, texts: Sequence[str], *, first: int) -> None:
+    """Reads and writes `texts` with AutoTokenizer. RunError: otherwise than the run does."""
+    with quiet_transformers() as transformers:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    check_texts(
+        lambda text: tokenizer(text).input_ids,
+        lambda ids: tokenizer.decode([first + i for i in ids], skip_special_tokens=True),
+        tokenizers,
+        texts,
+        where="AutoTokenizer",
+    )
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[Any]:
+    """The package, without its bars and recommendations. MissingExtraError: it is not installed."""
+    try:
+        transformers = importlib.import_module("transformers")
+    except ImportError:
+        raise MissingExtraError(
+            "transformers", extra="huggingface", purpose="exporting to Hugging Face"
+        ) from None
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield transformers
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()

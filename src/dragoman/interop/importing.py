@@ -1,0 +1,292 @@
+"""A model of another toolkit becomes a run: which format it is, its rows in Dragoman's order, its files.
+
+A run that was imported is one like any other: it translates, is scored, fine-tuned and served. It names no
+corpus, and its report.json says where it came from.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dragoman.config import TranslationConfig, parse_config, usual_max_length
+from dragoman.data.readers.files import hash_file
+from dragoman.errors import ConfigError, RunError
+from dragoman.interop import exported, fairseq, joeynmt, marian, opennmt, sockeye
+from dragoman.interop.foreign import (
+    Foreign,
+    ForeignFolder,
+    ForeignVocabulary,
+    Imported,
+    Options,
+    Segmentation,
+    SentencePiece,
+    check_weights,
+)
+from dragoman.predict.translator import Translator
+from dragoman.runs import Run, environment, sync
+from dragoman.text import foreign as foreign_text
+from dragoman.text.tokenizer import BOS_ID, Tokenizer, TokenizerPair
+from dragoman.text.vocabulary import SPECIAL_TOKENS
+
+NEVER = -1000.0
+"""The output bias of a token that the other side has not: its probability is 0 in fp32. It is no lower, for
+label smoothing wants a share even for it, whose loss would drown all others."""
+
+
+class Format(NamedTuple):
+    """A format of another toolkit."""
+
+    looks_for: str
+    """What tells it, in words."""
+    detects: Callable[[ForeignFolder], bool]
+    read: Callable[[ForeignFolder, Options], Foreign | Imported]
+
+
+FORMATS: dict[str, Format] = {
+    "marian": Format(marian.LOOKS_FOR, marian.detects, marian.read),
+    "joeynmt": Format(joeynmt.LOOKS_FOR, joeynmt.detects, joeynmt.read),
+    "fairseq": Format(fairseq.LOOKS_FOR, fairseq.detects, fairseq.read),
+    "opennmt": Format(opennmt.LOOKS_FOR, opennmt.detects, opennmt.read),
+    "eole": Format(opennmt.LOOKS_FOR_EOLE, opennmt.detects_eole, opennmt.read_eole),
+    "sockeye": Format(sockeye.LOOKS_FOR, sockeye.detects, sockeye.read),
+    "dragoman": Format(exported.LOOKS_FOR, exported.detects, exported.read),
+}
+
+
+def import_model(
+    path: str | Path, out: str | Path, *, format_name: str | None = None, options: Options | None = None
+) -> Run:
+    """The run `out`, made of the model of another toolkit in `path`; it appears whole or not at all.
+
+    `format_name` is one of FORMATS, None: by what files are there. RunError: it is of no known format or of
+    several, damaged or incomplete; it computes what Dragoman's Transformer does not; or `out` is not empty
+    or cannot be written. MissingExtraError: a package that its tokenizer needs is not installed.
+    """
+    folder, out = ForeignFolder(Path(path)), Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out}: is there already; choose another folder, or remove it")
+    if format_name is not None and format_name not in FORMATS:
+        raise RunError(f"--format {format_name}: there are {', '.join(FORMATS)}")
+    reader = FORMATS[format_name or detect(folder)]
+    found = reader.read(folder, options or Options())
+    imported = found if isinstance(found, Imported) else in_our_terms(found, folder)
+    return write_run(imported, out, folder)
+
+
+def detect(folder: ForeignFolder) -> str:
+    """The name of the format of a folder. RunError: it is none of the known ones, or could be several."""
+    found, damaged = [], None
+    for name, one in FORMATS.items():
+        try:
+            if one.detects(folder):
+                found.append(name)
+        except RunError as error:
+            damaged = damaged or error
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise RunError(f"{folder.given}: could be {' or '.join(found)}; say which with --format")
+    if damaged:
+        raise damaged
+    wanted = "; ".join(f"{name}: {one.looks_for}" for name, one in FORMATS.items())
+    raise RunError(f"{folder.given}: holds no model of a known format. Looked for, {wanted}")
+
+
+def in_our_terms(foreign: Foreign, folder: ForeignFolder) -> Imported:
+    """A model with its vocabularies in Dragoman's order. RunError: its parts do not fit together."""
+    where = folder.given
+    for vocabulary in (foreign.src, foreign.tgt):
+        _check_vocabulary(vocabulary, where)
+    one_vocabulary = foreign.src is foreign.tgt
+    if foreign.model.tie_embeddings == "all" and not one_vocabulary:
+        raise RunError(
+            f"{where}: ties the embeddings of two vocabularies; its settings contradict each other"
+        )
+    sizes = len(foreign.src.pieces), len(foreign.tgt.pieces)
+    check_weights(foreign.model, foreign.weights, sizes, where=where)
+    tokenizers = _tokenizers(foreign, where)
+    config = _config(foreign, tokenizers, name=run_name(folder.given), where=where)
+    weights = reorder(foreign.weights, foreign.src, foreign.tgt)
+    return Imported(foreign.format, config, tokenizers, weights, foreign.notes)
+
+
+def our_rows(vocabulary: ForeignVocabulary) -> list[int | None]:
+    """The foreign row of each of Dragoman's tokens: special ones first, then the others as they were.
+
+    None where the other side has no such token.
+    """
+    start, eos, unk = vocabulary.start, vocabulary.eos, vocabulary.unk
+    pad = vocabulary.pad if vocabulary.pad not in (start, eos, unk) else None
+    special = {pad, start, eos, unk}
+    return [pad, start, eos, unk, *(i for i in range(len(vocabulary.pieces)) if i not in special)]
+
+
+def our_pieces(vocabulary: ForeignVocabulary) -> list[str]:
+    """The vocabulary in Dragoman's order, every piece another: a second one of a name gets its number."""
+    pieces = list(SPECIAL_TOKENS)
+    seen = set(pieces)
+    for i in our_rows(vocabulary)[len(SPECIAL_TOKENS) :]:
+        assert i is not None
+        piece = vocabulary.pieces[i]
+        while piece in seen:
+            piece = f"{piece}#{i}"
+        seen.add(piece)
+        pieces.append(piece)
+    return pieces
+
+
+def reorder(
+    weights: Mapping[str, Tensor], src: ForeignVocabulary, tgt: ForeignVocabulary
+) -> dict[str, Tensor]:
+    """The weights in fp32, what has a row a token in Dragoman's order.
+
+    A token that the other side has not gets zeros, and the output bias NEVER; so does <s> where the decoder
+    starts with the end token, for its row is that one's.
+    """
+    ours = {name: tensor.detach().float() for name, tensor in weights.items()}
+    for name, vocabulary in (
+        ("src_embedding.tokens.weight", src),
+        ("tgt_embedding.tokens.weight", tgt),
+        ("output.weight", tgt),
+        ("output.bias", tgt),
+    ):
+        if name in ours:
+            rows = our_rows(vocabulary)
+            missing = torch.tensor([i is None for i in rows])
+            if name == "output.bias" and vocabulary.start == vocabulary.eos:
+                missing[BOS_ID] = True
+            taken = ours[name][torch.tensor([i or 0 for i in rows])]
+            taken[missing] = NEVER if name == "output.bias" else 0.0
+            ours[name] = taken
+    return ours
+
+
+def run_name(path: Path) -> str:
+    """A recipe's name from the name of a folder or file."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name).lstrip("._-")
+    return name or "imported"
+
+
+def write_run(imported: Imported, out: Path, folder: ForeignFolder) -> Run:
+    """Writes a complete run, and tries it. RunError: it cannot be written, or does not translate."""
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        run = Run.create(partial, imported.config)
+        imported.tokenizers.save(run.tokenizer_folder)
+        run.save_weights(imported.weights)
+        run.write_json("environment.json", environment())
+        run.write_json("report.json", {"imported": _origin(imported, folder)})
+        _check_run(run, folder.given)
+        partial.replace(out)
+        sync(out.parent)
+    except OSError as error:
+        raise RunError(
+            f"{out}: cannot be written ({error.strerror}); make room or change its rights"
+        ) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Run.open(out)
+
+
+def _check_run(run: Run, origin: Path) -> None:
+    """RunError: the run that was written cannot be loaded, or gives something that is no probability."""
+    translator = Translator.load(run.path, device="cpu", precision="fp32")
+    known = range(len(SPECIAL_TOKENS), min(len(SPECIAL_TOKENS) + 5, translator.tokenizers.src.vocab_size))
+    text = translator.tokenizers.src.decode(list(known)) or "1"
+    (found,) = translator.translate([text], method="beam", beam_size=1, n_best=1, max_length_extra=5)
+    if not math.isfinite(found.score):
+        raise RunError(f"{origin}: computes what is no probability; the model is damaged")
+
+
+def _origin(imported: Imported, folder: ForeignFolder) -> dict[str, Any]:
+    """What report.json says about where a run came from."""
+    files = {
+        name: {"bytes": path.stat().st_size, "blake2b": hash_file(path)}
+        for name, path in sorted(folder.used.items())
+    }
+    return {
+        "format": imported.format,
+        "path": str(folder.given),
+        "files": files,
+        "n_parameters": sum(tensor.numel() for tensor in imported.weights.values()),
+        "notes": list(imported.notes),
+    }
+
+
+def _check_vocabulary(vocabulary: ForeignVocabulary, where: Path) -> None:
+    special = {"start": vocabulary.start, "end": vocabulary.eos, "unknown": vocabulary.unk}
+    if vocabulary.pad is not None:
+        special["padding"] = vocabulary.pad
+    for name, i in special.items():
+        if not 0 <= i < len(vocabulary.pieces):
+            raise RunError(
+                f"{where}: its {name} token is {i}, and the vocabulary has {len(vocabulary.pieces):,}; "
+                "they must come from the same model"
+            )
+
+
+def _tokenizers(foreign: Foreign, where: Path) -> TokenizerPair:
+    """The tokenizers of both sides: one where vocabulary and segmentation are the same."""
+    src = _tokenizer(foreign.src_segmentation, our_pieces(foreign.src), where)
+    if foreign.src is foreign.tgt and foreign.src_segmentation == foreign.tgt_segmentation:
+        return TokenizerPair(src, src)
+    return TokenizerPair(src, _tokenizer(foreign.tgt_segmentation, our_pieces(foreign.tgt), where))
+
+
+def _tokenizer(segmentation: Segmentation, pieces: Sequence[str], where: Path) -> Tokenizer:
+    try:
+        if isinstance(segmentation, SentencePiece):
+            return foreign_text.SentencePieceTokenizer(
+                foreign_text.sentencepiece_spec(segmentation.model, pieces, lowercase=segmentation.lowercase)
+            )
+        return foreign_text.PiecesTokenizer(
+            foreign_text.pieces_spec(
+                segmentation.codes,
+                pieces,
+                lowercase=segmentation.lowercase,
+                known_only=segmentation.known_only,
+            )
+        )
+    except ValueError as error:
+        raise RunError(f"{where}: its tokenizer cannot be used: {error}") from None
+
+
+def _config(foreign: Foreign, tokenizers: TokenizerPair, *, name: str, where: Path) -> TranslationConfig:
+    """The configuration of the run: what the model says, and defaults for the rest."""
+    kinds = [
+        "sentencepiece" if isinstance(one, SentencePiece) else "pieces"
+        for one in (foreign.src_segmentation, foreign.tgt_segmentation)
+    ]
+    settings = {
+        "name": name,
+        "data": {
+            "src_lang": foreign.src_lang,
+            "tgt_lang": foreign.tgt_lang,
+            "train": [],
+            "max_length": usual_max_length(foreign.model),
+        },
+        "tokenizer": {
+            "kind": kinds[0],
+            "tgt_kind": "same" if kinds[0] == kinds[1] else kinds[1],
+            "vocab_size": max(10, tokenizers.tgt.vocab_size),
+            "shared": foreign.src is foreign.tgt,
+            "lowercase": foreign.src_segmentation.lowercase,
+        },
+        "model": foreign.model.model_dump(),
+        "search": foreign.search.model_dump(),
+    }
+    try:
+        config = parse_config(settings, where=str(where))
+    except ConfigError as error:
+        raise RunError(str(error)) from None
+    assert config.task == "translation"
+    return config

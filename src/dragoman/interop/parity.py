@@ -1,0 +1,202 @@
+"""Whether an exported translator still says what the run says: searches and probabilities compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+import torch
+
+from dragoman.config import Config, SearchConfig
+from dragoman.data.corpora import open_corpus
+from dragoman.data.labelled import open_labelled
+from dragoman.decoding.hypotheses import Hypothesis
+from dragoman.errors import DragomanError, RunError
+from dragoman.predict.engine import NativeEngine, Sentence
+from dragoman.predict.scoring import score_ids
+from dragoman.predict.translator import Translator
+from dragoman.text.tokenizer import EOS_ID, Tokenizer
+from dragoman.text.vocabulary import SPECIAL_TOKENS
+
+BATCH = 50
+"""Sentences compared at once."""
+
+SAME = 0.99
+"""Share of the sentences, at least, for which an exact search finds the same."""
+
+
+TOKEN, TRANSLATION = "nats a token", "nats a translation"
+MEAN = "nats a token of a translation, on average"
+"""What differs: the log-probability of one token, of a translation, and the latter by its tokens."""
+
+
+class Scorer(Protocol):
+    """What gives the log-probabilities of translations."""
+
+    def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """The log-probability of each token of each target, and of eos behind it."""
+
+
+class Search(NamedTuple):
+    """One search of the exported model, compared with Dragoman's own."""
+
+    name: str
+    settings: SearchConfig
+    run: Callable[[Sequence[Sentence], SearchConfig], list[list[Hypothesis]]]
+    exact: bool = True
+    """Both are the same search, so that other results are an error, and all its hypotheses are compared, in
+    their order. Otherwise the best is."""
+
+
+@dataclass
+class Parity:
+    """How far an exported model and its run are apart."""
+
+    n_sentences: int
+    sentences_from: str
+    """Where the sentences come from, in words."""
+    same: dict[str, float] = field(default_factory=dict)
+    """By search, the share of sentences for which the same is found, token by token."""
+    largest: dict[str, float] = field(default_factory=dict)
+    """The largest difference, by what differs."""
+
+    def widen(self, what: str, difference: float) -> None:
+        """Takes `difference` into account."""
+        self.largest[what] = max(self.largest.get(what, 0.0), difference)
+
+
+def sentences_to_compare(config: Config, tokenizer: Tokenizer, n: int, longest: int) -> tuple[list[str], str]:
+    """Up to `n` texts of 1 to `longest` tokens, and where they come from.
+
+    They are the run's validation data, or its training data if it names none; where neither can be read, and
+    where it holds fewer, random tokens: always the same.
+    """
+    files = config.data.valid or config.data.train
+    texts: list[str] = []
+    read: Iterator[str] = iter(())
+    try:
+        if not files:
+            pass  # an imported model
+        elif config.task == "translation":
+            data = config.data
+            corpus = open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
+            read = (pair.src for pair in corpus.pairs())
+        else:
+            labelled = config.data
+            read = (
+                example.text
+                for example in open_labelled(
+                    files, text_column=labelled.text_column, label_column=labelled.label_column
+                ).examples()
+            )
+        texts = list(islice((text for text in read if 0 < len(tokenizer.encode(text)) <= longest), n))
+    except DragomanError:  # no such file here, or an extra that reads it
+        pass
+    if len(texts) == n:
+        return texts, ", ".join(files)
+    drawn = random_texts(tokenizer, n - len(texts), longest)
+    return texts + drawn, f"{', '.join(files)}, and random tokens" if texts else "random tokens"
+
+
+def random_texts(tokenizer: Tokenizer, n: int, longest: int) -> list[str]:
+    """`n` texts of 3 to 18 tokens (or what `longest` leaves) drawn from the vocabulary; always the same."""
+    generator = torch.Generator().manual_seed(1)
+    texts: list[str] = []
+    while len(texts) < n:
+        length = int(torch.randint(min(3, longest), min(18, longest) + 1, (), generator=generator))
+        ids = torch.randint(len(SPECIAL_TOKENS), tokenizer.vocab_size, (length,), generator=generator)
+        text = tokenizer.normalise(tokenizer.decode(ids.tolist()))
+        if 0 < len(tokenizer.encode(text)) <= longest:
+            texts.append(text)
+    return texts
+
+
+def searches(search: SearchConfig) -> tuple[SearchConfig, SearchConfig]:
+    """Greedy search and the beam search of a run, all of its beam returned; without what only ours has."""
+    plain = {
+        name: getattr(search, name) for name in ("length_penalty", "max_length_factor", "max_length_extra")
+    }
+    beam = max(2, search.beam_size)
+    return SearchConfig(beam_size=1, **plain), SearchConfig(beam_size=beam, n_best=beam, **plain)
+
+
+def compare(
+    translator: Translator,
+    texts: Sequence[str],
+    sentences_from: str,
+    scorer: Scorer,
+    compared: Sequence[Search],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Parity:
+    """Dragoman's searches beside those of the exported model, and how probable both find the best of ours."""
+    parity = Parity(len(texts), sentences_from)
+    sentences = [Sentence([*ids, EOS_ID]) for ids in translator.tokenizers.src.encode_batch(texts)]
+    sentences.sort(key=lambda sentence: len(sentence.source))
+    native = NativeEngine(translator.model)
+    n_same = dict.fromkeys((search.name for search in compared), 0)
+    for start in range(0, len(sentences), BATCH):
+        batch = sentences[start : start + BATCH]
+        ours: dict[str, list[list[Hypothesis]]] = {}
+        for search in compared:
+            key = repr(search.settings)
+            if key not in ours:
+                ours[key] = native.search(batch, search.settings)
+            n_same[search.name] += sum(
+                _same(a, b, search.exact)
+                for a, b in zip(ours[key], search.run(batch, search.settings), strict=True)
+            )
+        best = {(i, many[0].ids) for found in ours.values() for i, many in enumerate(found)}
+        _compare_scores(translator, scorer, [(batch[i], ids) for i, ids in sorted(best)], parity)
+        if progress is not None:
+            progress(start + len(batch))
+    parity.same = {name: n / len(sentences) for name, n in n_same.items()}
+    return parity
+
+
+def check(parity: Parity, compared: Sequence[Search], *, tolerance: float, what: str) -> None:
+    """RunError: the exported model is not the run's; `what` it is."""
+    if not parity.largest[MEAN] <= tolerance:
+        raise RunError(
+            f"{what}: gives other probabilities than the run ({parity.largest[MEAN]:.2g} nats a token, "
+            f"{tolerance} allowed); nothing was written"
+        )
+    for search in compared:
+        if search.exact and not parity.same[search.name] >= SAME:
+            raise RunError(
+                f"{what}: {search.name} finds the run's translations for {parity.same[search.name]:.1%} of "
+                f"{parity.n_sentences} sentences only; nothing was written"
+            )
+
+
+def _same(ours: Sequence[Hypothesis], theirs: Sequence[Hypothesis], exact: bool) -> bool:
+    n = len(ours) if exact else 1
+    return [h.ids for h in ours[:n]] == [h.ids for h in theirs[:n]]
+
+
+def _compare_scores(
+    translator: Translator,
+    scorer: Scorer,
+    pairs: Sequence[tuple[Sentence, tuple[int, ...]]],
+    parity: Parity,
+) -> None:
+    """Widens the differences of `parity` by those of these translations."""
+    for start in range(0, len(pairs), BATCH):
+        sentences, targets = zip(*pairs[start : start + BATCH], strict=True)
+        ours = score_ids([translator.model], [s.source for s in sentences], targets)
+        theirs = scorer.score(sentences, targets)
+        for a, b in zip(ours, theirs, strict=True):
+            total = abs(sum(a) - sum(b))
+            parity.widen(TOKEN, max(abs(x - y) for x, y in zip(a, b, strict=True)))
+            parity.widen(TRANSLATION, total)
+            parity.widen(MEAN, total / len(a))
+
+
+def describe(parity: Parity) -> dict[str, str]:
+    """The comparison in words, by what was compared."""
+    shares = {f"same, {name}": f"{share:.1%}" for name, share in parity.same.items()}
+    largest = ", ".join(f"{difference:.2g} {what}" for what, difference in parity.largest.items())
+    sentences = f"{parity.n_sentences} ({parity.sentences_from})"
+    return {"sentences": sentences, **shares, "largest difference": largest}

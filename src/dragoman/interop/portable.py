@@ -1,0 +1,163 @@
+"""Dragoman's tokenizers as a `tokenizer.json` that Hugging Face's `tokenizers` alone reads and obeys.
+
+Such a file also normalises (NFC, single spaces), which Dragoman does before it asks a tokenizer, and writes
+the end token behind a text. It gives the ids that Dragoman gives, and back the text that Dragoman gives.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from dragoman.errors import ConfigError, RunError
+from dragoman.text.normalisation import META_SPACE
+from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.vocabulary import EOS_ID, SPECIAL_TOKENS, UNK_ID
+
+Spec = dict[str, Any]
+
+TARGET = "tgt:"
+"""What stands before the tokens of the target, where those of both languages are in one file. No text can
+become such a token: a colon and letters are never cut into one piece."""
+
+WHITE_SPACE = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
+"""What `str.split` takes for white space."""
+
+FINAL_SIGMA = r"(?<=\p{L})Σ(?!\p{L})"
+"""A capital sigma that ends a word, which `str.lower` writes as ς."""
+
+
+def portable(path: Path) -> Spec:
+    """The tokenizer in Dragoman's file `path`. ConfigError: that format has no way to say it."""
+    ours = json.loads(path.read_text(encoding="utf-8"))
+    if "model" in ours:
+        lowercase = ours["normalizer"] is not None
+        kept = {name: ours[name] for name in ("model", "pre_tokenizer", "decoder")}
+        kept["model"]["dropout"] = None
+        if kept["model"]["type"] != "BPE":
+            del kept["model"]["dropout"]
+        return _frame(lowercase) | kept
+    kind = ours.get("kind")
+    if kind == "words" and ours["splitter"] == "regex" and not ours["format_output"]:
+        splitter = pre_tokenizers.Split(Regex(ours["pattern"]), behavior="removed", invert=True)
+        decoder = decoders.Sequence([decoders.Replace(Regex("^"), " "), decoders.Fuse(), _strip()])
+        return _whole(ours, normalizers.Sequence([]), splitter, decoder)
+    if kind == "characters":
+        splitter = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+        decoder = decoders.Sequence([decoders.Replace(META_SPACE, " "), decoders.Fuse()])
+        return _whole(ours, normalizers.Replace(" ", META_SPACE), splitter, decoder)
+    reasons = {
+        "words": "words that spaCy splits, or whose output is formatted (tokenizer.format_output),",
+        "sentencepiece": "the sentencepiece model that came with an imported model",
+        "pieces": "text that is already cut into pieces",
+    }
+    raise ConfigError(
+        f"{path}: {reasons.get(str(kind), f'a tokenizer of {kind}')} cannot be written as tokenizer.json"
+    )
+
+
+def portable_pair(src: Path, tgt: Path) -> Spec:
+    """One file for two vocabularies: the source's ids as they are, the target's behind them.
+
+    A text is read with the source's; tokens of the target have TARGET before them, and are written without.
+    """
+    both, other = portable(src), portable(tgt)
+    pieces = [TARGET + piece for piece in pieces_of(other)]
+    model = both["model"]
+    if isinstance(model["vocab"], dict):
+        model["vocab"] |= {piece: i for i, piece in enumerate(pieces, start=len(model["vocab"]))}
+    else:
+        lowest = min(score for _, score in model["vocab"])
+        model["vocab"] = [*model["vocab"], *([piece, lowest] for piece in pieces)]
+    unmark = decoders.Replace(Regex(f"^{TARGET}"), "")
+    both["decoder"] = {"type": "Sequence", "decoders": [_as_json(unmark), *other["decoder"]["decoders"]]}
+    return both
+
+
+def pieces_of(spec: Spec) -> list[str]:
+    """The tokens in the order of their ids."""
+    vocab = spec["model"]["vocab"]
+    if isinstance(vocab, list):
+        return [piece for piece, _ in vocab]
+    return sorted(vocab, key=vocab.__getitem__)
+
+
+def to_json(spec: Spec) -> str:
+    """The file. It is read once to see that it can be."""
+    text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
+    Tokenizer.from_str(text)
+    return text
+
+
+def check_portable(source: Path, target: Path, tokenizers: TokenizerPair, texts: Sequence[str]) -> None:
+    """Reads `texts` by one file and writes them by the other. RunError: otherwise than by the run."""
+    reader, writer = (Tokenizer.from_file(str(path)) for path in (source, target))
+    check_texts(lambda text: reader.encode(text).ids, writer.decode, tokenizers, texts, where=source.name)
+
+
+def check_texts(
+    read: Callable[[str], list[int]],
+    write: Callable[[list[int]], str],
+    tokenizers: TokenizerPair,
+    texts: Sequence[str],
+    *,
+    where: str,
+) -> None:
+    """RunError: `read` gives a text other ids, the end token last, or `write` gives ids another text."""
+    src, tgt = tokenizers.src, tokenizers.tgt
+    for text, ids in zip(texts, src.encode_batch(texts), strict=True):
+        if list(read(text)) != [*ids, EOS_ID]:
+            raise RunError(f"{where}: {text!r} becomes other tokens than in the run; nothing was written")
+    for ids in tgt.encode_batch(texts):
+        known = [i for i in ids if i != UNK_ID]
+        if write(known) != tgt.decode(known):
+            raise RunError(
+                f"{where}: {tgt.decode(known)!r} is written otherwise than in the run; nothing was written"
+            )
+
+
+def _whole(ours: Spec, last: Any, splitter: Any, decoder: Any) -> Spec:
+    """A tokenizer of words or characters; `last` comes behind what normalises all texts."""
+    spec = _frame(bool(ours["lowercase"]))
+    steps = _as_json(last)
+    spec["normalizer"]["normalizers"] += steps.get("normalizers", [steps])
+    vocab = {piece: i for i, piece in enumerate(ours["vocabulary"])}
+    model = models.WordLevel(vocab, unk_token=SPECIAL_TOKENS[UNK_ID])
+    return spec | {
+        "model": _as_json(model),
+        "pre_tokenizer": _as_json(splitter),
+        "decoder": _as_json(decoder),
+    }
+
+
+def _frame(lowercase: bool) -> Spec:
+    """What all have in common: how a text is normalised, and its end token."""
+    spaces = [normalizers.Replace(Regex(WHITE_SPACE), " "), normalizers.Strip()]
+    steps: list[Any] = [normalizers.Replace(META_SPACE, "_"), normalizers.NFC(), *spaces]
+    if lowercase:
+        steps += [normalizers.Replace(Regex(FINAL_SIGMA), "ς"), normalizers.Lowercase(), normalizers.NFC()]
+    end = SPECIAL_TOKENS[EOS_ID]
+    template = processors.TemplateProcessing(
+        single=f"$A {end}", pair=f"$A $B {end}", special_tokens=[(end, EOS_ID)]
+    )
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": _as_json(normalizers.Sequence(steps)),
+        "post_processor": _as_json(template),
+    }
+
+
+def _strip() -> Any:
+    return decoders.Strip(content=" ", left=1, right=0)
+
+
+def _as_json(part: Any) -> Spec:
+    """A part of a tokenizer as it stands in the file."""
+    return dict(json.loads(part.__getstate__()))

@@ -1,0 +1,1 @@
+"""Scripts that use an export without Dragoman. They are copied into its README.md, and imported by nobody."""

@@ -1,0 +1,64 @@
+"""Writes the label of each line of stdin, and its probability: python classify.py FOLDER < input > output
+
+Needs numpy, onnxruntime and tokenizers.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+folder = sys.argv[1]
+tokenizer = Tokenizer.from_file(f"{folder}/text.json")
+classifier = onnxruntime.InferenceSession(f"{folder}/classifier.onnx")
+settings = json.loads(Path(folder, "classifier.json").read_text(encoding="utf-8"))
+
+
+def windows_of(tokens):
+    """The fewest windows of max_length tokens, all of about the same length, 0 behind their ends."""
+    n = -(-len(tokens) // settings["max_length"])
+    parts = [tokens[i * len(tokens) // n : (i + 1) * len(tokens) // n] for i in range(n)]
+    ids = np.zeros((n, max(map(len, parts))), dtype=np.int64)
+    for row, part in zip(ids, parts, strict=True):
+        row[: len(part)] = part
+    return ids
+
+
+def buckets_of(tokens):
+    """The different buckets that n-grams of up to settings["ngrams"] tokens are hashed into."""
+    tokens, found = np.array(tokens, dtype=np.uint64), []
+    mixed = np.zeros(len(tokens), dtype=np.uint64)
+    for n in range(1, settings["ngrams"] + 1):
+        back = np.zeros(len(tokens), dtype=np.uint64)
+        back[n - 1 :] = tokens[: max(0, len(tokens) - n + 1)]
+        mixed = (mixed + back + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+        spread = mixed * np.uint64(0xC2B2AE3D27D4EB4F) + np.uint64(n * 0x165667B19E3779F9 % 2**64)
+        found.append(spread >> np.uint64(64 - settings["ngram_bits"]))
+    return np.unique(np.concatenate(found)).astype(np.int64)
+
+
+def probabilities(text):
+    """Of each label."""
+    tokens = tokenizer.encode(text, add_special_tokens=False).ids
+    if settings["max_windows"]:
+        tokens = tokens[: settings["max_windows"] * settings["max_length"]]
+    ids = windows_of(tokens)
+    inputs = {"ids": ids, "document": np.zeros(len(ids), dtype=np.int64)}
+    if settings["ngrams"]:
+        inputs["buckets"] = buckets_of(tokens)
+        inputs["bucket_document"] = np.zeros(len(inputs["buckets"]), dtype=np.int64)
+    (logits,) = classifier.run(["logits"], inputs)
+    odds = np.exp((logits[0] - logits[0].max()) / settings["temperature"])
+    return odds / odds.sum()
+
+
+for line in sys.stdin.read().splitlines():
+    if line.strip():
+        found = probabilities(line)
+        print(settings["labels"][found.argmax()], f"{found.max():.4f}", sep="\t")
+    else:
+        print("\t")

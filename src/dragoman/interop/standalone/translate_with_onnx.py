@@ -1,0 +1,50 @@
+"""Translates the lines of stdin greedily: python translate.py FOLDER < input > output
+
+Needs numpy, onnxruntime and tokenizers.
+"""
+
+import sys
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+PAD, START, END = 0, 1, 2
+LONGEST = 256
+
+folder = sys.argv[1]
+source, target = (Tokenizer.from_file(f"{folder}/{side}.json") for side in ("source", "target"))
+encoder, decoder = (onnxruntime.InferenceSession(f"{folder}/{name}.onnx") for name in ("encoder", "decoder"))
+
+
+def translate(texts):
+    """The translations of some texts, none of them empty."""
+    rows = [source.encode(text).ids for text in texts]
+    ids = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
+    for row, tokens in zip(ids, rows, strict=True):
+        row[: len(tokens)] = tokens
+    names = [output.name for output in encoder.get_outputs()]  # src_bias, cross.0.key, cross.0.value, ...
+    of_source = dict(zip(names, encoder.run(names, {"ids": ids}), strict=True))
+    n, heads, _, width = of_source["cross.0.key"].shape
+    past = {name.replace("cross", "past"): np.zeros((n, heads, 0, width), np.float32) for name in names[1:]}
+    last, written, ended = np.full(n, START), [[] for _ in texts], np.zeros(n, dtype=bool)
+    for _ in range(LONGEST):
+        log_probs, *present = decoder.run(None, {"last": last, **past, **of_source})
+        past = dict(zip(past, present, strict=True))
+        last = log_probs.argmax(axis=1)
+        ended |= last == END
+        if ended.all():
+            break
+        for i in np.flatnonzero(~ended):
+            written[i].append(last[i])
+    return [target.decode(tokens) for tokens in written]
+
+
+lines = sys.stdin.read().splitlines()
+filled = [i for i, line in enumerate(lines) if line.strip()]
+found = [""] * len(lines)
+for start in range(0, len(filled), 32):
+    batch = filled[start : start + 32]
+    for i, text in zip(batch, translate([lines[i] for i in batch]), strict=True):
+        found[i] = text
+print("\n".join(found))

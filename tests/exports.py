@@ -1,0 +1,65 @@
+"""Runs with random weights, for tests that export them: every setting there is, without a training."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dragoman.config import TranslationConfig, parse_config
+from dragoman.predict.loading import build_model
+from dragoman.runs import Run
+from dragoman.text.tokenizer import EOS_ID, TokenizerPair
+from tiny import TINY, WORDS, write_corpus
+
+PAIRS = [(src, tgt) for src, tgt in WORDS.items() for _ in range(3)]
+
+
+def untrained_run(folder: Path, *, model: dict[str, Any] | None = None, **tokenizer: Any) -> Path:
+    """A run in `folder` with large random weights, so that translations differ; output biases end them."""
+    folder.mkdir()
+    write_corpus(folder, "valid", 12, seed=3)
+    settings = {
+        "name": "untrained",
+        "data": {"src_lang": "en", "tgt_lang": "de", "train": [str(folder / "valid.tsv")]},
+        "tokenizer": tokenizer,
+        "model": model or {},
+    }
+    overrides = [o for o in TINY if o.partition("=")[0] not in {f"model.{name}" for name in model or {}}]
+    config = parse_config(settings, overrides=overrides)
+    assert isinstance(config, TranslationConfig)
+    run = Run.create(folder / "run", config)
+    tokenizers = TokenizerPair.train(PAIRS, config.tokenizer, src_lang="en", tgt_lang="de")
+    tokenizers.save(run.tokenizer_folder)
+    torch.manual_seed(1)
+    fresh = build_model(config, tokenizers, device=torch.device("cpu"))
+    with torch.no_grad():
+        for parameter in fresh.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        if fresh.output.bias is not None:
+            fresh.output.bias[EOS_ID] += 4.0
+    run.save_weights({name: parameter.detach() for name, parameter in fresh.named_parameters()})
+    return run.path
+
+
+def script_of_readme(export: Path) -> str:
+    """The script in the README.md of an export."""
+    readme = (export / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    assert isinstance(code, str)
+    return code
+
+
+def run_script_of_readme(export: Path, lines: str) -> list[str]:
+    """What that script writes for `lines`, in a Python without Dragoman."""
+    code = f"import sys; sys.modules['dragoman'] = None\n{script_of_readme(export)}"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(export)],
+        input=lines, text=True, capture_output=True, check=False, encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()

@@ -1,0 +1,110 @@
+"""Parity of a model of another toolkit and the run that it became, and Transformers written down anew.
+
+The reference Transformers know nothing of Dragoman's modules: they compute from tensors by the names of the
+other toolkit's files, as its architecture was published.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dragoman.data.batching import source_mask
+from dragoman.interop.foreign import Foreign, ForeignVocabulary
+from dragoman.interop.importing import our_rows
+from dragoman.predict.translator import Translator
+from dragoman.text.tokenizer import EOS_ID
+
+WORDS = ("the", "red", "blue", "cat", "dog", "house", "tree", "saw", "big", "old")
+TARGET_WORDS = ("die", "rote", "blaue", "Katze", "Hund", "Haus", "Baum", "sah")
+
+
+def random_tensors(shapes: Mapping[str, tuple[int, ...]], *, seed: int = 1) -> dict[str, Tensor]:
+    """Tensors of these shapes as a training leaves them: no norm is the identity, and no bias is zero."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for name, shape in shapes.items():
+        tensor = 0.3 * torch.randn(shape, generator=generator)
+        is_gain = "norm" in name and name.endswith("weight")
+        tensors[name] = 1 + tensor if is_gain else tensor
+    return tensors
+
+
+class Pair:
+    """Three sources and targets of random words: unequally long, in the foreign ids and in ours."""
+
+    def __init__(self, foreign: Foreign, *, source_end: bool = True, seed: int = 2) -> None:
+        self.foreign = foreign
+        generator = torch.Generator().manual_seed(seed)
+        lengths = (5, 3, 4)
+
+        def draw(vocabulary: ForeignVocabulary, length: int) -> list[int]:
+            special = {vocabulary.start, vocabulary.eos, vocabulary.unk, vocabulary.pad}
+            usual = [i for i in range(len(vocabulary.pieces)) if i not in special]
+            return [usual[i] for i in torch.randint(len(usual), (length,), generator=generator).tolist()]
+
+        self.sources = [draw(foreign.src, n) for n in lengths]
+        self.targets = [draw(foreign.tgt, 4) for _ in lengths]
+        self.source_end = source_end
+
+    def theirs(self, logits: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
+        """Logits (T, V) of each pair by the other side's `logits(src (S,), tgt_in (T,))`."""
+        ends = [self.foreign.src.eos] if self.source_end else []
+        start = self.foreign.tgt.start
+        return [
+            logits(torch.tensor([*src, *ends]), torch.tensor([start, *tgt]))
+            for src, tgt in zip(self.sources, self.targets, strict=True)
+        ]
+
+    def ours(self, run: Path) -> list[Tensor]:
+        """Logits (T, V) of each pair by the run, in one padded batch, columns in the foreign order."""
+        model = Translator.load(run, device="cpu", precision="fp32").model
+        src_rows, tgt_rows = our_rows(self.foreign.src), our_rows(self.foreign.tgt)
+        sources = [[*(src_rows.index(i) for i in src), EOS_ID] for src in self.sources]
+        width = max(map(len, sources))
+        src = torch.tensor([ids + [0] * (width - len(ids)) for ids in sources])
+        tgt_in = torch.tensor([[1, *(tgt_rows.index(i) for i in tgt)] for tgt in self.targets])
+        with torch.no_grad():
+            found = model(src, source_mask(src, with_end=model.config.source_end), tgt_in)
+        columns = torch.tensor([tgt_rows.index(i) for i in range(len(self.foreign.tgt.pieces))])
+        return list(found[:, :, columns])
+
+    def check(self, run: Path, logits: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Both give the same logits, and other ones for other sources."""
+        theirs, ours = self.theirs(logits), self.ours(run)
+        for there, here in zip(theirs, ours, strict=True):
+            torch.testing.assert_close(here, there, atol=1e-4, rtol=1e-4)
+        assert (theirs[0] - theirs[1]).abs().max() > 0.05
+        assert theirs[0].std() > 0.05
+
+
+def norm(x: Tensor, tensors: Mapping[str, Tensor], name: str, eps: float) -> Tensor:
+    """(x - mean) / sqrt(variance + eps), with gain and shift."""
+    centred = x - x.mean(-1, keepdim=True)
+    variance = (centred**2).mean(-1, keepdim=True)
+    return centred / (variance + eps).sqrt() * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
+
+
+def linear(x: Tensor, tensors: Mapping[str, Tensor], name: str) -> Tensor:
+    """x W^T + b, where there is a b."""
+    y = x @ tensors[f"{name}.weight"].T
+    return y + tensors[f"{name}.bias"] if f"{name}.bias" in tensors else y
+
+
+def heads(q: Tensor, k: Tensor, v: Tensor, n_heads: int, *, causal: bool) -> Tensor:
+    """q (T, D), k and v (S, D), projected: every head by itself, side by side -> (T, D)."""
+    contexts = []
+    for one_q, one_k, one_v in zip(*(t.chunk(n_heads, dim=-1) for t in (q, k, v)), strict=True):
+        scores = one_q @ one_k.T / math.sqrt(one_q.shape[-1])
+        if causal:
+            scores = scores + torch.full_like(scores, -math.inf).triu(1)
+        contexts.append(scores.softmax(-1) @ one_v)
+    return torch.cat(contexts, dim=-1)
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}

@@ -1,0 +1,281 @@
+"""Models from strangers: whatever is in a folder, nothing runs, nothing outside is read, one line is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from commands import error_of
+from dragoman.errors import RunError
+from dragoman.interop.foreign import ForeignFolder, Options
+from dragoman.interop.importing import FORMATS, import_model
+from dragoman.interop.torch_files import read_torch
+from foreign_models import write_marian
+
+pytest.importorskip("transformers")
+pytest.importorskip("sentencepiece")
+
+Damage = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_marian(tmp_path_factory.mktemp("sound") / "there", encoder_layers=1)
+
+
+@pytest.fixture
+def there(sound: Path, tmp_path: Path) -> Path:
+    """A model that may be damaged."""
+    folder = tmp_path / "there"
+    folder.mkdir()
+    for file in sound.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+class Attack:
+    """Leaves a trace where it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.trace),)
+
+
+def settings(**changed: Any) -> Damage:
+    def damage(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), **changed}))
+
+    return damage
+
+
+def weight(name: str, change: Callable[[torch.Tensor], torch.Tensor] | None) -> Damage:
+    def damage(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        weights = load_file(path)
+        if change is None:
+            del weights[name]
+        else:
+            weights[name] = change(weights.get(name, torch.zeros(2))).contiguous()
+        save_file(weights, path, metadata={"format": "pt"})
+
+    return damage
+
+
+def content(name: str, value: bytes | Callable[[bytes], bytes]) -> Damage:
+    def damage(folder: Path) -> None:
+        path = folder / name
+        path.write_bytes(value if isinstance(value, bytes) else value(path.read_bytes()))
+
+    return damage
+
+
+def as_torch(make: Callable[[Path, dict[str, Any]], Any]) -> Damage:
+    """The weights by torch.save, as `make` makes them."""
+
+    def damage(folder: Path) -> None:
+        weights = load_file(folder / "model.safetensors")
+        (folder / "model.safetensors").unlink()
+        torch.save(make(folder, weights), folder / "pytorch_model.bin")
+
+    return damage
+
+
+def packed(folder: Path) -> None:
+    """pytorch_model.bin, compressed: a few bytes could become as many as they like."""
+    as_torch(lambda _, weights: weights)(folder)
+    path = folder / "pytorch_model.bin"
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
+
+
+def index(part: Any) -> Damage:
+    def damage(folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder.parent / "elsewhere.safetensors")
+        path = folder / "model.safetensors.index.json"
+        path.write_text(json.dumps({"weight_map": {"model.shared.weight": part}}))
+
+    return damage
+
+
+def link(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "elsewhere.safetensors")
+    (folder / "model.safetensors").symlink_to(folder.parent / "elsewhere.safetensors")
+
+
+def vocabulary(change: Callable[[dict[str, Any]], Any]) -> Damage:
+    return content("vocab.json", lambda old: json.dumps(change(json.loads(old))).encode())
+
+
+LINEAR = "model.encoder.layers.0.fc1.weight"
+HOSTILE: dict[str, tuple[Damage, str]] = {
+    "weights cut short": (content("model.safetensors", lambda old: old[:-9]), "is damaged or cut short"),
+    "no weights": (content("model.safetensors", b""), "is damaged or cut short"),
+    "a huge header": (
+        content("model.safetensors", struct.pack("<Q", 2**60) + b"{}"),
+        r"model\.safetensors: is damaged or cut short \(.*header",
+    ),
+    "a matrix of another shape": (
+        weight(LINEAR, lambda old: old[:-1]),
+        rf"{LINEAR} has shape \(23, 16\), its settings say \(24, 16\)",
+    ),
+    "a number that is none": (
+        weight(LINEAR, lambda old: old.index_fill(0, torch.tensor([3]), torch.nan)),
+        f"{LINEAR} holds numbers that are not finite",
+    ),
+    "an infinite number": (
+        weight("final_logits_bias", lambda old: old - torch.inf),
+        "final_logits_bias holds numbers that are not finite",
+    ),
+    "whole numbers": (weight(LINEAR, lambda old: old.int()), f"{LINEAR} is of torch.int32"),
+    "a weight missing": (weight(LINEAR, None), f"holds no {LINEAR}"),
+    "a weight too many": (weight("model.encoder.layernorm.weight", lambda old: old), "has no place for"),
+    "two embeddings that are said to be one": (
+        weight("lm_head.weight", lambda _: torch.zeros(58, 16)),
+        "model.shared.weight and lm_head.weight differ",
+    ),
+    "a pickle that runs code": (
+        as_torch(lambda folder, weights: {**weights, "x": Attack(folder.parent / "trace")}),
+        r"asks for \S*mkdir, which could run code; it is not read",
+    ),
+    "a pickle that is a program alone": (
+        as_torch(lambda folder, _: Attack(folder.parent / "trace")),
+        r"asks for \S*mkdir, which could run code",
+    ),
+    "a pickle cut short": (
+        lambda folder: (
+            as_torch(lambda _, weights: weights)(folder),
+            content("pytorch_model.bin", lambda old: old[: len(old) // 2])(folder),
+        )[0],
+        "pytorch_model.bin: is damaged",
+    ),
+    "no pickle at all": (
+        lambda folder: (as_torch(lambda _, w: w)(folder), content("pytorch_model.bin", b"hello")(folder))[0],
+        "pytorch_model.bin: is damaged",
+    ),
+    "a list of tensors": (as_torch(lambda _, w: list(w.values())), "holds a list, not a dictionary"),
+    "a tensor of a thousand billion numbers in four bytes": (
+        as_torch(lambda _, w: {**w, LINEAR: torch.zeros(1).expand(10**6, 10**6)}),
+        f"{LINEAR} is no plain tensor with all of its numbers",
+    ),
+    "a sparse tensor": (as_torch(lambda _, w: {**w, LINEAR: torch.eye(3).to_sparse()}), "is no plain tensor"),
+    "more than weights": (as_torch(lambda _, w: {**w, "epoch": 3}), "epoch is no tensor"),
+    "an archive that is packed": (packed, "is a packed archive"),
+    "a part outside": (index("../elsewhere.safetensors"), "names a file outside of its folder"),
+    "a part at an absolute path": (index("/etc/passwd"), "names a file outside of its folder"),
+    "an index of nonsense": (index(["x"]), "names no files of weights"),
+    "a link out of the folder": (link, "is a link that leads out of its folder"),
+    "no settings": (content("config.json", b"\xff\xfe"), "config.json: is not UTF-8 text"),
+    "settings without end": (content("config.json", b'{"a":' * 100_000), "config.json: holds no JSON object"),
+    "a vast width": (settings(d_model=2**40), "d_model is 1,099,511,627,776; at most"),
+    "layers without end": (settings(encoder_layers=10**9), "n_encoder_layers is 1,000,000,000"),
+    "positions without end": (settings(max_position_embeddings=10**12), "max_positions is 1,000,000,000,000"),
+    "a vocabulary without end": (
+        settings(vocab_size=10**12, decoder_vocab_size=None), "its settings say 1,000,000,000,000"
+    ),
+    "a width that heads do not divide": (settings(encoder_attention_heads=3, decoder_attention_heads=3), "3"),
+    "a width that is a word": (settings(d_model="16"), "d_model = '16' is no int"),
+    "a non-linearity of its own": (settings(activation_function="new"), "activation_function = 'new'"),
+    "an encoder of another width": (settings(encoder_ffn_dim=9), "ffn_dim differs between encoder"),
+    "a start beyond the vocabulary": (settings(decoder_start_token_id=99), "its start token is 99"),
+    "an end that is another": (settings(eos_token_id=5), "eos_token_id is 5, and </s> is 0"),
+    "no start": (settings(decoder_start_token_id=None), "does not say decoder_start_token_id"),
+    "a beam of none": (content("generation_config.json", b'{"num_beams": 0}'), "settings of the search"),
+    "ids twice": (vocabulary(lambda ids: dict.fromkeys(ids, 1)), "give each token a number of its own"),
+    "ids that are words": (vocabulary(lambda ids: dict.fromkeys(ids, "1")), "a number of its own"),
+    "negative ids": (vocabulary(lambda ids: {**ids, "x": -7}), "they must come from the same model"),
+    "no end token": (vocabulary(lambda ids: {t: i for t, i in ids.items() if t != "</s>"}), "has no </s>"),
+    "a vocabulary that is a list": (vocabulary(list), "vocab.json: holds no JSON object"),
+    "no sentencepiece model": (lambda folder: (folder / "source.spm").unlink(), "holds no source.spm"),
+    "an empty sentencepiece model": (content("source.spm", b""), "sentencepiece model"),
+    "a sentencepiece model of noise": (content("target.spm", b"\x01hello" * 99), "is no sentencepiece model"),
+    "a sentencepiece model cut short": (content("source.spm", lambda old: old[:500]), "sentencepiece model"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_folder_is_refused_in_one_line(name: str, there: Path, tmp_path: Path) -> None:
+    damage, message = HOSTILE[name]
+    damage(there)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(RunError, match=message) as error:
+        import_model(there, tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 700
+    assert sorted(path.name for path in tmp_path.iterdir()) == before, "nothing is left behind, nothing ran"
+
+
+def test_the_command_says_it_in_one_line(there: Path, tmp_path: Path) -> None:
+    HOSTILE["a pickle that runs code"][0](there)
+    assert "which could run code" in error_of("import", there, "--out", tmp_path / "run")
+
+
+def test_a_sound_folder_is_read(there: Path, tmp_path: Path) -> None:
+    assert import_model(there, tmp_path / "run").weights_path.exists()
+
+
+def test_links_of_the_hubs_cache_are_followed(there: Path, tmp_path: Path) -> None:
+    snapshot, blobs = tmp_path / "models--x--y" / "snapshots" / "1a2b", tmp_path / "models--x--y" / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for number, file in enumerate(sorted(there.iterdir())):
+        file.rename(blobs / str(number))
+        (snapshot / file.name).symlink_to(Path("..", "..", "blobs", str(number)))
+    assert import_model(snapshot, tmp_path / "run").config.name == "1a2b"
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "", "a\\b", "x\0y"])
+def test_names_that_lead_outside_are_not_followed(name: str, there: Path) -> None:
+    with pytest.raises(RunError, match="names a file outside of its folder"):
+        ForeignFolder(there).file(name)
+
+
+def test_what_is_no_model_is_said_to_be_none(tmp_path: Path) -> None:
+    for given, message in (
+        (tmp_path / "nowhere", "there is no such folder"),
+        (tmp_path, f"holds no model of a known format. Looked for, {next(iter(FORMATS))}: "),
+    ):
+        assert message in error_of("import", given, "--out", tmp_path / "run")
+    assert "--format olm: there are marian" in error_of(
+        "import", tmp_path, "--out", tmp_path / "run", "--format", "olm"
+    )
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(there: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("mine")
+    assert "is there already" in error_of("import", there, "--out", tmp_path / "run")
+    (tmp_path / "run" / "thesis.txt").unlink()
+    import_model(there, tmp_path / "run", options=Options(src_lang="xx"))
+    assert "is there already" in error_of("import", there, "--out", tmp_path / "run")
+
+
+def test_a_legacy_file_of_torch_is_read(tmp_path: Path) -> None:
+    torch.save({"x": torch.arange(3.0)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    assert torch.equal(read_torch(tmp_path / "old.pt")["x"], torch.arange(3.0))
+
+
+def test_classes_that_do_nothing_are_read_where_a_format_has_them(tmp_path: Path) -> None:
+    from argparse import Namespace
+
+    torch.save({"args": Namespace(layers=3)}, tmp_path / "x.pt")
+    with pytest.raises(RunError, match=r"asks for argparse\.Namespace"):
+        read_torch(tmp_path / "x.pt")
+    assert read_torch(tmp_path / "x.pt", harmless=[Namespace])["args"].layers == 3
+    with pytest.raises(RunError, match=r"asks for argparse\.Namespace"):
+        read_torch(tmp_path / "x.pt")
