@@ -16,6 +16,7 @@ from dragoman.cli import (
     distill,
     doctor,
     evaluate,
+    hub,
     reproduce,
     score_model,
     show,
@@ -35,6 +36,7 @@ evaluate.register(app)
 score_model.register(app)
 reproduce.register(app)
 show.register(app)
+hub.register(app)
 data.register(app)
 demo.register(app)
 doctor.register(app)

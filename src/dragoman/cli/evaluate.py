@@ -63,8 +63,8 @@ def evaluate(
 ) -> None:
     """Score a run on its test sets: translations by BLEU, chrF and TER, labels by accuracy and F1.
 
-    Each score has its 95 % interval and its signature. The run's scores.json keeps them. A classifier
-    stands beside a baseline that was trained on the same texts.
+    Each score has its 95 % interval and its signature. The run's scores.json keeps them, but for runs of the
+    hub. A classifier stands beside a baseline that was trained on the same texts.
     """
     from dragoman.evaluation.scores import keep_scores
     from dragoman.evaluation.translation import evaluate as evaluate_pairs
@@ -98,7 +98,8 @@ def evaluate(
         if not as_json:
             typer.echo(describe_evaluation(evaluation))
         evaluations.append(evaluation)
-    keep_scores(opened, [evaluation.record() for evaluation in evaluations])
+    if opened.origin is None:
+        keep_scores(opened, [evaluation.record() for evaluation in evaluations])
     if as_json:
         record = {"run": str(run), "results": [evaluation.record() for evaluation in evaluations]}
         typer.echo(json.dumps(record, ensure_ascii=False, indent=2))

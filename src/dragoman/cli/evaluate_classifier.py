@@ -46,7 +46,8 @@ def evaluate_classifier(
         if not as_json:
             typer.echo("\n".join(describe_evaluation(evaluation)))
         evaluations.append(evaluation)
-    keep_scores(run, [evaluation.record() for evaluation in evaluations])
+    if run.origin is None:
+        keep_scores(run, [evaluation.record() for evaluation in evaluations])
     if as_json:
         record = {"run": str(run.path), "results": [evaluation.record() for evaluation in evaluations]}
         typer.echo(json.dumps(record, ensure_ascii=False, indent=2))

@@ -42,7 +42,7 @@ CHUNK = 1000
 BEAM, SAMPLING, CONTENT = "Beam search", "Sampling", "What a translation must hold"
 BULK = "Large files"
 
-RunPath = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
+RunPath = Annotated[Path, typer.Argument(help="The folder of a run, or hf:user/model.", show_default=False)]
 BeamSize = Annotated[
     int | None,
     typer.Option(min=1, help="Hypotheses kept; 1 is greedy.", show_default="the run's", rich_help_panel=BEAM),

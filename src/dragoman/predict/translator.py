@@ -15,9 +15,10 @@ from dragoman.config import SearchConfig, TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
+from dragoman.hub import folder_of
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
-from dragoman.predict.loading import build_model, inference_copy, load_weights
+from dragoman.predict.loading import inference_copy, load_translator_model
 from dragoman.predict.sentences import Preparation
 from dragoman.predict.splitting import gap_between, split_to_fit
 from dragoman.predict.threads import map_in_threads
@@ -114,13 +115,30 @@ class Translator:
         for run, config in zip(runs, configs, strict=True):
             own = TokenizerPair.load(run.tokenizer_folder)
             _check_vocabularies(tokenizers, own, runs[0], run)
-            model = build_model(config, own, device=target)
-            load_weights(model, run.load_weights(), where=str(run.weights_path))
+            model = load_translator_model(run, config, own, device=target)
             models.append(inference_copy(model, dtype))
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
         if engine != "native":
             translator.engine = _ctranslate2(runs, translator, engine, precision)
         return translator
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        device: str = "auto",
+        precision: str = "auto",
+        engine: str = "native",
+    ) -> Translator:
+        """The translator that is on the Hugging Face hub as "user/model", or in a folder of that path.
+
+        `revision` is a branch, a tag or a commit; errors and `token` as `hub.fetch`, all else as `load`.
+        """
+        folder = folder_of(name, revision=revision, token=token)
+        return cls.load(folder, device=device, precision=precision, engine=engine)
 
     def translate(
         self,
