@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.config import Config, load_recipe
     from dragoman.errors import DragomanError
+    from dragoman.interop.pipeline import pipeline
+    from dragoman.interop.publishing import push_to_hub
     from dragoman.predict.alignment import align
     from dragoman.predict.classifier import Classification, Classifier
     from dragoman.predict.documents import translate_document
@@ -38,6 +40,8 @@ _HOME = {
     "align": "dragoman.predict.alignment",
     "load_recipe": "dragoman.config",
     "minimum_risk": "dragoman.predict.reranking",
+    "pipeline": "dragoman.interop.pipeline",
+    "push_to_hub": "dragoman.interop.publishing",
     "train": "dragoman.training.loop",
     "translate_document": "dragoman.predict.documents",
     "translate_protected": "dragoman.predict.protection",
@@ -54,6 +58,8 @@ __all__ = [
     "align",
     "load_recipe",
     "minimum_risk",
+    "pipeline",
+    "push_to_hub",
     "train",
     "translate_document",
     "translate_protected",

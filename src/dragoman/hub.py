@@ -82,7 +82,7 @@ def fetch(name: HubName, *, token: str | None = None) -> Path:
 
 
 def folder_of(name: str | Path, *, revision: str | None = None, token: str | None = None) -> Path:
-    """The folder of a run that is given by its path, or, where there is no such folder, by its name on the hub.
+    """The folder of a run given by its path, or, where there is no such folder, by its name on the hub.
 
     Errors: as `fetch`.
     """
@@ -133,6 +133,7 @@ def errors_in_words(name: str) -> Iterator[None]:
             f"{name}: the hub answered {status}; {advice.get(status, 'try again later')}"
         ) from None
     except Exception as error:  # its HTTP library has been another one in every major version
+        kind = type(error.__cause__ or error).__name__
         raise RunError(
-            f"{name}: the hub cannot be used ({type(error).__name__}); look at the connection, and try again"
+            f"{name}: the hub cannot be used ({kind}); look at the connection, and try again"
         ) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
@@ -52,6 +52,9 @@ class Translation(NamedTuple):
     alternatives: tuple[Alternative, ...]
     parts: tuple[Translation, ...] = ()
     """Consecutive pieces of `source`, or of what protection left of it; empty where it was one."""
+    ids: tuple[tuple[int, ...], ...] = ()
+    """The tokens of each alternative as the search found it, without start and end; of a text in parts, those
+    of all parts. Nothing where the alternatives are others than those the search found."""
 
 
 Translate: TypeAlias = Callable[[Sequence[str]], list[Translation]]
@@ -170,7 +173,7 @@ class Translator:
         split = self._split(texts, sentences)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
-        translations = [Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts]
+        translations = [Translation(text, "", 0.0, (Alternative("", 0.0),), (), ((),)) for text in texts]
         done = len(texts) - len(filled) - len(split)
         batches = self._batches(by_length, search.batch_sentences)
         found = map_in_threads(
@@ -260,12 +263,15 @@ class Translator:
         for chosen in zip(*(part.alternatives for part in parts), strict=False):
             pieces = ((a.text + gap) for a, gap in zip(chosen, gaps, strict=True) if a.text)
             alternatives.append(Alternative("".join(pieces).strip(), fmean(a.score for a in chosen)))
-        return Translation(source, *alternatives[0], tuple(alternatives), parts)
+        found = zip(*(part.ids for part in parts), strict=False)
+        ids = tuple(tuple(chain.from_iterable(chosen)) for chosen in found)
+        return Translation(source, *alternatives[0], tuple(alternatives), parts, ids)
 
     def _read(self, source: str, hypotheses: list[Hypothesis]) -> Translation:
         texts = self.tokenizers.tgt.decode_batch([h.ids for h in hypotheses])
         alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
-        return Translation(source, alternatives[0].text, alternatives[0].score, alternatives)
+        ids = tuple(tuple(h.ids) for h in hypotheses)
+        return Translation(source, *alternatives[0], alternatives, (), ids)
 
 
 def _for_first(prefixes: Sequence[str] | None, i: int, n_parts: int) -> list[str]:
