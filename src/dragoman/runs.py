@@ -59,7 +59,7 @@ class Run:
     path: Path
     config: Config
     origin: HubName | None = None
-    """Where on the hub it is from: then it lies in the hub's cache, and is not ours to write to."""
+    """Where on the hub it is from: then it lies in the hub's cache, which keeps no scores."""
 
     @classmethod
     def create(cls, path: str | Path, config: Config) -> Run:
@@ -151,6 +151,16 @@ class Run:
             self.load_weights()  # complains
         return tensor_shapes(self.weights_path)
 
+    def check_corpora(self) -> None:
+        """RunError: it is a run of the hub, and names corpora that are files of this machine."""
+        for name, files in self.config.data.corpora() if self.origin else ():
+            for file in files:
+                if Path(file).is_absolute() or ".." in Path(file).parts:
+                    raise RunError(
+                        f"{self.origin}: names {file} as data.{name}; a run of the hub cannot choose among "
+                        "your files: say what to score it on"
+                    )
+
     def append_history(self, record: Mapping[str, Any]) -> None:
         """Adds one line to history.jsonl; NaN and infinity, which JSON has not, become null.
 
@@ -222,9 +232,24 @@ def saved_scores(run: Run) -> list[dict[str, Any]]:
     if not (run.path / SCORES).exists():
         return []
     results = run.read_json(SCORES).get("results")
-    if not isinstance(results, list) or not all(isinstance(r, dict) and "name" in r for r in results):
+    if not isinstance(results, list) or not all(map(_is_result, results)):
         raise RunError(f"{run.path / SCORES}: is damaged; remove it and evaluate again")
     return results
+
+
+def _is_result(value: Any) -> bool:
+    """Whether it is what `saved_scores` gives: a name, and scores with name and value."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("name"), str)
+        and isinstance(value.get("scores"), list)
+        and all(
+            isinstance(score, dict)
+            and isinstance(score.get("name"), str)
+            and isinstance(score.get("value"), (int, float))
+            for score in value["scores"]
+        )
+    )
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -349,13 +374,21 @@ def _check_files(folder: Path) -> None:
     root = folder.resolve()
     homes = [root, *([root.parent.parent / "blobs"] if root.parent.name == "snapshots" else [])]
     for path in _entries(folder):
-        target = path.resolve() if path.is_symlink() else path
+        target = _target(path)
         if target is not path and not any(target.is_relative_to(home) for home in homes):
             raise RunError(
                 f"{path}: is a link out of the run's folder, to {target}; a run holds its own files: copy it"
             )
         if target.exists() and not (target.is_file() or target.is_dir()):
             raise RunError(f"{path}: is neither a file nor a folder; remove it")
+
+
+def _target(path: Path) -> Path:
+    """Where a link leads in the end; what is no link, where it is. RunError: it leads in a circle."""
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except (OSError, RuntimeError):  # which of the two it is depends on Python's version
+        raise RunError(f"{path}: is a link that leads nowhere; remove it") from None
 
 
 def _entries(folder: Path) -> Iterator[Path]:

@@ -189,6 +189,16 @@ def test_commands_take_a_name_of_the_hub_for_a_run(pushed: Hub, tiny_run: Path) 
     assert f'Translator.from_pretrained("{NAME}")' in succeed("card", f"hf:{NAME}").stdout
 
 
+def test_a_run_of_the_hub_cannot_choose_among_the_files_of_this_machine(pushed: Hub, tmp_path: Path) -> None:
+    _, files = pushed.models[NAME].versions[-1]
+    (tmp_path / "diary.txt").write_text("mine\n")
+    for file in (str(tmp_path / "diary.txt"), "../diary.txt"):
+        config = files["config.toml"].replace(b'"test.en"', f'"{file}"'.encode())
+        pushed.put(NAME, files | {"config.toml": config})
+        line = error_of("evaluate", f"hf:{NAME}")
+        assert f"names {file} as data.test.tiny-test; a run of the hub cannot choose among your files" in line
+
+
 def test_the_push_command_prints_the_address(
     hub: Hub, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

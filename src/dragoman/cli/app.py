@@ -87,11 +87,24 @@ def printable(text: str) -> str:
 
     What a message quotes, a stranger may have written: sequences that a terminal would obey are shown.
     """
-    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return DIRECTION.sub(_spelt_out, CONTROL.sub(_spelt_out, text))
 
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn the direction of writing."""
+def as_one_line(text: str) -> str:
+    """`text` as a line of output: what ends lines becomes a space, other control characters are spelt out.
+
+    A model can write any character. Marks of direction belong to the text.
+    """
+    return CONTROL.sub(_spelt_out, text.replace("\n", " "))
+
+
+def _spelt_out(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+DIRECTION = re.compile(r"[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but for tabs and line ends, and those that turn the direction of writing."""
 
 app = typer.Typer(
     cls=Commands,

@@ -154,6 +154,7 @@ def test_sets(run: Run, *, split: str | None, src: str | None, ref: str | None) 
     if src is not None and ref is not None:
         corpora = {Path(src).name: open_corpus([src, ref], src_lang=data.src_lang, tgt_lang=data.tgt_lang)}
     else:
+        run.check_corpora()
         if split is None and not data.test:
             say("the run names no test set, so its validation pairs are translated")
         corpora = dict(split_of(config, split or ("test" if data.test else "valid")))

@@ -112,6 +112,7 @@ def labelled_tests(
         return {Path(file).name: open_labelled([file], text_column=text, label_column=label)}
     if text_column is not None or label_column is not None:
         raise ConfigError("--text-column and --label-column are for --file")
+    run.check_corpora()
     if split is None and not data.test:
         say("the run names no test set, so its validation texts are classified")
     tests = dict(split_of(config, split or ("test" if data.test else "valid")))

@@ -118,10 +118,13 @@ def load_weights(
 
 def _compare_shapes(own: Shapes, there: Shapes, *, where: str) -> None:
     """RunError: the weights `there` have not the names and shapes of a model's `own`."""
-    missing, unknown = sorted(own.keys() - there.keys()), sorted(there.keys() - own.keys())
+    missing, unknown = (
+        [name[:80] for name in sorted(names)[:3]]
+        for names in (own.keys() - there.keys(), there.keys() - own.keys())
+    )
     if missing or unknown:
         raise RunError(
-            f"{where}: is not for this configuration; missing {missing[:3]}, unknown {unknown[:3]}; "
+            f"{where}: is not for this configuration; missing {missing}, unknown {unknown}; "
             "config.toml and weights must come from the same run"
         )
     for name, shape in there.items():

@@ -13,7 +13,7 @@ from dragoman.config import ModelConfig, TranslationConfig
 from dragoman.data.corpora import Corpus
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.loading import load_weights
+from dragoman.predict.loading import build_model, check_sizes, load_weights
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 
@@ -28,6 +28,8 @@ def open_start(config: TranslationConfig) -> Run:
     if start.config.task != "translation":
         raise ConfigError(f"training.start_from = {path!r}: is a classifier, not a translator")
     there, here = start.config, config
+    tokenizers = TokenizerPair.load(start.tokenizer_folder)
+    check_sizes(start, there.model, lambda device: build_model(there, tokenizers, device=device))
     languages = [(c.data.src_lang, c.data.tgt_lang) for c in (there, here)]
     wrong = [f"it translates {' to '.join(languages[0])}"] if languages[0] != languages[1] else []
     wrong += [
