@@ -559,7 +559,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
 def _read_small(path: Path) -> str:
     """The text of a recipe. ConfigError: it is longer, or has more points, than recipes have.
 
-    The time that a key takes is quadratic in its points: one of 100,000 takes minutes.
+    The time that the parser takes for a key is quadratic in its points.
     """
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
