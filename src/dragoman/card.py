@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from dragoman.config import Config, CorpusFiles, to_toml
@@ -70,6 +70,16 @@ def published(config: Config) -> Config:
     return cut_config
 
 
+def without_folders(value: Any) -> Any:
+    """What a JSON file of a run says, as others may see it: of absolute paths, the names alone."""
+    if isinstance(value, Mapping):
+        return {without_folders(key): without_folders(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_folders(inner) for inner in value]
+    is_path = isinstance(value, str) and (Path(value).is_absolute() or PureWindowsPath(value).is_absolute())
+    return PureWindowsPath(value).name if is_path else value
+
+
 def _head(
     run: Run, scores: Sequence[Mapping[str, Any]], *, name: str | None, licence: str | None
 ) -> dict[str, Any]:
@@ -124,6 +134,9 @@ def _about(run: Run) -> str:
     what = f"translates {config.subject}" if config.task == "translation" else "gives a text its label"
     begun = getattr(config.training, "start_from", "")
     origin = f"begun from {_inline(Path(begun).name)}" if begun else "trained with Dragoman"
+    imported = run.read_json("report.json").get("imported") if (run.path / "report.json").exists() else None
+    if isinstance(imported, dict):
+        origin = f"taken over from a model of {_inline(str(imported.get('format', 'another toolkit')))}"
     n_parameters = sum(math.prod(shape) for shape in shapes.values())
     about = f"A Transformer that {_inline(what)}, {origin}: {n_parameters:,} parameters."
     if config.task == "classification":
@@ -221,7 +234,7 @@ def _facts(run: Run, file: str) -> str:
     """What a JSON file of the run says, as a table."""
     if not (run.path / file).exists():
         return f"{UNKNOWN.capitalize()}: the run has no {file}."
-    facts = run.read_json(file)
+    facts = without_folders(run.read_json(file))
     rows = [(key, _said(value)) for key, value in facts.items()]
     return _table(("", ""), rows)
 

@@ -102,6 +102,17 @@ def test_a_classifier_names_its_labels(tiny_classifier_run: Path) -> None:
     assert "Classifier.load(" in card
 
 
+def test_a_model_of_another_toolkit_is_called_so_and_its_folder_is_not_told(run: Run) -> None:
+    origin = {"format": "marian", "path": "/home/me/opus", "files": {"C:\\Users\\me\\source.spm": "ab12"}}
+    run.write_json("report.json", {"imported": origin, "notes": ["/home/me/x", "a/b", "n/a"]})
+    card = model_card(run)
+    assert "taken over from a model of marian" in card
+    assert "/home" not in card
+    assert "Users" not in card
+    for kept in ('"path": "opus"', '"source.spm": "ab12"', '"x", "a/b", "n/a"'):
+        assert kept in card.replace("\\[", "[").replace("\\]", "]")
+
+
 def test_nothing_in_a_run_becomes_markup_or_yaml(run: Run) -> None:
     evil = 'x"\n---\nlicense: mit\n# <script>alert(1)</script> [a](javascript:b) `c` \x1b[31m | d \u202e'
     run.write_json("report.json", {"steps": evil, evil: 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -86,11 +87,18 @@ def test_only_what_a_run_needs_travels(hub: Hub, tiny_run: Path, tmp_path: Path)
     assert files["model.safetensors"] == (run / "model.safetensors").read_bytes()
 
 
-def test_no_folder_of_this_machine_is_in_what_is_pushed(pushed: Hub, tiny_run: Path) -> None:
+def test_no_folder_of_this_machine_is_in_what_is_pushed(hub: Hub, tiny_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
     home = str(tiny_run.parent).encode()
     assert home in (tiny_run / "config.toml").read_bytes()
-    assert all(home not in content for content in pushed.models[NAME].versions[-1][1].values())
-    data = Run.open(f"hf:{NAME}").config.data
+    Run.open(run).write_json("report.json", {"imported": {"path": f"{tiny_run.parent}/opus"}})
+    push_to_hub(run, NAME, token=TOKEN)
+    files = hub.models[NAME].versions[-1][1]
+    assert all(home not in content for content in files.values())
+    assert json.loads(files["report.json"]) == {"imported": {"path": "opus"}}
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / "config.toml").write_bytes(files["config.toml"])
+    data = Run.open(tmp_path / "sent").config.data
     assert data.train == ("train.en", "train.de")
     assert data.test == {"tiny-test": ("test.en", "test.de")}
 

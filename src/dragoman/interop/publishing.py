@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from dragoman.card import model_card, published
+from dragoman.card import model_card, published, without_folders
 from dragoman.config import to_toml
 from dragoman.errors import RunError
 from dragoman.hub import FILES, HubName, errors_in_words, import_hub
@@ -63,7 +64,8 @@ def push_to_hub(
 def files_to_publish(run: Run, name: str, *, licence: str | None) -> dict[str, bytes | str]:
     """The files of a run on the hub: content, or where it is.
 
-    config.toml names no folder of this machine. RunError: the run has no weights yet, or a file is damaged.
+    Settings and reports name no folder of this machine. RunError: the run has no weights yet, or a file of it
+    is damaged.
     """
     run.weight_shapes()
     contents: dict[str, bytes | str] = {}
@@ -72,6 +74,9 @@ def files_to_publish(run: Run, name: str, *, licence: str | None) -> dict[str, b
             path.relative_to(run.path).as_posix(): str(path) for path in sorted(run.path.glob(pattern))
         }
     contents["config.toml"] = to_toml(published(run.config)).encode()
+    for file in [file for file in contents if file.endswith(".json") and "/" not in file]:
+        said = without_folders(run.read_json(file))
+        contents[file] = json.dumps(said, indent=2, ensure_ascii=False).encode()
     if CARD not in contents:
         contents[CARD] = model_card(run, name=name, licence=licence).encode()
     elif licence is not None:
