@@ -28,8 +28,6 @@ def open_start(config: TranslationConfig) -> Run:
     if start.config.task != "translation":
         raise ConfigError(f"training.start_from = {path!r}: is a classifier, not a translator")
     there, here = start.config, config
-    tokenizers = TokenizerPair.load(start.tokenizer_folder)
-    check_sizes(start, there.model, lambda device: build_model(there, tokenizers, device=device))
     languages = [(c.data.src_lang, c.data.tgt_lang) for c in (there, here)]
     wrong = [f"it translates {' to '.join(languages[0])}"] if languages[0] != languages[1] else []
     wrong += [
@@ -41,6 +39,8 @@ def open_start(config: TranslationConfig) -> Run:
         raise ConfigError(
             f"training.start_from = {path!r}: {'; '.join(wrong)}; `dragoman train --from` takes them over"
         )
+    tokenizers = TokenizerPair.load(start.tokenizer_folder)
+    check_sizes(start, there.model, lambda device: build_model(there, tokenizers, device=device))
     return start
 
 
