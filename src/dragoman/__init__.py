@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dragoman.config import Config, load_recipe
     from dragoman.errors import DragomanError
     from dragoman.interop.exporting import export_run
+    from dragoman.interop.pipeline import pipeline
+    from dragoman.interop.publishing import push_to_hub
     from dragoman.predict.alignment import align
     from dragoman.predict.classifier import Classification, Classifier
     from dragoman.predict.documents import translate_document
@@ -40,6 +42,8 @@ _HOME = {
     "export_run": "dragoman.interop.exporting",
     "load_recipe": "dragoman.config",
     "minimum_risk": "dragoman.predict.reranking",
+    "pipeline": "dragoman.interop.pipeline",
+    "push_to_hub": "dragoman.interop.publishing",
     "train": "dragoman.training.loop",
     "translate_document": "dragoman.predict.documents",
     "translate_protected": "dragoman.predict.protection",
@@ -57,6 +61,8 @@ __all__ = [
     "export_run",
     "load_recipe",
     "minimum_risk",
+    "pipeline",
+    "push_to_hub",
     "train",
     "translate_document",
     "translate_protected",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import reprlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,15 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
     from typing_extensions import Self
+
+MAX_ROWS = 100_000
+"""Hypotheses of all sentences that are searched at once."""
+
+MAX_PROBLEMS = 20
+"""Mistakes in a recipe that a message names."""
+
+MAX_BYTES, MAX_POINTS = 1 << 17, 5000
+"""Of a recipe: bytes, and points in it."""
 
 CorpusFiles: TypeAlias = tuple[str, ...]
 TokenizerKind: TypeAlias = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "pieces"]
@@ -64,6 +74,19 @@ class DataConfig(Section):
             return tuple(value)
         if isinstance(value, dict):
             return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+        return value
+
+    @field_validator("test")
+    @classmethod
+    def _names_are_file_names(cls, value: dict[str, CorpusFiles]) -> dict[str, CorpusFiles]:
+        for name in value:  # translations are written to files of these names
+            if (
+                not 1 <= len(name) <= 100
+                or not name.isprintable()
+                or name[0] == "."
+                or set(name) & set("/\\:")
+            ):
+                raise ValueError(f"{name[:100]!r} is no name for a test set, for it cannot be that of a file")
         return value
 
     def corpora(self) -> Iterator[tuple[str, CorpusFiles]]:
@@ -173,13 +196,13 @@ class TokenizerConfig(Section):
 class EncoderConfig(Section):
     """What every architecture here has in common: an encoder (Vaswani et al. 2017, section 3)."""
 
-    d_model: int = Field(default=256, ge=2)
+    d_model: int = Field(default=256, ge=2, le=100_000)
     """Width of every layer's input and output (paper: 512)."""
     n_heads: int = Field(default=4, ge=1)
     """Attention heads; each has d_model / n_heads dimensions (paper: 8)."""
-    d_ff: int = Field(default=1024, ge=1)
+    d_ff: int = Field(default=1024, ge=1, le=1_000_000)
     """Width inside the feed-forward block (paper: 2048)."""
-    n_encoder_layers: int = Field(default=3, ge=1)
+    n_encoder_layers: int = Field(default=3, ge=1, le=1000)
     """Encoder layers (paper: 6)."""
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     """On embeddings and on the output of every sub-layer (section 5.4)."""
@@ -198,7 +221,7 @@ class EncoderConfig(Section):
     imported model and stays as it is."""
     scale_embeddings: bool = True
     """Multiply the embeddings of tokens by sqrt(d_model) (section 3.4)."""
-    max_positions: int = Field(default=512, ge=2)
+    max_positions: int = Field(default=512, ge=2, le=100_000)
     """Positions of the encoding: the longest sentence or window, in tokens. A longer sentence to be
     translated is cut into parts."""
 
@@ -214,7 +237,7 @@ class EncoderConfig(Section):
 class ModelConfig(EncoderConfig):
     """The encoder-decoder of the paper. The defaults are a small model for two CPU cores."""
 
-    n_decoder_layers: int = Field(default=3, ge=1)
+    n_decoder_layers: int = Field(default=3, ge=1, le=1000)
     """Decoder layers (paper: 6)."""
     tie_embeddings: Literal["all", "output", "none"] = "all"
     """Weights shared: source, target and output ("all", section 3.4), target and output, or none."""
@@ -385,15 +408,21 @@ class SearchConfig(Section):
     """For "sampling": only the fewest tokens that hold this share of the probability can be drawn."""
     seed: int = Field(default=1, ge=0)
     """For "sampling": what is drawn follows from it and the number of the sentence."""
-    max_length_factor: float = Field(default=2.0, gt=0.0)
+    max_length_factor: float = Field(default=2.0, gt=0.0, le=1000.0)
     """Longest translation in tokens: factor times the source's length ..."""
-    max_length_extra: int = Field(default=20, ge=1)
+    max_length_extra: int = Field(default=20, ge=1, le=100_000)
     """... plus this."""
     batch_sentences: int = Field(default=100, ge=1)
     """Sentences searched at once."""
 
     @model_validator(mode="after")
     def _settings_fit_the_method(self) -> SearchConfig:
+        n_rows = self.batch_sentences * (self.n_best if self.method == "sampling" else self.beam_size)
+        if n_rows > MAX_ROWS:
+            raise ValueError(
+                f"{n_rows:,} hypotheses of {self.batch_sentences:,} sentences at once are too many; set a "
+                f"smaller batch_sentences, so that there are {MAX_ROWS:,} at most"
+            )
         if self.method == "sampling":
             for name, nothing in {"coverage_penalty": 0.0, "diversity_groups": 1}.items():
                 if getattr(self, name) != nothing:
@@ -539,7 +568,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     """What the TOML file `path` says, unchecked. ConfigError: it is missing, or is not TOML."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _read_small(path)
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}); give the path of a recipe.toml"
@@ -548,8 +577,24 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not UTF-8 text; a recipe is a TOML file") from None
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested more deeply than any recipe; is it one?") from None
+    except ValueError as error:  # a number of 5000 digits is one of Python's, not of the parser's
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+
+
+def _read_small(path: Path) -> str:
+    """The text of a recipe. ConfigError: it is longer, or has more points, than recipes have.
+
+    The time that the parser takes for a key is quadratic in its points.
+    """
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES or content.count(b".") > MAX_POINTS:
+        raise ConfigError(
+            f"{path}: has more than {MAX_BYTES:,} bytes or {MAX_POINTS:,} points; is it a recipe?"
+        )
+    return content.decode()
 
 
 def parse_config(
@@ -559,7 +604,10 @@ def parse_config(
 
     ConfigError: with every problem found, one a line after the first.
     """
-    merged: dict[str, Any] = copy.deepcopy(dict(settings))
+    try:
+        merged: dict[str, Any] = copy.deepcopy(dict(settings))
+    except RecursionError:
+        raise ConfigError(f"{where}: is nested more deeply than any recipe; is it one?") from None
     problems = list(_apply_overrides(merged, overrides))
     task = merged.get("task", "translation")
     if task not in TASKS:
@@ -568,7 +616,9 @@ def parse_config(
     try:
         config = recipe.model_validate(merged)
     except ValidationError as error:
-        problems += [_describe(problem, recipe) for problem in error.errors()]
+        found = error.errors()
+        problems += [_describe(problem, recipe) for problem in found[:MAX_PROBLEMS]]
+        problems += [f"and {len(found) - MAX_PROBLEMS:,} more"] * (len(found) > MAX_PROBLEMS)
     if problems:
         raise ConfigError(f"{where}: " + "; ".join(problems))
     return config
@@ -604,6 +654,11 @@ def _toml_value(text: str) -> Any:
         return text
 
 
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+"""How a value that is wrong is shown, whatever its size."""
+
+
 def _describe(problem: Any, recipe: type[BaseModel]) -> str:
     """One validation problem in words, with the closest known name for an unknown one."""
     location = [str(part) for part in problem["loc"]]
@@ -623,7 +678,7 @@ def _describe(problem: Any, recipe: type[BaseModel]) -> str:
     message = message[:1].lower() + message[1:]
     if problem["type"] == "value_error":
         return f"{name}: {message}" if name else message
-    return f"{name} = {problem['input']!r}: {message}"
+    return f"{name} = {_REPR.repr(problem['input'])}: {message}"
 
 
 def _names_beside(location: Sequence[str], section: type[BaseModel]) -> list[str]:

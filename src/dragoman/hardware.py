@@ -181,6 +181,11 @@ def matrix_ceiling(dtype: torch.dtype, *, n: int = 2048, device: torch.device | 
     return 2.0 * n**3 / min(seconds[1:])
 
 
+def memory() -> int:
+    """Bytes of memory that there are, of the control group where that has fewer; 0 where nobody says."""
+    return _memory()[0]
+
+
 def _memory() -> tuple[int, int]:
     """Bytes of memory, and those that are free; of the control group where that has fewer."""
     facts = {}

@@ -8,7 +8,10 @@
     report.json, environment.json
 
 Files are written beside their place and renamed into it, so that a kill at any instant leaves the
-old file or the new one. Nothing is ever unpickled. torch is imported where it is needed only.
+old file or the new one. torch is imported where it is needed only.
+
+A run may come from a stranger. Nothing is ever unpickled; no link leads out of its folder; and every file has
+a size that is looked at before it is read.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import math
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,10 +29,27 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dragoman.config import Config, load_recipe, to_toml
 from dragoman.errors import ConfigError, RunError
+from dragoman.hub import HubName, fetch, is_on_hub
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+
+SCORES = "scores.json"
+"""Where a run keeps the scores of its test sets."""
+
+OURS = ("tokenizer", "checkpoints", "ctranslate2", "cache")
+"""The folders of a run that Dragoman reads or writes."""
+
+MAX_JSON = 16 << 20
+"""Bytes of a JSON file of a run, at most; tokenizers have a limit of their own."""
+
+MAX_HISTORY = 1 << 30
+"""Bytes of history.jsonl, at most."""
+
+MAX_HEADER = 8 << 20
+"""Bytes of the list of tensors at the head of a safetensors file, at most: about 80,000 tensors."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +58,8 @@ class Run:
 
     path: Path
     config: Config
+    origin: HubName | None = None
+    """Where on the hub it is from: then it lies in the hub's cache, which keeps no scores."""
 
     @classmethod
     def create(cls, path: str | Path, config: Config) -> Run:
@@ -70,10 +92,19 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """The run that is in `path`. RunError: there is none, or its config.toml cannot be understood."""
+        """The run that is in the folder `path`, or on the hub, hf:user/model or hf:user/model@revision.
+
+        RunError: there is none, its config.toml cannot be understood, or a link leads out of its folder; the
+        hub does not give it. MissingExtraError: huggingface_hub is not installed.
+        """
+        if is_on_hub(path):
+            name = HubName.parse(Path(path).as_posix())
+            run = cls.open(fetch(name))
+            return cls(run.path, run.config, name)
         path = Path(path)
         if not path.is_dir():
             raise RunError(f"{path}: there is no such folder; give the path of a run that was trained")
+        _check_files(path)
         config_path = path / "config.toml"
         if not config_path.exists():
             raise RunError(f"{path}: is not a run, for it holds no config.toml; give the path of a run")
@@ -114,6 +145,22 @@ class Run:
             )
         return load_tensors(self.weights_path, device=device)
 
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The name and shape of every weight, without reading the weights. RunError: as `load_weights`."""
+        if not self.weights_path.exists():
+            self.load_weights()  # complains
+        return tensor_shapes(self.weights_path)
+
+    def check_corpora(self) -> None:
+        """RunError: it is a run of the hub, and names corpora that are files of this machine."""
+        for name, files in self.config.data.corpora() if self.origin else ():
+            for file in files:
+                if Path(file).is_absolute() or ".." in Path(file).parts:
+                    raise RunError(
+                        f"{self.origin}: names {file} as data.{name}; a run of the hub cannot choose among "
+                        "your files: say what to score it on"
+                    )
+
     def append_history(self, record: Mapping[str, Any]) -> None:
         """Adds one line to history.jsonl; NaN and infinity, which JSON has not, become null.
 
@@ -130,8 +177,9 @@ class Run:
     def history(self) -> list[dict[str, Any]]:
         """The records of history.jsonl; a last line that a kill left half-written is no record.
 
-        RunError: a line is not a JSON object.
+        RunError: a line is not a JSON object, or the file is too large.
         """
+        check_size(self.history_path, MAX_HISTORY)
         try:
             *lines, _ = self.history_path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -140,7 +188,7 @@ class Run:
         for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 record = None
             if not isinstance(record, dict):
                 raise RunError(f"{self.history_path}, line {number}: is not a JSON object; remove the line")
@@ -165,17 +213,43 @@ class Run:
         write_atomically(self.path / name, text.encode() + b"\n")
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """What a file such as report.json holds. RunError: it is missing or damaged."""
+        """What a file such as report.json holds. RunError: it is missing, damaged or too large."""
         path = self.path / name
+        check_size(path, MAX_JSON)
         try:
             content = json.loads(path.read_bytes())
         except OSError as error:
             raise RunError(f"{path}: cannot be read ({error.strerror}); is the training finished?") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
             raise RunError(f"{path}: is damaged, for it holds no JSON object; remove it and write it again")
         return content
+
+
+def saved_scores(run: Run) -> list[dict[str, Any]]:
+    """The scores that a run's scores.json holds, oldest first. RunError: the file is damaged."""
+    if not (run.path / SCORES).exists():
+        return []
+    results = run.read_json(SCORES).get("results")
+    if not isinstance(results, list) or not all(map(_is_result, results)):
+        raise RunError(f"{run.path / SCORES}: is damaged; remove it and evaluate again")
+    return results
+
+
+def _is_result(value: Any) -> bool:
+    """Whether it is what `saved_scores` gives: a name, and scores with name and value."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("name"), str)
+        and isinstance(value.get("scores"), list)
+        and all(
+            isinstance(score, dict)
+            and isinstance(score.get("name"), str)
+            and isinstance(score.get("value"), (int, float))
+            for score in value["scores"]
+        )
+    )
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -229,18 +303,103 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def load_tensors(path: Path, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-    """The named tensors of a safetensors file. RunError: it is missing or damaged."""
-    from safetensors import SafetensorError
+    """The named tensors of a safetensors file. RunError: it is missing, damaged, or larger than memory."""
     from safetensors.torch import load_file
 
-    try:
+    _check_tensors(path)
+    with _safetensors_in_words(path):
         return load_file(path, device=str(device))
+
+
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The name and shape of every tensor of a safetensors file; none of them is read.
+
+    RunError: the file is missing, damaged, or larger than memory.
+    """
+    from safetensors import safe_open
+
+    _check_tensors(path)
+    with _safetensors_in_words(path), safe_open(path, framework="pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def _safetensors_in_words(path: Path) -> Iterator[None]:
+    """Whatever safetensors says against a file becomes a RunError."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror or 'no such file'}); is it there?") from None
     except SafetensorError as error:
         raise RunError(
             f"{path}: is damaged or cut short ({error}); copy it again, or train the run again"
         ) from None
+
+
+def _check_tensors(path: Path) -> None:
+    """RunError: the list of tensors is longer than any of ours, or the file larger than the memory."""
+    from dragoman.hardware import memory
+
+    try:
+        with path.open("rb") as file:
+            n_header = int.from_bytes(file.read(8), "little")
+            n_bytes = file.seek(0, os.SEEK_END)
+    except OSError:
+        return  # whoever reads it says so
+    if MAX_HEADER < n_header <= n_bytes:
+        raise RunError(f"{path}: lists its tensors in {n_header:,} bytes; no run of Dragoman does, leave it")
+    if 0 < memory() < n_bytes:
+        raise RunError(
+            f"{path}: has {n_bytes:,} bytes, and this machine {memory():,} of memory; take another"
+        )
+
+
+def check_size(path: Path, n_bytes: int) -> None:
+    """RunError: the file `path` is larger than `n_bytes`, which none that Dragoman writes is."""
+    with suppress(OSError):
+        if path.stat().st_size > n_bytes:
+            raise RunError(
+                f"{path}: has {path.stat().st_size:,} bytes, and {n_bytes:,} at most can be right; "
+                "it is no file of Dragoman's"
+            )
+
+
+def _check_files(folder: Path) -> None:
+    """RunError: something in the run's folder is neither file nor folder, or a link that leads out of it.
+
+    The hub's cache keeps files in a folder beside that of a version, to which links may lead.
+    """
+    root = folder.resolve()
+    homes = [root, *([root.parent.parent / "blobs"] if root.parent.name == "snapshots" else [])]
+    for path in _entries(folder):
+        target = _target(path)
+        if target is not path and not any(target.is_relative_to(home) for home in homes):
+            raise RunError(
+                f"{path}: is a link out of the run's folder, to {target}; a run holds its own files: copy it"
+            )
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            raise RunError(f"{path}: is neither a file nor a folder; remove it")
+
+
+def _target(path: Path) -> Path:
+    """Where a link leads in the end; what is no link, where it is. RunError: it leads in a circle."""
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except (OSError, RuntimeError):  # which of the two it is depends on Python's version
+        raise RunError(f"{path}: is a link that leads nowhere; remove it") from None
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """What is in a run's folder, and in those of its folders that are ours, at any depth."""
+    try:
+        yield from folder.iterdir()
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be read ({error.strerror}); check its rights") from None
+    for name in OURS:
+        for inner, folders, files in os.walk(folder / name):  # follows no link
+            yield from (Path(inner, entry) for entry in (*folders, *files))
 
 
 def environment() -> dict[str, Any]:

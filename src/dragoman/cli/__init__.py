@@ -17,6 +17,7 @@ from dragoman.cli import (
     doctor,
     evaluate,
     export,
+    hub,
     import_model,
     reproduce,
     score_model,
@@ -39,6 +40,7 @@ export.register(app)
 import_model.register(app)
 reproduce.register(app)
 show.register(app)
+hub.register(app)
 data.register(app)
 demo.register(app)
 doctor.register(app)

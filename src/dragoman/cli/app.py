@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -72,14 +73,38 @@ class PanelledCommand(TyperCommand):
 def fail(message: str, *, code: int = USER_ERROR, prefix: str = "error: ") -> NoReturn:
     """Says what is wrong in one line on stderr, and leaves with `code`."""
     with suppress(OSError):
-        typer.echo(prefix + " ".join(message.splitlines()), err=True)
+        typer.echo(prefix + printable(" ".join(message.splitlines())), err=True)
     raise typer.Exit(code)
 
 
 def say(message: str) -> None:
     """One line on stderr."""
-    typer.echo(message, err=True)
+    typer.echo(printable(message), err=True)
 
+
+def printable(text: str) -> str:
+    """`text` with its control characters spelt out, but for line ends and tabs.
+
+    What a message quotes, a stranger may have written: sequences that a terminal would obey are shown.
+    """
+    return DIRECTION.sub(_spelt_out, CONTROL.sub(_spelt_out, text))
+
+
+def as_one_line(text: str) -> str:
+    """`text` as a line of output: what ends lines becomes a space, other control characters are spelt out.
+
+    A model can write any character. Marks of direction belong to the text.
+    """
+    return CONTROL.sub(_spelt_out, text.replace("\n", " "))
+
+
+def _spelt_out(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+DIRECTION = re.compile(r"[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but for tabs and line ends, and those that turn the direction of writing."""
 
 app = typer.Typer(
     cls=Commands,

@@ -72,8 +72,8 @@ def evaluate(
 ) -> None:
     """Score a run on its test sets: translations by BLEU, chrF and TER, labels by accuracy and F1.
 
-    Each score has its 95 % interval and its signature. The run's scores.json keeps them. A classifier
-    stands beside a baseline that was trained on the same texts.
+    Each score has its 95 % interval and its signature. The run's scores.json keeps them, but for runs of the
+    hub. A classifier stands beside a baseline that was trained on the same texts.
     """
     from dragoman.evaluation.scores import keep_scores
     from dragoman.evaluation.translation import evaluate as evaluate_pairs
@@ -115,7 +115,8 @@ def evaluate(
         if not as_json:
             typer.echo(describe_evaluation(evaluation))
         evaluations.append(evaluation)
-    keep_scores(opened, [evaluation.record() for evaluation in evaluations])
+    if opened.origin is None:
+        keep_scores(opened, [evaluation.record() for evaluation in evaluations])
     if as_json:
         record = {"run": str(run), "results": [evaluation.record() for evaluation in evaluations]}
         typer.echo(json.dumps(record, ensure_ascii=False, indent=2))
@@ -170,6 +171,7 @@ def test_sets(run: Run, *, split: str | None, src: str | None, ref: str | None) 
     if src is not None and ref is not None:
         corpora = {Path(src).name: open_corpus([src, ref], src_lang=data.src_lang, tgt_lang=data.tgt_lang)}
     else:
+        run.check_corpora()
         if split is None and not data.test:
             say("the run names no test set, so its validation pairs are translated")
         corpora = dict(split_of(config, split or ("test" if data.test else "valid")))

@@ -46,7 +46,8 @@ def evaluate_classifier(
         if not as_json:
             typer.echo("\n".join(describe_evaluation(evaluation)))
         evaluations.append(evaluation)
-    keep_scores(run, [evaluation.record() for evaluation in evaluations])
+    if run.origin is None:
+        keep_scores(run, [evaluation.record() for evaluation in evaluations])
     if as_json:
         record = {"run": str(run.path), "results": [evaluation.record() for evaluation in evaluations]}
         typer.echo(json.dumps(record, ensure_ascii=False, indent=2))
@@ -111,6 +112,7 @@ def labelled_tests(
         return {Path(file).name: open_labelled([file], text_column=text, label_column=label)}
     if text_column is not None or label_column is not None:
         raise ConfigError("--text-column and --label-column are for --file")
+    run.check_corpora()
     if split is None and not data.test:
         say("the run names no test set, so its validation texts are classified")
     tests = dict(split_of(config, split or ("test" if data.test else "valid")))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dragoman.cli.app import printable
 from dragoman.cli.train import Overrides
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from dragoman.runs import Run
@@ -55,7 +56,14 @@ def show(
         from dragoman.report.curves import CURVES, plot_learning_curves
 
         plot_learning_curves(opened, opened.path / CURVES)
-    typer.echo("\n".join(describe_run(opened)))
+    try:
+        lines = list(describe_run(opened))
+    except (KeyError, TypeError, ValueError) as error:  # what a stranger's JSON may lack or hold
+        raise RunError(
+            f"{run}: its report.json, scores.json or history.jsonl is not one that Dragoman wrote "
+            f"({type(error).__name__}: {error}); remove it"
+        ) from None
+    typer.echo(printable("\n".join(lines)))
 
 
 def describe_run(run: Run) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.app import PanelledCommand
+from dragoman.cli.app import PanelledCommand, as_one_line
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.content import Content
 from dragoman.cli.translating import (
@@ -42,7 +42,7 @@ CHUNK = 1000
 BEAM, SAMPLING, CONTENT = "Beam search", "Sampling", "What a translation must hold"
 BULK = "Large files"
 
-RunPath = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
+RunPath = Annotated[Path, typer.Argument(help="The folder of a run, or hf:user/model.", show_default=False)]
 BeamSize = Annotated[
     int | None,
     typer.Option(min=1, help="Hypotheses kept; 1 is greedy.", show_default="the run's", rich_help_panel=BEAM),
@@ -246,7 +246,7 @@ def translate_lines(
             each = links if align else [None] * len(shown)
             written += [f"{json_line(t, found)}\n" for t, found in zip(shown, each, strict=True)]
         else:
-            written += [f"{t.text}\n" for t in translations]
+            written += [f"{as_line(t)}\n" for t in translations]
         if out is None:
             write_results(None, written)
             written.clear()
@@ -339,7 +339,7 @@ def load_translator(
 
 def as_line(translation: Translation) -> str:
     """The translation alone."""
-    return translation.text
+    return as_one_line(translation.text)
 
 
 def json_line(translation: Translation, links: Sequence[Link] | None = None) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.errors import RunError
 from dragoman.metrics.score import Score
-from dragoman.runs import Run
+from dragoman.runs import SCORES, Run, saved_scores
 
-SCORES = "scores.json"
+__all__ = ["SCORES", "keep_scores", "read_score", "saved_scores", "score_record"]
 
 
 def score_record(score: Score) -> dict[str, Any]:
@@ -33,16 +32,6 @@ def keep_scores(run: Run, records: Sequence[dict[str, Any]]) -> None:
     """Adds the scores to the run's scores.json, in place of older ones of the same test and search."""
     kept = [old for old in saved_scores(run) if all(_key(old) != _key(record) for record in records)]
     run.write_json(SCORES, {"results": [*kept, *records]})
-
-
-def saved_scores(run: Run) -> list[dict[str, Any]]:
-    """What `keep_scores` has kept so far, oldest first. RunError: the file is damaged."""
-    if not (run.path / SCORES).exists():
-        return []
-    results = run.read_json(SCORES).get("results")
-    if not isinstance(results, list) or not all(isinstance(r, dict) and "name" in r for r in results):
-        raise RunError(f"{run.path / SCORES}: is damaged; remove it and evaluate again")
-    return results
 
 
 def _key(record: dict[str, Any]) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +16,10 @@ from dragoman.data.document_batching import make_documents, plan_by_length
 from dragoman.data.labelled_store import shorten
 from dragoman.errors import DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
+from dragoman.hub import folder_of
 from dragoman.metrics.classification import softmax
 from dragoman.model.classifier import TransformerClassifier
-from dragoman.predict.loading import build_classifier, inference_copy, load_weights
+from dragoman.predict.loading import inference_copy, load_classifier_model
 from dragoman.runs import Run
 from dragoman.text.tokenizer import UNK_ID, Tokenizer
 
@@ -90,12 +92,27 @@ class Classifier:
         config = classification_config(run)
         target = choose_device(device)
         labels = load_labels(run)
-        weights = run.load_weights()
         tokenizer = Tokenizer.load(run.tokenizer_folder / TOKENIZER)
-        model = build_classifier(config, tokenizer, n_classes=len(labels), device=target)
-        load_weights(model, weights, where=str(run.weights_path))
+        model = load_classifier_model(run, config, tokenizer, n_classes=len(labels), device=target)
         model = inference_copy(model, choose_dtype(precision, target))
         return cls(model, tokenizer, labels, config, temperature=load_temperature(run))
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        device: str = "auto",
+        precision: str = "auto",
+    ) -> Classifier:
+        """The classifier that is on the Hugging Face hub as "user/model", or in a folder of that path.
+
+        `revision` is a branch, a tag or a commit; errors and `token` as `hub.fetch`, all else as `load`.
+        """
+        folder = folder_of(name, revision=revision, token=token)
+        return cls.load(folder, device=device, precision=precision)
 
     def classify(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
@@ -165,7 +182,19 @@ def load_labels(run: Run) -> list[str]:
     labels = run.read_json(LABELS).get("labels")
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels) or len(labels) < 2:
         raise RunError(f"{run.path / LABELS}: is damaged, for it holds no labels; train the run again")
+    check_labels(labels, where=str(run.path / LABELS))
     return labels
+
+
+def check_labels(labels: Sequence[str], *, where: str) -> None:
+    """RunError: a label is there twice, or would be obeyed by a terminal."""
+    if len(set(labels)) < len(labels):
+        raise RunError(f"{where}: is damaged, for it holds a label twice; train the run again")
+    for label in labels:
+        if any(character < " " or "\x7f" <= character < "\xa0" for character in label):
+            raise RunError(
+                f"{where}: the label {label[:40]!r} holds control characters; rename it and train again"
+            )
 
 
 def load_temperature(run: Run) -> float:
@@ -173,6 +202,6 @@ def load_temperature(run: Run) -> float:
     if not (run.path / CALIBRATION).exists():
         return 1.0
     temperature = run.read_json(CALIBRATION).get("temperature")
-    if not isinstance(temperature, float) or temperature <= 0:
+    if not isinstance(temperature, float) or not 0 < temperature < math.inf:
         raise RunError(f"{run.path / CALIBRATION}: is damaged, for it holds no temperature; train again")
     return temperature

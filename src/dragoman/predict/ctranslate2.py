@@ -132,7 +132,7 @@ def converted(
     """
     folder = run.path / FOLDER / compute_type
     origin = {"weights": hash_file(run.weights_path), "ctranslate2": import_ctranslate2().__version__}
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError, AttributeError):  # what a stranger wrote
         if origin.items() <= json.loads((folder / ORIGIN).read_bytes()).items():
             return folder
     try:

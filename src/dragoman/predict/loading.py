@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
-from dragoman.config import ClassificationConfig, TranslationConfig
+from dragoman.config import ClassificationConfig, EncoderConfig, TranslationConfig
 from dragoman.errors import RunError
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.kernels import choose_kernels
 from dragoman.model.transformer import Seq2SeqTransformer, Transformer
+from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
 Model = TypeVar("Model", bound=Transformer)
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+"""Types that weights may have in a file."""
 
 
 def build_model(
@@ -43,6 +48,48 @@ def build_classifier(
     ).to(device)
 
 
+def load_translator_model(
+    run: Run, config: TranslationConfig, tokenizers: TokenizerPair, *, device: torch.device
+) -> Seq2SeqTransformer:
+    """The run's model with its weights. RunError: they do not fit its configuration, or are damaged."""
+    check_sizes(run, config.model, lambda there: build_model(config, tokenizers, device=there))
+    model = build_model(config, tokenizers, device=device)
+    load_weights(model, run.load_weights(), where=str(run.weights_path))
+    return model
+
+
+def load_classifier_model(
+    run: Run, config: ClassificationConfig, tokenizer: Tokenizer, *, n_classes: int, device: torch.device
+) -> TransformerClassifier:
+    """The run's classifier with its weights. RunError: they do not fit its configuration, or are damaged."""
+    check_sizes(
+        run,
+        config.model,
+        lambda there: build_classifier(config, tokenizer, n_classes=n_classes, device=there),
+    )
+    model = build_classifier(config, tokenizer, n_classes=n_classes, device=device)
+    load_weights(model, run.load_weights(), where=str(run.weights_path))
+    return model
+
+
+def check_sizes(run: Run, config: EncoderConfig, build: Callable[[torch.device], Transformer]) -> None:
+    """RunError: names or shapes of the weights in the run's file are not those of what `build` makes.
+
+    Found without taking memory for either: a configuration can ask for terabytes in a line, a file cannot.
+    """
+    where, shapes = str(run.weights_path), run.weight_shapes()
+    n_layers = config.n_encoder_layers + getattr(config, "n_decoder_layers", 0)
+    if n_layers > len(shapes):
+        raise RunError(
+            f"{where}: has {len(shapes)} weights for {n_layers} layers; "
+            "config.toml and weights must come from the same run"
+        )
+    nowhere = torch.device("meta")
+    with nowhere:
+        own = dict(build(nowhere).named_parameters())
+    _compare_shapes({name: tuple(parameter.shape) for name, parameter in own.items()}, shapes, where=where)
+
+
 def load_weights(
     model: Transformer,
     weights: dict[str, Tensor],
@@ -55,23 +102,37 @@ def load_weights(
     RunError: names or shapes are not its own, or a number is not finite.
     """
     own = dict(model.named_parameters())  # tied weights once
-    missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
-    if missing or unknown:
-        raise RunError(
-            f"{where}: is not for this configuration; missing {missing[:3]}, unknown {unknown[:3]}; "
-            "config.toml and weights must come from the same run"
-        )
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    _compare_shapes({name: tuple(p.shape) for name, p in own.items()}, shapes, where=where)
     for name, tensor in weights.items():
-        if tensor.shape != own[name].shape:
+        if tensor.dtype not in FLOATS:
             raise RunError(
-                f"{where}: {name} has shape {tuple(tensor.shape)}, the configuration says "
-                f"{tuple(own[name].shape)}; config.toml and weights must come from the same run"
+                f"{where}: {name} holds {tensor.dtype}, which weights are not; the file is damaged"
             )
         if not torch.isfinite(tensor).all():
             raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(placed(weights[name], parameter))
+
+
+def _compare_shapes(own: Shapes, there: Shapes, *, where: str) -> None:
+    """RunError: the weights `there` have not the names and shapes of a model's `own`."""
+    missing, unknown = (
+        [name[:80] for name in sorted(names)[:3]]
+        for names in (own.keys() - there.keys(), there.keys() - own.keys())
+    )
+    if missing or unknown:
+        raise RunError(
+            f"{where}: is not for this configuration; missing {missing}, unknown {unknown}; "
+            "config.toml and weights must come from the same run"
+        )
+    for name, shape in there.items():
+        if shape != own[name]:
+            raise RunError(
+                f"{where}: {name} has shape {shape}, the configuration says {own[name]}; "
+                "config.toml and weights must come from the same run"
+            )
 
 
 def inference_copy(

@@ -30,7 +30,8 @@ def _reordered(translation: Translation, order: Sequence[int]) -> Translation:
     """`translation` with these of its alternatives; and so with its parts, whose k-th ones make the k-th."""
     alternatives = tuple(translation.alternatives[i] for i in order)
     parts = tuple(_reordered(part, order) for part in translation.parts)
-    return Translation(translation.source, *alternatives[0], alternatives, parts)
+    ids = tuple(translation.ids[i] for i in order) if translation.ids else ()
+    return Translation(translation.source, *alternatives[0], alternatives, parts, ids)
 
 
 def pairwise_chrf(texts: Sequence[str]) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
@@ -15,9 +15,10 @@ from dragoman.config import SearchConfig, TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
+from dragoman.hub import folder_of
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
-from dragoman.predict.loading import build_model, inference_copy, load_weights
+from dragoman.predict.loading import inference_copy, load_translator_model
 from dragoman.predict.sentences import Preparation
 from dragoman.predict.splitting import gap_between, split_to_fit
 from dragoman.predict.threads import map_in_threads
@@ -51,6 +52,9 @@ class Translation(NamedTuple):
     alternatives: tuple[Alternative, ...]
     parts: tuple[Translation, ...] = ()
     """Consecutive pieces of `source`, or of what protection left of it; empty where it was one."""
+    ids: tuple[tuple[int, ...], ...] = ()
+    """The tokens of each alternative as the search found it, without start and end; of a text in parts, those
+    of all parts. Nothing where the alternatives are others than those the search found."""
 
 
 Translate: TypeAlias = Callable[[Sequence[str]], list[Translation]]
@@ -114,13 +118,30 @@ class Translator:
         for run, config in zip(runs, configs, strict=True):
             own = TokenizerPair.load(run.tokenizer_folder)
             _check_vocabularies(tokenizers, own, runs[0], run)
-            model = build_model(config, own, device=target)
-            load_weights(model, run.load_weights(), where=str(run.weights_path))
+            model = load_translator_model(run, config, own, device=target)
             models.append(inference_copy(model, dtype))
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
         if engine != "native":
             translator.engine = _ctranslate2(runs, translator, engine, precision)
         return translator
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        device: str = "auto",
+        precision: str = "auto",
+        engine: str = "native",
+    ) -> Translator:
+        """The translator that is on the Hugging Face hub as "user/model", or in a folder of that path.
+
+        `revision` is a branch, a tag or a commit; errors and `token` as `hub.fetch`, all else as `load`.
+        """
+        folder = folder_of(name, revision=revision, token=token)
+        return cls.load(folder, device=device, precision=precision, engine=engine)
 
     def translate(
         self,
@@ -152,7 +173,7 @@ class Translator:
         split = self._split(texts, sentences)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
-        translations = [Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts]
+        translations = [Translation(text, "", 0.0, (Alternative("", 0.0),), (), ((),)) for text in texts]
         done = len(texts) - len(filled) - len(split)
         batches = self._batches(by_length, search.batch_sentences)
         found = map_in_threads(
@@ -242,12 +263,15 @@ class Translator:
         for chosen in zip(*(part.alternatives for part in parts), strict=False):
             pieces = ((a.text + gap) for a, gap in zip(chosen, gaps, strict=True) if a.text)
             alternatives.append(Alternative("".join(pieces).strip(), fmean(a.score for a in chosen)))
-        return Translation(source, *alternatives[0], tuple(alternatives), parts)
+        found = zip(*(part.ids for part in parts), strict=False)
+        ids = tuple(tuple(chain.from_iterable(chosen)) for chosen in found)
+        return Translation(source, *alternatives[0], tuple(alternatives), parts, ids)
 
     def _read(self, source: str, hypotheses: list[Hypothesis]) -> Translation:
         texts = self.tokenizers.tgt.decode_batch([h.ids for h in hypotheses])
         alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
-        return Translation(source, alternatives[0].text, alternatives[0].score, alternatives)
+        ids = tuple(tuple(h.ids) for h in hypotheses)
+        return Translation(source, *alternatives[0], alternatives, (), ids)
 
 
 def _for_first(prefixes: Sequence[str] | None, i: int, n_parts: int) -> list[str]:

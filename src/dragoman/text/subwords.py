@@ -60,6 +60,30 @@ def learn(
     return json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
 
 
+def check(settings: dict[str, Any]) -> None:
+    """ValueError: a tokenizer's JSON says what none says that `learn` wrote.
+
+    The file of a stranger may hold whatever `tokenizers` knows: regular expressions that take for ever,
+    templates that add tokens. Only vocabulary, merges, scores and dropout are free.
+    """
+    model = settings["model"]
+    if not isinstance(model, dict) or model.get("type") not in ("BPE", "Unigram"):
+        raise ValueError("its model is neither BPE nor unigram")
+    plain = tokenizers.Tokenizer(models.BPE())
+    plain.pre_tokenizer, plain.decoder = _splitter(), _joiner()
+    ours = json.loads(plain.to_str())
+    # Read and written by the same version of the package, equal ones look equal.
+    theirs = json.loads(
+        tokenizers.Tokenizer.from_str(json.dumps({**settings, "model": ours["model"]})).to_str()
+    )
+    differing = [name for name, value in ours.items() if theirs.get(name) != value]
+    if differing:
+        raise ValueError(f"its {', '.join(differing)} is not what Dragoman writes")
+    vocab = model.get("vocab")
+    if isinstance(vocab, dict) and sorted(vocab.values()) != list(range(len(vocab))):
+        raise ValueError("its ids are not 0, 1, 2 and so on")
+
+
 def extend(spec: str, texts: Iterable[str], n_new: int) -> str:
     """The tokenizer `spec` with up to `n_new` pieces more, learnt from `texts`. DataError: no text.
 

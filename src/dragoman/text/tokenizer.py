@@ -37,6 +37,9 @@ from dragoman.text.vocabulary import (
 )
 from dragoman.text.words import Words
 
+MAX_BYTES = 1 << 26
+"""Of a tokenizer's file: five times what a million tokens take that have ten characters each."""
+
 __all__ = ["BOS_ID", "EOS_ID", "PAD_ID", "UNK_ID", "Token", "Tokenizer", "TokenizerPair"]
 
 
@@ -168,8 +171,12 @@ class Tokenizer(ABC):
 
     @staticmethod
     def load(path: Path) -> Tokenizer:
-        """The tokenizer in the file `path`. RunError: it is missing, or not one of Dragoman's."""
+        """The tokenizer in the file `path`. RunError: it is missing, or not one that Dragoman wrote."""
         try:
+            if path.stat().st_size > MAX_BYTES:
+                raise ValueError(
+                    f"it has {path.stat().st_size:,} bytes, and {MAX_BYTES:,} at most can be right"
+                )
             return _read(path.read_text(encoding="utf-8"))
         except DragomanError:  # a package is missing
             raise
@@ -178,7 +185,14 @@ class Tokenizer(ABC):
                 f"{path}: cannot be read ({error.strerror}); a run keeps its tokenizer there: train again"
             ) from None
         except Exception as error:  # tokenizers raises plain Exception for whatever it cannot parse
-            raise RunError(f"{path}: is not a Dragoman tokenizer ({error}); train again") from None
+            reason = str(error)[:200]  # it may quote all of the file
+            raise RunError(f"{path}: is not a Dragoman tokenizer ({reason}); train again") from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # Rust's, which is no Exception and has no address
+                raise
+            raise RunError(
+                f"{path}: is not a Dragoman tokenizer, for it cannot be read; train again"
+            ) from None
 
 
 class SubwordTokenizer(Tokenizer):
@@ -194,6 +208,7 @@ class SubwordTokenizer(Tokenizer):
             raise ValueError(f"{normalizer} is not a way in which Dragoman normalises text")
         super().__init__(spec, lowercase=normalizer == LOWERCASE)
         settings["normalizer"] = None  # lower-cased before, as `normalise` says
+        subwords.check(settings)
         self._dropping: tokenizers.Tokenizer | None = None
         if settings["model"].get("dropout"):
             self._dropping = tokenizers.Tokenizer.from_str(json.dumps(settings))
@@ -260,11 +275,13 @@ class WholeTokenizer(Tokenizer):
     def __init__(self, spec: str) -> None:
         settings = json.loads(spec)
         self._pieces: list[str] = settings["vocabulary"]
+        if not isinstance(self._pieces, list) or not all(isinstance(p, str) for p in self._pieces):
+            raise ValueError("its vocabulary is not a list of strings")
         super().__init__(spec, lowercase=bool(settings["lowercase"]))
         self._segmenter = _segmenter(settings)
         if self._pieces[: len(SPECIAL_TOKENS)] != list(SPECIAL_TOKENS):
             raise ValueError("the special tokens are not where Dragoman puts them")
-        if len(set(self._pieces)) != len(self._pieces) or not all(isinstance(p, str) for p in self._pieces):
+        if len(set(self._pieces)) != len(self._pieces):
             raise ValueError("its vocabulary is not a list of different strings")
         first = len(SPECIAL_TOKENS)  # those are no words of a text
         self._ids = {piece: i for i, piece in enumerate(self._pieces[first:], start=first)}

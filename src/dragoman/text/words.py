@@ -16,6 +16,12 @@ WORD = (
 """A word with its inner apostrophes and hyphens ("don't", "well-known"), a number with its inner points
 ("3.5", "10:30"), or one other character. Joined by spaces, such tokens score as the text itself does."""
 
+PATTERNS = frozenset({WORD})
+"""What a tokenizer's file may split words by: an expression of a stranger's can take for ever, or abort."""
+
+LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
+"""A code such as "de" or "pt-BR"; spaCy makes the name of a module of it."""
+
 ANY_LANGUAGE = "xx"
 """spaCy's code for rules that suit many languages."""
 
@@ -39,9 +45,11 @@ class Words:
     ) -> None:
         """Splits by the regular expression `pattern`, or by spaCy's rules for `language`, such as "de".
 
-        spaCy is loaded when the first text is split: MissingExtraError where it is not installed, ConfigError
-        where it has no rules for the language.
+        ValueError: the pattern is none of PATTERNS. spaCy is loaded when the first text is split:
+        MissingExtraError where it is not installed, ConfigError where it has no rules for the language.
         """
+        if pattern not in PATTERNS:
+            raise ValueError("it splits words by an expression that Dragoman has never written")
         self._splitter, self._pattern = splitter, pattern
         self._language = language or ANY_LANGUAGE
         self._format_output = format_output
@@ -81,6 +89,10 @@ def _regex_splitter(pattern: str) -> Callable[[str], list[str]]:
 
 def _spacy_splitter(language: str) -> Callable[[str], list[str]]:
     """A function from text to words by spaCy's rules, which need no trained pipeline."""
+    if not LANGUAGE.fullmatch(language):
+        raise ConfigError(
+            f'tokenizer.splitter = "spacy": {language[:40]!r} is no language code; write one such as "de"'
+        )
     try:
         import spacy
     except ImportError:

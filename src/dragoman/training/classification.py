@@ -33,7 +33,15 @@ from dragoman.metrics.classification import (
     softmax,
 )
 from dragoman.model.classifier import TransformerClassifier
-from dragoman.predict.classifier import CALIBRATION, LABELS, TOKENIZER, class_logits, load_labels, max_tokens
+from dragoman.predict.classifier import (
+    CALIBRATION,
+    LABELS,
+    TOKENIZER,
+    check_labels,
+    class_logits,
+    load_labels,
+    max_tokens,
+)
 from dragoman.predict.loading import build_classifier, inference_copy
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer
@@ -199,6 +207,7 @@ def prepare_labels(run: Run, corpus: LabelledCorpus) -> list[str]:
     """The names of the classes in alphabetical order: those in the run, or those of `corpus`, then kept."""
     if not (run.path / LABELS).exists():
         counts = Counter(example.label for example in corpus.examples())
+        check_labels(sorted(counts), where="training text")
         run.write_json(LABELS, {"labels": sorted(counts)})
     return load_labels(run)
 

@@ -13,7 +13,7 @@ from dragoman.config import ModelConfig, TranslationConfig
 from dragoman.data.corpora import Corpus
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.loading import load_weights
+from dragoman.predict.loading import build_model, check_sizes, load_weights
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 
@@ -40,6 +40,8 @@ def open_start(config: TranslationConfig) -> Run:
         raise ConfigError(
             f"training.start_from = {path!r}: {'; '.join(wrong)}; `dragoman train --from` takes them over"
         )
+    tokenizers = TokenizerPair.load(start.tokenizer_folder)
+    check_sizes(start, there.model, lambda device: build_model(there, tokenizers, device=device))
     return start
 
 

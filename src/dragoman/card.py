@@ -1,0 +1,285 @@
+"""A run's model card: what it is, what it learnt from, how good it is, and how to use it.
+
+README.md as the Hugging Face hub reads it: a head in YAML, and Markdown. It says what the run's own files
+say, and where they say nothing, that it is not known.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+from dragoman.config import Config, CorpusFiles, to_toml
+from dragoman.data import catalog
+from dragoman.data.corpora import PHRASEBOOK
+from dragoman.data.readers.arrow import HUB
+from dragoman.runs import Run, saved_scores
+
+UNKNOWN = "unknown"
+"""What is said of whatever a run does not say; of licences, the hub knows the word."""
+
+METRICS = {"BLEU": "bleu", "chrF2": "chrf", "TER": "ter", "accuracy": "accuracy", "macro-F1": "f1"}
+"""Scores by the names that the hub has for them."""
+
+
+def model_card(run: Run, *, name: str | None = None, licence: str | None = None) -> str:
+    """README.md for `run`. `name` is the one it has on the hub, `licence` one of the hub's identifiers.
+
+    RunError: the run has no weights yet, or a file of it is damaged.
+    """
+    scores = saved_scores(run)
+    head = "\n".join(_yaml(_head(run, scores, name=name, licence=licence)))
+    body = "\n\n".join(
+        [
+            f"# {name or run.config.name}",
+            _about(run),
+            "## How to use it\n\n" + _usage(run, name),
+            "## Scores\n\n" + _scores(scores),
+            "## Text it learnt from\n\n" + _data(run.config),
+            "## Training\n\n" + _facts(run, "report.json"),
+            "## Environment\n\n" + _facts(run, "environment.json"),
+            f"## Settings\n\n```toml\n{to_toml(published(run.config)).strip()}\n```",
+        ]
+    )
+    return f"---\n{head}\n---\n\n{body}\n"
+
+
+def published(config: Config) -> Config:
+    """The configuration as others may see it: of files outside the working directory, the names alone."""
+
+    def cut(file: str) -> str:
+        if file.startswith((HUB, PHRASEBOOK)):
+            return file
+        path = Path(file)
+        return path.name if path.is_absolute() or ".." in path.parts or "\\" in file else file
+
+    data = config.data
+    changed = {
+        "train": tuple(map(cut, data.train)),
+        "valid": tuple(map(cut, data.valid)),
+        "test": {name: tuple(map(cut, files)) for name, files in data.test.items()},
+    }
+    cut_config = config.model_copy(update={"data": data.model_copy(update=changed)})
+    if cut_config.task == "translation" and cut_config.training.start_from:
+        training = cut_config.training.model_copy(update={"start_from": cut(cut_config.training.start_from)})
+        cut_config = cut_config.model_copy(update={"training": training})
+    return cut_config
+
+
+def without_folders(value: Any) -> Any:
+    """What a JSON file of a run says, as others may see it: of absolute paths, the names alone."""
+    if isinstance(value, Mapping):
+        return {without_folders(key): without_folders(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_folders(inner) for inner in value]
+    is_path = isinstance(value, str) and (Path(value).is_absolute() or PureWindowsPath(value).is_absolute())
+    return PureWindowsPath(value).name if is_path else value
+
+
+def _head(
+    run: Run, scores: Sequence[Mapping[str, Any]], *, name: str | None, licence: str | None
+) -> dict[str, Any]:
+    """What the hub shows beside a card, and finds it by."""
+    config = run.config
+    translates = config.task == "translation"
+    on_hub = {file[len(HUB) :].split(":")[0] for file in _files(config) if file.startswith(HUB)}
+    by_test = _chosen(config, scores)
+    metrics = {METRICS[s["name"]] for r in by_test.values() for s in _values(r) if s["name"] in METRICS}
+    head: dict[str, Any] = {
+        "language": sorted(set(config.languages)) if config.task == "translation" else None,
+        "license": licence or UNKNOWN,
+        "library_name": "dragoman",
+        "pipeline_tag": "translation" if translates else "text-classification",
+        "tags": ["dragoman", "transformer"],
+        "datasets": sorted(on_hub),
+        "metrics": sorted(metrics),
+    }
+    results = [
+        {
+            "task": {"type": head["pipeline_tag"]},
+            "dataset": {"name": test, "type": _type_of_test(config, test)},
+            "metrics": [
+                {
+                    "type": METRICS[s["name"]],
+                    "name": s["name"],
+                    "value": round(s["value"], 2),
+                    "args": {"signature": s["signature"]},
+                }
+                for s in _values(record)
+                if s["name"] in METRICS
+            ],
+        }
+        for test, record in by_test.items()
+    ]
+    if results:
+        head["model-index"] = [{"name": name or config.name, "results": results}]
+    return {key: value for key, value in head.items() if value}
+
+
+def _chosen(config: Config, scores: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """One record for each test set: the newest with the search that the run has, or else the newest."""
+    chosen = {str(record["name"]): record for record in scores}
+    if config.task == "translation":
+        own = {name: getattr(config.search, name) for name in ("beam_size", "length_penalty")}
+        chosen |= {str(record["name"]): record for record in scores if own.items() <= record.items()}
+    return chosen
+
+
+def _about(run: Run) -> str:
+    config, shapes = run.config, run.weight_shapes()
+    what = f"translates {config.subject}" if config.task == "translation" else "gives a text its label"
+    begun = getattr(config.training, "start_from", "")
+    origin = f"begun from {_inline(Path(begun).name)}" if begun else "trained with Dragoman"
+    imported = run.read_json("report.json").get("imported") if (run.path / "report.json").exists() else None
+    if isinstance(imported, dict):
+        origin = f"taken over from a model of {_inline(str(imported.get('format', 'another toolkit')))}"
+    n_parameters = sum(math.prod(shape) for shape in shapes.values())
+    about = f"A Transformer that {_inline(what)}, {origin}: {n_parameters:,} parameters."
+    if config.task == "classification":
+        labels = run.read_json("labels.json").get("labels")
+        named = map(str, labels if isinstance(labels, list) else [UNKNOWN])
+        about += f" Its labels: {_inline(', '.join(named))}."
+    return f"{about} Written from the files of the run; what they do not say is {UNKNOWN}."
+
+
+def _usage(run: Run, name: str | None) -> str:
+    """Code that works as it stands where the model is on the hub."""
+    kind, call, key, command = (
+        ("Translator", "translate", "text", "translate")
+        if run.config.task == "translation"
+        else ("Classifier", "classify", "label", "classify")
+    )
+    load = f'{kind}.from_pretrained("{name}")' if name else f'{kind}.load("{_inline(run.path.name)}")'
+    where = f"hf:{name}" if name else _inline(run.path.name)
+    extra = "'dragoman[hub]'" if name else "dragoman"
+    return (
+        f"```python\nfrom dragoman import {kind}\n\nmodel = {load}\n"
+        f'print(model.{call}(["One sentence."])[0].{key})\n```\n\n'
+        f"```sh\npip install {extra}\ndragoman {command} {where} input.txt\n```"
+    )
+
+
+def _scores(scores: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    for record in scores:
+        n = record.get("n_sentences", record.get("n_texts", UNKNOWN))
+        searched = f", beam {record['beam_size']}" if "beam_size" in record else ""
+        searched += f", length penalty {record['length_penalty']}" if "length_penalty" in record else ""
+        for score in _values(record):
+            low_high = score.get("interval")
+            interval = f"{low_high[0]:.1f} – {low_high[1]:.1f}" if low_high else UNKNOWN
+            test = f"{record['name']} ({n}{searched})"
+            rows.append((test, score["name"], f"{score['value']:.1f}", interval, score["signature"]))
+    if not rows:
+        return f"{UNKNOWN.capitalize()}: the run has not been evaluated."
+    return _table(("test set", "score", "value", "95 % interval", "signature"), rows)
+
+
+def _values(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The scores in a record, those that are whole."""
+    scores = record.get("scores")
+    return [
+        score
+        for score in (scores if isinstance(scores, list) else [])
+        if isinstance(score, dict)
+        and isinstance(score.get("name"), str)
+        and isinstance(score.get("signature"), str)
+        and isinstance(score.get("value"), (int, float))
+        and (score.get("interval") is None or _is_pair(score["interval"]))
+    ]
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(v, (int, float)) for v in value)
+
+
+def _data(config: Config) -> str:
+    rows = []
+    for name, files in published(config).data.corpora():
+        licence, home = _licence(files)
+        rows.append((name, ", ".join(files), licence, home))
+    return _table(("part", "files", "licence", "from"), rows)
+
+
+def _licence(files: CorpusFiles) -> tuple[str, str]:
+    """The licence of a corpus, and where it is from."""
+    if files[0].startswith(PHRASEBOOK):
+        return "MIT (made by Dragoman)", "the package"
+    if files[0].startswith(HUB):
+        return "see there", f"https://huggingface.co/datasets/{files[0][len(HUB) :].split(':')[0]}"
+    known = catalog.providing(files[0])
+    return (known.licence, known.homepage) if known else (UNKNOWN, UNKNOWN)
+
+
+def _files(config: Config) -> Iterator[str]:
+    return (file for _, files in config.data.corpora() for file in files)
+
+
+def _type_of_test(config: Config, name: str) -> str:
+    """What the hub calls the type of a data set: its name there, or in the catalogue, or that of the file."""
+    files = config.data.valid if name == "valid" else config.data.test.get(name, ())
+    if not files:
+        return UNKNOWN
+    known = catalog.providing(files[0])
+    if files[0].startswith(HUB):
+        return files[0][len(HUB) :].split(":")[0]
+    return known.name if known else Path(files[0]).name
+
+
+def _facts(run: Run, file: str) -> str:
+    """What a JSON file of the run says, as a table."""
+    if not (run.path / file).exists():
+        return f"{UNKNOWN.capitalize()}: the run has no {file}."
+    facts = without_folders(run.read_json(file))
+    rows = [(key, _said(value)) for key, value in facts.items()]
+    return _table(("", ""), rows)
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _table(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [heading, ["---"] * len(heading), *([_inline(str(cell)) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _inline(text: str) -> str:
+    """`text` on one line, nothing in it a command to Markdown, HTML or a terminal."""
+    plain = "".join(c if c.isprintable() or c == "\xa0" else " " for c in text[:500])
+    return re.sub(r"([\\`*<>\[\]|])", r"\\\1", " ".join(plain.split()))
+
+
+def _yaml(value: Any, indent: str = "") -> Iterator[str]:
+    """`value` as the lines of a block of YAML; strings are quoted as JSON has it, so that they stay such."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if isinstance(inner, (Mapping, list)):
+                yield f"{indent}{key}:"
+                yield from _yaml(inner, indent + "  ")
+            else:
+                yield f"{indent}{key}: {_scalar(inner)}"
+    else:
+        for inner in value:
+            if isinstance(inner, (Mapping, list)):
+                first, *rest = _yaml(inner, indent + "  ")
+                yield f"{indent}- {first.strip()}"
+                yield from rest
+            else:
+                yield f"{indent}- {_scalar(inner)}"
+
+
+def _scalar(value: str | float) -> str:
+    return json.dumps(_plain(value) if isinstance(value, str) else value, ensure_ascii=False)
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text[:500])

@@ -1,0 +1,355 @@
+"""`pipeline("translation", model=…)` as Hugging Face's transformers had it until its version 5.
+
+The same calls give the same shapes: a text or a list is answered with a list; a generator, a data set or what
+else can be iterated over with a generator, which reads as it goes and keeps the order.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from dragoman.errors import ConfigError, DataError
+from dragoman.hub import folder_of
+from dragoman.interop.generation import search_settings, unknown
+from dragoman.metrics.classification import softmax
+from dragoman.predict.classifier import Classifier
+from dragoman.predict.translator import Translation, Translator
+from dragoman.runs import Run
+from dragoman.text.tokenizer import BOS_ID, EOS_ID
+
+READ_AHEAD = 20
+"""Batches of a data set that are read at once, so that texts of a length can go together."""
+
+TRANSLATION = re.compile(r"translation(?:_([A-Za-z]+)_to_([A-Za-z]+))?")
+CLASSIFICATION = ("text-classification", "sentiment-analysis")
+
+PRECISIONS = {"None": "auto", "auto": "auto", "float32": "fp32", "bfloat16": "bf16"}
+"""Names of types, those of torch without the word, and the precision that they mean."""
+
+Wanted = TypeVar("Wanted")
+
+
+def pipeline(
+    task: str | None = None,
+    model: str | Path | Translator | Classifier | None = None,
+    *,
+    tokenizer: object = None,
+    revision: str | None = None,
+    token: str | None = None,
+    device: int | str | torch.device | None = None,
+    device_map: object = None,
+    dtype: object = None,
+    torch_dtype: object = None,
+    engine: str = "native",
+    framework: str | None = None,
+    trust_remote_code: bool | None = None,
+    use_fast: bool | None = None,
+    **arguments: Any,
+) -> TranslationPipeline | TextClassificationPipeline:
+    """What translates, or classifies, when it is called.
+
+    `task` is "translation", "translation_en_to_de", "text-classification" or "sentiment-analysis"; None: what
+    the model is for. `model` is the folder of a run, its name on the hub, or what is loaded already.
+    `arguments` are those of its calls, for all of them. `device_map`, `use_fast` and `trust_remote_code` are
+    taken for the sake of the calls there are, and choose nothing: no code of a model is ever run.
+
+    ConfigError: the task is none, or not the model's; an argument is none. Others: as `Translator.load` and
+    `Classifier.load`.
+    """
+    if task is not None and task not in CLASSIFICATION and not TRANSLATION.fullmatch(task):
+        named = '"translation", "translation_en_to_de", "text-classification" and "sentiment-analysis"'
+        raise ConfigError(f"pipeline: {task!r} is not a task here; there are {named}")
+    if model is None:
+        raise ConfigError("pipeline: names no model; give model= a run's folder, or its name on the hub")
+    if tokenizer is not None and tokenizer != model:
+        raise ConfigError("pipeline: tokenizer: a model brings its own; leave it away")
+    if framework not in (None, "pt"):
+        raise ConfigError(f'pipeline: framework = {framework!r}: there is "pt"')
+    del device_map, trust_remote_code, use_fast
+    if not isinstance(model, (Translator, Classifier)):
+        folder = folder_of(model, revision=revision, token=token)
+        precision = _precision(torch_dtype if dtype is None else dtype)
+        model = _load(folder, device=_device(device), precision=precision, engine=engine)
+    elif any(value is not None for value in (revision, token, device, dtype, torch_dtype)):
+        raise ConfigError("pipeline: the model is loaded already; device, dtype and revision are for a path")
+    translates = isinstance(model, Translator)
+    task = task or ("translation" if translates else CLASSIFICATION[0])
+    if translates != (task not in CLASSIFICATION):
+        raise ConfigError(f"pipeline: {task} is not what the model is for; it {_purpose(model)}")
+    if isinstance(model, Translator):
+        return TranslationPipeline(model, task, arguments)
+    return TextClassificationPipeline(model, task, arguments)
+
+
+class Pipeline(ABC, Generic[Wanted]):
+    """What both have in common: inputs of every shape, read as they are needed."""
+
+    def __init__(self, task: str, arguments: Mapping[str, Any]) -> None:
+        """`arguments` are those of every call. ConfigError: one is none that there is."""
+        self.task = task
+        self.arguments = dict(arguments)
+        self._understood(self.arguments)
+
+    def _understood(self, arguments: Mapping[str, Any]) -> tuple[Wanted, int | None]:
+        """What a call asks for, and its batch size. ConfigError: an argument is none that there is."""
+        own = {k: v for k, v in arguments.items() if k not in ("batch_size", "num_workers")}
+        batch_size = arguments.get("batch_size")
+        if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+            raise ConfigError(f"pipeline: batch_size = {batch_size!r}: give a number from 1 on")
+        return self._wanted(own), batch_size
+
+    def _stream(self, inputs: Any, wanted: Wanted, batch_size: int | None) -> Iterator[Any]:
+        """A result for each input, in order.
+
+        What has a length is read in buckets; of what has none, as much as is translated at once, and without
+        a batch size one: more may not come before the result of the first has gone somewhere.
+        """
+        n_at_once = batch_size or 1
+        if isinstance(inputs, Sized):
+            n_at_once = READ_AHEAD * (batch_size or self._default_batch)
+        items = inputs if isinstance(inputs, Iterable) else (inputs[i] for i in range(len(inputs)))
+        n_read, remaining = 0, iter(items)  # KeyDataset, as every data set of torch, cannot be iterated over
+        while bucket := list(islice(remaining, n_at_once)):
+            yield from self._results(_texts(bucket, n_read), wanted, batch_size)
+            n_read += len(bucket)
+
+    @property
+    @abstractmethod
+    def _default_batch(self) -> int:
+        """Texts that are worked on at once where nothing else is said."""
+
+    @abstractmethod
+    def _wanted(self, arguments: Mapping[str, Any]) -> Wanted:
+        """What the arguments of a call ask for. ConfigError: one is none that there is."""
+
+    @abstractmethod
+    def _results(self, texts: list[str], wanted: Wanted, batch_size: int | None) -> list[Any]:
+        """The result for each text."""
+
+
+class TranslationWanted(NamedTuple):
+    """What is asked for in a call."""
+
+    settings: dict[str, Any]
+    """Of [search]."""
+    ids: bool
+    """Tokens, in place of text."""
+    clean_up: bool
+    """No space before punctuation."""
+    cut: bool
+    """What is too long for the model is cut off; else it is translated in parts."""
+
+
+class TranslationPipeline(Pipeline[TranslationWanted]):
+    """Texts to translations, as the removed class of this name gave them: [{"translation_text": …}]."""
+
+    def __init__(self, translator: Translator, task: str = "translation", arguments: Mapping[str, Any] = {}):
+        self.translator = translator
+        languages = TRANSLATION.fullmatch(task)
+        assert languages is not None
+        self._check_languages(*languages.groups())
+        super().__init__(task, arguments)
+
+    def __call__(self, inputs: Any, **arguments: Any) -> Any:
+        """The translations of a text or of a list of texts as a list, of anything else one after another.
+
+        Each is a list of {"translation_text": …}, one for each of `num_return_sequences`; of a list of texts
+        with one translation each, these alone. With `return_tensors` they are {"translation_token_ids": …}, a
+        tensor from the start token to the end token. `truncation` cuts what is too long for the model, which
+        is translated in parts without it. Other arguments are those of `generate` (interop/generation.py),
+        and `batch_size`, `src_lang`, `tgt_lang` and `clean_up_tokenization_spaces`.
+
+        ConfigError: an argument is none that there is. DataError: an input is not a text.
+        """
+        wanted, batch_size = self._understood({**self.arguments, **arguments})
+        if isinstance(inputs, str):
+            return self._results([inputs], wanted, batch_size)[0]
+        if isinstance(inputs, (list, tuple)):
+            results = self._results(_texts(inputs, 0), wanted, batch_size)
+            return [result[0] for result in results] if all(len(r) == 1 for r in results) else results
+        return self._stream(inputs, wanted, batch_size)
+
+    @property
+    def _default_batch(self) -> int:
+        return self.translator.config.search.batch_sentences
+
+    def _wanted(self, arguments: Mapping[str, Any]) -> TranslationWanted:
+        given = dict(arguments)
+        self._check_languages(given.pop("src_lang", None), given.pop("tgt_lang", None))
+        ids = bool(given.pop("return_tensors", None)) or given.pop("return_text", None) is False
+        given.pop("return_text", None)
+        clean_up = bool(given.pop("clean_up_tokenization_spaces", None))
+        cut = given.pop("truncation", None) not in (None, False, "do_not_truncate")
+        own = self.translator.config.search
+        settings = search_settings(given, own)
+        own.changed(settings, where="pipeline")
+        return TranslationWanted(settings, ids, clean_up, cut)
+
+    def _results(
+        self, texts: list[str], wanted: TranslationWanted, batch_size: int | None
+    ) -> list[list[dict[str, Any]]]:
+        if wanted.cut:
+            texts = [self._cut(text) for text in texts]
+        settings = wanted.settings | ({} if batch_size is None else {"batch_sentences": batch_size})
+        found = self.translator.translate(texts, **settings)
+        return [self._records(translation, wanted) for translation in found]
+
+    def _records(self, translation: Translation, wanted: TranslationWanted) -> list[dict[str, Any]]:
+        if wanted.ids:
+            return [
+                {"translation_token_ids": torch.tensor([BOS_ID, *ids, EOS_ID])} for ids in translation.ids
+            ]
+        texts = [alternative.text for alternative in translation.alternatives]
+        return [{"translation_text": clean_up(text) if wanted.clean_up else text} for text in texts]
+
+    def _cut(self, text: str) -> str:
+        """As much of the beginning of `text` as the model reads."""
+        tokenizer, limit = self.translator.tokenizers.src, self.translator.max_positions - 1
+        kept = limit
+        while (
+            len(tokenizer.encode(text)) > limit
+        ):  # what is cut may have other tokens than it had in the whole
+            text = tokenizer.normalise(text)[: tokenizer.tokens(text)[kept - 1].end]
+            kept -= 1
+        return text
+
+    def _check_languages(self, src: str | None, tgt: str | None) -> None:
+        """ConfigError: the model translates between others; codes of another length say nothing of that."""
+        for asked, there in zip((src, tgt), self.translator.config.languages, strict=True):
+            codes = [re.split("[-_]", code)[0].lower() for code in (asked or there, there)]
+            if len(codes[0]) == len(codes[1]) and codes[0] != codes[1]:
+                raise ConfigError(f"pipeline: {asked}: the model translates {self.translator.config.subject}")
+
+
+class ClassificationWanted(NamedTuple):
+    """What is asked for in a call."""
+
+    top_k: int | None
+    """Labels of a text; None: all."""
+    listed: bool
+    """A list of labels for each text, the most likely first, though it be one."""
+    function: str
+    """What makes scores of logits."""
+
+
+class TextClassificationPipeline(Pipeline[ClassificationWanted]):
+    """Texts to labels, as transformers' class of this name gives them: [{"label": …, "score": …}]."""
+
+    def __init__(
+        self, classifier: Classifier, task: str = CLASSIFICATION[0], arguments: Mapping[str, Any] = {}
+    ):
+        self.classifier = classifier
+        super().__init__(task, arguments)
+
+    def __call__(self, inputs: Any, **arguments: Any) -> Any:
+        """The label of a text or of a list of texts as a list, of anything else one after another.
+
+        `top_k` is how many labels each text has (None: all), `function_to_apply` "softmax" (by default: the
+        calibrated probabilities), "sigmoid" or "none". Texts may be of any length: `truncation` cuts nothing.
+
+        ConfigError: an argument is none that there is. DataError: an input is not a text.
+        """
+        wanted, batch_size = self._understood({**self.arguments, **arguments})
+        if isinstance(inputs, (str, dict)):
+            result = self._results(_texts([inputs], 0), wanted, batch_size)[0]
+            return [result] if "top_k" not in arguments and isinstance(inputs, str) else result
+        if isinstance(inputs, (list, tuple)):
+            return self._results(_texts(inputs, 0), wanted, batch_size)
+        return self._stream(inputs, wanted, batch_size)
+
+    @property
+    def _default_batch(self) -> int:
+        return 100
+
+    def _wanted(self, arguments: Mapping[str, Any]) -> ClassificationWanted:
+        known = ("top_k", "return_all_scores", "function_to_apply", "truncation", "padding")
+        for name in arguments:
+            if name not in known:
+                raise ConfigError(unknown(name, known))
+        top_k = arguments.get("top_k", 1)
+        if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+            raise ConfigError(f"pipeline: top_k = {top_k!r}: give a number from 1 on, or None for all labels")
+        function = arguments.get("function_to_apply") or "softmax"
+        if function not in ("default", "softmax", "sigmoid", "none"):
+            raise ConfigError(
+                f'pipeline: function_to_apply = {function!r}: is not "softmax", "sigmoid" or "none"'
+            )
+        if "top_k" not in arguments and arguments.get("return_all_scores"):
+            return ClassificationWanted(None, True, function)
+        return ClassificationWanted(top_k, "top_k" in arguments, function)
+
+    def _results(
+        self, texts: list[str], wanted: ClassificationWanted, batch_size: int | None
+    ) -> list[dict[str, Any] | list[dict[str, Any]]]:
+        logits = self.classifier.logits(texts).values
+        if wanted.function == "none":
+            scores = logits
+        elif wanted.function == "sigmoid":
+            scores = 1 / (1 + np.exp(-logits))
+        else:
+            scores = softmax(logits, temperature=self.classifier.temperature)
+        results: list[dict[str, Any] | list[dict[str, Any]]] = []
+        for row in scores.tolist():
+            ranked = sorted(zip(self.classifier.labels, row, strict=True), key=lambda pair: -pair[1])
+            records = [{"label": label, "score": score} for label, score in ranked[: wanted.top_k]]
+            results.append(records if wanted.listed else records[0])
+        return results
+
+
+def clean_up(text: str) -> str:
+    """`text` without the spaces that English puts nowhere: before . ? ! , and inside contractions."""
+    for spaced in (" .", " ?", " !", " ,", " n't", " 'm", " 's", " 've", " 're"):
+        if spaced == " n't":
+            text = text.replace(" ' ", "'")
+        text = text.replace(spaced, spaced[1:])
+    return text
+
+
+def _texts(inputs: Sequence[Any], n_before: int) -> list[str]:
+    """The inputs, all of them texts. DataError: one is not; it is counted from 1."""
+    texts = []
+    for number, given in enumerate(inputs, start=n_before + 1):
+        text = given.get("text") if isinstance(given, dict) and given.keys() == {"text"} else given
+        if not isinstance(text, str):
+            raise DataError(
+                f"pipeline: input {number} is not a text but a {type(given).__name__}; for a data set give "
+                'KeyDataset(dataset, "column"), or (row["column"] for row in dataset)'
+            )
+        texts.append(text)
+    return texts
+
+
+def _load(folder: Path, *, device: str, precision: str, engine: str) -> Translator | Classifier:
+    if Run.open(folder).config.task == "translation":
+        return Translator.load(folder, device=device, precision=precision, engine=engine)
+    if engine != "native":
+        raise ConfigError(f"pipeline: engine = {engine!r} is for translators")
+    return Classifier.load(folder, device=device, precision=precision)
+
+
+def _purpose(model: Translator | Classifier) -> str:
+    return f"translates {model.config.subject}" if isinstance(model, Translator) else "classifies texts"
+
+
+def _device(device: int | str | torch.device | None) -> str:
+    """A device as Dragoman names it; numbers are those of GPUs, -1 the processor."""
+    if device is None:
+        return "auto"
+    if isinstance(device, int):
+        return f"cuda:{device}" if device >= 0 else "cpu"
+    return str(device)
+
+
+def _precision(dtype: object) -> str:
+    name = str(dtype).removeprefix("torch.")
+    if name not in PRECISIONS:
+        raise ConfigError(f'pipeline: dtype = {dtype}: there are torch.float32, torch.bfloat16 and "auto"')
+    return PRECISIONS[name]

@@ -1,0 +1,582 @@
+"""A model from a stranger: whatever is in its folder, no code of it runs, and nothing outside is touched.
+
+Each of these folders was made to hang, to crash, to fill the memory, to read or write what is not its own, or
+to give orders to the terminal. Each is answered with one line and exit code 1, soon and in little memory.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import resource
+import shutil
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from commands import dragoman, error_of, succeed
+
+SECONDS = 10
+"""Of this process's own time, what the slowest may take."""
+
+GIGABYTE = 1 << 30
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture(autouse=True)
+def bounds() -> Iterator[None]:
+    """Neither much time nor much memory."""
+    start, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    assert time.process_time() - start < SECONDS
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < GIGABYTE
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Path:
+    """A translator that a stranger may change."""
+    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
+
+
+@pytest.fixture
+def classifier(tiny_classifier_run: Path, tmp_path: Path) -> Path:
+    """A classifier that a stranger may change."""
+    return Path(shutil.copytree(tiny_classifier_run, tmp_path / "classifier"))
+
+
+def refusal(*arguments: object) -> str:
+    """The line that a command is refused with: short, and without a control character."""
+    line = error_of(*arguments, stdin="the red cat\n")
+    assert len(line) < 2000
+    assert line.isprintable()
+    return line
+
+
+def change(path: Path, *replacements: tuple[str, str]) -> None:
+    """Rewrites a text file."""
+    text = path.read_text(encoding="utf-8")
+    for old, new in replacements:
+        assert old in text, old
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+
+
+def change_json(path: Path, edit: Callable[[Any], Any]) -> None:
+    """Rewrites a JSON file."""
+    content = json.loads(path.read_bytes())
+    edit(content)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def safetensors(header: bytes, data: bytes = b"", *, n_header: int | None = None) -> bytes:
+    """A file with that header, which says that it has `n_header` bytes."""
+    return struct.pack("<Q", len(header) if n_header is None else n_header) + header + data
+
+
+# --- weights
+
+
+def header_of(name: str, shape: list[int], end: int) -> bytes:
+    return json.dumps({name: {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}}).encode()
+
+
+def three_weights(name: str) -> bytes:
+    """A file with three small weights whose names begin so."""
+    entry = {"dtype": "F32", "shape": [1]}
+    header = {f"{name}{i}": {**entry, "data_offsets": [4 * i, 4 * i + 4]} for i in range(3)}
+    return safetensors(json.dumps(header).encode(), b"\0" * 12)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is damaged or cut short"),
+        (b"\x80\x04\x95", "is damaged or cut short"),
+        (safetensors(b"{}", n_header=2**63), "is damaged or cut short"),
+        (safetensors(b"{}", n_header=10**9), "is damaged or cut short"),
+        (safetensors(b"{" + b" " * (9 << 20) + b"}"), "lists its tensors in 9,437,186 bytes"),
+        (safetensors(b"[" * 100_000), "is damaged or cut short"),
+        (safetensors(b'{"a":' * 50_000), "is damaged or cut short"),
+        (safetensors(header_of("a", [10**12], 4 * 10**12)), "is damaged or cut short"),
+        (safetensors(header_of("a", [2**62, 2**62], 16), b"\0" * 16), "is damaged or cut short"),
+        (safetensors(header_of("a", [-1], 4), b"\0" * 4), "is damaged or cut short"),
+        (three_weights("../../etc/passwd"), "is not for this configuration"),
+        (three_weights("\x1b[31mred"), "is not for this configuration"),
+        (three_weights("a" * 10**6), "is not for this configuration"),
+        (safetensors(b"{}"), "has 0 weights for 2 layers"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
+)
+def test_weights_that_are_none(run: Path, content: bytes, said: str) -> None:
+    (run / "model.safetensors").write_bytes(content)
+    assert said in refusal("translate", run)
+
+
+def test_a_pickle_is_never_opened(run: Path, tmp_path: Path) -> None:
+    """As torch.save writes it, and as a program in place of weights."""
+
+    class Program:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.mkdir, (str(tmp_path / "owned"),)
+
+    torch.save({"weights": Program()}, run / "model.safetensors")
+    assert "is damaged or cut short" in refusal("translate", run)
+    for name in ("model.bin", "pytorch_model.bin", "model.pt", "training.pkl"):
+        shutil.copy(run / "model.safetensors", run / name)
+    (run / "model.safetensors").unlink()
+    assert "holds no model.safetensors yet" in refusal("translate", run)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_weights_cut_short_at_any_length(run: Path) -> None:
+    whole = (run / "model.safetensors").read_bytes()
+    for length in (1, 7, 8, 9, 100, len(whole) // 2, len(whole) - 1):
+        (run / "model.safetensors").write_bytes(whole[:length])
+        assert "is damaged or cut short" in refusal("translate", run)
+
+
+def test_a_file_of_holes_that_is_larger_than_memory(run: Path) -> None:
+    """A terabyte that takes no room on the disk."""
+    size = 1 << 40
+    header = header_of("a", [size // 4], size)
+    with (run / "model.safetensors").open("wb") as file:
+        file.write(safetensors(header))
+        file.truncate(8 + len(header) + size)
+    assert "of memory; take another" in refusal("translate", run)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (
+            lambda w: w | {"decoder_norm.weight": torch.full((16,), float("nan"))},
+            "numbers that are not finite",
+        ),
+        (
+            lambda w: w | {"decoder_norm.weight": torch.full((16,), float("inf"))},
+            "numbers that are not finite",
+        ),
+        (
+            lambda w: w | {"decoder_norm.weight": torch.ones(17)},
+            "has shape (17,), the configuration says (16,)",
+        ),
+        (lambda w: w | {"decoder_norm.weight": torch.ones(16, 1)}, "has shape (16, 1)"),
+        (lambda w: w | {"decoder_norm.weight": torch.ones(0)}, "has shape (0,)"),
+        (lambda w: w | {"decoder_norm.weight": torch.ones(16, dtype=torch.int64)}, "holds torch.int64"),
+        (lambda w: w | {"decoder_norm.weight": torch.ones(16, dtype=torch.bool)}, "holds torch.bool"),
+        (
+            lambda w: w | {"decoder_norm.weight": torch.ones(16).to(torch.float8_e4m3fn)},
+            "holds torch.float8_e4m3fn",
+        ),
+        (lambda w: w | {"one.more": torch.ones(1)}, "unknown ['one.more']"),
+        (lambda w: {k: v for k, v in w.items() if k != "decoder_norm.bias"}, "missing ['decoder_norm.bias']"),
+    ],
+)
+def test_weights_that_do_not_fit(
+    run: Path, edit: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]], said: str
+) -> None:
+    save_file(edit(load_file(run / "model.safetensors")), run / "model.safetensors")
+    assert said in refusal("translate", run)
+
+
+# --- settings
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("d_model = 16", "d_model = 1000000000000", "model.d_model = 1000000000000: input should be less"),
+        ("d_model = 16", "d_model = 100000", "the configuration says"),
+        ("d_ff = 16", "d_ff = 1000000", "the configuration says"),
+        ("n_encoder_layers = 1", "n_encoder_layers = 1000000000", "less than or equal to 1000"),
+        ("n_encoder_layers = 1", "n_encoder_layers = 1000", "weights for 1001 layers"),
+        ("n_decoder_layers = 1", "n_decoder_layers = 900", "weights for 901 layers"),
+        ("max_positions = 512", "max_positions = 1000000000000", "less than or equal to 100000"),
+        ("d_model = 16", f"d_model = 1{'0' * 400}", "input should be less than or equal to 100000"),
+        ("d_model = 16", f"d_model = 1{'0' * 5000}", "is not valid TOML"),
+        ("beam_size = 3", "beam_size = 1000000000", "hypotheses of 100 sentences at once are too many"),
+        ("batch_sentences = 100", "batch_sentences = 1000000000", "hypotheses of 1,000,000,000 sentences"),
+        ("max_length_extra = 3", "max_length_extra = 1000000000", "less than or equal to 100000"),
+        ("max_length_factor = 2.0", "max_length_factor = inf", "finite number"),
+        ('name = "tiny"', 'name = "../../tiny"', "name = '../../tiny': string should match pattern"),
+        ('name = "tiny"', 'name = "\\u001b[2J"', "string should match pattern"),
+        ('name = "tiny"', "__import__('os')", "is not valid TOML"),
+        (
+            "[data.test]",
+            '[data.test]\n"../../escaped" = ["a.tsv"]',
+            "'../../escaped' is no name for a test set",
+        ),
+        ("[data.test]", '[data.test]\n"/tmp/escaped" = ["a.tsv"]', "is no name for a test set"),
+        ("[data.test]", '[data.test]\n"a\\nb" = ["a.tsv"]', "is no name for a test set"),
+        ("[search]", f"[{'a.' * 4000}a]\nb = 1\n[search]", "is nested more deeply than any recipe"),
+        ("[search]", f"x = {'[' * 50000}\n[search]", "is nested more deeply than any recipe"),
+        ("[search]", f"x = {'{a=' * 20000}\n[search]", "is nested more deeply than any recipe"),
+        ("[search]", f"[{'a.' * 60000}a]\nb = 1\n[search]", "more than 131,072 bytes or 5,000 points"),
+        ("[search]", f"x = '{'a' * 200_000}'\n[search]", "more than 131,072 bytes or 5,000 points"),
+        ("[search]", "".join(f"[z{i}]\n" for i in range(9000)) + "[search]", "and 8,980 more"),
+        ("[search]", f"[search]\nbeam = '{'long' * 5000}'", "search.beam is not a setting"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_settings_that_ask_for_too_much(run: Path, old: str, new: str, said: str) -> None:
+    change(run / "config.toml", (old, new))
+    assert said in refusal("translate", run)
+
+
+def test_a_recipe_that_is_no_text(run: Path) -> None:
+    (run / "config.toml").write_bytes(os.urandom(1000))
+    assert "config.toml" in refusal("translate", run)
+
+
+# --- links, pipes and other things that are no files
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.toml", "model.safetensors", "report.json", "history.jsonl", ".scores.json.tmp", "tokenizer"],
+)
+def test_no_link_leads_out_of_the_folder(run: Path, tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "of-the-user"
+    outside.mkdir()
+    (outside / "file").write_text("precious")
+    target = outside if name == "tokenizer" else outside / "file"
+    shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink(missing_ok=True)
+    for link in (target, os.path.relpath(target, run)):
+        (run / name).symlink_to(link)
+        for command in ("translate", "show", "evaluate", "card"):
+            assert f"{name}: is a link out of the run's folder" in refusal(command, run)
+        (run / name).unlink()
+    assert (outside / "file").read_text() == "precious"
+
+
+def test_no_link_leads_out_of_a_folder_in_it(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "passwords").write_text("precious")
+    (run / "tokenizer" / "src.json").symlink_to(tmp_path / "passwords")
+    assert "src.json: is a link out of the run's folder" in refusal("translate", run)
+    (run / "tokenizer" / "src.json").unlink()
+    (run / "checkpoints" / "step-000099").symlink_to(tmp_path)
+    assert "step-000099: is a link out of the run's folder" in refusal("translate", run)
+
+
+def test_a_link_in_the_folder_and_a_link_to_it_are_followed(run: Path, tmp_path: Path) -> None:
+    (run / "model.safetensors").rename(run / "weights")
+    (run / "model.safetensors").symlink_to("weights")
+    (tmp_path / "newest").symlink_to(run)
+    assert succeed("translate", tmp_path / "newest", stdin="the red cat\n").stdout.count("\n") == 1
+
+
+def test_a_link_to_itself(run: Path) -> None:
+    (run / "model.safetensors").unlink()
+    (run / "model.safetensors").symlink_to("model.safetensors")
+    assert "model.safetensors" in refusal("translate", run)
+
+
+@pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "report.json", "tokenizer/shared.json"])
+def test_nobody_waits_for_a_pipe(run: Path, name: str) -> None:
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    assert f"{name}: is neither a file nor a folder; remove it" in refusal("translate", run)
+
+
+@pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "tokenizer/shared.json"])
+def test_a_folder_in_place_of_a_file(run: Path, name: str) -> None:
+    (run / name).unlink()
+    (run / name).mkdir()
+    assert name in refusal("translate", run)
+
+
+# --- tokenizers
+
+
+def shared(run: Path) -> Path:
+    return run / "tokenizer" / "shared.json"
+
+
+def test_a_tokenizer_of_100_megabytes_is_not_read(run: Path) -> None:
+    with shared(run).open("r+b") as file:
+        file.truncate(100 << 20)
+    assert "shared.json: is not a Dragoman tokenizer (it has 104,857,600 bytes" in refusal("translate", run)
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 200_000, '{"a":' * 200_000, "", "null", "3", '"model"', "[1]", "{}"]
+)
+def test_a_tokenizer_that_is_none(run: Path, content: str) -> None:
+    shared(run).write_text(content)
+    assert "shared.json: is not a Dragoman tokenizer" in refusal("translate", run)
+
+
+REDOS = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda s: s.update(pre_tokenizer=REDOS), "its pre_tokenizer is not what Dragoman writes"),
+        (
+            lambda s: s["pre_tokenizer"]["pretokenizers"].append(REDOS),
+            "its pre_tokenizer is not what Dragoman writes",
+        ),
+        (
+            lambda s: s.update(
+                decoder={"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b" * 10**6}
+            ),
+            "its decoder is not what Dragoman writes",
+        ),
+        (lambda s: s.update(normalizer={"type": "NFD"}), "is not a way in which Dragoman normalises text"),
+        (
+            lambda s: s.update(
+                added_tokens=[
+                    {"id": 0, "content": "x", "single_word": False, "lstrip": False, "rstrip": False,
+                     "normalized": False, "special": True}
+                ]
+            ),
+            "its added_tokens is not what Dragoman writes",
+        ),
+        (
+            lambda s: s.update(
+                padding={"strategy": {"Fixed": 10**9}, "direction": "Right", "pad_to_multiple_of": None,
+                         "pad_id": 0, "pad_type_id": 0, "pad_token": "x"}
+            ),
+            "its padding is not what Dragoman writes",
+        ),
+        (lambda s: s["model"].update(type="WordPiece"), "its model is neither BPE nor unigram"),
+        (lambda s: s["model"]["vocab"].update(x=2**32 - 1), "its ids are not 0, 1, 2 and so on"),
+        (lambda s: s["model"]["vocab"].update(x=0), "its ids are not 0, 1, 2 and so on"),
+        (lambda s: s["model"]["merges"].append(["no", "where"]), "is not a Dragoman tokenizer"),
+        (lambda s: s["model"].update(dropout=7.0), "is not a Dragoman tokenizer"),
+        (lambda s: s.update(model=[]), "is not a Dragoman tokenizer"),
+    ],
+)  # fmt: skip
+def test_a_tokenizer_that_is_a_program(run: Path, edit: Callable[[Any], Any], said: str) -> None:
+    change_json(shared(run), edit)
+    assert said in refusal("translate", run)
+
+
+@pytest.mark.parametrize("kind", ["translate", "classify"])
+def test_an_expression_that_takes_for_ever_is_never_tried(run: Path, classifier: Path, kind: str) -> None:
+    """Of words, that is; the vocabulary of the translator becomes one of words."""
+    folder = {"translate": run, "classify": classifier}[kind]
+    [path] = (folder / "tokenizer").iterdir()
+    words = {
+        "kind": "words", "splitter": "regex", "pattern": "(a+)+$", "format_output": False, "lowercase": False,
+        "vocabulary": ["<pad>", "<s>", "</s>", "<unk>", "a"],
+    }  # fmt: skip
+    path.write_text(json.dumps(words))
+    assert "an expression that Dragoman has never written" in refusal(kind, folder)
+
+
+@pytest.mark.parametrize("language", ["../../evil", "en.evil.module", "..", "", "e\x1bn", "x" * 10_000])
+def test_a_language_names_no_module(classifier: Path, language: str) -> None:
+    """spaCy makes the name of a module of it, and imports that."""
+
+    def edit(settings: dict[str, Any]) -> None:
+        settings.pop("pattern")
+        settings.update(splitter="spacy", language=language or "..")
+
+    change_json(classifier / "tokenizer" / "text.json", edit)
+    line = refusal("classify", classifier)
+    assert "language" in line or "spacy" in line
+
+
+@pytest.mark.parametrize(
+    "vocabulary", [None, "abc", [], [1, 2], ["<pad>", "<s>", "</s>", "<unk>", ["deep"]], {"a": 1}]
+)
+def test_a_vocabulary_that_is_none(classifier: Path, vocabulary: object) -> None:
+    change_json(classifier / "tokenizer" / "text.json", lambda s: s.update(vocabulary=vocabulary))
+    assert "is not a Dragoman tokenizer" in refusal("classify", classifier)
+
+
+# --- what is shown
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (["blame", "\x1b]0;owned\x07"], "holds control characters; rename it"),
+        (["blame", "a\nb"], "holds control characters; rename it"),
+        (["blame", "\x9b31m"], "holds control characters; rename it"),
+        (["blame", "blame"], "holds a label twice"),
+        (["blame"], "it holds no labels"),
+        (["blame", 3], "it holds no labels"),
+        ("blame", "it holds no labels"),
+        ([str(i) for i in range(100_000)], "has shape"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_labels_that_are_orders_to_a_terminal(classifier: Path, labels: object, said: str) -> None:
+    (classifier / "labels.json").write_text(json.dumps({"labels": labels}))
+    assert said in refusal("classify", classifier)
+
+
+@pytest.mark.parametrize("temperature", [float("nan"), float("inf"), 0.0, -1.0, "1", None])
+def test_a_temperature_that_is_none(classifier: Path, temperature: object) -> None:
+    (classifier / "calibration.json").write_text(json.dumps({"temperature": temperature}))
+    assert "it holds no temperature" in refusal("classify", classifier)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[" * 200_000, "is damaged, for it holds no JSON object"),
+        ('{"steps": ' * 100_000, "is damaged, for it holds no JSON object"),
+        (" " * (17 << 20), "has 17,825,792 bytes, and 16,777,216 at most can be right"),
+        (f'{{"steps": {"9" * 5000}}}', "is damaged, for it holds no JSON object"),
+        ("{}", "is not one that Dragoman wrote (KeyError: 'steps')"),
+        (
+            '{"steps": "\\u001b[2J", "epochs": [], "minutes": {}}',
+            "is not one that Dragoman wrote (ValueError",
+        ),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_a_report_that_is_none(run: Path, content: str, said: str) -> None:
+    (run / "report.json").write_text(content)
+    assert said in refusal("show", run)
+
+
+def test_nothing_in_a_report_reaches_the_terminal_as_an_order(run: Path) -> None:
+    order = "\x1b]0;owned\x07\x9b31m<script>alert(1)</script>"
+    report = json.loads((run / "report.json").read_bytes())
+    (run / "report.json").write_text(json.dumps({**report, "kept": order, order: order}))
+    for command in ("show", "card"):
+        shown = succeed(command, run).stdout
+        assert not set(shown) & {"\x1b", "\x07", "\x9b"}
+    assert "<script>" not in succeed("card", run).stdout.replace("\\<script\\>", "")
+
+
+@pytest.mark.parametrize(
+    "results", [{}, [3], [{"name": 3}], [{"name": "a\x1b[2J"}], [{"name": "a", "scores": 1}]]
+)
+def test_scores_that_are_none(run: Path, results: object) -> None:
+    (run / "scores.json").write_text(json.dumps({"results": results}))
+    for command in ("show", "card"):
+        shown = dragoman(command, run)
+        assert shown.exit_code in (0, 1), shown.exception
+        assert shown.exit_code == 1 or "\x1b" not in shown.stdout
+        assert shown.exception is None or isinstance(shown.exception, SystemExit)
+
+
+@pytest.mark.parametrize("line", ["[" * 200_000, "3", '{"best": true}', '{"kind": "train"}', "\x00"])
+def test_a_history_that_is_none(run: Path, line: str) -> None:
+    (run / "history.jsonl").write_text(line + "\n")
+    assert "history.jsonl" in refusal("show", run)
+
+
+# --- our own code
+
+
+def test_a_run_to_start_from_is_measured_first(run: Path, tiny_run: Path, tmp_path: Path) -> None:
+    change(run / "config.toml", ("d_ff = 16", "d_ff = 1000000"))
+    texts = ("--src", tiny_run.parent / "train.en", "--tgt", tiny_run.parent / "train.de")
+    line = refusal("train", "--from", run, *texts, "--out", tmp_path / "new")
+    assert "the configuration says (1000000,)" in line
+    assert not (tmp_path / "new" / "model.safetensors").exists()
+
+
+def test_a_translation_is_one_line_and_no_order(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Byte tokens can spell what no text has."""
+    monkeypatch.setattr(
+        "dragoman.text.tokenizer.SubwordTokenizer.decode_batch",
+        lambda self, batch: ["\x1b[2J\nא\u200fa"] * len(batch),
+    )
+    assert succeed("translate", run, stdin="the red cat\n").stdout == "\\x1b[2J א\u200fa\n"
+
+
+def test_no_thread_is_left(run: Path) -> None:
+    before = threading.active_count()
+    refusal("translate", run / "nowhere")
+    assert threading.active_count() == before
+
+
+FORBIDDEN_MODULES = {"cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib", "code", "codeop"}
+OF_PICKLE = {"pickle.UnpicklingError", "pickle.PickleError"}
+"""What may be used of the module: what there is to catch."""
+SAFE_LOADERS = {"yaml.SafeLoader", "yaml.CSafeLoader"}
+FORBIDDEN_CALLS = {
+    "eval", "exec", "compile", "__import__", "yaml.unsafe_load", "yaml.full_load", "numpy.load",
+    "np.load", "pandas.read_pickle", "os.system", "os.popen",
+}  # fmt: skip
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Every call in a module, by the name that stands there."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def offences(code: str) -> Iterator[str]:
+    """Whatever in `code` could run what a file says."""
+    tree = ast.parse(code)
+    loaders = set(SAFE_LOADERS)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (f"import {a.name}" for a in node.names if a.name.split(".")[0] in FORBIDDEN_MODULES)
+            yield from (f"pickle as {a.asname}" for a in node.names if a.name == "pickle" and a.asname)
+        elif isinstance(node, ast.ImportFrom):
+            if (node.module or "").split(".")[0] in FORBIDDEN_MODULES | {"pickle"}:
+                yield f"from {node.module}"
+        elif isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            if name.startswith("pickle.") and name not in OF_PICKLE:
+                yield name
+        elif isinstance(node, ast.ClassDef) and {ast.unparse(base) for base in node.bases} & SAFE_LOADERS:
+            loaders.add(node.name)
+    for name, call in calls(tree):
+        options = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        if name in FORBIDDEN_CALLS and not (
+            name.endswith("np.load") and options.get("allow_pickle") == "False"
+        ):
+            yield name
+        if name == "yaml.load" and options.get("Loader") not in loaders:
+            yield "yaml.load with what is no SafeLoader"
+        if name == "torch.load" and options.get("weights_only") != "True":
+            yield "torch.load without weights_only=True"
+        if options.get("allow_pickle") == "True" or options.get("trust_remote_code") == "True":
+            yield f"{name}: trusts"
+        if options.get("shell") == "True":
+            yield f"{name}: a shell"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pickle as p", "from pickle import loads", "import pickle\npickle.load(f)",
+        "import shelve as s", "eval('1')", "exec(x)", "torch.load(p)", "torch.load(p, weights_only=False)",
+        "yaml.load(f)", "yaml.load(f, Loader=yaml.FullLoader)",
+        "class L(yaml.Loader): pass\nyaml.load(f, Loader=L)",
+        "np.load(p, allow_pickle=True)", "subprocess.run(x, shell=True)",
+        "AutoModel.from_pretrained(x, trust_remote_code=True)",
+    ],
+)  # fmt: skip
+def test_an_offence_is_found(code: str) -> None:
+    assert list(offences(code))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.load(p, weights_only=True)", "model.eval()", "re.compile('a')", "yaml.safe_load(f)",
+        "import pickle\ntry: pass\nexcept pickle.UnpicklingError: pass",
+        "class L(yaml.SafeLoader): pass\nyaml.load(f, Loader=L)",
+    ],
+)  # fmt: skip
+def test_what_is_allowed_is_none(code: str) -> None:
+    assert not list(offences(code))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("*.py")), ids=lambda path: path.relative_to(SOURCE).as_posix()
+)
+def test_no_module_runs_what_a_file_says(path: Path) -> None:
+    assert list(offences(path.read_text(encoding="utf-8"))) == []

@@ -1,0 +1,163 @@
+"""Model cards: what the run says, nothing else, and nothing that a stranger can make the page obey."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from commands import error_of, succeed
+from dragoman.card import model_card, published
+from dragoman.config import parse_config
+from dragoman.runs import Run
+
+SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
+
+
+def record(name: str, value: float, **search: float) -> dict[str, Any]:
+    score = {"name": "BLEU", "value": value, "interval": [value - 1, value + 1], "signature": SIGNATURE}
+    return {"name": name, "n_sentences": 15, **search, "scores": [score]}
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Run:
+    """A copy of the tiny run, with scores."""
+    shutil.copytree(tiny_run, tmp_path / "run")
+    opened = Run.open(tmp_path / "run")
+    search = opened.config.search
+    own = {"beam_size": search.beam_size, "length_penalty": search.length_penalty}
+    results = [record("tiny-test", 12.345, **own), record("tiny-test", 10.0, beam_size=1, length_penalty=0.0)]
+    opened.write_json("scores.json", {"results": results})
+    return opened
+
+
+def front_matter(card: str) -> dict[str, Any]:
+    """The head of a card as YAML reads it."""
+    empty, head, _ = card.split("---\n", 2)
+    assert empty == ""
+    return yaml.safe_load(head)
+
+
+def test_the_head_is_what_the_hub_reads(run: Run) -> None:
+    from huggingface_hub import ModelCard
+
+    card = model_card(run, name="someone/tiny", licence="cc0-1.0")
+    head = front_matter(card)
+    assert head["language"] == ["de", "en"]
+    assert head["license"] == "cc0-1.0"
+    assert (head["library_name"], head["pipeline_tag"]) == ("dragoman", "translation")
+    [result] = ModelCard(card).data.eval_results
+    assert (result.dataset_name, result.metric_type, result.metric_value) == ("tiny-test", "bleu", 12.35)
+    assert result.metric_args == {"signature": SIGNATURE}
+
+
+def test_all_scores_are_there_with_interval_and_signature(run: Run) -> None:
+    card = model_card(run)
+    signature = SIGNATURE.replace("|", "\\|")
+    assert f"| BLEU | 12.3 | 11.3 – 13.3 | {signature} |" in card
+    assert f"| BLEU | 10.0 | 9.0 – 11.0 | {signature} |" in card
+
+
+def test_what_the_run_does_not_say_is_unknown(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    for name in ("report.json", "environment.json"):
+        (tmp_path / "run" / name).unlink()
+    card = model_card(Run.open(tmp_path / "run"))
+    head = front_matter(card)
+    assert head["license"] == "unknown"
+    assert "model-index" not in head
+    assert "metrics" not in head
+    assert "Unknown: the run has not been evaluated." in card
+    assert "Unknown: the run has no report.json." in card
+    assert "| train | train.en, train.de | unknown | unknown |" in card
+
+
+def test_licences_are_those_of_the_catalogue(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    text = (tmp_path / "run" / "config.toml").read_text(encoding="utf-8")
+    for side in ("en", "de"):
+        text = text.replace(str(tiny_run.parent / f"train.{side}"), f"tatoeba-en-de/train.{side}.gz")
+    (tmp_path / "run" / "config.toml").write_text(text, encoding="utf-8")
+    card = model_card(Run.open(tmp_path / "run"))
+    assert "| CC BY 2.0 FR (Tatoeba) | " in card
+
+
+def test_report_and_environment_are_told(run: Run) -> None:
+    card = model_card(run)
+    report, environment = run.read_json("report.json"), run.read_json("environment.json")
+    assert f"| steps | {report['steps']} |" in card
+    assert f"| torch | {environment['torch']} |" in card
+    n_parameters = sum(tensor.numel() for tensor in run.load_weights().values())
+    assert f"{n_parameters:,} parameters" in card
+
+
+def test_a_classifier_names_its_labels(tiny_classifier_run: Path) -> None:
+    card = model_card(Run.open(tiny_classifier_run))
+    assert "Its labels: blame, praise." in card
+    assert front_matter(card)["pipeline_tag"] == "text-classification"
+    assert "Classifier.load(" in card
+
+
+def test_a_model_of_another_toolkit_is_called_so_and_its_folder_is_not_told(run: Run) -> None:
+    origin = {"format": "marian", "path": "/home/me/opus", "files": {"C:\\Users\\me\\source.spm": "ab12"}}
+    run.write_json("report.json", {"imported": origin, "notes": ["/home/me/x", "a/b", "n/a"]})
+    card = model_card(run)
+    assert "taken over from a model of marian" in card
+    assert "/home" not in card
+    assert "Users" not in card
+    for kept in ('"path": "opus"', '"source.spm": "ab12"', '"x", "a/b", "n/a"'):
+        assert kept in card.replace("\\[", "[").replace("\\]", "]")
+
+
+def test_nothing_in_a_run_becomes_markup_or_yaml(run: Run) -> None:
+    evil = 'x"\n---\nlicense: mit\n# <script>alert(1)</script> [a](javascript:b) `c` \x1b[31m | d \u202e'
+    run.write_json("report.json", {"steps": evil, evil: 1})
+    run.write_json("scores.json", {"results": [{**record("t", 1.0), "name": evil}]})
+    card = model_card(run)
+    head, body = front_matter(card), card.split("---\n", 2)[2]
+    assert head["license"] == "unknown"
+    assert [result["dataset"]["name"] for result in head["model-index"][0]["results"]] == [
+        "".join(c if c.isprintable() else " " for c in evil)
+    ]
+    assert "<script>" not in body.replace("\\<script\\>", "")
+    assert "](javascript" not in body.replace("\\]", "")
+    assert not any(ord(c) < 32 and c != "\n" for c in card)
+    assert "\u202e" not in card
+    columns = {line.replace("\\|", "").count("|") for line in body.splitlines() if line.startswith("| x")}
+    assert columns == {3, 6}, "a bar in a cell begins no other"
+
+
+def test_a_score_without_its_signature_is_left_out(run: Run) -> None:
+    scores = [{"name": "BLEU", "value": 12.3, "interval": None}]
+    run.write_json("scores.json", {"results": [{"name": "t", "scores": scores}]})
+    assert "the run has not been evaluated" in model_card(run)
+
+
+def test_published_settings_name_no_folder() -> None:
+    settings = {
+        "name": "x",
+        "data": {
+            "src_lang": "en", "tgt_lang": "de", "train": ["/home/me/a.en", "../b.de"],
+            "valid": ["multi30k/val.en.gz", "multi30k/val.de.gz"], "test": {"t": ["hf:a/b:test"]},
+        },
+        "training": {"start_from": "/home/me/runs/old"},
+    }  # fmt: skip
+    config = published(parse_config(settings))
+    assert config.data.train == ("a.en", "b.de")
+    assert config.data.valid == ("multi30k/val.en.gz", "multi30k/val.de.gz")
+    assert config.data.test == {"t": ("hf:a/b:test",)}
+    assert config.task == "translation"
+    assert config.training.start_from == "old"
+
+
+def test_the_command_prints_the_card(run: Run) -> None:
+    assert succeed("card", run.path, "--license", "mit").stdout == model_card(run, licence="mit")
+
+
+def test_a_damaged_file_is_reported(run: Run) -> None:
+    (run.path / "scores.json").write_text(json.dumps({"results": 1}))
+    assert "scores.json: is damaged; remove it and evaluate again" in error_of("card", run.path)

@@ -1,0 +1,275 @@
+"""Runs put on a hub and fetched from it: the same model comes back, and nothing goes out that should not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("huggingface_hub")
+
+from huggingface_hub import constants
+
+from commands import dragoman, error_of, succeed
+from dragoman import Classifier, Translator, push_to_hub
+from dragoman.config import load_recipe
+from dragoman.errors import RunError
+from dragoman.hub import HubName, is_on_hub
+from dragoman.runs import Run
+from hub import TOKEN, Hub, hub_on_this_machine
+
+pytestmark = pytest.mark.filterwarnings(
+    "default::DeprecationWarning:huggingface_hub", "default::DeprecationWarning:httpx2"
+)
+"""Those of the hub's package about its own HTTP library."""
+
+NAME = "someone/tiny-en-de"
+SOURCES = ["the red cat", "a big house", ""]
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub and an empty cache, and nobody logged in."""
+    with hub_on_this_machine() as running:
+        monkeypatch.setattr(constants, "ENDPOINT", running.address)
+        template = running.address + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        yield running
+
+
+@pytest.fixture
+def pushed(hub: Hub, tiny_run: Path) -> Hub:
+    """A hub with the tiny translator."""
+    push_to_hub(tiny_run, NAME, private=False, token=TOKEN)
+    return hub
+
+
+def test_what_is_pushed_translates_as_the_run_does(pushed: Hub, tiny_run: Path) -> None:
+    there, here = Translator.from_pretrained(NAME), Translator.load(tiny_run)
+    assert there.translate(SOURCES) == here.translate(SOURCES)
+    assert Translator.from_pretrained(tiny_run).translate(SOURCES) == here.translate(SOURCES)
+
+
+def test_a_classifier_travels_with_its_labels_and_its_temperature(
+    hub: Hub, tiny_classifier_run: Path
+) -> None:
+    push_to_hub(tiny_classifier_run, "someone/praise", private=False, token=TOKEN)
+    texts = ["a good cat", "an awful dog"]
+    there = Classifier.from_pretrained("someone/praise")
+    here = Classifier.load(tiny_classifier_run)
+    assert there.classify(texts) == here.classify(texts)
+    assert there.temperature == here.temperature
+
+
+def test_only_what_a_run_needs_travels(hub: Hub, tiny_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    (run / "notes-of-mine.txt").write_text("secret")
+    push_to_hub(run, NAME, token=TOKEN)
+    files = hub.models[NAME].versions[-1][1]
+    assert {name for name in files if not name.startswith(".")} == {
+        "README.md", "config.toml", "environment.json", "model.safetensors", "report.json",
+        "tokenizer/shared.json",
+    }  # fmt: skip
+    assert (run / "history.jsonl").exists()
+    assert files["model.safetensors"] == (run / "model.safetensors").read_bytes()
+
+
+def test_no_folder_of_this_machine_is_in_what_is_pushed(hub: Hub, tiny_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    home = str(tiny_run.parent).encode()
+    assert home in (tiny_run / "config.toml").read_bytes()
+    Run.open(run).write_json("report.json", {"imported": {"path": f"{tiny_run.parent}/opus"}})
+    push_to_hub(run, NAME, token=TOKEN)
+    files = hub.models[NAME].versions[-1][1]
+    assert all(home not in content for content in files.values())
+    assert json.loads(files["report.json"]) == {"imported": {"path": "opus"}}
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / "config.toml").write_bytes(files["config.toml"])
+    data = Run.open(tmp_path / "sent").config.data
+    assert data.train == ("train.en", "train.de")
+    assert data.test == {"tiny-test": ("test.en", "test.de")}
+
+
+def test_what_the_new_version_lacks_is_removed_and_what_is_not_ours_stays(
+    pushed: Hub, tiny_run: Path
+) -> None:
+    files = pushed.models[NAME].versions[-1][1]
+    pushed.put(NAME, files | {"tokenizer/src.json": b"{}", "LICENSE": b"mine"})
+    push_to_hub(tiny_run, NAME, token=TOKEN)
+    newest = pushed.models[NAME].versions[-1][1]
+    assert "tokenizer/src.json" not in newest
+    assert newest["LICENSE"] == b"mine"
+
+
+def test_a_model_is_private_unless_it_is_said_to_be_public(hub: Hub, tiny_run: Path) -> None:
+    push_to_hub(tiny_run, NAME, token=TOKEN)
+    assert hub.models[NAME].private
+    push_to_hub(tiny_run, "someone/else", token=TOKEN, private=False)
+    assert not hub.models["someone/else"].private
+
+
+def test_a_revision_is_that_version(pushed: Hub) -> None:
+    first, files = pushed.models[NAME].versions[-1]
+    second = pushed.put(NAME, files | {"config.toml": files["config.toml"].replace(b'"tiny"', b'"tinier"')})
+    assert Run.open(f"hf:{NAME}").config.name == "tinier"
+    assert Run.open(f"hf:{NAME}@{first}").config.name == "tiny"
+    assert Run.open(f"hf:{NAME}@{second}").config.name == "tinier"
+    assert Translator.from_pretrained(NAME, revision=first).config.name == "tiny"
+    with pytest.raises(RunError, match=r"the hub has no such revision; give a branch, a tag or a commit"):
+        Translator.from_pretrained(NAME, revision="none")
+
+
+def test_a_private_model_needs_the_token_which_is_never_shown(
+    hub: Hub, tiny_run: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(0)
+    push_to_hub(tiny_run, NAME, token=TOKEN)
+    with pytest.raises(RunError, match="the hub has no such model, or it is private") as nobody:
+        Translator.from_pretrained(NAME)
+    with pytest.raises(RunError) as wrong:
+        Translator.from_pretrained(NAME, token=TOKEN + "x")
+    assert Translator.from_pretrained(NAME, token=TOKEN).translate(["the cat"])
+    said = "".join((*capfd.readouterr(), caplog.text, str(nobody.value), str(wrong.value)))
+    assert TOKEN not in said
+    assert all(TOKEN.encode() not in content for content in hub.models[NAME].versions[-1][1].values())
+    assert wrong.value.__cause__ is None
+
+
+def test_what_was_fetched_once_needs_no_network(
+    pushed: Hub, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Translator.from_pretrained(NAME).translate(SOURCES)
+    pushed.server.shutdown()
+    pushed.server.server_close()
+    assert Translator.from_pretrained(NAME).translate(SOURCES) == first
+    with pytest.raises(RunError, match="the hub cannot be reached, and the cache has not all of it"):
+        Translator.from_pretrained("someone/other")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert Translator.from_pretrained(NAME).translate(SOURCES) == first
+
+
+def test_offline_nothing_is_asked(pushed: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the variables that users set, in a process of its own."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
+    fetched = Run.open(f"hf:{NAME}").path
+    pushed.requests.clear()
+    code = f"from dragoman.runs import Run; print(Run.open('hf:{NAME}').path)"
+    variables = {"HF_ENDPOINT": pushed.address, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, **variables}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == f"{fetched}\n", done.stderr
+    assert pushed.requests == []
+
+
+def test_an_answer_of_the_hub_that_is_none_is_one_line(hub: Hub, tiny_run: Path) -> None:
+    hub.status = 403
+    with pytest.raises(RunError, match="the hub answered 403; the token has not the right to; give another"):
+        push_to_hub(tiny_run, NAME, token=TOKEN)
+    assert hub.models == {}
+
+
+def test_commands_take_a_name_of_the_hub_for_a_run(pushed: Hub, tiny_run: Path) -> None:
+    text = "the red cat\n"
+    assert (
+        succeed("translate", f"hf:{NAME}", stdin=text).stdout
+        == succeed("translate", tiny_run, stdin=text).stdout
+    )
+    shown = succeed("show", f"hf:{NAME}").stdout
+    assert "tiny · en → de" in shown
+    source, reference = (tiny_run.parent / f"test.{side}" for side in ("en", "de"))
+    succeed("evaluate", f"hf:{NAME}", "--src", source, "--ref", reference)
+    assert not (Run.open(f"hf:{NAME}").path / "scores.json").exists(), "the cache is not ours to write to"
+    assert f'Translator.from_pretrained("{NAME}")' in succeed("card", f"hf:{NAME}").stdout
+
+
+def test_a_run_of_the_hub_cannot_choose_among_the_files_of_this_machine(pushed: Hub, tmp_path: Path) -> None:
+    _, files = pushed.models[NAME].versions[-1]
+    (tmp_path / "diary.txt").write_text("mine\n")
+    for file in (str(tmp_path / "diary.txt"), "../diary.txt"):
+        config = files["config.toml"].replace(b'"test.en"', f'"{file}"'.encode())
+        pushed.put(NAME, files | {"config.toml": config})
+        line = error_of("evaluate", f"hf:{NAME}")
+        assert f"names {file} as data.test.tiny-test; a run of the hub cannot choose among your files" in line
+
+
+def test_the_push_command_prints_the_address(
+    hub: Hub, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    pushed = dragoman("push", tiny_run, NAME, "--public", "--license", "cc0-1.0")
+    assert pushed.exit_code == 0, pushed.stderr
+    assert pushed.stdout == f"{hub.address}/{NAME}\n"
+    assert f"next: dragoman translate hf:{NAME}" in pushed.stderr
+    assert TOKEN not in pushed.output
+    card = hub.models[NAME].versions[-1][1]["README.md"].decode()
+    assert yaml.safe_load(card.split("---\n")[1])["license"] == "cc0-1.0"
+
+
+def test_a_card_of_the_users_own_is_taken_as_it_is(hub: Hub, tiny_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    (run / "README.md").write_text("# Mine\n")
+    push_to_hub(run, NAME, token=TOKEN)
+    assert hub.models[NAME].versions[-1][1]["README.md"] == b"# Mine\n"
+    with pytest.raises(RunError, match=r"README\.md: is the card that you wrote; say the licence there"):
+        push_to_hub(run, NAME, token=TOKEN, licence="mit")
+
+
+def test_a_run_without_weights_is_not_pushed(hub: Hub, tiny_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    (run / "model.safetensors").unlink()
+    assert "holds no model.safetensors yet" in error_of("push", run, NAME)
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("user/model", HubName("user/model")),
+        ("hf:user/model", HubName("user/model")),
+        ("hf:user/model@v1.0", HubName("user/model", "v1.0")),
+        ("user/model@refs/pr/1", HubName("user/model", "refs/pr/1")),
+    ],
+)
+def test_names_of_the_hub(name: str, parsed: HubName) -> None:
+    assert HubName.parse(name) == parsed
+    assert HubName.parse(str(parsed)) == parsed
+
+
+@pytest.mark.parametrize("name", ["model", "user/", "../model", "a/..", "a/b/c", "a b/c", "user/model@../x"])
+def test_what_is_no_name_is_refused_without_asking(hub: Hub, name: str) -> None:
+    with pytest.raises(RunError, match=r"is no (name of the hub|revision)"):
+        Translator.from_pretrained(name)
+    assert hub.requests == []
+
+
+def test_two_revisions_contradict() -> None:
+    with pytest.raises(RunError, match="names the revision a, and revision = 'b' another"):
+        HubName.parse("user/model@a", revision="b")
+
+
+def test_a_folder_of_such_a_name_is_given_with_its_place(tmp_path: Path) -> None:
+    assert is_on_hub("hf:user/model")
+    assert not is_on_hub(tmp_path / "hf:user")
+    assert not is_on_hub("runs/hf:x")
+
+
+def test_the_recipe_that_is_fetched_is_the_one_that_was_pushed(pushed: Hub, tiny_run: Path) -> None:
+    there, here = Run.open(f"hf:{NAME}").config, load_recipe(tiny_run / "config.toml")
+    assert there.model_dump(exclude={"data"}) == here.model_dump(exclude={"data"})
