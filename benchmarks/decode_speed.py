@@ -6,8 +6,8 @@
 Sentences a second from text to text, without loading: the first of the run's test sets, repeated, greedily
 and with a beam of 4. Every engine is a process of its own with two cores, and all translate the same in
 turn, so that a noisy machine slows them alike; the median counts. BLEU is that of each engine's own
-translations. CTranslate2 gets the run as Dragoman converts it; Hugging Face the same weights in its M2M100
-(pre-norm runs only), by a Python that has transformers. `--base` measures a Transformer base with random
+translations. CTranslate2 and Hugging Face get the run as Dragoman exports it, the latter by a Python that has
+transformers. `--base` measures a Transformer base with random
 weights and the run's vocabulary in place of the run, whose translations have 15 tokens.
 
 Then, of Dragoman alone: the time of one sentence with a beam of 4, the time from the start of a process to
@@ -24,19 +24,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
-from torch import Tensor
 
 from dragoman.errors import DragomanError
 from dragoman.evaluation.translation import read_pairs, split_of
+from dragoman.interop.huggingface import write_huggingface
 from dragoman.metrics.translation import bleu
-from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import convert
 from dragoman.predict.loading import build_model
 from dragoman.predict.translator import Translator, translation_config
@@ -131,7 +128,9 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
             table.append(Row(f"CTranslate2, {compute_type}, {workers} x {threads}", command, threads))
     if options.huggingface:
         there = folder / "huggingface"
-        write_for_huggingface(translator, run, there)
+        there.mkdir()
+        model, tokenizers = translator.model, translator.tokenizers
+        write_huggingface(Run.open(run), translator.config, model, tokenizers, there)
         script = str(PEERS / "decode_with_huggingface.py")
         table.append(Row("Hugging Face, fp32", [options.huggingface, script, str(there), str(n)], n))
     for row in table:
@@ -199,54 +198,6 @@ def alone(run: Path, sources: list[str], texts: Path) -> None:
         command = [sys.executable, "-c", code, str(run), str(texts), str(batch_sentences)]
         peak = int(subprocess.check_output(command)) / 1024
         print(f"memory at its peak, {batch_sentences} sentences at a time, beam 4: {peak:.0f} MiB")
-
-
-def write_for_huggingface(translator: Translator, run: Path, folder: Path) -> None:
-    """The model as M2M100 names its parts, for benchmarks/peers/decode_with_huggingface.py."""
-    model = translator.model
-    config = model.config
-    if config.norm != "pre" or not translator.tokenizers.shared or config.tie_embeddings != "all":
-        raise SystemExit("--huggingface: M2M100 is pre-norm with one vocabulary and one embedding")
-    folder.mkdir()
-    shutil.copy(run / "tokenizer" / "shared.json", folder / "tokenizer.json")
-    settings = {
-        "vocab_size": model.output.out_features, "d_model": config.d_model,
-        "encoder_layers": config.n_encoder_layers, "decoder_layers": config.n_decoder_layers,
-        "encoder_attention_heads": config.n_heads, "decoder_attention_heads": config.n_heads,
-        "encoder_ffn_dim": config.d_ff, "decoder_ffn_dim": config.d_ff,
-        "max_position_embeddings": config.max_positions,
-    }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(settings))
-    weights = {name: tensor.contiguous().clone() for name, tensor in m2m100_weights(model).items()}
-    save_file(weights, folder / "model.safetensors")
-
-
-def m2m100_weights(model: Seq2SeqTransformer) -> dict[str, Tensor]:
-    weights = {"model.shared.weight": model.output.weight.data, "positions": model.tgt_embedding.positions}
-    for name, tensor in model.state_dict().items():
-        side, number, *rest = name.split(".")
-        if side in ("encoder_norm", "decoder_norm"):
-            weights[f"model.{side.removesuffix('_norm')}.layer_norm.{number}"] = tensor
-        elif side in ("encoder", "decoder"):
-            for part, values in m2m100_parts(side, rest, tensor):
-                weights[f"model.{side}.layers.{number}.{part}"] = values
-    return weights
-
-
-def m2m100_parts(side: str, name: list[str], tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """The parts that `tensor`, the one of that name in a layer, becomes in M2M100."""
-    blocks = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
-    norms = ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"]
-    block, part, kind = name[0], name[1], name[-1]
-    if block == "residuals":
-        yield f"{norms[int(part)] if side == 'decoder' or part == '0' else norms[-1]}.{kind}", tensor
-    elif block == "feed_forward":
-        yield f"fc{part.removeprefix('linear')}.{kind}", tensor
-    elif part == "out_proj":
-        yield f"{blocks[block]}.out_proj.{kind}", tensor
-    else:
-        for letter, values in zip("qkv", tensor.chunk(3), strict=True):
-            yield f"{blocks[block]}.{letter}_proj.{kind}", values
 
 
 if __name__ == "__main__":

@@ -44,3 +44,4 @@ class PeerProcess:
         """Lets it end."""
         if self.process is not None:
             self.process.communicate(timeout=60)  # closes its input, and all else
+            self.process = None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.config import Config, load_recipe
     from dragoman.errors import DragomanError
+    from dragoman.interop.exporting import export_run
     from dragoman.predict.alignment import align
     from dragoman.predict.classifier import Classification, Classifier
     from dragoman.predict.documents import translate_document
@@ -36,6 +37,7 @@ _HOME = {
     "Translation": "dragoman.predict.translator",
     "Translator": "dragoman.predict.translator",
     "align": "dragoman.predict.alignment",
+    "export_run": "dragoman.interop.exporting",
     "load_recipe": "dragoman.config",
     "minimum_risk": "dragoman.predict.reranking",
     "train": "dragoman.training.loop",
@@ -52,6 +54,7 @@ __all__ = [
     "Translation",
     "Translator",
     "align",
+    "export_run",
     "load_recipe",
     "minimum_risk",
     "train",

@@ -18,7 +18,8 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from typer.testing import CliRunner
 
 from dragoman.cli import app
 from dragoman.config import load_recipe, to_toml
+from foreign_models import write_marian
 from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled
 
 if sys.version_info >= (3, 11):
@@ -46,6 +48,7 @@ STAND_INS = {"train": 60, "valid": 12, "test": 8, "corpus": 60, "input": 4, "you
 SMALL = {
     "train": [argument for override in TINY for argument in ("--set", override)],
     "demo": ["--set", 'data.train=["phrasebook:valid"]'],
+    "export": ["--sentences", "5"],
 }
 SMALL["demo"] += SMALL["train"]
 SMALL_CLASSIFIER = {
@@ -53,6 +56,12 @@ SMALL_CLASSIFIER = {
     "demo": ["--set", 'data.train=["phrasebook:reviews-valid"]'],
 }
 SMALL_CLASSIFIER["demo"] += SMALL_CLASSIFIER["train"]
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "opus-mt-en-de": partial(
+        write_marian, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16, decoder_ffn_dim=16
+    ),
+}
+"""Models of other toolkits, of the shape of a tiny training, in folders that documents name."""
 REAL = ["reproduce", "phrasebook-en-de", "--quick"]
 """The one reproduction that is run, with its real expectation; of others only the plan is printed."""
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -189,7 +198,11 @@ def run_python(code: str) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_every_block_of_the_document_runs(document: Path, workplace: Path) -> None:
-    for language, text in blocks_of((ROOT / document).read_text(encoding="utf-8")):
+    content = (ROOT / document).read_text(encoding="utf-8")
+    for name, write in FOREIGN.items():
+        if f"dragoman import {name}" in content:
+            write(workplace / name)
+    for language, text in blocks_of(content):
         if language in ("sh", "bash", "shell", "console"):
             for command in commands_of(text):
                 run_command(command)

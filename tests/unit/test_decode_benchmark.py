@@ -1,4 +1,4 @@
-"""The benchmark of decoding: what it hands to another toolkit is the whole model, and its table is right."""
+"""The benchmark of decoding: its table is right, and a worker that ends is named."""
 
 from __future__ import annotations
 
@@ -6,31 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-
-from dragoman.predict.translator import Translator
-from dragoman.runs import load_tensors
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import decode_speed
-
-
-def test_every_weight_is_handed_over_once(tiny_run: Path, tmp_path: Path) -> None:
-    translator = Translator.load(tiny_run, precision="fp32")
-    decode_speed.write_for_huggingface(translator, tiny_run, tmp_path / "there")
-    written = load_tensors(tmp_path / "there" / "model.safetensors")
-    positions = written.pop("positions")
-    assert torch.equal(positions, translator.model.tgt_embedding.positions)
-    assert sum(tensor.numel() for tensor in written.values()) == translator.model.n_parameters
-    query = written["model.decoder.layers.0.encoder_attn.q_proj.weight"]
-    block = translator.model.get_submodule("decoder.0.cross_attention.in_proj")
-    assert torch.equal(query, block.weight[: len(query)])
-    last = translator.model.get_submodule("decoder.0.residuals.2.norm")
-    assert torch.equal(written["model.decoder.layers.0.final_layer_norm.weight"], last.weight)
-    assert torch.equal(
-        written["model.encoder.layers.0.fc2.bias"], translator.model.encoder[0].feed_forward.linear2.bias
-    )
 
 
 def test_the_table_counts_sentences_a_second_and_how_many_times_as_fast_ours_is(

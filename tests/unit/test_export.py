@@ -158,6 +158,19 @@ def test_unknown_formats_and_types_are_named(tiny_run: Path, tmp_path: Path) -> 
         export_run(tiny_run, tmp_path / "out", to="tensorrt")
     with pytest.raises(ConfigError, match="--compute-type int8: onnx has float32 here"):
         export_run(tiny_run, tmp_path / "out", to="onnx", compute_type="int8")
+    with pytest.raises(ConfigError, match="--sentences 0: compare one sentence at least"):
+        export_run(tiny_run, tmp_path / "out", to="onnx", n_sentences=0)
+
+
+def test_a_model_too_large_for_a_graph_is_refused(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx, "LARGEST", 2**15)
+    with pytest.raises(
+        ConfigError, match=r"encoder.onnx: a graph in one file .*, and the model has 0.0; export"
+    ):
+        export_run(tiny_run, tmp_path / "out", to="onnx")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_runtime_names_its_extra(

@@ -175,6 +175,14 @@ def test_text_is_cut_and_joined_as_by_their_tokenizer(pair: Pair) -> None:
             assert pair.translator.tokenizers.tgt.decode(ours) == expected
 
 
+def test_tokens_of_either_language_are_written_as_by_their_tokenizer(opus: Pair) -> None:
+    generator = torch.Generator().manual_seed(4)
+    for _ in range(20):
+        ids = torch.randint(4, len(opus.tgt_rows), (6,), generator=generator).tolist()
+        expected = opus.their_tokenizer.decode([opus.tgt_rows[i] for i in ids])
+        assert opus.translator.tokenizers.tgt.decode(ids) == expected
+
+
 def test_scores_are_their_log_probabilities_without_what_is_never_written(opus: Pair) -> None:
     source, target = SENTENCES[0], "Katze Hund"
     (scored,) = score_translations(opus.translator, [source], [target])

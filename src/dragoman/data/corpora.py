@@ -278,7 +278,9 @@ def open_corpus(
     or the columns do not tell what is in them.
     """
     if not files:
-        raise DataError("no text is named, for a run that was imported names none; set data.train")
+        raise DataError(
+            "no text is named, as a run that was imported names none; name files, or set data.train"
+        )
     if not 1 <= len(files) <= 2:
         raise DataError(f"a corpus of {len(files)} files; give two aligned files or one with both sides")
     if len(files) == 2:

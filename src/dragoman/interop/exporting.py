@@ -105,8 +105,10 @@ def export_run(
     compute_types, write = EXPORTERS[to]
     if compute_type not in compute_types:
         raise ConfigError(f"--compute-type {compute_type}: {to} has {' and '.join(compute_types)} here")
+    if n_sentences < 1:
+        raise ConfigError(f"--sentences {n_sentences}: compare one sentence at least")
     run = Run.open(run_path)
-    with replaced_folder(Path(out)) as folder:
+    with replaced_folder(Path(out).resolve()) as folder:
         if run.config.task == "translation":
             parity, notes = _export_translator(run, folder, to, compute_type, write, n_sentences, progress)
         else:

@@ -18,6 +18,7 @@ import importlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -343,8 +344,9 @@ class HuggingFaceEngine(StepEngine):
     """Dragoman's search, and `generate`, over a directory that `write_huggingface` wrote."""
 
     def __init__(self, folder: Path) -> None:
-        transformers = import_transformers()
-        self.model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
+        with quiet_transformers() as transformers:
+            loader = transformers.AutoModelForSeq2SeqLM
+            self.model = loader.from_pretrained(folder, local_files_only=True).eval()
         kept = getattr(self.model.config, RUN)
         self.first = 0 if kept["shared"] else kept["src_vocab_size"]
         """Of the target's ids."""
@@ -414,9 +416,7 @@ class HuggingFaceSteps:
 
 def check_tokenizer(folder: Path, tokenizers: TokenizerPair, texts: Sequence[str], *, first: int) -> None:
     """Reads and writes `texts` with AutoTokenizer. RunError: otherwise than the run does."""
-    transformers = import_transformers()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends another package
+    with quiet_transformers() as transformers:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     check_texts(
         lambda text: tokenizer(text).input_ids,
@@ -427,17 +427,27 @@ def check_tokenizer(folder: Path, tokenizers: TokenizerPair, texts: Sequence[str
     )
 
 
-def import_transformers() -> Any:
-    """The package, quiet. MissingExtraError: it is not installed."""
+@contextmanager
+def quiet_transformers() -> Iterator[Any]:
+    """The package, without its bars and recommendations. MissingExtraError: it is not installed."""
     try:
         transformers = importlib.import_module("transformers")
     except ImportError:
         raise MissingExtraError(
             "transformers", extra="huggingface", purpose="exporting to Hugging Face"
         ) from None
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    return transformers
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield transformers
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _json(content: Mapping[str, Any]) -> bytes:

@@ -35,6 +35,9 @@ from dragoman.text.tokenizer import PAD_ID
 OPSET = 18
 """Of 2022; what the classifier's maximum over windows needs. Every onnxruntime from 1.14 on knows it."""
 
+LARGEST = 2**31
+"""Bytes of weights; protocol buffers, of which the file is made, hold no more."""
+
 ENCODER, DECODER, CLASSIFIER = "encoder.onnx", "decoder.onnx", "classifier.onnx"
 
 
@@ -200,9 +203,15 @@ def write_graph(
 ) -> None:
     """Writes `module` as ONNX; inputs and outputs by name, each with its axes of any length.
 
-    By tracing: torch.export specialises the empty past of the first step (docs/decisions.md).
+    By tracing: torch.export stumbles over the decoder (docs/decisions.md). ConfigError: it is too large.
     """
     import_package("onnx")
+    size = sum(p.numel() * p.element_size() for p in module.parameters())
+    if size >= LARGEST:
+        raise ConfigError(
+            f"{path.name}: a graph in one file holds less than {LARGEST / 2**30:g} GiB, and the model has "
+            f"{size / 2**30:.1f}; export to ctranslate2 or huggingface"
+        )
     buffer = io.BytesIO()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # it calls itself old, and warns of shapes that are constant here

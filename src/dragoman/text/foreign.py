@@ -120,7 +120,8 @@ class SentencePieceTokenizer(ForeignTokenizer):
         return found
 
     def _join(self, pieces: list[str]) -> str:
-        return str(self._processor.DecodePieces(pieces)).strip() if pieces else ""
+        text = str(self._processor.DecodePieces(pieces)) if pieces else ""
+        return text.replace(META_SPACE, " ").strip()  # of a piece that the vocabulary has, and the model not
 
 
 class PiecesTokenizer(ForeignTokenizer):

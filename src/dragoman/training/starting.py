@@ -80,6 +80,6 @@ def start_weights(model: Seq2SeqTransformer, start: Run) -> None:
 
 
 def with_new_rows(old: Tensor, fresh: Tensor) -> Tensor:
-    """`old` (V, ...) and behind it the rows of `fresh` (V', ...) from V on, around the mean of the old rows."""
+    """`old` (V, ...) and, around the mean of its rows, those of `fresh` (V', ...) from V on behind it."""
     new = fresh[len(old) :]
     return torch.cat([old, old.mean(0) + (new - new.mean(0))])

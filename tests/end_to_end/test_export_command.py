@@ -1,0 +1,50 @@
+"""`dragoman export` from the command line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commands import error_of, succeed
+from dragoman.interop.exporting import REPORT
+from tiny import damaged_run
+
+
+def test_the_command_writes_an_export_and_prints_how_near_it_is(tiny_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    for _ in range(2):  # the second in place of the first
+        result = succeed("export", tiny_run, "--to", "onnx", "--out", out, "--sentences", "4")
+        lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if "same" not in line)
+        assert lines["format"] == "onnx, float32"
+        assert lines["sentences"].startswith("4 (")
+        assert "nats a token" in lines["largest"]
+        assert "same, greedy                              100.0%" in result.stdout
+        assert result.stderr == f"next: see {out / 'README.md'}\n"
+        assert (out / REPORT).exists()
+
+
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2", "huggingface"])
+def test_a_damaged_run_gives_one_line_and_nothing_is_written(to: str, tiny_run: Path, tmp_path: Path) -> None:
+    run = damaged_run(tiny_run, tmp_path / "run")
+    message = error_of("export", run, "--to", to, "--out", tmp_path / "out")
+    assert "is damaged or cut short" in message
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def test_what_cannot_be_is_said_in_one_line(
+    tiny_run: Path, tiny_classifier_run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert "--to marian: is not a format" in error_of("export", tiny_run, "--to", "marian", "--out", out)
+    assert "no such folder" in error_of("export", tmp_path / "none", "--to", "onnx", "--out", out)
+    assert "export it --to onnx" in error_of(
+        "export", tiny_classifier_run, "--to", "huggingface", "--out", out
+    )
+    taken = Path(shutil.copytree(tiny_run, tmp_path / "taken"))
+    assert "is no export" in error_of("export", tiny_run, "--to", "onnx", "--out", taken)
+    (tmp_path / "file").touch()
+    assert "cannot be written" in error_of(
+        "export", tiny_run, "--to", "onnx", "--out", tmp_path / "file" / "out"
+    )
