@@ -141,8 +141,8 @@ def _export_translator(
     config = translation_config(run)
     if not config.model.source_end:
         raise ConfigError(
-            f"{run.path}: model.source_end = false: what reads an export writes an end token behind every source, "
-            "and this model has learnt without; use it here, with --engine ctranslate2 too"
+            f"{run.path}: model.source_end = false: what reads an export writes an end token behind every "
+            "source, and this model has learnt without; use it here, with --engine ctranslate2 too"
         )
     translator = Translator.load(run.path, device="cpu", precision="fp32")
     exported = write(run, translator, folder, compute_type)
