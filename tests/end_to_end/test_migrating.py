@@ -1,4 +1,4 @@
-"""Who comes from JoeyNMT: train there, translate there, import, and go on here, by the page's own commands."""
+"""Who comes from JoeyNMT trains and translates there, imports, and goes on here, by the page's commands."""
 
 from __future__ import annotations
 

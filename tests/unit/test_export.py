@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
 
 from dragoman.config import SearchConfig
 from dragoman.data.document_batching import make_documents
@@ -70,6 +71,17 @@ def test_the_script_in_the_readme_translates_without_dragoman(
         assert found == [t.text for t in translator.translate(LINES.splitlines(), **greedy)]
     else:
         assert [bool(line) for line in found] == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2", "huggingface"])
+def test_a_model_that_reads_no_end_token_is_given_none(to: str, tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "r", model={"source_end": False, "output_bias": True})
+    report = export_run(run, tmp_path / "out", to=to, n_sentences=5)
+    assert report.parity.same["greedy"] == 1.0
+    assert report.parity.largest["nats a token"] < 1e-4
+    name = "tokenizer.json" if to == "huggingface" else "source.json"
+    reader = Tokenizer.from_file(str(tmp_path / "out" / name))
+    assert reader.encode("red cat").ids == Translator.load(run).tokenizers.src.encode("red cat")
 
 
 def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path) -> None:

@@ -208,6 +208,15 @@ def test_positions_that_marian_would_forget_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_another_epsilon_of_the_norms_is_refused_and_goes_to_the_others(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "r", model={"norm_eps": 0.1})
+    with pytest.raises(ConfigError, match=r"model.norm_eps = 0.1: the models of transformers .* have 1e-05"):
+        export_run(run, tmp_path / "out", to="huggingface")
+    for to in ("onnx", "ctranslate2"):
+        report = export_run(run, tmp_path / to, to=to, n_sentences=5)
+        assert report.parity.same["greedy"] == 1.0
+
+
 def test_a_stored_table_of_marians_own_sinusoids_is_no_obstacle(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "r", model={"norm": "post", "positions": "stored"})
     weights = Run.open(run).load_weights()

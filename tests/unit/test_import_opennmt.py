@@ -284,16 +284,23 @@ def write_eole(
         tensors["generator.weight"] = tensors["src_emb.embeddings.weight"]
         del saved["tgt_emb.embeddings.weight"], saved["generator.weight"]
     save_file({name: tensor.contiguous() for name, tensor in saved.items()}, folder / "model.00.safetensors")
-    embeddings = changed.pop(
-        "embeddings", {"position_encoding_type": "SinusoidalInterleaved", "word_vec_size": D}
-    )
+    embeddings = {"word_vec_size": D, **changed.pop("embeddings", {})}
     more = {key: changed.pop(key) for key in ("transforms", "transforms_configs") if key in changed}
     model = {
         "architecture": "transformer", "hidden_size": D, "heads": 2, "transformer_ff": F, "norm_eps": 1e-5,
         "embeddings": embeddings, "encoder": {"encoder_type": "transformer", "layers": 2},
-        "decoder": {"decoder_type": "transformer", "layers": 1}, "share_embeddings": shared, **changed,
+        "decoder": {"decoder_type": "transformer", "layers": 1},
+        "share_embeddings": shared, "share_decoder_embeddings": shared, **changed,
     }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps({"model": model, **more}), encoding="utf-8")
+    config = {
+        "model": model,
+        "share_vocab": shared,
+        "src_vocab": "vocab.txt",
+        "data": {},
+        "training": {},
+        **more,
+    }
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     names = {"bos_token": "<s>", "pad_token": "<blank>", "eos_token": "</s>", "unk_token": "<unk>"}
     vocab = {**tokens, "decoder_start_token": "<s>", "specials": names}
     (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
@@ -303,7 +310,12 @@ def write_eole(
 LEARNED = {"position_encoding_type": "Learned", "n_positions": 20, "normalize": True}
 EOLE_VARIANTS: dict[str, dict[str, Any]] = {
     "without biases": {},
-    "with biases": {"add_qkvbias": True, "add_ffnbias": True, "mlp_activation_fn": "gelu"},
+    "with biases": {
+        "add_qkvbias": True,
+        "add_final_linear_bias": True,
+        "add_ffnbias": True,
+        "mlp_activation_fn": "gelu",
+    },
     "one vocabulary": {"shared": True, "mlp_activation_fn": "silu"},
     "learned positions": {"learned": True, "embeddings": LEARNED},
 }
@@ -435,10 +447,13 @@ def test_a_model_without_source_ends_is_fine_tuned_and_converted(tmp_path: Path)
         for engine in ("native", "ctranslate2")
     )
     assert native == converted
-    for runtime in ("ctranslate2", "onnx", "huggingface"):
-        message = error_of("export", run, "--to", runtime, "--out", tmp_path / runtime)
-        assert "model.source_end = false: what reads an export writes an end token" in message
-        assert not (tmp_path / runtime).exists()
+    for runtime in ("ctranslate2", "onnx"):
+        options = ("--to", runtime, "--out", tmp_path / runtime, "--sentences", 5)
+        result = succeed("export", run, *options)
+        assert "same, greedy                              100.0%" in result.stdout
+        assert "the model reads no end token of a source" in result.stderr
+    message = error_of("export", run, "--to", "huggingface", "--out", tmp_path / "huggingface")
+    assert "text that is already cut into pieces cannot be written as tokenizer.json" in message
     (tmp_path / "train.tsv").write_text("the red cat\tdog house\nold tree\tblue dog\n" * 20, encoding="utf-8")
     settings = ("max_steps=3", "valid_every=3", "batch_tokens=60", "warmup_steps=1")
     succeed(

@@ -139,11 +139,6 @@ def _export_translator(
     progress: Progress | None,
 ) -> tuple[Parity, tuple[str, ...]]:
     config = translation_config(run)
-    if not config.model.source_end:
-        raise ConfigError(
-            f"{run.path}: model.source_end = false: what reads an export writes an end token behind every source, "
-            "and this model has learnt without; use it here, with --engine ctranslate2 too"
-        )
     translator = Translator.load(run.path, device="cpu", precision="fp32")
     exported = write(run, translator, folder, compute_type)
     tokenizers = translator.tokenizers
@@ -151,7 +146,7 @@ def _export_translator(
     notes: tuple[str, ...] = ()
     if to == "huggingface":
         first = huggingface.first_target_id(config, tokenizers)
-        huggingface.check_tokenizer(folder, tokenizers, texts, first=first)
+        huggingface.check_tokenizer(folder, tokenizers, texts, first=first, end=config.model.source_end)
     else:
         notes = _write_tokenizers(run, translator, folder, texts)
     _write_readme(folder, run, to, f"translate_with_{SCRIPTS[to]}", notes)
@@ -164,24 +159,30 @@ def _write_tokenizers(
     run: Run, translator: Translator, folder: Path, texts: Sequence[str]
 ) -> tuple[str, ...]:
     """Dragoman's tokenizers as they are, and source.json and target.json for `tokenizers`, if that can be."""
-    tokenizers = translator.tokenizers
+    tokenizers, end = translator.tokenizers, translator.model.config.source_end
     tokenizers.save(folder / "tokenizer")
     src, tgt = ("shared.json",) * 2 if tokenizers.shared else ("src.json", "tgt.json")
     source, target = folder / "source.json", folder / "target.json"
     try:
-        contents = [to_json(portable(run.tokenizer_folder / name)) for name in (src, tgt)]
+        contents = [to_json(portable(run.tokenizer_folder / name, end=end)) for name in (src, tgt)]
     except ConfigError as error:
-        return (f"{error}; read and write text with TokenizerPair.load of dragoman.text.tokenizer",)
+        hint = "" if end else "; the model reads no end token of a source"
+        return (f"{error}; read and write text with TokenizerPair.load of dragoman.text.tokenizer{hint}",)
     for path, content in zip((source, target), contents, strict=True):
         write_atomically(path, content.encode())
-    check_portable(source, target, tokenizers, texts)
+    check_portable(source, target, tokenizers, texts, end=end)
     return ()
 
 
 def _to_ctranslate2(run: Run, translator: Translator, folder: Path, compute_type: str) -> Exported:
     assert compute_type in ("float32", "int8")
     convert(translator.model, translator.tokenizers, folder, compute_type=compute_type)  # type: ignore[arg-type]
-    engine = CTranslate2Engine(folder, translator.tokenizers, max_positions=translator.max_positions)
+    engine = CTranslate2Engine(
+        folder,
+        translator.tokenizers,
+        max_positions=translator.max_positions,
+        source_end=translator.model.config.source_end,
+    )
     greedy, beam = searches(translator.config.search)
     compared = [
         Search("greedy", greedy, engine.search, exact=compute_type == "float32"),
@@ -192,7 +193,8 @@ def _to_ctranslate2(run: Run, translator: Translator, folder: Path, compute_type
 
 def _to_onnx(run: Run, translator: Translator, folder: Path, compute_type: str) -> Exported:
     onnx.write_translator(translator.model, folder)
-    engine = onnx.OnnxEngine(folder, max_positions=translator.max_positions)
+    source_end = translator.model.config.source_end
+    engine = onnx.OnnxEngine(folder, max_positions=translator.max_positions, source_end=source_end)
     greedy, beam = searches(translator.config.search)
     compared = [
         Search("greedy", greedy, engine.search),

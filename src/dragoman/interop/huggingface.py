@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
-from dragoman.data.batching import pad
+from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
 from dragoman.errors import ConfigError, MissingExtraError
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
@@ -39,6 +39,9 @@ from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 FORBIDDING = -1e9
 """The bias of a token that is never written; -inf would become NaN in some of their searches."""
+
+NORM_EPS = 1e-5
+"""What layer norm adds to the variance there: PyTorch's default."""
 
 TYPICAL_LENGTH = 20
 """Tokens of a translation for which their length penalty bends as ours does."""
@@ -116,8 +119,13 @@ def order_of_width(config: ModelConfig, weights: Mapping[str, Tensor]) -> Tensor
 def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor], *, shared: bool) -> dict[str, Tensor]:
     """The weights of a model, by our names, as Marian or Pegasus has them. `shared`: one vocabulary.
 
-    A matrix that the other side ties is there once. ConfigError: positions that it cannot have.
+    A matrix that the other side ties is there once. ConfigError: positions or norms that it cannot have.
     """
+    if config.norm_eps != NORM_EPS:
+        raise ConfigError(
+            f"model.norm_eps = {config.norm_eps:g}: the models of transformers that are like it have "
+            f"{NORM_EPS:g}; export to ctranslate2 or onnx"
+        )
     order = order_of_width(config, weights)
     theirs: dict[str, Tensor] = {}
     for name, parts in stack_parts(config):
@@ -271,6 +279,11 @@ def tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]
             f"{folder}: two vocabularies of sentencepiece are beyond what transformers keeps beside such a "
             "model; export to ctranslate2 or onnx"
         )
+    if not config.model.source_end:
+        raise ConfigError(
+            f"{folder}: MarianTokenizer writes an end token behind every source, which this model does not "
+            "read (model.source_end); export to ctranslate2 or onnx"
+        )
     return marian_tokenizer_files(folder, config)
 
 
@@ -300,10 +313,11 @@ def fast_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, b
     user writes them. ConfigError: a kind that `tokenizers` cannot do.
     """
     spec: Spec
+    end = config.model.source_end
     if config.tokenizer.shared:
-        spec, special = portable(folder / "shared.json"), list(SPECIAL_TOKENS)
+        spec, special = portable(folder / "shared.json", end=end), list(SPECIAL_TOKENS)
     else:
-        spec = portable_pair(folder / "src.json", folder / "tgt.json")
+        spec = portable_pair(folder / "src.json", folder / "tgt.json", end=end)
         special = [*SPECIAL_TOKENS, *(TARGET + token for token in SPECIAL_TOKENS)]
     spec["added_tokens"] = [
         {
@@ -350,6 +364,7 @@ class HuggingFaceEngine(StepEngine):
         kept = getattr(self.model.config, RUN)
         self.first = 0 if kept["shared"] else kept["src_vocab_size"]
         """Of the target's ids."""
+        self.source_end = ModelConfig.model_validate(kept["config"]["model"]).source_end
 
     @property
     def longest(self) -> int:
@@ -358,14 +373,18 @@ class HuggingFaceEngine(StepEngine):
     def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
         if settings.coverage_penalty > 0:
             raise ConfigError("coverage_penalty: transformers does not say here where it looks; set it to 0")
-        return HuggingFaceSteps(self.model, src, self.first), None
+        return HuggingFaceSteps(self.model, self._read(src), self.first), None
+
+    def _read(self, src: Tensor) -> Tensor:
+        """src (B, S) with padding where the model does not look."""
+        return src.masked_fill(~source_mask(src, with_end=self.source_end), PAD_ID)
 
     @torch.inference_mode()
     def generate(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         """What `generate` finds, ranked by Dragoman's length penalty; without an end where it is cut."""
         beam_size = settings.beam_size
         limits = [longest_translation(s, settings, limit=self.longest) for s in sentences]
-        src = pad([sentence.source for sentence in sentences])
+        src = self._read(pad([sentence.source for sentence in sentences]))
         beam = {"length_penalty": 0.0} if beam_size > 1 else {}
         found = self.model.generate(
             src, attention_mask=(src != PAD_ID).long(), do_sample=False, num_beams=beam_size,
@@ -414,7 +433,9 @@ class HuggingFaceSteps:
         return logits.log_softmax(-1)
 
 
-def check_tokenizer(folder: Path, tokenizers: TokenizerPair, texts: Sequence[str], *, first: int) -> None:
+def check_tokenizer(
+    folder: Path, tokenizers: TokenizerPair, texts: Sequence[str], *, first: int, end: bool
+) -> None:
     """Reads and writes `texts` with AutoTokenizer. RunError: otherwise than the run does."""
     with quiet_transformers() as transformers:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -423,6 +444,7 @@ def check_tokenizer(folder: Path, tokenizers: TokenizerPair, texts: Sequence[str
         lambda ids: tokenizer.decode([first + i for i in ids], skip_special_tokens=True),
         tokenizers,
         texts,
+        end=end,
         where="AutoTokenizer",
     )
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.config import SearchConfig
+from dragoman.data.batching import source_mask
 from dragoman.data.document_batching import Documents
 from dragoman.decoding.hypotheses import NextToken, ScoreTerm
 from dragoman.errors import ConfigError, MissingExtraError
@@ -226,9 +227,15 @@ def write_graph(
 class OnnxEngine(StepEngine):
     """Dragoman's search over the two graphs of a translator, by onnxruntime."""
 
-    def __init__(self, folder: Path, *, max_positions: int, threads: int = 0) -> None:
-        """`threads` compute a batch; 0: all of the machine."""
+    def __init__(
+        self, folder: Path, *, max_positions: int, threads: int = 0, source_end: bool = True
+    ) -> None:
+        """`threads` compute a batch; 0: all of the machine.
+
+        Without `source_end` the model is not given the end token of a source.
+        """
         self.max_positions = max_positions
+        self.source_end = source_end
         self.encoder = session(folder / ENCODER, threads)
         self.decoder = session(folder / DECODER, threads)
 
@@ -239,6 +246,7 @@ class OnnxEngine(StepEngine):
     def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
         if settings.coverage_penalty > 0:
             raise ConfigError("coverage_penalty: the graphs do not say where they look; set it to 0")
+        src = src.masked_fill(~source_mask(src, with_end=self.source_end), PAD_ID)
         return OnnxSteps(self.encoder, self.decoder, src), None
 
 

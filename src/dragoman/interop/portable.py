@@ -31,8 +31,16 @@ FINAL_SIGMA = r"(?<=\p{L})Σ(?!\p{L})"
 """A capital sigma that ends a word, which `str.lower` writes as ς."""
 
 
-def portable(path: Path) -> Spec:
-    """The tokenizer in Dragoman's file `path`. ConfigError: that format has no way to say it."""
+def portable(path: Path, *, end: bool = True) -> Spec:
+    """The tokenizer in Dragoman's file `path`; with `end` it writes the end token behind a text.
+
+    ConfigError: that format has no way to say it.
+    """
+    spec = _portable(path)
+    return spec if end else spec | {"post_processor": None}
+
+
+def _portable(path: Path) -> Spec:
     ours = json.loads(path.read_text(encoding="utf-8"))
     if "model" in ours:
         lowercase = ours["normalizer"] is not None
@@ -60,12 +68,12 @@ def portable(path: Path) -> Spec:
     )
 
 
-def portable_pair(src: Path, tgt: Path) -> Spec:
+def portable_pair(src: Path, tgt: Path, *, end: bool = True) -> Spec:
     """One file for two vocabularies: the source's ids as they are, the target's behind them.
 
     A text is read with the source's; tokens of the target have TARGET before them, and are written without.
     """
-    both, other = portable(src), portable(tgt)
+    both, other = portable(src, end=end), portable(tgt)
     pieces = [TARGET + piece for piece in pieces_of(other)]
     model = both["model"]
     if isinstance(model["vocab"], dict):
@@ -93,10 +101,13 @@ def to_json(spec: Spec) -> str:
     return text
 
 
-def check_portable(source: Path, target: Path, tokenizers: TokenizerPair, texts: Sequence[str]) -> None:
+def check_portable(
+    source: Path, target: Path, tokenizers: TokenizerPair, texts: Sequence[str], *, end: bool = True
+) -> None:
     """Reads `texts` by one file and writes them by the other. RunError: otherwise than by the run."""
     reader, writer = (Tokenizer.from_file(str(path)) for path in (source, target))
-    check_texts(lambda text: reader.encode(text).ids, writer.decode, tokenizers, texts, where=source.name)
+    where = source.name
+    check_texts(lambda text: reader.encode(text).ids, writer.decode, tokenizers, texts, end=end, where=where)
 
 
 def check_texts(
@@ -105,12 +116,13 @@ def check_texts(
     tokenizers: TokenizerPair,
     texts: Sequence[str],
     *,
+    end: bool,
     where: str,
 ) -> None:
-    """RunError: `read` gives a text other ids, the end token last, or `write` gives ids another text."""
+    """RunError: `read` gives a text other ids, with `end` the end token last, or `write` ids another text."""
     src, tgt = tokenizers.src, tokenizers.tgt
     for text, ids in zip(texts, src.encode_batch(texts), strict=True):
-        if list(read(text)) != [*ids, EOS_ID]:
+        if list(read(text)) != [*ids, *[EOS_ID] * end]:
             raise RunError(f"{where}: {text!r} becomes other tokens than in the run; nothing was written")
     for ids in tgt.encode_batch(texts):
         known = [i for i in ids if i != UNK_ID]
