@@ -12,6 +12,7 @@ import os
 import resource
 import shutil
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from commands import dragoman, error_of, succeed
+from dragoman.cli.translate import write_results
 
 SECONDS = 10
 """Of this process's own time, what the slowest may take."""
@@ -483,13 +485,23 @@ def test_a_run_to_start_from_is_measured_first(run: Path, tiny_run: Path, tmp_pa
     assert not (tmp_path / "new" / "model.safetensors").exists()
 
 
-def test_a_translation_is_one_line_and_no_order(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_translation_is_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Byte tokens can spell what no text has."""
     monkeypatch.setattr(
-        "dragoman.text.tokenizer.SubwordTokenizer.decode_batch",
-        lambda self, batch: ["\x1b[2J\nא\u200fa"] * len(batch),
+        "dragoman.text.tokenizer.SubwordTokenizer.decode_batch", lambda self, batch: ["a\nb"] * len(batch)
     )
-    assert succeed("translate", run, stdin="the red cat\n").stdout == "\\x1b[2J א\u200fa\n"
+    assert succeed("translate", run, stdin="the red cat\n").stdout == "a b\n"
+
+
+def test_a_terminal_gets_no_order_and_a_pipe_what_was_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = "\x1b[2J\x9b31m\x07 a\tא\u200fb\n"
+    write_results(None, [written])
+    assert capsys.readouterr().out == written
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    write_results(None, [written])
+    assert capsys.readouterr().out == "\\x1b[2J\\x9b31m\\x07 a\tא\u200fb\n"
 
 
 def test_no_thread_is_left(run: Path) -> None:

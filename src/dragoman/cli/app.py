@@ -90,12 +90,9 @@ def printable(text: str) -> str:
     return DIRECTION.sub(_spelt_out, CONTROL.sub(_spelt_out, text))
 
 
-def as_one_line(text: str) -> str:
-    """`text` as a line of output: what ends lines becomes a space, other control characters are spelt out.
-
-    A model can write any character. Marks of direction belong to the text.
-    """
-    return CONTROL.sub(_spelt_out, text.replace("\n", " "))
+def obeyed_by_nobody(text: str) -> str:
+    """What a model wrote, for a terminal: control characters spelt out. Marks of direction belong to text."""
+    return CONTROL.sub(_spelt_out, text)
 
 
 def _spelt_out(found: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.app import PanelledCommand, as_one_line
+from dragoman.cli.app import PanelledCommand, obeyed_by_nobody
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.content import Content
 from dragoman.cli.translating import (
@@ -260,7 +260,8 @@ def translate_lines(
 def write_results(path: Path | None, pieces: Sequence[str]) -> None:
     """Writes text to a file, whole or not at all and compressed as its name says, or to stdout."""
     if path is None:
-        sys.stdout.write("".join(pieces))
+        text = "".join(pieces)
+        sys.stdout.write(obeyed_by_nobody(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
     else:
         from dragoman.data.readers.files import compressed
@@ -338,8 +339,8 @@ def load_translator(
 
 
 def as_line(translation: Translation) -> str:
-    """The translation alone."""
-    return as_one_line(translation.text)
+    """The translation alone, on one line, though a model can write a line end by its byte."""
+    return translation.text.replace("\n", " ")
 
 
 def json_line(translation: Translation, links: Sequence[Link] | None = None) -> str:
