@@ -277,12 +277,11 @@ def open_corpus(
     is asked for the languages' ones. DataError: a file is missing, there is no such split or language,
     or the columns do not tell what is in them.
     """
-    if not files:
-        raise DataError(
-            "no text is named, as a run that was imported names none; name files, or set data.train"
-        )
     if not 1 <= len(files) <= 2:
-        raise DataError(f"a corpus of {len(files)} files; give two aligned files or one with both sides")
+        hint = "" if files else " (a run that was imported names none: set data.train)"
+        raise DataError(
+            f"a corpus of {len(files)} files; give two aligned files or one with both sides{hint}"
+        )
     if len(files) == 2:
         src, tgt = map(find_file, files)
         return (Talks if formats.is_iwslt(src) or formats.is_iwslt(tgt) else AlignedFiles)(src, tgt)
