@@ -181,20 +181,25 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a link out of the folder": (link, "is a link that leads out of its folder"),
     "no settings": (content("config.json", b"\xff\xfe"), "config.json: is not UTF-8 text"),
     "settings without end": (content("config.json", b'{"a":' * 100_000), "config.json: holds no JSON object"),
-    "a vast width": (settings(d_model=2**40), "d_model is 1,099,511,627,776; at most"),
-    "layers without end": (settings(encoder_layers=10**9), "n_encoder_layers is 1,000,000,000"),
-    "positions without end": (settings(max_position_embeddings=10**12), "max_positions is 1,000,000,000,000"),
+    "a vast width": (settings(d_model=2**20), "d_model is 1,048,576; at most"),
+    "layers without end": (settings(encoder_layers=10**8), "n_encoder_layers is 100,000,000"),
+    "positions without end": (settings(max_position_embeddings=10**8), "max_positions is 100,000,000"),
     "a vocabulary without end": (
-        settings(vocab_size=10**12, decoder_vocab_size=None), "its settings say 1,000,000,000,000"
+        settings(vocab_size=10**8, decoder_vocab_size=None), "its settings say 100,000,000"
     ),
     "a width that heads do not divide": (settings(encoder_attention_heads=3, decoder_attention_heads=3), "3"),
-    "a width that is a word": (settings(d_model="16"), "d_model = '16' is no int"),
+    "a width that is a word": (settings(d_model="16"), "d_model is '16' where a number belongs"),
     "a non-linearity of its own": (settings(activation_function="new"), "activation_function = 'new'"),
-    "an encoder of another width": (settings(encoder_ffn_dim=9), "ffn_dim differs between encoder"),
+    "a number beyond numbers": (settings(d_ff=3, d_model=1e400), "d_model is inf where a count belongs"),
+    "a penalty that is none": (
+        content("generation_config.json", b'{"length_penalty": NaN}'), "length_penalty = nan: it is no number"
+    ),
+    "a tie that is a word": (settings(tie_word_embeddings="yes"), "'yes' where true or false belongs"),
+    "an encoder of another width": (settings(encoder_ffn_dim=9), "decoder_ffn_dim = 24: encoder_ffn_dim"),
     "a start beyond the vocabulary": (settings(decoder_start_token_id=99), "its start token is 99"),
     "an end that is another": (settings(eos_token_id=5), "eos_token_id is 5, and </s> is 0"),
-    "no start": (settings(decoder_start_token_id=None), "does not say decoder_start_token_id"),
-    "a beam of none": (content("generation_config.json", b'{"num_beams": 0}'), "settings of the search"),
+    "no start": (settings(decoder_start_token_id=None), "decoder_start_token_id is None where"),
+    "a beam of none": (content("generation_config.json", b'{"num_beams": 0}'), "num_beams is 0 where"),
     "ids twice": (vocabulary(lambda ids: dict.fromkeys(ids, 1)), "give each token a number of its own"),
     "ids that are words": (vocabulary(lambda ids: dict.fromkeys(ids, "1")), "a number of its own"),
     "negative ids": (vocabulary(lambda ids: {**ids, "x": -7}), "they must come from the same model"),

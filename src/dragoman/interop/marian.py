@@ -11,16 +11,17 @@ which changes no result, and the positions need not be kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
+from dragoman.interop.assembling import model_config, positions
 from dragoman.interop.foreign import (
     Foreign,
     ForeignFolder,
@@ -30,16 +31,13 @@ from dragoman.interop.foreign import (
     parameter_shapes,
 )
 from dragoman.interop.huggingface import RUN, SIDES, halves, stack_parts
+from dragoman.interop.settings import Settings
 from dragoman.interop.torch_files import ForeignTensors, read_safetensors, read_torch
 from dragoman.model.layers import sinusoids
 from dragoman.text.foreign import LANGUAGE
 
 LOOKS_FOR = "config.json with model_type marian, vocab.json, source.spm and target.spm"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-TABLE_TOLERANCE = 1e-4
-"""How far a table of positions may be from sinusoids and still be one: some are kept in fp16."""
-
-Value = TypeVar("Value", int, float, str, bool)
 
 
 def detects(folder: ForeignFolder) -> bool:
@@ -52,14 +50,14 @@ def detects(folder: ForeignFolder) -> bool:
 
 def read(folder: ForeignFolder, options: Options) -> Foreign:
     """The model in a folder. RunError: it is incomplete or damaged, or computes something else."""
-    settings = Settings(folder, "config.json")
-    search = Settings(folder, "generation_config.json") if folder.has("generation_config.json") else settings
-    tokens = Settings(folder, "tokenizer_config.json")
+    settings = read_settings(folder, "config.json")
+    has_search = folder.has("generation_config.json")  # in old folders it is among the settings
+    search = read_settings(folder, "generation_config.json") if has_search else settings
+    tokens = read_settings(folder, "tokenizer_config.json")
     src, tgt = read_vocabularies(folder, settings)
-    tensors = read_weights(folder)
-    model, weights = our_weights(tensors, settings, (len(src.pieces), len(tgt.pieces)))
+    model, weights = our_weights(read_weights(folder), settings, (len(src.pieces), len(tgt.pieces)))
     src_lang, tgt_lang = options.languages(
-        tokens.get("source_lang", ""), tokens.get("target_lang", ""), where=folder.given
+        tokens.text("source_lang"), tokens.text("target_lang"), where=folder.given
     )
     languages = [piece for piece in src.pieces if LANGUAGE.fullmatch(piece)]
     return Foreign(
@@ -77,73 +75,37 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     )
 
 
-class Settings:
-    """One of the folder's JSON files, each of whose values is asked for by its type."""
-
-    def __init__(self, folder: ForeignFolder, name: str) -> None:
-        self.where = folder.path / name
-        self.values = folder.json(name) if folder.has(name) else {}
-
-    def get(self, name: str, default: Value) -> Value:
-        """A setting, `default` where it is absent or null. RunError: it is of another type."""
-        value = self.values.get(name)
-        if value is None:
-            return default
-        if isinstance(default, float) and type(value) is int:
-            value = float(value)
-        if type(value) is not type(default):
-            raise RunError(f"{self.where}: {name} = {value!r} is no {type(default).__name__}")
-        return value
-
-    def need(self, name: str) -> int:
-        """A number that has to be there. RunError: it is not."""
-        if self.values.get(name) is None:
-            raise RunError(f"{self.where}: does not say {name}; is the folder complete?")
-        value = self.values[name]
-        if isinstance(value, list) and len(value) == 1:  # some versions list end tokens
-            value = value[0]
-        if type(value) is not int:
-            raise RunError(f"{self.where}: {name} = {value!r} is no int")
-        return value
+def read_settings(folder: ForeignFolder, name: str) -> Settings:
+    """One of the folder's JSON files; nothing is set where it is not there."""
+    return Settings(folder.json(name) if folder.has(name) else {}, where=folder.path / name)
 
 
-def model_config(settings: Settings) -> ModelConfig:
-    """The architecture that config.json describes. RunError: Dragoman has none like it."""
+def architecture(settings: Settings) -> ModelConfig:
+    """What config.json describes. RunError: Dragoman has none like it."""
     for name in ("attention_heads", "ffn_dim"):
-        sizes = {settings.need(f"{side}_{name}") for side in ("encoder", "decoder")}
-        if len(sizes) > 1:
-            raise RunError(f"{settings.where}: {name} differs between encoder and decoder; Dragoman has one")
-    activation = settings.get("activation_function", "gelu")
-    if activation not in ACTIVATIONS:
-        raise RunError(
-            f"{settings.where}: activation_function = {activation!r}; Dragoman has {', '.join(ACTIVATIONS)}"
-        )
-    shared = settings.get("share_encoder_decoder_embeddings", True)
-    tied = settings.get("tie_word_embeddings", True)
-    try:
-        return ModelConfig.model_validate(
-            {
-                "d_model": settings.need("d_model"),
-                "n_heads": settings.need("encoder_attention_heads"),
-                "d_ff": settings.need("encoder_ffn_dim"),
-                "n_encoder_layers": settings.need("encoder_layers"),
-                "n_decoder_layers": settings.need("decoder_layers"),
-                "dropout": settings.get("dropout", 0.1),
-                "attention_dropout": settings.get("attention_dropout", 0.0),
-                "activation_dropout": settings.get("activation_dropout", 0.0),
-                "norm": "post",
-                "activation": ACTIVATIONS[activation],
-                "scale_embeddings": settings.get("scale_embedding", False),
-                "max_positions": settings.get("max_position_embeddings", 1024),
-                "tie_embeddings": ("all" if shared else "output") if tied else "none",
-                "output_bias": True,
-            }
-        )
-    except ValidationError as error:
-        problem = error.errors()[0]
-        name = "".join(f"{part}: " for part in problem["loc"])
-        message = str(problem["msg"]).removeprefix("Value error, ")
-        raise RunError(f"{settings.where}: {name}{message}") from None
+        if settings.count(f"encoder_{name}") != settings.count(f"decoder_{name}"):
+            raise settings.refusal(f"decoder_{name}", f"encoder_{name} is another")
+    shared = settings.flag("share_encoder_decoder_embeddings", default=True)
+    tied = settings.flag("tie_word_embeddings", default=True)
+    return model_config(
+        {
+            "d_model": settings.count("d_model"),
+            "n_heads": settings.count("encoder_attention_heads"),
+            "d_ff": settings.count("encoder_ffn_dim"),
+            "n_encoder_layers": settings.count("encoder_layers"),
+            "n_decoder_layers": settings.count("decoder_layers"),
+            "dropout": settings.number("dropout", 0.1),
+            "attention_dropout": settings.number("attention_dropout", 0.0),
+            "activation_dropout": settings.number("activation_dropout", 0.0),
+            "norm": "post",
+            "activation": settings.choose("activation_function", "gelu", ACTIVATIONS),
+            "scale_embeddings": settings.flag("scale_embedding"),
+            "max_positions": settings.count("max_position_embeddings", 1024),
+            "tie_embeddings": ("all" if shared else "output") if tied else "none",
+            "output_bias": True,
+        },
+        where=settings.where,
+    )
 
 
 def our_weights(
@@ -153,7 +115,7 @@ def our_weights(
 
     RunError: a weight is missing, is left over, or is not as config.json says.
     """
-    model = model_config(settings)
+    model = architecture(settings)
     shapes = parameter_shapes(model, sizes, where=settings.where)
     ours = halves(model.d_model).argsort()  # (D,): which of Marian's dimensions is each of ours
     weights = dict(_matrices(tensors, model, sizes, ours))
@@ -163,13 +125,10 @@ def our_weights(
         taken = [t[ours] if part.rows else t for t, part in zip(taken, parts, strict=True)]
         taken = [t[:, ours] if part.columns else t for t, part in zip(taken, parts, strict=True)]
         weights[name] = torch.cat(taken)
-    tables = [_table(tensors, side, model)[:, ours] for side in SIDES]
-    computed = sinusoids(model.max_positions, model.d_model)
-    if not all(torch.allclose(table, computed, rtol=0, atol=TABLE_TOLERANCE) for table in tables):
-        model = model.model_copy(update={"positions": "stored"})
-        weights |= {"src_embedding.positions": tables[0], "tgt_embedding.positions": tables[1]}
+    found = positions(*(_table(tensors, side, model)[:, ours] for side in SIDES), learned=False)
+    weights |= found.parameters
     tensors.check_all_taken()
-    return model, weights
+    return model.model_copy(update={"positions": found.kind}), weights
 
 
 def _matrices(
@@ -240,21 +199,19 @@ def read_vocabularies(
     folder: ForeignFolder, settings: Settings
 ) -> tuple[ForeignVocabulary, ForeignVocabulary]:
     """Source and target: one and the same unless the folder has a target_vocab.json."""
-    n_src = settings.need("vocab_size")
-    n_tgt = settings.get("decoder_vocab_size", n_src)
-    two = folder.has("target_vocab.json") and not settings.get("share_encoder_decoder_embeddings", True)
-    special = {
-        "start": settings.need("decoder_start_token_id"),
-        "pad": settings.get("pad_token_id", settings.need("decoder_start_token_id")),
-    }
+    n_src = settings.count("vocab_size")
+    n_tgt = settings.count("decoder_vocab_size", n_src)
+    shared = settings.flag("share_encoder_decoder_embeddings", default=True)
+    two = folder.has("target_vocab.json") and not shared
+    start, eos = (settings.count(f"{name}_token_id", least=0) for name in ("decoder_start", "eos"))
     if not two and n_src != n_tgt:
         raise RunError(f"{folder.path}: has two vocabularies, and no target_vocab.json; is it complete?")
     src_ids = _ids(folder, "vocab.json")
     tgt_ids = _ids(folder, "target_vocab.json") if two else src_ids
-    tgt = _vocabulary(folder, tgt_ids, n_tgt, **special)
-    if tgt.eos != settings.need("eos_token_id"):
+    tgt = _vocabulary(folder, tgt_ids, n_tgt, start=start, pad=settings.count("pad_token_id", start, least=0))
+    if tgt.eos != eos:
         raise RunError(
-            f"{settings.where}: eos_token_id is {settings.need('eos_token_id')}, and </s> is {tgt.eos}; "
+            f"{settings.where}: eos_token_id is {eos}, and </s> is {tgt.eos}; "
             "settings and vocabulary must come from the same model"
         )
     if not two:
@@ -290,14 +247,14 @@ def _vocabulary(
 
 def search_config(settings: Settings) -> SearchConfig:
     """The search that `generate` would make. Its length penalty is another one (`_notes`)."""
-    try:
-        return SearchConfig(
-            beam_size=settings.get("num_beams", 1),
-            length_penalty=max(0.0, settings.get("length_penalty", 1.0)),
-            no_repeat_ngram=settings.get("no_repeat_ngram_size", 0),
-        )
-    except ValueError:
-        raise RunError(f"{settings.where}: its settings of the search are no numbers of a search") from None
+    alpha = settings.number("length_penalty", 1.0)
+    if not math.isfinite(alpha):
+        raise settings.refusal("length_penalty", "it is no number")
+    return SearchConfig(
+        beam_size=settings.count("num_beams", 1),
+        length_penalty=max(0.0, float(alpha)),
+        no_repeat_ngram=settings.count("no_repeat_ngram_size", 0, least=0),
+    )
 
 
 def _segmentation(folder: ForeignFolder, given: Path | None, name: str) -> SentencePiece:
@@ -307,24 +264,24 @@ def _segmentation(folder: ForeignFolder, given: Path | None, name: str) -> Sente
 
 def _notes(settings: Settings, search: Settings, model: ModelConfig, languages: list[str]) -> Iterator[str]:
     """What did not carry over, or is another thing here."""
-    if search.get("num_beams", 1) > 1:
-        alpha = search.get("length_penalty", 1.0)
+    if search.count("num_beams", 1) > 1:
+        alpha = search.number("length_penalty", 1.0)
         yield (
             f"a beam ranks by log-probability / length^{alpha:g} there, and here by "
             f"log-probability / ((5 + length) / 6)^{max(0.0, alpha):g}: the best of a beam may be another"
         )
-    limit = search.get("max_length", 0)
-    if limit:
+    if limit := search.count("max_length", 0, least=0):
         yield (
             f"a translation had at most {limit} tokens there; here it is [search] max_length_factor times "
             "the source and max_length_extra"
         )
-    for name in ("do_sample", "num_beam_groups"):
-        if search.get(name, {"do_sample": False, "num_beam_groups": 1}[name]) not in (False, 1):
-            yield f"{name} of the search is left away; see docs/decoding.md"
-    if settings.get("encoder_layerdrop", 0.0) or settings.get("decoder_layerdrop", 0.0):
+    if search.flag("do_sample"):
+        yield "do_sample is left away: a run samples where it is asked to (--method sampling)"
+    if search.count("num_beam_groups", 1) > 1:
+        yield "num_beam_groups is left away: a run has such beams where it is asked to (--diversity-groups)"
+    if settings.number("encoder_layerdrop", 0.0) or settings.number("decoder_layerdrop", 0.0):
         yield "layers are not left out while training (layerdrop)"
-    if settings.get("share_encoder_decoder_embeddings", True) and model.tie_embeddings == "none":
+    if settings.flag("share_encoder_decoder_embeddings", default=True) and model.tie_embeddings == "none":
         yield "a table of embeddings for both languages became one for each, which training tells apart"
     if model.positions == "stored":
         yield "its table of positions is not one of sinusoids, and is kept as it is"

@@ -38,10 +38,10 @@ class Settings:
             raise RunError(f"{self.where}: {name} is {value!r} where a number belongs; copy the file again")
         return value
 
-    def count(self, name: str, default: int | None = None) -> int:
-        """A whole number of at least 1. RunError: it is not set, or something else."""
+    def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
+        """A whole number of at least `least`. RunError: it is not set, or something else."""
         value = self.number(name, default)
-        if value != value or value not in range(1, 10**9):
+        if value != value or value not in range(least, 10**9):
             raise RunError(f"{self.where}: {name} is {value!r} where a count belongs; copy the file again")
         return int(value)
 
@@ -50,6 +50,13 @@ class Settings:
         value = self.get(name, default)
         if not isinstance(value, str):
             raise RunError(f"{self.where}: {name} is {value!r} where text belongs; copy the file again")
+        return value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """True or false. RunError: it is something else."""
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            raise RunError(f"{self.where}: {name} is {value!r} where true or false belongs; copy it again")
         return value
 
     def choose(self, name: str, default: str, known: Mapping[str, Any]) -> Any:
