@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
@@ -268,6 +269,25 @@ def test_a_folder_that_is_not_empty_is_left_alone(there: Path, tmp_path: Path) -
     (tmp_path / "run" / "thesis.txt").unlink()
     import_model(there, tmp_path / "run", options=Options(src_lang="xx"))
     assert "is there already" in error_of("import", there, "--out", tmp_path / "run")
+
+
+def test_a_run_that_computes_nonsense_leaves_nothing(there: Path, tmp_path: Path) -> None:
+    """Weights that are finite, and whose products are not."""
+    weight(LINEAR, lambda old: torch.full_like(old, 3e38))(there)
+    weight("model.encoder.layers.0.fc2.weight", lambda old: torch.full_like(old, 3e38))(there)
+    assert "computes what is no probability" in error_of("import", there, "--out", tmp_path / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_full_disk_leaves_nothing(there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("dragoman.interop.importing.sync", full)
+    monkeypatch.setattr(Path, "replace", full)
+    message = error_of("import", there, "--out", tmp_path / "run")
+    assert "cannot be written (No space left on device)" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
 def test_a_legacy_file_of_torch_is_read(tmp_path: Path) -> None:

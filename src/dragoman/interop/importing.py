@@ -198,12 +198,16 @@ def write_run(imported: Imported, out: Path, folder: ForeignFolder) -> Run:
 
 
 def _check_run(run: Run, origin: Path) -> None:
-    """RunError: the run that was written cannot be loaded, or gives something that is no probability."""
+    """RunError: the run that was written cannot be loaded, or computes what is no probability."""
     translator = Translator.load(run.path, device="cpu", precision="fp32")
     known = range(len(SPECIAL_TOKENS), min(len(SPECIAL_TOKENS) + 5, translator.tokenizers.src.vocab_size))
     text = translator.tokenizers.src.decode(list(known)) or "1"
-    (found,) = translator.translate([text], method="beam", beam_size=1, n_best=1, max_length_extra=5)
-    if not math.isfinite(found.score):
+    try:
+        (found,) = translator.translate([text], method="beam", beam_size=1, n_best=1, max_length_extra=5)
+        computes = math.isfinite(found.score)
+    except RunError:  # the search says so of NaN
+        computes = False
+    if not computes:
         raise RunError(f"{origin}: computes what is no probability; the model is damaged")
 
 
