@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import re
@@ -186,6 +187,10 @@ def write_onmt(folder: Path, *, shared: bool = False, version: int = 3, **change
     return tensors
 
 
+def _feature_tokenize(text: str, layer: int) -> list[str]:
+    raise AssertionError("nothing of a checkpoint is called")
+
+
 def torchtext_fields(tokens: dict[str, list[str]]) -> Any:
     """Objects of the classes by whose names version 2 keeps its vocabularies."""
     made = {}
@@ -197,11 +202,14 @@ def torchtext_fields(tokens: dict[str, list[str]]) -> Any:
         sys.modules[module] = sys.modules.get(module) or types.ModuleType(module)
         made[name] = type(name, (), {"__module__": module})
         setattr(sys.modules[module], name, made[name])
+    _feature_tokenize.__module__ = "onmt.inputters.text_dataset"
+    sys.modules[_feature_tokenize.__module__]._feature_tokenize = _feature_tokenize  # type: ignore[attr-defined]
     fields = {}
     for side, pieces in tokens.items():
         vocab, field, multi = made["Vocab"](), made["Field"](), made["TextMultiField"]()
         vocab.itos, vocab.stoi = pieces, {piece: i for i, piece in enumerate(pieces)}
-        field.vocab, field.pad_token = vocab, "<blank>"
+        field.vocab, field.pad_token, field.dtype = vocab, "<blank>", torch.long
+        field.tokenize = functools.partial(_feature_tokenize, layer=0)
         multi.fields = [(side, field)]
         fields[side] = multi
     return fields

@@ -53,6 +53,8 @@ HARMLESS: list[type | tuple[type, str]] = [
         "torchtext.data.field.Field", "torchtext.data.field.RawField", "torchtext.vocab.Vocab",
         "torchtext.vocab._default_unk_index", "torchtext.legacy.data.field.Field",
         "torchtext.legacy.data.field.RawField", "torchtext.legacy.vocab.Vocab", "functools.partial",
+        "onmt.inputters.inputter.AlignField", "onmt.inputters.inputter.make_src",
+        "onmt.inputters.inputter.make_tgt",
     ),
 ]  # fmt: skip
 """OpenNMT-py 2 keeps its vocabularies in objects of torchtext."""

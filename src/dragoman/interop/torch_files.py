@@ -26,6 +26,11 @@ class Inert:
     def __init__(self, *arguments: object) -> None:
         """What the object would have been made with is let go."""
 
+    def __setstate__(self, state: object) -> None:
+        """Attributes are kept, other states let go."""
+        if isinstance(state, dict):
+            self.__dict__.update(state)
+
 
 def inert(*names: str) -> list[tuple[type, str]]:
     """`harmless` classes for these full names, such as "torchtext.vocab.Vocab": all are `Inert`."""
