@@ -182,9 +182,9 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a link out of the folder": (link, "is a link that leads out of its folder"),
     "no settings": (content("config.json", b"\xff\xfe"), "config.json: is not UTF-8 text"),
     "settings without end": (content("config.json", b'{"a":' * 100_000), "config.json: holds no JSON object"),
-    "a vast width": (settings(d_model=2**20), "d_model is 1,048,576; at most"),
-    "layers without end": (settings(encoder_layers=10**8), "n_encoder_layers is 100,000,000"),
-    "positions without end": (settings(max_position_embeddings=10**8), "max_positions is 100,000,000"),
+    "a vast width": (settings(d_model=2**20), "less than or equal to 100000"),
+    "layers without end": (settings(encoder_layers=10**8), "less than or equal to 1000"),
+    "positions without end": (settings(max_position_embeddings=10**8), "less than or equal to 100000"),
     "a vocabulary without end": (
         settings(vocab_size=10**8, decoder_vocab_size=None), "its settings say 100,000,000"
     ),
