@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -24,6 +25,14 @@ class NextToken(Protocol):
         grows into the rows of its beam, and its rows go when it is done. A forbidden token has
         log-probability -inf.
         """
+
+
+@runtime_checkable
+class NextTokenInParts(NextToken, Protocol):
+    """A next-token function that can give its rows a few at a time, while they are in the cache."""
+
+    def in_parts(self, last: Tensor, parents: Tensor) -> Iterator[Tensor]:
+        """The rows of what a call returns, from the first to the last: (n, V) each, good until the next."""
 
 
 class ScoreTerm(Protocol):
@@ -119,6 +128,25 @@ class Paths:
             ids[on, t - 1] = self._tokens[t][rows[on]]
             rows[on] = self._parents[t][rows[on]]
         return ids.tolist()
+
+
+class Best(NamedTuple):
+    """What a search takes from the log-probabilities of a step: fp64 on the CPU."""
+
+    values: Tensor
+    """(N, k) the largest of each row, best first."""
+    tokens: Tensor
+    """(N, k) theirs, as `best_tokens` orders them."""
+    ends: Tensor
+    """(N,) the log-probabilities of eos."""
+
+
+def best_next(step: NextToken, last: Tensor, parents: Tensor, *, k: int, eos_id: int) -> Best:
+    """The `k` best tokens of each row of `step(last, parents)`. RunError: a log-probability is NaN."""
+    parts: Iterable[Tensor]
+    parts = step.in_parts(last, parents) if isinstance(step, NextTokenInParts) else [step(last, parents)]
+    found = [(*best_tokens(part, k), part[:, eos_id].cpu().double()) for part in parts]
+    return Best(*map(torch.cat, zip(*found, strict=True)))
 
 
 def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
