@@ -35,7 +35,9 @@ from torch import Tensor
 
 from dragoman.errors import DragomanError
 from dragoman.evaluation.translation import read_pairs, split_of
+from dragoman.hardware import has_int8
 from dragoman.metrics.translation import bleu
+from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import convert
 from dragoman.predict.loading import build_model
@@ -119,9 +121,12 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
     n = options.cores
     translator = Translator.load(run, precision="fp32")
     ours, ct2 = str(PEERS / "decode_with_dragoman.py"), str(PEERS / "decode_with_ctranslate2.py")
+    precisions = ["fp32", "bf16"]
+    if has_int8() and can_quantize(translator.model):
+        precisions.append("int8")
     table = [
         Row(f"Dragoman, {precision}", [sys.executable, ours, str(run), precision, str(n)], n)
-        for precision in ("fp32", "bf16")
+        for precision in precisions
     ]
     for compute_type in ("float32", "int8"):
         there = folder / f"ctranslate2-{compute_type}"

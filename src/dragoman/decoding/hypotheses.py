@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -27,7 +27,9 @@ class NextToken(Protocol):
         """
 
 
-@runtime_checkable
+Rows: TypeAlias = Callable[[Tensor, Tensor], Iterable[Tensor]]
+
+
 class NextTokenInParts(NextToken, Protocol):
     """A next-token function that can give its rows a few at a time, while they are in the cache."""
 
@@ -143,8 +145,8 @@ class Best(NamedTuple):
 
 def best_next(step: NextToken, last: Tensor, parents: Tensor, *, k: int, eos_id: int) -> Best:
     """The `k` best tokens of each row of `step(last, parents)`. RunError: a log-probability is NaN."""
-    parts: Iterable[Tensor]
-    parts = step.in_parts(last, parents) if isinstance(step, NextTokenInParts) else [step(last, parents)]
+    in_parts: Rows | None = getattr(step, "in_parts", None)  # isinstance of a protocol takes as long as topk
+    parts = [step(last, parents)] if in_parts is None else in_parts(last, parents)
     found = [(*best_tokens(part, k), part[:, eos_id].cpu().double()) for part in parts]
     return Best(*map(torch.cat, zip(*found, strict=True)))
 

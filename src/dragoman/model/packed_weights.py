@@ -38,7 +38,7 @@ class PackedNorm:
             self.weight, self.bias = norm.weight.to(dtype), norm.bias.to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.shape, self.weight, self.bias, self.epsilon) if self.is_there else x
+        return torch.layer_norm(x, self.shape, self.weight, self.bias, self.epsilon) if self.is_there else x
 
 
 class PackedLayer:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dragoman.config import ModelConfig
 from dragoman.model.layers import DecoderLayer, EncoderLayer, LayerNorm
@@ -37,7 +36,7 @@ class QuantizedNorm:
         self.weight = torch.full(self.shape, LEVELS / REACH)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return levels(F.layer_norm(x, self.shape, self.weight, None, self.epsilon))
+        return levels(torch.layer_norm(x, self.shape, self.weight, None, self.epsilon))
 
 
 def levels(x: Tensor) -> Tensor:
