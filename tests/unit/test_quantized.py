@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig
-from dragoman.decoding import beam_search, greedy_search
-from dragoman.decoding.hypotheses import NextTokenInParts
 from dragoman.hardware import has_int8
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.layers import LayerNorm
 from dragoman.model.packed import PackedDecoder, can_quantize
-from dragoman.model.packed_weights import ROWS_AT_ONCE
 from dragoman.model.quantized import LEVELS, REACH, QuantizedLinear, QuantizedNorm, folded, levels
 from dragoman.model.transformer import Seq2SeqTransformer
 
-V, PAD, BOS, EOS = 30, 0, 1, 2
+V, PAD = 30, 0
 
 needs_int8 = pytest.mark.skipif(not has_int8(), reason="the processor has no instructions for int8")
 
@@ -96,7 +91,7 @@ def test_decoding_in_int8_is_near_decoding_in_fp32() -> None:
     src[1, 3:] = PAD
     full = model(src, src != PAD, tgt).log_softmax(-1)
     step = PackedDecoder(model, int8=True).start(src, src != PAD)
-    found = torch.stack([step(tgt[:, t], torch.arange(3)) for t in range(20)], dim=1)
+    found = torch.stack([step(tgt[:, t], torch.arange(3)).clone() for t in range(20)], dim=1)
     difference = (found - full).abs()
     assert 1e-4 < difference.mean() < full.std() / 20
 
@@ -116,46 +111,3 @@ def test_other_sentences_in_the_batch_change_nothing_in_int8() -> None:
 @pytest.mark.parametrize("settings", [{"norm": "post"}, {"activation": "gelu"}, {"kernels": PLAIN}])
 def test_what_has_no_scale_from_its_weights_is_not_quantized(settings: dict[str, object]) -> None:
     assert not can_quantize(model_of(**settings))
-
-
-class WholeRows:
-    """A next-token function that gives its rows all at once."""
-
-    def __init__(self, step: NextTokenInParts) -> None:
-        self.step = step
-
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        return self.step(last, parents)
-
-
-class Counting:
-    """A next-token function in parts, of which the largest is kept."""
-
-    def __init__(self, step: NextTokenInParts) -> None:
-        self.step, self.largest, self.most_parts = step, 0, 0
-
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        raise AssertionError("whole rows were asked for")
-
-    def in_parts(self, last: Tensor, parents: Tensor) -> Iterator[Tensor]:
-        parts = 0
-        for part in self.step.in_parts(last, parents):
-            parts, self.largest = parts + 1, max(self.largest, len(part))
-            yield part
-        self.most_parts = max(self.most_parts, parts)
-
-
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_searching_rows_in_parts_finds_the_same(beam_size: int) -> None:
-    decoder, src = PackedDecoder(model_of()), random_ids(2 * ROWS_AT_ONCE + 5, 6)
-    found = []
-    counting = Counting(decoder.start(src, src != PAD, forbidden=(PAD, BOS)))
-    for step in (counting, WholeRows(decoder.start(src, src != PAD, forbidden=(PAD, BOS)))):
-        options = {"max_lengths": [6] * len(src), "bos_id": BOS, "eos_id": EOS}
-        if beam_size == 1:
-            found.append(greedy_search(step, **options))  # type: ignore[arg-type]
-        else:
-            found.append(beam_search(step, beam_size=beam_size, **options))  # type: ignore[arg-type]
-    assert found[0] == found[1]
-    assert counting.largest == ROWS_AT_ONCE
-    assert counting.most_parts >= 3

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from dragoman.decoding.hypotheses import (
-    Best,
     Hypothesis,
     NextToken,
     Paths,
     ScoreTerm,
-    best_next,
+    best_tokens,
     length_penalty,
 )
 
@@ -61,10 +60,9 @@ def beam_search(
     parents = beam.sentences
     while len(beam.sentences):
         paths.extend(last, parents)
-        # for each parent ends in one way, beam_size + 1 a row are enough to choose from
-        best = best_next(step, last.to(device), parents.to(device), k=beam_size + 1, eos_id=eos_id)
+        log_probs = step(last.to(device), parents.to(device))  # (N, V)
         scores, slots, tokens = _candidates(
-            beam, best, n_tokens=paths.n_tokens, eos_id=eos_id, beam_size=beam_size
+            beam, log_probs, n_tokens=paths.n_tokens, eos_id=eos_id, beam_size=beam_size
         )
         _finish(beam, paths, scores, slots, tokens == eos_id, beam_size=beam_size, score_term=score_term)
         last, parents = _advance(beam, scores, slots, tokens, eos_id=eos_id, beam_size=beam_size)
@@ -115,18 +113,19 @@ class _Beam:
 
 
 def _candidates(
-    beam: _Beam, best: Best, *, n_tokens: int, eos_id: int, beam_size: int
+    beam: _Beam, log_probs: Tensor, *, n_tokens: int, eos_id: int, beam_size: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The best 2 * beam_size continuations per sentence: log-probability, parent slot, token; each (A, C).
 
-    So many always hold beam_size that live on, for each parent ends in one way.
+    So many always hold beam_size that live on, for each parent ends in one way. For the same reason
+    beam_size + 1 per row are enough to choose from.
     """
-    values, tokens = best.values, best.tokens  # (N, k)
+    values, tokens = best_tokens(log_probs, beam_size + 1)  # (N, k)
     alive = beam.alive  # (A, L)
     at_limit = (beam.limits == n_tokens)[:, None].expand_as(alive)[alive]  # (N,)
     if at_limit.any():
         values[at_limit], tokens[at_limit] = -torch.inf, eos_id
-        values[at_limit, 0] = best.ends[at_limit]
+        values[at_limit, 0] = log_probs[:, eos_id].cpu().double()[at_limit]
 
     A, L = alive.shape
     k = values.size(1)
@@ -134,9 +133,9 @@ def _candidates(
     scores[alive] = values + beam.log_prob[alive][:, None]
     choices = tokens.new_full((A, L, k), eos_id)
     choices[alive] = tokens
-    scores, order = scores.flatten(1).sort(dim=1, descending=True, stable=True)
-    scores, order = scores[:, : 2 * beam_size], order[:, : 2 * beam_size]  # (A, C)
-    return scores, order // k, choices.flatten(1).gather(1, order)
+    scores, best = scores.flatten(1).sort(dim=1, descending=True, stable=True)
+    scores, best = scores[:, : 2 * beam_size], best[:, : 2 * beam_size]  # (A, C)
+    return scores, best // k, choices.flatten(1).gather(1, best)
 
 
 def _finish(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, Paths, best_next
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, Paths, best_tokens
 
 
 @torch.no_grad()
@@ -34,12 +34,12 @@ def greedy_search(
     log_prob = torch.zeros(len(limits), dtype=torch.float64)
     while len(sentences):
         paths.extend(last, parents)
-        best = best_next(step, last.to(device), parents.to(device), k=1, eos_id=eos_id)
-        values, tokens = best.values[:, 0], best.tokens[:, 0]
+        log_probs = step(last.to(device), parents.to(device))  # (N, V)
+        values, tokens = (best[:, 0] for best in best_tokens(log_probs, 1))
         at_limit = limits == paths.n_tokens
         if at_limit.any():
             tokens = torch.where(at_limit, eos_id, tokens)
-            values = torch.where(at_limit, best.ends, values)
+            values = torch.where(at_limit, log_probs[:, eos_id].cpu().double(), values)
         log_prob = log_prob + values
 
         ended = (tokens == eos_id) | (values == -torch.inf)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -25,16 +24,6 @@ class NextToken(Protocol):
         grows into the rows of its beam, and its rows go when it is done. A forbidden token has
         log-probability -inf.
         """
-
-
-Rows: TypeAlias = Callable[[Tensor, Tensor], Iterable[Tensor]]
-
-
-class NextTokenInParts(NextToken, Protocol):
-    """A next-token function that can give its rows a few at a time, while they are in the cache."""
-
-    def in_parts(self, last: Tensor, parents: Tensor) -> Iterator[Tensor]:
-        """The rows of what a call returns, from the first to the last: (n, V) each, good until the next."""
 
 
 class ScoreTerm(Protocol):
@@ -130,25 +119,6 @@ class Paths:
             ids[on, t - 1] = self._tokens[t][rows[on]]
             rows[on] = self._parents[t][rows[on]]
         return ids.tolist()
-
-
-class Best(NamedTuple):
-    """What a search takes from the log-probabilities of a step: fp64 on the CPU."""
-
-    values: Tensor
-    """(N, k) the largest of each row, best first."""
-    tokens: Tensor
-    """(N, k) theirs, as `best_tokens` orders them."""
-    ends: Tensor
-    """(N,) the log-probabilities of eos."""
-
-
-def best_next(step: NextToken, last: Tensor, parents: Tensor, *, k: int, eos_id: int) -> Best:
-    """The `k` best tokens of each row of `step(last, parents)`. RunError: a log-probability is NaN."""
-    in_parts: Rows | None = getattr(step, "in_parts", None)  # isinstance of a protocol takes as long as topk
-    parts = [step(last, parents)] if in_parts is None else in_parts(last, parents)
-    found = [(*best_tokens(part, k), part[:, eos_id].cpu().double()) for part in parts]
-    return Best(*map(torch.cat, zip(*found, strict=True)))
 
 
 def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ vocabulary is made a few rows at a time, in memory that is kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -157,7 +157,7 @@ class PackedSteps:
         self.ancestors = torch.zeros(len(src), 1, 0)
         """(B, K, C): 0 where a row has seen a column, else -inf."""
         self.position = 0
-        self.log_probs = torch.empty(ROWS_AT_ONCE, decoder.model.output.out_features)
+        self.log_probs = torch.empty(0)
 
     def _look_at(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """memory (B, S, D) -> keys (B, H, d, S) and values (B, H, S, d) of every layer, in fp32."""
@@ -172,20 +172,6 @@ class PackedSteps:
     @torch.inference_mode()
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, V) in fp32."""
-        return torch.cat([part.clone() for part in self.in_parts(last, parents)])
-
-    @torch.inference_mode()
-    def in_parts(self, last: Tensor, parents: Tensor) -> Iterator[Tensor]:
-        """The rows of what a call returns, `ROWS_AT_ONCE` at a time, each part in the memory of the last."""
-        hidden = self._hidden(last, parents)
-        for start in range(0, len(hidden), ROWS_AT_ONCE):
-            n_rows = min(ROWS_AT_ONCE, len(hidden) - start)
-            logits = self.decoder.output(_filled_up(hidden[start : start + n_rows]))[:n_rows].float()
-            logits[:, self.forbidden] = -math.inf
-            yield torch.log_softmax(logits, -1, out=self.log_probs[:n_rows])
-
-    def _hidden(self, last: Tensor, parents: Tensor) -> Tensor:
-        """What the projection to the vocabulary reads of each row, (N, D)."""
         self._follow(parents)
         tokens = last.new_zeros(self.ancestors.shape[0] * self.n_rows)
         tokens[self.places] = last
@@ -194,7 +180,7 @@ class PackedSteps:
         for i, layer in enumerate(self.decoder.layers):
             x = self._layer(i, layer, x)
         self.position += 1
-        return self.decoder.norm(x[self.places])
+        return self._project(self.decoder.norm(x[self.places]))
 
     def _layer(self, i: int, layer: PackedDecoderLayer | QuantizedDecoderLayer, x: Tensor) -> Tensor:
         decoder, (own, cross, _) = self.decoder, layer.norms
@@ -225,6 +211,19 @@ class PackedSteps:
         if self.src_bias is not None:
             scores += self.src_bias
         return self.decoder.merge_heads(torch.matmul(softmax_(scores), values))
+
+    def _project(self, hidden: Tensor) -> Tensor:
+        """hidden (N, D) -> log-probabilities (N, V)."""
+        n_rows, vocab_size = len(hidden), self.decoder.model.output.out_features
+        if len(self.log_probs) < n_rows:
+            self.log_probs = torch.empty(n_rows, vocab_size)
+        hidden = _filled_up(hidden)
+        for start in range(0, n_rows, ROWS_AT_ONCE):
+            rows = slice(start, min(start + ROWS_AT_ONCE, n_rows))
+            logits = self.decoder.output(hidden[start : start + ROWS_AT_ONCE])[: rows.stop - start].float()
+            logits[:, self.forbidden] = -math.inf
+            torch.log_softmax(logits, -1, out=self.log_probs[rows])
+        return self.log_probs[:n_rows]
 
     def _follow(self, parents: Tensor) -> None:
         """Makes room for the rows of this step: who descends from whom, and which sentences are left."""
