@@ -76,6 +76,9 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=1000, help="sentences of the test set")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--huggingface", metavar="PYTHON", help="a Python that has transformers")
+    parser.add_argument(
+        "--without", action="append", default=[], help="leaves out engines that are called so"
+    )
     parser.add_argument("--base", action="store_true", help="a Transformer base with random weights")
     options = parser.parse_args()
     facts = environment()
@@ -139,6 +142,7 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
         write_for_huggingface(translator, run, there)
         script = str(PEERS / "decode_with_huggingface.py")
         table.append(Row("Hugging Face, fp32", [options.huggingface, script, str(there), str(n)], n))
+    table = [row for row in table if not any(word in row.name for word in options.without)]
     for row in table:
         row.start()
     return table
