@@ -33,8 +33,10 @@ import torch
 
 from dragoman.errors import DragomanError
 from dragoman.evaluation.translation import read_pairs, split_of
+from dragoman.hardware import has_int8
 from dragoman.interop.huggingface import write_huggingface
 from dragoman.metrics.translation import bleu
+from dragoman.model.packed import can_quantize
 from dragoman.predict.ctranslate2 import convert
 from dragoman.predict.loading import build_model
 from dragoman.predict.translator import Translator, translation_config
@@ -73,6 +75,9 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--huggingface", metavar="PYTHON", help="a Python that has transformers")
     parser.add_argument("--joeynmt", metavar="PYTHON", help="a Python that has JoeyNMT")
+    parser.add_argument(
+        "--without", action="append", default=[], help="leaves out engines that are called so"
+    )
     parser.add_argument("--base", action="store_true", help="a Transformer base with random weights")
     options = parser.parse_args()
     facts = environment()
@@ -118,9 +123,12 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
     n = options.cores
     translator = Translator.load(run, precision="fp32")
     ours, ct2 = str(PEERS / "decode_with_dragoman.py"), str(PEERS / "decode_with_ctranslate2.py")
+    precisions = ["fp32", "bf16"]
+    if has_int8() and can_quantize(translator.model):
+        precisions.append("int8")
     table = [
         Row(f"Dragoman, {precision}", [sys.executable, ours, str(run), precision, str(n)], n)
-        for precision in ("fp32", "bf16")
+        for precision in precisions
     ]
     for compute_type in ("float32", "int8"):
         there = folder / f"ctranslate2-{compute_type}"
@@ -138,6 +146,7 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
     if options.joeynmt:
         script = str(PEERS / "decode_with_joeynmt.py")
         table.append(Row("JoeyNMT, fp32", [options.joeynmt, script, str(run), str(n)], n))
+    table = [row for row in table if not any(word in row.name for word in options.without)]
     for row in table:
         row.start()
     return table

@@ -49,6 +49,11 @@ def has_bf16(device: torch.device) -> bool:
     return bool({"avx512_bf16", "amx_bf16"} & processor().flags)
 
 
+def has_int8() -> bool:
+    """Whether the processor has instructions for products in int8, as oneDNN wants them: VNNI or AMX."""
+    return bool({"avx512_vnni", "avx_vnni", "amx_int8"} & processor().flags)
+
+
 def resident_bytes(device: torch.device) -> float:
     """What a corpus may take of the memory of `device`, so as to lie there for good: an eighth of a GPU's."""
     return torch.cuda.get_device_properties(device).total_memory / 8 if device.type == "cuda" else 0.0

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from commands import succeed
+from commands import error_of, succeed
 from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.hardware import has_int8
 from dragoman.model.packed import can_pack
 from dragoman.predict.ctranslate2 import FOLDER, ORIGIN
 from dragoman.predict.threads import map_in_threads
@@ -20,6 +21,7 @@ from dragoman.predict.translator import Translator
 from dragoman.runs import Run, save_tensors
 from dragoman.training.loop import train
 
+needs_int8 = pytest.mark.skipif(not has_int8(), reason="the processor has no instructions for int8")
 SENTENCES = ["red cat", "big old house", "", "small bird river tree", "blue dog", " ", "green"] * 7
 
 
@@ -118,6 +120,36 @@ def test_ctranslate2_finds_what_the_native_engine_finds(
         assert [a.text for a in one.alternatives] == [a.text for a in same.alternatives]
         scores = [a.score for a in same.alternatives]
         assert [a.score for a in one.alternatives] == pytest.approx(scores, rel=1e-4, abs=1e-5)
+
+
+@needs_int8
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_int8_finds_what_fp32_finds(taught_run: Path, beam_size: int) -> None:
+    native, rounded = (Translator.load(taught_run, precision=p) for p in ("fp32", "int8"))
+    expected = native.translate(SENTENCES, beam_size=beam_size)
+    found = rounded.translate(SENTENCES, beam_size=beam_size)
+    assert [t.text for t in found] == [t.text for t in expected]
+    assert [t.score for t in found] == pytest.approx([t.score for t in expected], abs=0.1)
+    assert [t.score for t in found] != pytest.approx([t.score for t in expected], rel=1e-5)
+
+
+def test_int8_is_refused_where_the_processor_is_not_made_for_it(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.predict.translator.has_int8", lambda: False)
+    with pytest.raises(ConfigError, match="precision int8: needs a processor with VNNI"):
+        Translator.load(tiny_run, precision="int8")
+
+
+@needs_int8
+def test_the_command_translates_in_int8_and_scores_in_more(run: Path, tmp_path: Path) -> None:
+    result = succeed("translate", run, "--precision", "int8", stdin="red cat\n\n")
+    assert len(result.stdout.splitlines()) == 2
+    (tmp_path / "text").write_text("red cat\n", encoding="utf-8")
+    text = tmp_path / "text"
+    assert "--precision int8: is one of searches" in error_of(
+        "score-model", run, text, text, "--precision", "int8"
+    )
 
 
 def test_a_run_is_converted_once_for_its_weights(run: Path) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from dragoman.cli.app import say
 from dragoman.cli.translate import Device, Ensemble, Precision, RunPath, load_translator
-from dragoman.errors import DataError
+from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from dragoman.predict.scoring import ScoredTranslation
@@ -45,6 +45,8 @@ def score_model(
     """
     from dragoman.predict.scoring import perplexity, score_translations
 
+    if precision == "int8":
+        raise ConfigError('--precision int8: is one of searches; translations are scored in "fp32" or "bf16"')
     translator = load_translator(run, device=device, precision=precision, ensemble=ensemble or ())
     sources, targets = _read(src, tgt, translator)
     log_prob, n_tokens = 0.0, 0

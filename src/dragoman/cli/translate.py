@@ -64,7 +64,7 @@ BatchSentences = Annotated[
     int | None, typer.Option(min=1, help="Sentences searched at once.", show_default="the run's")
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")]
-Precision = Annotated[str, typer.Option(help="fp32, bf16, or what the processor has.")]
+Precision = Annotated[str, typer.Option(help="fp32, bf16, int8, or what the processor has.")]
 Ensemble = Annotated[
     list[Path] | None,
     typer.Option(help="Another run with the same vocabulary, to vote with; as often as needed."),
@@ -310,8 +310,10 @@ def search_overrides(**settings: float | str | None) -> tuple[str, ...]:
 
 def check_precision(precision: str) -> None:
     """ConfigError: `precision` is none that there is."""
-    if precision not in ("auto", "fp32", "bf16"):
-        raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')
+    if precision not in ("auto", "fp32", "bf16", "int8"):
+        raise ConfigError(
+            f'--precision {precision}: is not a precision; there are "auto", "fp32", "bf16" and "int8"'
+        )
 
 
 def load_translator(

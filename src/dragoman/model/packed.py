@@ -10,17 +10,30 @@ vocabulary is made a few rows at a time, in memory that is kept.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from dragoman.model.kernels import FAST
-from dragoman.model.layers import DecoderLayer, EncoderLayer, LayerNorm, MultiHeadAttention
+from dragoman.model.packed_weights import (
+    ROWS_AT_ONCE,
+    PackedDecoderLayer,
+    PackedLayer,
+    PackedLinear,
+    PackedNorm,
+)
+from dragoman.model.quantized import (
+    QuantizedDecoderLayer,
+    QuantizedLayer,
+    QuantizedLinear,
+    QuantizedNorm,
+    folded,
+    is_quantizable,
+)
 from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers, encoder_layers
 
-ROWS_AT_ONCE = 64
-"""Rows whose logits are made at once: those of 8,000 tokens stay in a second-level cache."""
 ENCODED_AT_ONCE = 1024
 """Source tokens, padding included."""
 DEAD_AT_MOST = 1 / 8
@@ -40,85 +53,41 @@ def can_pack(model: Seq2SeqTransformer) -> bool:
     return model.dtype == torch.float32
 
 
-class PackedLinear:
-    """x W^T + b, with what is done to the result; x (N, in) in the type that it was packed for."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype).contiguous(), ROWS_AT_ONCE)
-        self.bias = None if bias is None else bias.to(dtype)
-
-    def __call__(self, x: Tensor, *, activation: str = "none") -> Tensor:
-        """`activation` is "none", "relu", "gelu" or "swish"."""
-        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, activation, [], "none")
-
-    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """residual + x W^T + b."""
-        return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
-
-
-class PackedNorm:
-    """Layer norm, or nothing where a model has none there."""
-
-    def __init__(self, norm: nn.Module, dtype: torch.dtype) -> None:
-        self.is_there = isinstance(norm, LayerNorm)
-        if isinstance(norm, LayerNorm):
-            self.shape, self.epsilon = norm.normalized_shape, norm.eps
-            self.weight, self.bias = norm.weight.to(dtype), norm.bias.to(dtype)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.shape, self.weight, self.bias, self.epsilon) if self.is_there else x
-
-
-class PackedLayer:
-    """The weights of an encoder layer. Queries are scaled by their projection."""
-
-    def __init__(self, layer: EncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
-        own, feed_forward = layer.self_attention, layer.feed_forward
-        self.own_in = PackedLinear(*_with_scaled_queries(own), dtype)
-        self.own_out = PackedLinear(own.out_proj.weight, own.out_proj.bias, dtype)
-        self.wide = PackedLinear(feed_forward.linear1.weight, feed_forward.linear1.bias, dtype)
-        self.narrow = PackedLinear(feed_forward.linear2.weight, feed_forward.linear2.bias, dtype)
-        self.norms = [PackedNorm(residual.get_submodule("norm"), dtype) for residual in layer.residuals]
-
-
-class PackedDecoderLayer(PackedLayer):
-    """The weights of a decoder layer."""
-
-    def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
-        super().__init__(layer, dtype)
-        cross = layer.cross_attention
-        weight, bias = _with_scaled_queries(cross)
-        d_model = cross.out_proj.out_features
-        self.cross_query = PackedLinear(weight[:d_model], bias[:d_model], dtype)
-        self.cross_memory = PackedLinear(weight[d_model:], bias[d_model:], dtype)
-        self.cross_out = PackedLinear(cross.out_proj.weight, cross.out_proj.bias, dtype)
-
-
-def _with_scaled_queries(attention: MultiHeadAttention) -> tuple[Tensor, Tensor]:
-    """Weight and bias of `in_proj` in fp32, with 1 / sqrt(d) in the rows of the queries."""
-    d_model = attention.out_proj.out_features
-    factor = torch.ones(3 * d_model, 1)
-    factor[:d_model] = (d_model // attention.n_heads) ** -0.5
-    return attention.in_proj.weight.float() * factor, attention.in_proj.bias.float() * factor[:, 0]
-
-
 class PackedDecoder:
-    """A model's decoder with its weights packed; `start` gives the next-token function for sentences."""
+    """A model with its weights packed for search; `start` gives the next-token function for sentences."""
 
-    def __init__(self, model: Seq2SeqTransformer) -> None:
-        """Packs a copy of the weights, in `model.dtype`."""
+    encoder: Sequence[PackedLayer | QuantizedLayer]
+    layers: Sequence[PackedDecoderLayer | QuantizedDecoderLayer]
+
+    def __init__(self, model: Seq2SeqTransformer, *, int8: bool = False) -> None:
+        """Packs a copy of the weights, in `model.dtype`, or in int8 what `can_quantize`."""
         self.model = model
         self.dtype = model.dtype
         self.n_heads, self.d_model = model.config.n_heads, model.d_model
         self.pre_norm = model.config.norm == "pre"
         self.activation = model.config.activation  # oneDNN has the same names
-        self.encoder = [PackedLayer(layer, self.dtype) for layer in encoder_layers(model)]
-        self.encoder_norm = PackedNorm(model.encoder_norm, self.dtype)
-        self.layers: list[PackedDecoderLayer] = [
-            PackedDecoderLayer(layer, self.dtype) for layer in decoder_layers(model)
-        ]
-        self.norm = PackedNorm(model.decoder_norm, self.dtype)
-        self.output = PackedLinear(model.output.weight, model.output.bias, self.dtype)
+        if int8:
+            self._quantize()
+        else:
+            self._pack()
+
+    def _pack(self) -> None:
+        model, dtype = self.model, self.dtype
+        self.encoder = [PackedLayer(layer, dtype) for layer in encoder_layers(model)]
+        self.encoder_norm: PackedNorm | QuantizedNorm = PackedNorm(model.encoder_norm, dtype)
+        self.layers = [PackedDecoderLayer(layer, dtype) for layer in decoder_layers(model)]
+        self.norm: PackedNorm | QuantizedNorm = PackedNorm(model.decoder_norm, dtype)
+        self.output: PackedLinear | QuantizedLinear = PackedLinear(
+            model.output.weight, model.output.bias, dtype
+        )
+
+    def _quantize(self) -> None:
+        model = self.model
+        self.encoder = [QuantizedLayer(layer) for layer in encoder_layers(model)]
+        self.encoder_norm = QuantizedNorm(model.encoder_norm)
+        self.layers = [QuantizedDecoderLayer(layer, model.encoder_norm) for layer in decoder_layers(model)]
+        self.norm = QuantizedNorm(model.decoder_norm)
+        self.output = QuantizedLinear(*folded(model.output.weight, model.output.bias, model.decoder_norm))
 
     def start(self, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()) -> PackedSteps:
         """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf."""
@@ -148,17 +117,17 @@ class PackedDecoder:
         scores = torch.matmul(q, k.transpose(2, 3))
         if bias is not None:
             scores += bias
-        return _filled_up(self.merge_heads(torch.matmul(scores.softmax(-1), v)))
+        return _filled_up(self.merge_heads(torch.matmul(softmax_(scores), v)))
 
-    def before(self, norm: PackedNorm, x: Tensor) -> Tensor:
+    def before(self, norm: PackedNorm | QuantizedNorm, x: Tensor) -> Tensor:
         """What a sub-layer with this norm reads, where x is the residual stream."""
         return norm(x) if self.pre_norm else x
 
-    def after(self, norm: PackedNorm, x: Tensor) -> Tensor:
+    def after(self, norm: PackedNorm | QuantizedNorm, x: Tensor) -> Tensor:
         """What becomes of x, the residual stream with what that sub-layer has added."""
         return x if self.pre_norm else norm(x)
 
-    def feed_forward(self, layer: PackedLayer, x: Tensor) -> Tensor:
+    def feed_forward(self, layer: PackedLayer | QuantizedLayer, x: Tensor) -> Tensor:
         """x (N, D) -> (N, D): the last sub-layer of an encoder or decoder layer."""
         inner = layer.wide(self.before(layer.norms[-1], x), activation=self.activation)
         return self.after(layer.norms[-1], layer.narrow.added_to(x, inner))
@@ -216,7 +185,7 @@ class PackedSteps:
         self.position += 1
         return self._project(self.decoder.norm(x[self.places]))
 
-    def _layer(self, i: int, layer: PackedDecoderLayer, x: Tensor) -> Tensor:
+    def _layer(self, i: int, layer: PackedDecoderLayer | QuantizedDecoderLayer, x: Tensor) -> Tensor:
         decoder, (own, cross, _) = self.decoder, layer.norms
         y = layer.own_in(decoder.before(own, x))
         x = decoder.after(own, layer.own_out.added_to(x, self._attend_to_past(i, y)))
@@ -233,7 +202,7 @@ class PackedSteps:
         scores = torch.bmm(q, keys.transpose(1, 2)).view(B, H, K, C)
         if self.position + 1 < C:  # there are others than a row's own
             scores += self.ancestors[:, None]
-        context = torch.bmm(scores.softmax(-1).view(B * H, K, C), values)
+        context = torch.bmm(softmax_(scores).view(B * H, K, C), values)
         return self.decoder.merge_heads(context.view(B, H, K, -1))
 
     def _attend_to_source(self, i: int, queries: Tensor) -> Tensor:
@@ -244,7 +213,7 @@ class PackedSteps:
         scores = torch.matmul(q, keys)  # (B, H, K, S)
         if self.src_bias is not None:
             scores += self.src_bias
-        return self.decoder.merge_heads(torch.matmul(scores.softmax(-1), values))
+        return self.decoder.merge_heads(torch.matmul(softmax_(scores), values))
 
     def _project(self, hidden: Tensor) -> Tensor:
         """hidden (N, D) -> log-probabilities (N, V)."""
@@ -299,6 +268,23 @@ def rounded_up(n_rows: int) -> int:
     """
     multiple = 64 if n_rows > 64 else 16 if n_rows > 16 else 4
     return -(-n_rows // multiple) * multiple
+
+
+def can_quantize(model: Seq2SeqTransformer) -> bool:
+    """Whether int8 is there for `model`, in fp32, on a processor that multiplies in it: see quantized.py."""
+    has_operator = hasattr(torch.ops.onednn, "qlinear_pointwise")
+    return has_operator and can_pack(model) and is_quantizable(model.config)
+
+
+def softmax_(scores: Tensor) -> Tensor:
+    """The softmax of each row of `scores`, in their memory.
+
+    PyTorch's own takes the exponentials of rows of less than 16 one by one.
+    """
+    if scores.shape[-1] >= 16:
+        return torch.softmax(scores, -1, out=scores)
+    scores.sub_(scores.amax(-1, keepdim=True)).exp_()
+    return scores.div_(scores.sum(-1, keepdim=True))
 
 
 def _filled_up(x: Tensor) -> Tensor:

@@ -145,9 +145,11 @@ class StepEngine(ABC):
 class NativeEngine(StepEngine):
     """Dragoman's own search over Dragoman's own models: one, or an ensemble with one vocabulary."""
 
-    def __init__(self, *models: Seq2SeqTransformer) -> None:
+    def __init__(self, *models: Seq2SeqTransformer, int8: bool = False) -> None:
+        """With `int8`, what `dragoman.model.packed.can_quantize` is searched by products in int8."""
         assert models
         self.models = models
+        self.int8 = int8
         self._packed: dict[int, tuple[list[int], PackedDecoder]] = {}
         self._packing = Lock()  # batches are searched in several threads
         self._static = [StaticDecoder(model) for model in models]
@@ -192,7 +194,7 @@ class NativeEngine(StepEngine):
         versions = [parameter._version for parameter in model.parameters()]
         with self._packing:
             if i not in self._packed or self._packed[i][0] != versions:
-                self._packed[i] = versions, PackedDecoder(model)
+                self._packed[i] = versions, PackedDecoder(model, int8=self.int8)
             return self._packed[i][1]
 
 

@@ -14,8 +14,9 @@ import torch
 from dragoman.config import SearchConfig, TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.hardware import choose_device, choose_dtype
+from dragoman.hardware import choose_device, choose_dtype, has_int8
 from dragoman.hub import folder_of
+from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
 from dragoman.predict.loading import inference_copy, load_translator_model
@@ -100,18 +101,20 @@ class Translator:
     ) -> Translator:
         """The translator in the run directory `path`, or the ensemble of several; settings are the first's.
 
-        `precision` is "fp32", "bf16", or "auto", what the processor is best at. `engine` is "native", or
-        "ctranslate2", whose precisions are "fp32" (also "auto") and "int8": the run is converted into its
-        own directory when first loaded so, and compared.
+        `precision` is "fp32", "bf16", "int8" (of the search's products; the rest is fp32), or "auto", the one
+        of the first two that the processor is best at. `engine` is "native", or "ctranslate2", whose
+        precisions are "fp32" (also "auto") and "int8": the run is converted into its own directory when first
+        loaded so, and compared.
 
         RunError: no run is there, training has not yet written weights, or a file is damaged; runs have not
-        the same vocabularies. ConfigError: the engine is unknown, or has no such precision or no ensembles.
+        the same vocabularies. ConfigError: the engine is unknown, or has not this precision or no ensembles.
         """
         runs = [Run.open(p) for p in ([path] if isinstance(path, (str, Path)) else path)]
         if not runs:
             raise RunError("an ensemble of no runs; give the folder of one at least")
         target = choose_device(device)
-        dtype = choose_dtype(precision, target) if engine == "native" else torch.float32
+        in_fp32 = engine != "native" or precision == "int8"
+        dtype = torch.float32 if in_fp32 else choose_dtype(precision, target)
         configs = [translation_config(run) for run in runs]
         tokenizers = TokenizerPair.load(runs[0].tokenizer_folder)
         models = []
@@ -123,6 +126,8 @@ class Translator:
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
         if engine != "native":
             translator.engine = _ctranslate2(runs, translator, engine, precision)
+        elif precision == "int8":
+            translator.engine = _in_int8(translator.models)
         return translator
 
     @classmethod
@@ -277,6 +282,16 @@ class Translator:
 def _for_first(prefixes: Sequence[str] | None, i: int, n_parts: int) -> list[str]:
     """The prefixes of the parts of text i: its own is the first one's."""
     return ["" if prefixes is None else prefixes[i], *[""] * (n_parts - 1)]
+
+
+def _in_int8(models: Sequence[Seq2SeqTransformer]) -> Engine:
+    """The native engine with products in int8. ConfigError: models or processor are not made for it."""
+    if not has_int8() or not all(map(can_quantize, models)):
+        raise ConfigError(
+            "precision int8: needs a processor with VNNI and a model with "
+            'norm = "pre", activation = "relu" and kernels = "fast"; use "auto", or engine = "ctranslate2"'
+        )
+    return NativeEngine(*models, int8=True)
 
 
 def _ctranslate2(runs: list[Run], translator: Translator, engine: str, precision: str) -> Engine:

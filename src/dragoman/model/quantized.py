@@ -1,0 +1,146 @@
+"""A packed decoder's products in int8, with scales that follow from the weights alone.
+
+What a product reads are 8 bits with one scale for all rows, known before the first sentence, so that no
+row's result depends on another's. A layer norm has made its outputs as large as they are (its weight and
+bias go into the product behind it); values and ReLUs are linear in such outputs, so that the weights tell
+how large they can become, and each column has its scale from there. Sums are in int32, all between the
+products is in fp32.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import ModelConfig
+from dragoman.model.layers import DecoderLayer, EncoderLayer, LayerNorm
+from dragoman.model.packed_weights import with_scaled_queries
+
+REACH = 6.0
+"""Standard deviations that 8 bits hold: what lies further from 0 counts as this."""
+LEVELS = 127
+"""The largest of 8 bits with a sign."""
+
+
+def is_quantizable(config: ModelConfig) -> bool:
+    """Whether every product of such a model reads what `REACH` is said of."""
+    return config.norm == "pre" and config.activation == "relu"
+
+
+class QuantizedNorm:
+    """Layer norm without its weight and bias (see `folded`), as levels: x (N, D) in fp32 -> (N, D) uint8."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        assert isinstance(norm, LayerNorm)
+        self.shape, self.epsilon = norm.normalized_shape, norm.eps
+        self.weight = torch.full(self.shape, LEVELS / REACH)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return levels(torch.layer_norm(x, self.shape, self.weight, None, self.epsilon))
+
+
+def levels(x: Tensor) -> Tensor:
+    """x in fp32, which is changed -> round(x) + 128, from 1 to 255, in uint8: what oneDNN's int8 reads.
+
+    PyTorch converts to uint8 one by one, to int8 sixteen at a time; the first bit is what they differ in.
+    """
+    signed = x.clamp_(-LEVELS, LEVELS).round_().to(torch.int8)
+    return signed.view(torch.uint8).bitwise_xor_(128)
+
+
+class QuantizedLinear:
+    """x W^T + b: x (N, in) levels, W with a scale for each of its rows, sums in int32, the result in fp32."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, *, zero: int = LEVELS + 1) -> None:
+        """weight (out, in) and bias (out,) in fp32, for an x of which one is one level and 0 is `zero`."""
+        self.zero = zero
+        self.scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS
+        rounded = (weight / self.scales[:, None]).round().to(torch.int8)
+        self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
+        self.zeros = torch.zeros(len(weight), dtype=torch.long)
+        self.bias = bias
+
+    def __call__(self, x: Tensor, *, activation: str = "none") -> Tensor:
+        """(N, out) in fp32; with "relu", levels of which 0 is 0."""
+        dtype = torch.uint8 if activation == "relu" else torch.float32
+        return torch.ops.onednn.qlinear_pointwise(
+            x,
+            1.0,
+            self.zero,
+            self.weight,
+            self.scales,
+            self.zeros,
+            self.bias,
+            1.0,
+            0,
+            dtype,
+            activation,
+            [],
+            "",
+        )
+
+    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """residual + x W^T + b, in the memory of `residual`; x may be in fp32, and is changed then."""
+        x = levels(x) if x.dtype == torch.float32 else x
+        return torch.ops.onednn.qlinear_pointwise.binary(
+            x, 1.0, self.zero, self.weight, self.scales, self.zeros, residual, self.bias,
+            1.0, 0, torch.float32, 1.0, 0, "sum", 1.0, "none", [], "",
+        )  # fmt: skip
+
+
+class QuantizedLayer:
+    """The weights of an encoder layer, as `PackedLayer` has them."""
+
+    def __init__(self, layer: EncoderLayer | DecoderLayer) -> None:
+        norms = [residual.get_submodule("norm") for residual in layer.residuals]
+        own, feed_forward = layer.self_attention, layer.feed_forward
+        n_others = 2 * own.out_proj.out_features
+        self.own_in, unit = _with_values(*folded(*with_scaled_queries(own), norms[0]), n_others=n_others)
+        self.own_out = QuantizedLinear(own.out_proj.weight.float() * unit, own.out_proj.bias.float())
+        weight, bias = folded(feed_forward.linear1.weight, feed_forward.linear1.bias, norms[-1])
+        unit = (bias.clamp(min=0) + largest(weight)) / 255
+        narrow = feed_forward.linear2
+        self.wide = QuantizedLinear(weight / unit[:, None], bias / unit)
+        self.narrow = QuantizedLinear(narrow.weight.float() * unit, narrow.bias.float(), zero=0)
+        self.norms = [QuantizedNorm(norm) for norm in norms]
+
+
+class QuantizedDecoderLayer(QuantizedLayer):
+    """The weights of a decoder layer, as `PackedDecoderLayer` has them."""
+
+    def __init__(self, layer: DecoderLayer, memory_norm: nn.Module) -> None:
+        """`memory_norm` is the encoder's last."""
+        super().__init__(layer)
+        cross, query_norm = layer.cross_attention, layer.residuals[1].get_submodule("norm")
+        weight, bias = with_scaled_queries(cross)
+        d_model = cross.out_proj.out_features
+        memory = folded(weight[d_model:], bias[d_model:], memory_norm)
+        self.cross_query = QuantizedLinear(*folded(weight[:d_model], bias[:d_model], query_norm))
+        self.cross_memory, unit = _with_values(*memory, n_others=d_model)
+        self.cross_out = QuantizedLinear(cross.out_proj.weight.float() * unit, cross.out_proj.bias.float())
+
+
+def folded(weight: Tensor, bias: Tensor | None, norm: nn.Module) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a projection that reads the levels of a `QuantizedNorm`, and did read `norm`."""
+    assert isinstance(norm, LayerNorm)
+    shift = weight.float() @ norm.bias.float()
+    scaled = weight.float() * (norm.weight.float() * (REACH / LEVELS))
+    return scaled, shift if bias is None else bias.float() + shift
+
+
+def largest(weight: Tensor) -> Tensor:
+    """(out,): how large the outputs of a projection that reads levels become, bias left out.
+
+    REACH standard deviations, were its inputs independent.
+    """
+    return weight.norm(dim=1) * LEVELS
+
+
+def _with_values(weight: Tensor, bias: Tensor, *, n_others: int) -> tuple[QuantizedLinear, Tensor]:
+    """A projection to `n_others` and then to values in units of their own, (D,), which are returned too.
+
+    Of values so measured every weighted mean, which is what attention makes, is within +-LEVELS.
+    """
+    unit = (bias.abs() + largest(weight)) / LEVELS
+    unit[:n_others] = 1.0
+    return QuantizedLinear(weight / unit[:, None], bias / unit), unit[n_others:]
