@@ -11,6 +11,7 @@ import sys
 from dragoman.cli import (
     backtranslate,
     classify,
+    compare,
     data,
     demo,
     distill,
@@ -36,6 +37,7 @@ evaluate.register(app)
 score_model.register(app)
 reproduce.register(app)
 report.register(app)
+compare.register(app)
 show.register(app)
 data.register(app)
 demo.register(app)

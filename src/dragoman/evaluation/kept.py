@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -96,16 +96,20 @@ class Translations:
             self._loaded = Translator.load(self.run.path, device=self._device, precision=self._precision)
         return self._loaded
 
-    def sets(self, split: str, *, max_sentences: int | None = None) -> list[TranslatedSet]:
-        """Every set of "test" or "valid", or the first `max_sentences` pairs of each. DataError, RunError."""
+    def sets(
+        self, split: str, *, max_sentences: int | None = None, only: Collection[str] | None = None
+    ) -> list[TranslatedSet]:
+        """Every set of "test" or "valid", or those named in `only`; the first `max_sentences` pairs of each.
+
+        DataError: a file is missing or wrong. RunError: the run has no weights yet, or a file is damaged.
+        """
         found = []
         for name, corpus in split_of(self.config, split):
-            pairs = read_pairs(corpus)
-            n_lines = sum(1 for _ in corpus.pairs())
-            files = files_of(self.config, split, name)
-            found.append(
-                self.translated(name, pairs[:max_sentences], split=split, files=files, n_lines=n_lines)
-            )
+            if only is None or name in only:
+                pairs, n_lines = read_pairs(corpus), sum(1 for _ in corpus.pairs())
+                files = files_of(self.config, split, name)
+                chosen = pairs[:max_sentences]
+                found.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
         return found
 
     def translated(

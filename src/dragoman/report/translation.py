@@ -22,7 +22,8 @@ from dragoman.evaluation.sentences import (
     sentence_scores,
     word_diff,
 )
-from dragoman.predict.attention import cross_attention
+from dragoman.predict.alignment import align_words
+from dragoman.predict.attention import attention_maps
 from dragoman.report.analysis import (
     FEW,
     ConfidencePoints,
@@ -31,7 +32,7 @@ from dragoman.report.analysis import (
     plot_f1_by_frequency,
     plot_scores_by_length,
 )
-from dragoman.report.attention import plot_attention
+from dragoman.report.attention import plot_alignment, plot_layers
 from dragoman.report.curves import Curves
 from dragoman.report.page import (
     Example,
@@ -373,7 +374,7 @@ def _confidence(valid: TranslatedSet | None, check: analysis.Correlation | None,
             ),
             Figure(
                 path,
-                f"Points, one a sentence: confidence against chrF2. Spearman's correlation {check.spearman:.2f}",
+                f"Points, one a sentence: confidence against chrF2. Spearman {check.spearman:.2f}",
                 f"Computed on {valid.provenance}; chrF2 of single sentences.",
             ),
             Paragraph(verdict) if check.helps else Notice(verdict),
@@ -462,41 +463,52 @@ def _degenerate(config: TranslationConfig, main: TranslatedSet, qualities: Seque
 def _attention(
     translations: Translations, main: TranslatedSet, qualities: Sequence[float], figures: Path
 ) -> Section:
-    """Each decoder layer's look at the source, of one good, one middling and one bad sentence."""
+    """Which words stand for which, of three sentences, and all layers' attention in one of them."""
+    chosen = _readable(translations, main, qualities)
+    if not chosen:
+        none = Paragraph(f"No sentence has at most {MAX_ATTENTION_TOKENS} tokens on both sides.")
+        return Section("Attention", [none])
     parts: list[Part] = [
         Paragraph(
-            "From each token of a translation (rows) to the tokens of its source (columns): dark is much "
-            "attention. Row by row it adds up to 1. Weights of softmax(QKᵀ/√d) (Vaswani et al. 2017)."
+            "Rows look at columns: dark is much attention, and a row adds up to 1. Frames are the links "
+            f"between words that follow from it. Sentences of {main.provenance}."
         )
     ]
-    for number, i in enumerate(_readable(translations, main, qualities), start=1):
+    for number, (what, i) in enumerate(chosen.items(), start=1):
         source, hypothesis = main.sources[i], main.evaluation.hypotheses[i]
-        attention = cross_attention(translations.translator, source, hypothesis)
-        drawn: list[Part] = []
-        for layer in reversed(range(len(attention.weights))):
-            path = figures / f"attention-{number}-layer-{layer + 1}.svg"
-            plot_attention(attention, path, layer=layer)
-            alt = f"Heat maps of the cross-attention of decoder layer {layer + 1}, a map for each head"
-            drawn.append(Figure(path, f"{alt}: {hypothesis}", f"Decoder layer {layer + 1}: {source}"))
-        parts.append(
-            Group(f"Sentence {i + 1}", [*drawn[:1], Group("The layers below", drawn[1:], folded=True)])
+        path = figures / f"alignment-{number}.svg"
+        plot_alignment(align_words(translations.translator, source, hypothesis), path)
+        alt = f"Heat map of words with links framed. Source: {source} Translation: {hypothesis}"
+        figure = Figure(
+            path, alt, "Cross-attention between words, mean of layers and heads, as an alignment."
         )
-    if len(parts) == 1:
-        parts.append(Paragraph(f"No sentence has at most {MAX_ATTENTION_TOKENS} tokens on both sides."))
+        parts.append(Group(f"Sentence {i + 1}, {what}", [figure]))
+    what, i = next(
+        ((what, i) for what, i in chosen.items() if what == "middling"), next(iter(chosen.items()))
+    )
+    maps = attention_maps(translations.translator, main.sources[i], main.evaluation.hypotheses[i])
+    drawn = plot_layers(maps, figures)
+    layers = [
+        Figure(path, f"Heat maps, one for each head and their mean: {title}", f"{title}; sentence {i + 1}.")
+        for title, path in drawn.items()
+    ]
+    about = Paragraph("Each head's softmax(QKᵀ/√d) (Vaswani et al. 2017, section 3.2), in fp32.")
+    parts.append(Group(f"Every layer and head, sentence {i + 1}", [about, *layers], folded=True))
     return Section("Attention", parts)
 
 
-def _readable(translations: Translations, main: TranslatedSet, qualities: Sequence[float]) -> list[int]:
-    """The best, a middling and the worst sentence among those short enough for a picture."""
+def _readable(translations: Translations, main: TranslatedSet, qualities: Sequence[float]) -> dict[str, int]:
+    """A good, a middling and a bad sentence among those short enough for a picture, by these words."""
     tokenizers = translations.translator.tokenizers
     hypotheses = main.evaluation.hypotheses
     lengths = zip(
         tokenizers.src.encode_batch(main.sources), tokenizers.tgt.encode_batch(hypotheses), strict=True
     )
     most = MAX_ATTENTION_TOKENS - 1  # and the end token
-    short = [i for i, (src, tgt) in enumerate(lengths) if 3 < len(src) <= most and 0 < len(tgt) <= most]
+    short = [i for i, (src, tgt) in enumerate(lengths) if 0 < len(src) <= most and 0 < len(tgt) <= most]
     chosen = extremes([qualities[i] for i in short], 1)
-    return [short[k] for indices in chosen for k in indices]
+    named = zip(("good", "middling", "bad"), chosen, strict=True)
+    return {what: short[indices[0]] for what, indices in named if indices}
 
 
 def _percent(*values: float) -> tuple[str, ...]:
