@@ -19,7 +19,7 @@ from dragoman.runs import Run
 class Changed(NamedTuple):
     """A sentence that two systems translate unlike well."""
 
-    index: int
+    sentence: int
     difference: float
     """chrF2 of the second system minus that of the first."""
 
@@ -60,7 +60,7 @@ class Comparison:
             sentence_scores(s.evaluation.hypotheses, s.evaluation.references) for s in (first, second)
         )
         changes = [Changed(i, b - a) for i, (a, b) in enumerate(zip(before, after, strict=True))]
-        changes.sort(key=lambda change: (-change.difference, change.index))
+        changes.sort(key=lambda change: (-change.difference, change.sentence))
         better = [change for change in changes[:n] if change.difference > 0]
         worse = [change for change in changes[::-1][:n] if change.difference < 0]
         return better, worse

@@ -12,9 +12,9 @@ from dragoman.report.run import footer
 from dragoman.runs import Run
 
 ABOUT_TEST = (
-    "The p-value is that of McNemar's exact test (McNemar 1947; Dietterich 1998), each run against the first: "
-    "of the texts that only one of the two labels rightly, is each one's share a half? It knows of the texts, "
-    "not of the trainings: another seed may come out elsewhere."
+    "The p-value is that of McNemar's exact test (McNemar 1947; Dietterich 1998), each run against the "
+    "first: of the texts that only one of the two labels rightly, is each one's share a half? It knows of "
+    "the texts, not of the trainings: another seed may come out elsewhere."
 )
 
 

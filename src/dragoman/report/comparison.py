@@ -23,8 +23,8 @@ from dragoman.runs import Run
 ABOUT_TESTS = (
     "p-values are sacreBLEU's, two-sided, each system against the first: paired bootstrap resampling (Koehn "
     "2004) and approximate randomisation (Riezler & Maxwell 2005). They ask whether the difference is one of "
-    "the systems or of the sentences that happen to be in the test set. They do not know how far another seed "
-    "of a training would come out, and are not corrected for the number of comparisons."
+    "the systems or of the sentences that happen to be in the test set. They do not know how far another "
+    "seed of a training would come out, and are not corrected for the number of comparisons."
 )
 
 
@@ -130,15 +130,15 @@ def _change(
     """A sentence with its reference and both translations."""
     data = runs[first].config.data
     src_lang, tgt_lang = getattr(data, "src_lang", ""), getattr(data, "tgt_lang", "")
-    source, evaluation = comparison.sets[first].sources[change.index], comparison.sets[first].evaluation
-    reference = evaluation.references[change.index]
+    source, evaluation = comparison.sets[first].sources[change.sentence], comparison.sets[first].evaluation
+    reference = evaluation.references[change.sentence]
 
     def marked(name: str) -> list[Span]:
-        hypothesis = comparison.sets[name].evaluation.hypotheses[change.index]
+        hypothesis = comparison.sets[name].evaluation.hypotheses[change.sentence]
         return [Span(*d) for d in word_diff(reference, hypothesis) if d.kind != "missing"]
 
     return Example(
-        f"Sentence {change.index + 1} · chrF2 {change.difference:+.1f}",
+        f"Sentence {change.sentence + 1} · chrF2 {change.difference:+.1f}",
         [
             ("source", source, src_lang),
             ("reference", reference, tgt_lang),
