@@ -17,9 +17,11 @@ import json
 import math
 import os
 import platform
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -250,6 +252,7 @@ def environment() -> dict[str, Any]:
     packages = ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu")
     return {
         **{name: _version(name) for name in packages},
+        "commit": _commit(),
         "torch": str(torch.__version__),  # names the build too: 2.13.0+cu130
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -279,6 +282,20 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+@cache
+def _commit() -> str | None:
+    """The commit of this package's source, "-dirty" behind it where files differ; None outside a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
 
 
 def _cannot_write(path: Path, error: OSError) -> RunError:

@@ -16,6 +16,7 @@ from dragoman.cli import (
     distill,
     doctor,
     evaluate,
+    report,
     reproduce,
     score_model,
     show,
@@ -34,6 +35,7 @@ classify.register(app)
 evaluate.register(app)
 score_model.register(app)
 reproduce.register(app)
+report.register(app)
 show.register(app)
 data.register(app)
 demo.register(app)

@@ -21,3 +21,16 @@ class Score:
     sacreBLEU reports the mean of the resampled scores and half the width of their central 95 %; these
     are mean - half and mean + half. The mean is close to `value`, not equal to it.
     """
+
+
+def signature_differences(first: str, second: str) -> list[str]:
+    """What keeps two scores from being compared: each choice in which their signatures differ, in words.
+
+    A signature is "name:value|name:value"; a name that is in one only is "absent" in the other.
+    """
+    here, there = (dict(part.split(":", 1) for part in s.split("|") if ":" in part) for s in (first, second))
+    return [
+        f"{name} is {here.get(name, 'absent')} in one and {there.get(name, 'absent')} in the other"
+        for name in {**here, **there}
+        if here.get(name) != there.get(name)
+    ]

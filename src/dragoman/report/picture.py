@@ -24,6 +24,7 @@ STYLE: Any = {
     "axes.titlesize": 10,
     "xtick.color": GREY,
     "ytick.color": GREY,
+    "text.parse_math": False,  # a dollar sign in a corpus is one
     "svg.hashsalt": "dragoman",  # the same content gives the same file
 }
 
