@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import re
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from dragoman.cli import app
 from dragoman.errors import MissingExtraError
 from dragoman.evaluation.classification import Evaluation
 from dragoman.metrics.classification import (
     class_intervals,
     expected_calibration_error,
     reliability,
-    softmax,
     wilson_interval,
 )
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.occlusion import Explanation, WordEffect
-from dragoman.report.classification import (
-    LEVELS,
+from dragoman.report.classes import (
     MAX_CLASSES,
     class_rows,
     frequent_confusions,
     plot_classes,
     plot_confusion,
     plot_reliability,
-    report_classifier,
-    segments,
 )
-from tiny import labelled_texts
+from dragoman.report.classification import (
+    ClassifiedSet,
+    classification_page,
+    marked,
+    shortened,
+)
+from dragoman.report.page import Example, Span, page_html
+from dragoman.runs import Run
+from tiny import BLAME, PRAISE, labelled_texts
 
 
 def evaluation(n_texts: int = 200, n_classes: int = 3, *, seed: int = 1, **changes: Any) -> Evaluation:
@@ -138,14 +148,35 @@ def test_frequent_confusions_are_the_matrix_without_its_diagonal() -> None:
         assert n == e.confusion[e.labels.index(label), e.labels.index(given)] > 0
 
 
-def test_segments_make_up_the_text_again_and_the_greatest_effect_is_marked_most() -> None:
-    text = "  a <b>bad</b> film "
-    effects = (WordEffect(2, 3, 0.01), WordEffect(7, 10, -2.0), WordEffect(15, 19, 1.0))
-    pieces = segments(Explanation(text, "blame", 0.0, effects, 1))
+def test_marked_pieces_make_up_the_text_again() -> None:
+    text = "  a <b>bad</b> film and plot "
+    effects = (
+        WordEffect(2, 3, 0.01),
+        WordEffect(7, 10, -2.0),
+        WordEffect(15, 19, 1.0),
+        WordEffect(24, 28, 1.9),
+    )
+    pieces = marked(Explanation(text, "blame", 0.0, effects, 1))
     assert "".join(piece.text for piece in pieces) == text
-    assert {p.text: p.level for p in pieces if p.effect is not None} == {"a": 0, "bad": -LEVELS, "film": 2}
-    assert all(piece.level == 0 for piece in pieces if piece.effect is None)
-    assert [piece.text for piece in segments(Explanation("", "x", 0.0, (), 1))] == []
+    kinds = {piece.text: piece.kind for piece in pieces}
+    words = {word: kinds[word] for word in ("a", "bad", "film", "plot")}
+    assert words == {"a": "same", "bad": "against-strong", "film": "for", "plot": "for-strong"}
+    assert marked(Explanation("", "x", 0.0, (), 1)) == []
+    ignored = marked(Explanation("a", "x", 0.0, (WordEffect(0, 1, 0.0),), 1))
+    assert ignored == [Span("same", "a")]
+
+
+@pytest.mark.parametrize("position", [0, 500, 999])
+def test_a_long_text_is_shown_round_the_word_that_counts_most(position: int) -> None:
+    pieces = [Span("for-strong" if i == position else "same", f"w{i:03} ") for i in range(1000)]
+    shown = shortened(pieces, 100)
+    words = [piece.text for piece in shown if piece.text.startswith("w")]
+    assert pieces[position] in shown
+    assert words == [f"w{i:03} " for i in range(int(words[0][1:4]), int(words[0][1:4]) + len(words))]
+    assert 100 <= sum(map(len, words)) < 110
+    assert (shown[0].text == "… ") == (position > 0)
+    assert (shown[-1].text == " …") == (position < 999)
+    assert shortened(pieces, 10**6) == pieces
 
 
 # Figures
@@ -187,24 +218,103 @@ def test_without_matplotlib_the_message_is_its_install_line(
         plot_confusion(evaluation(), tmp_path / "a.svg")
 
 
-def test_a_report_holds_figures_and_the_words_of_its_mistakes(
+@pytest.fixture(scope="module")
+def classifier(tiny_classifier_run: Path) -> Classifier:
+    """One that is not so sure of itself that its probabilities are 1."""
+    classifier = Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
+    classifier.temperature = 1.0
+    return classifier
+
+
+def turned(classifier: Classifier, texts: list[str]) -> Evaluation:
+    """Each label turned round, so that every text is a mistake."""
+    logits, n_cut = classifier.logits(texts)
+    wrong = 1 - logits.argmax(1)
+    return Evaluation("turned", classifier.labels, wrong, logits, 1.0, 1.0, n_cut, no_baseline="none here")
+
+
+# The page
+
+
+def test_the_page_shows_the_surest_mistakes_with_their_words(
+    classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
+) -> None:
+    texts = [text for _, text in labelled_texts(12, seed=5)]
+    e = turned(classifier, texts)
+    run = Run.open(tiny_classifier_run)
+    sets = [ClassifiedSet(e, tuple(texts), ("turned.tsv",))]
+    page = classification_page(run, classifier, sets, figures=tmp_path, n_mistakes=4)
+    (mistakes,) = (section for section in page.sections if section.title == "Most confident mistakes")
+    examples = [part for part in mistakes.parts if isinstance(part, Example)]
+    assert len(examples) == 4
+    for i, example in zip(e.confident_mistakes(4), examples, strict=True):
+        shown = {name: text for name, text, _ in example.rows}
+        assert "".join(span.text for span in shown["text"]) == texts[i]  # type: ignore[union-attr]
+        assert shown["label"] == classifier.labels[e.expected[i]]
+        assert str(shown["given"]).startswith(f"{classifier.labels[e.found[i]]}, log-odds ")
+        (strongest, *_) = (s.text for s in shown["text"] if s.kind == "for-strong")  # type: ignore[union-attr]
+        assert strongest in PRAISE + BLAME
+    assert "4 of 12 mistakes; turned: 12 texts with 2 labels, of turned.tsv" in str(mistakes.parts[0])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "curves.svg", "classes.svg", "confusion.svg", "reliability.svg"
+    }  # fmt: skip
+
+
+def test_hostile_labels_and_texts_are_text_on_the_page(
+    classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
+) -> None:
+    hostile = '<script>alert(1)</script> $x^$ good & "bad"'
+    e = replace(turned(classifier, [hostile]), labels=("<img src=x onerror=y>", "$\\frac$"), name="<b>t</b>")
+    other = copy.copy(classifier)
+    other.labels = e.labels
+    run = Run.open(tiny_classifier_run)
+    sets = [ClassifiedSet(e, (hostile,), ("<i>.tsv",))]
+    html = page_html(classification_page(run, other, sets, figures=tmp_path, n_mistakes=1)).decode()
+    for tag in ("<script", "<img src=x", "<b>t", "<i>"):
+        assert tag not in html
+    assert "&lt;" in html
+    assert 'class="for-strong"' in html or 'class="against-strong"' in html
+
+
+def test_a_run_without_weights_has_a_page_about_its_training(
     tiny_classifier_run: Path, tmp_path: Path
 ) -> None:
-    classifier = Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
-    classifier.temperature = 1.0  # not so sure of itself that its probabilities are 1
-    texts = [text for _, text in labelled_texts(12, seed=5)]
-    logits, n_cut = classifier.logits(texts)
-    wrong = 1 - logits.argmax(1)  # each label is turned round, so that every text is a mistake
-    e = Evaluation("turned", classifier.labels, wrong, logits, classifier.temperature, 1.0, n_cut)
-    report = report_classifier(classifier, e, texts, tmp_path, n_mistakes=4)
-    assert report.n_mistakes == 12
-    assert [m.number - 1 for m in report.mistakes] == e.confident_mistakes(4)
-    probabilities = softmax(logits, temperature=classifier.temperature)
-    for mistake in report.mistakes:
-        i = mistake.number - 1
-        assert "".join(piece.text for piece in mistake.segments) == texts[i]
-        assert mistake.probability == pytest.approx(probabilities[i].max())
-        assert mistake.found == classifier.labels[logits[i].argmax()] != mistake.expected
-        odds = math.log(mistake.probability / (1 - mistake.probability))
-        assert mistake.explanation.log_odds == pytest.approx(odds, abs=1e-3)
-    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.svg" for name in report.figures}
+    run = Path(shutil.copytree(tiny_classifier_run, tmp_path / "run"))
+    (run / "model.safetensors").unlink()
+    done = CliRunner().invoke(app, ["report", str(run)])
+    assert done.exit_code == 0, done.stderr
+    html = (run / "report.html").read_text("utf-8")
+    assert "The run has no weights yet, so that nothing could be classified." in html
+    assert "Learning curves" in html
+    again = CliRunner().invoke(app, ["report", str(run), "--split", "test"])
+    assert again.exit_code == 1
+    assert "model.safetensors" in again.stderr
+
+
+def test_the_command_writes_a_page_of_a_classifier(tiny_classifier_run: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(tiny_classifier_run), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.strip() == str(tmp_path / "out" / "report.html")
+    html = (tmp_path / "out" / "report.html").read_text("utf-8")
+    headings = re.findall(r"<h2>(.*?)</h2>", html)
+    assert headings == [
+        "Summary", "Scores", "Learning curves", "Labels", "Can its confidence be believed?",
+        "Most confident mistakes", "Model card",
+    ]  # fmt: skip
+    assert "tiny-test: 30 texts with 2 labels, of " in html
+    assert "n:30|interval:Wilson" in html
+    assert not re.search(r"(?:src|href)=.(?!data:|#)", html)
+    assert len(html.encode()) < 3_000_000
+    wrong = CliRunner().invoke(app, ["report", str(tiny_classifier_run), "--split", "train"])
+    assert wrong.exit_code == 1
+    assert "--split train: there are test and valid" in wrong.stderr
+
+
+def test_a_test_set_that_is_gone_is_told_on_the_page(tiny_classifier_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(tiny_classifier_run, tmp_path / "run"))
+    config = (run / "config.toml").read_text("utf-8")
+    (run / "config.toml").write_text(config.replace("test.tsv", "gone.tsv"), "utf-8")
+    done = CliRunner().invoke(app, ["report", str(run)])
+    assert done.exit_code == 0, done.stderr
+    assert "Nothing could be classified:" in (run / "report.html").read_text("utf-8")
+    assert CliRunner().invoke(app, ["report", str(run), "--split", "test"]).exit_code == 1

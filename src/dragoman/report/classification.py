@@ -1,296 +1,320 @@
-"""What a classifier made of a test set: figures, and what else a report says about it."""
+"""The report of a classifier: what its run's files, the labels it gives and its mistakes say, as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
-
+from dragoman.evaluation.baseline import NAME
 from dragoman.evaluation.classification import Evaluation
-from dragoman.metrics.classification import (
-    ClassIntervals,
-    ClassScore,
-    ReliabilityBin,
-    class_intervals,
-    reliability,
-)
+from dragoman.metrics.classification import reliability
+from dragoman.metrics.score import Score
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.occlusion import Explanation, word_effects
-from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, picture
+from dragoman.report.classes import (
+    class_rows,
+    frequent_confusions,
+    plot_classes,
+    plot_confusion,
+    plot_reliability,
+)
+from dragoman.report.curves import Curves
+from dragoman.report.page import (
+    Example,
+    Facts,
+    Figure,
+    Notice,
+    Page,
+    Paragraph,
+    Part,
+    Section,
+    Span,
+    Table,
+    Text,
+)
+from dragoman.report.run import card_section, curves_section, footer, summary_facts
+from dragoman.runs import Run
 
-MAX_CLASSES = 25
-"""Classes in a figure, at most: of more, those that are part of most mistakes."""
+FAINT, STRONG = 0.2, 0.6
+"""Shares of the greatest effect in a text from which on a word is marked, and marked strongly."""
 
-N_MISTAKES = 10
-"""Mistakes that are shown, at most."""
-
-LEVELS = 4
-"""Strengths in which words are marked."""
-
-PURPOSE = "drawing a report"
-
-
-class Segment(NamedTuple):
-    """A piece of a text, and how it is marked."""
-
-    text: str
-    effect: float | None
-    """In nats of log-odds; None for what was never left out: spaces."""
-    level: int
-    """From -LEVELS, against the label, to LEVELS, for it; 0 is next to nothing."""
-
-
-class Mistake(NamedTuple):
-    """A text that was given another label than its own."""
-
-    number: int
-    """Of the text in the test set, from 1."""
-    expected: str
-    found: str
-    probability: float
-    """Of the label found, 0–1, after the temperature."""
-    explanation: Explanation
-    """Which words spoke for the label found."""
-
-    @property
-    def segments(self) -> list[Segment]:
-        """The text in pieces, marked."""
-        return segments(self.explanation)
-
-
-class ClassRow(NamedTuple):
-    """The scores of one class."""
-
-    label: str
-    score: ClassScore
-    intervals: ClassIntervals
+LONGEST = 1200
+"""Characters of a mistake that are shown, at most: of longer ones, those round the word that counts most."""
 
 
 @dataclass(frozen=True)
-class ClassifierReport:
-    """Everything that a report says about one test set of a classifier, and the files of its figures."""
+class ClassifiedSet:
+    """A test set with the labels that were given, and where it comes from."""
 
     evaluation: Evaluation
-    classes: tuple[ClassRow, ...]
-    bins: tuple[ReliabilityBin, ...]
-    """After the temperature."""
-    mistakes: tuple[Mistake, ...]
-    """The most confident ones, the surest first."""
-    confusions: tuple[tuple[str, str, int], ...]
-    """The most frequent mistakes: label, label given, texts."""
-    n_mistakes: int
-    """All there are."""
-    figures: dict[str, Path]
-    """By name: confusion, classes, reliability."""
+    texts: tuple[str, ...]
+    files: tuple[str, ...]
+    """As the run names them; none for texts that were held out."""
+
+    @property
+    def provenance(self) -> str:
+        """What the figures about it were computed on, in words."""
+        files = " + ".join(self.files) or "the training text, held out"
+        n_classes = len(self.evaluation.labels)
+        return f"{self.evaluation.name}: {len(self.texts):,} texts with {n_classes} labels, of {files}"
 
 
-def report_classifier(
-    classifier: Classifier,
-    evaluation: Evaluation,
-    texts: Sequence[str],
-    folder: Path,
+def classification_page(
+    run: Run,
+    classifier: Classifier | None,
+    sets: Sequence[ClassifiedSet],
     *,
-    n_mistakes: int = N_MISTAKES,
-    suffix: str = ".svg",
-    progress: Callable[[int], None] | None = None,
-) -> ClassifierReport:
-    """What is to be said of `evaluation`, whose texts are `texts`; figures are drawn into `folder`.
+    figures: Path,
+    n_mistakes: int,
+    problems: Sequence[str] = (),
+    reference: Curves | None = None,
+    listen: Callable[[str], None] = lambda message: None,
+) -> Page:
+    """The page; its figures are written into the folder `figures`. The first of `sets` is analysed.
 
-    The words of the mistakes are left out one by one (`word_effects`); `progress` is called with the number
-    of texts read for it. Errors: those of `plot_confusion`.
+    Without a set, or without a classifier, there is a page about the training alone. `problems` say what
+    could not be had. MissingExtraError: matplotlib is not installed. RunError: a file of the run is damaged,
+    or something cannot be written.
     """
-    chosen = evaluation.confident_mistakes(n_mistakes)
-    labels = evaluation.labels
-    found = [labels[evaluation.found[i]] for i in chosen]
-    explanations = word_effects(classifier, [texts[i] for i in chosen], labels=found, progress=progress)
-    sure = evaluation.probabilities().max(1)
-    mistakes = tuple(
-        Mistake(i + 1, labels[evaluation.expected[i]], explanation.label, float(sure[i]), explanation)
-        for i, explanation in zip(chosen, explanations, strict=True)
-    )
-    figures = {name: folder / f"{name}{suffix}" for name in ("confusion", "classes", "reliability")}
-    plot_confusion(evaluation, figures["confusion"])
-    plot_classes(evaluation, figures["classes"])
-    plot_reliability(evaluation, figures["reliability"])
-    return ClassifierReport(
-        evaluation,
-        class_rows(evaluation),
-        tuple(reliability(evaluation.probabilities(), evaluation.expected)),
-        mistakes,
-        frequent_confusions(evaluation),
-        int((evaluation.found != evaluation.expected).sum()),
-        figures,
-    )
+    config, main = run.config, sets[0] if sets else None
+    sections = [Section("Summary", [*_summary(run, main), *map(Notice, problems)])]
+    if sets:
+        sections.append(_scores(sets))
+    sections.append(curves_section(run, figures, reference))
+    if main is not None and classifier is not None:
+        sections += [_classes(main, figures), _confidence(main, figures)]
+        listen(f"{run.path}: leaving out words of {main.evaluation.name}, one at a time")
+        sections.append(_mistakes(classifier, main, n_mistakes))
+    sections.append(card_section(run))
+    title = f"{config.name} · {config.subject}"
+    return Page(title, f"A report on the classifier in {run.path.name}", sections, footer(run))
 
 
-def class_rows(evaluation: Evaluation) -> tuple[ClassRow, ...]:
-    """The scores of every class with their intervals, in the order of the labels."""
-    intervals = class_intervals(evaluation.confusion)
-    rows = zip(evaluation.per_class.items(), intervals, strict=True)
-    return tuple(ClassRow(label, score, interval) for (label, score), interval in rows)
+def marked(explanation: Explanation) -> list[Span]:
+    """The text of an explanation in pieces that make it up again, marked by what each word speaks for.
 
-
-def frequent_confusions(evaluation: Evaluation, n: int = N_MISTAKES) -> tuple[tuple[str, str, int], ...]:
-    """The `n` pairs of label and label given, at most, that are mistaken most often."""
-    labels, confusion = evaluation.labels, evaluation.confusion
-    pairs = [
-        (labels[i], labels[j], int(confusion[i, j]))
-        for i, j in zip(*np.nonzero(confusion), strict=True)
-        if i != j
-    ]
-    return tuple(sorted(pairs, key=lambda pair: (-pair[2], pair))[:n])
-
-
-def segments(explanation: Explanation) -> list[Segment]:
-    """The text of an explanation in pieces that make it up again, each with its effect.
-
-    Levels are relative to the greatest effect in the text.
+    Marks are relative to the greatest effect in the text.
     """
     greatest = max((abs(each.effect) for each in explanation.effects), default=0.0)
-    pieces, position = [], 0
+    pieces: list[Span] = []
+    position = 0
     for start, end, effect in explanation.effects:
         if start > position:
-            pieces.append(Segment(explanation.text[position:start], None, 0))
-        level = round(LEVELS * effect / greatest) if greatest else 0
-        pieces.append(Segment(explanation.text[start:end], effect, level))
+            pieces.append(Span("same", explanation.text[position:start]))
+        share = effect / greatest if greatest else 0.0
+        pieces.append(_piece(share, explanation.text[start:end]))
         position = end
     if position < len(explanation.text):
-        pieces.append(Segment(explanation.text[position:], None, 0))
+        pieces.append(Span("same", explanation.text[position:]))
     return pieces
 
 
-def plot_confusion(evaluation: Evaluation, path: Path) -> None:
-    """Draws the confusion matrix: counts, on a shade that is the share of the row's texts.
-
-    `path` ends in .svg, .png or .pdf. MissingExtraError: matplotlib is not installed. RunError: `path` has
-    another ending or cannot be written.
-    """
-    chosen = _chosen_classes(evaluation)
-    labels = [evaluation.labels[i] for i in chosen]
-    counts = evaluation.confusion[np.ix_(chosen, chosen)]
-    shares = counts / np.maximum(evaluation.confusion.sum(1)[chosen], 1)[:, None]
-    side = 0.55 * len(labels)
-    size = (max(3.4, side + 2.4), max(2.8, side + 1.7))
-    with picture(path, size=size, purpose=PURPOSE) as figure:
-        axes = figure.add_subplot()
-        image = axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="none")
-        axes.set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
-        axes.set_yticks(range(len(labels)), labels)
-        axes.set_xlabel("label given")
-        axes.set_ylabel("label")
-        axes.tick_params(length=0)
-        for (row, column), n in np.ndenumerate(counts):
-            if n:
-                dark = shares[row, column] > 0.55
-                axes.text(column, row, f"{n:,}", ha="center", va="center", color="white" if dark else "black")
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-        figure.colorbar(image, ax=axes, shrink=0.8, aspect=16, label="share of the label's texts")
-        figure.suptitle(_title("Confusion", evaluation, len(labels)), x=0.01, ha="left", size=10)
+def shortened(pieces: Sequence[Span], n_characters: int = LONGEST) -> list[Span]:
+    """As many pieces as `n_characters` hold, round the one that is marked most; dots stand for the others."""
+    if sum(len(piece.text) for piece in pieces) <= n_characters:
+        return list(pieces)
+    ranks = {"same": 0, "against": 1, "for": 1, "against-strong": 2, "for-strong": 2}
+    first = last = max(range(len(pieces)), key=lambda i: ranks.get(pieces[i].kind, 0))
+    room = n_characters - len(pieces[first].text)
+    while room > 0 and (first > 0 or last < len(pieces) - 1):
+        if first > 0:
+            first -= 1
+            room -= len(pieces[first].text)
+        if room > 0 and last < len(pieces) - 1:
+            last += 1
+            room -= len(pieces[last].text)
+    before = [Span("same", "… ")] if first else []
+    after = [Span("same", " …")] if last < len(pieces) - 1 else []
+    return [*before, *pieces[first : last + 1], *after]
 
 
-def plot_classes(evaluation: Evaluation, path: Path) -> None:
-    """Draws precision, recall and F1 of each class with their 95 % intervals. Errors: as above."""
-    chosen = _chosen_classes(evaluation)
-    every = class_rows(evaluation)
-    rows = [every[i] for i in chosen]
-    size = (6.4, 0.62 * len(rows) + 1.5)
-    with picture(path, size=size, purpose=PURPOSE) as figure:
-        axes = figure.add_subplot()
-        styles = {"precision": ("o", BLUE, -0.22), "recall": ("s", ORANGE, 0.0), "f1": ("D", GREEN, 0.22)}
-        for name, (marker, colour, shift) in styles.items():
-            title = "F1" if name == "f1" else name
-            for y, row in enumerate(rows):
-                value, interval = getattr(row.score, name), getattr(row.intervals, name)
-                if interval is not None:
-                    axes.plot(interval, [y + shift] * 2, color=colour, linewidth=1.4, solid_capstyle="butt")
-                    axes.plot(
-                        value, y + shift, marker, color=colour, markersize=5, label=title, gid=f"{name}-{y}"
-                    )
-                title = "_nolegend_"
-        axes.set_yticks(range(len(rows)), [f"{row.label}\n{row.score.support:,} texts" for row in rows])
-        axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_xlim(right=100.5)
-        axes.set_xlabel("%, with 95 % intervals")
-        axes.grid(axis="x", color="#e4e4e4", linewidth=0.7)
-        axes.set_axisbelow(True)
-        figure.legend(loc="outside lower left", ncols=3, frameon=False)
-        figure.suptitle(_title("Scores by class", evaluation, len(rows)), x=0.01, ha="left", size=10)
+def _piece(share: float, text: str) -> Span:
+    """A word with a share from -1 to 1 of the greatest effect."""
+    if abs(share) < FAINT:
+        return Span("same", text)
+    if share > 0:
+        return Span("for-strong" if share >= STRONG else "for", text)
+    return Span("against-strong" if share <= -STRONG else "against", text)
 
 
-def plot_reliability(evaluation: Evaluation, path: Path) -> None:
-    """Draws accuracy by confidence, before and after the temperature, and how many texts each bin has.
+def _summary(run: Run, main: ClassifiedSet | None) -> Iterator[Part]:
+    rows = list(summary_facts(run))
+    if main is not None:
+        evaluation = main.evaluation
+        scores = " · ".join(f"{score.name} {score.value:.1f}" for score in evaluation.scores)
+        if evaluation.baseline is not None:
+            scores += f" · {NAME} {evaluation.baseline.scores[0].value:.1f}"
+        rows.insert(1, (evaluation.name, f"{scores} ({len(main.texts):,} texts)"))
+        rows.insert(2, ("labels", f"{len(evaluation.labels)}: {', '.join(evaluation.labels[:20])}"))
+    yield Facts(rows)
 
-    A classifier that is as sure as it should be lies on the diagonal. Errors: as above.
-    """
-    with picture(path, size=(5.4, 5.2), purpose=PURPOSE) as figure:
-        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-        above.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, label="as sure as right")
-        before, after = (
-            reliability(evaluation.probabilities(calibrated=calibrated), evaluation.expected)
-            for calibrated in (False, True)
+
+def _scores(sets: Sequence[ClassifiedSet]) -> Section:
+    """Every score with its interval and its signature, and what it has to beat."""
+    parts: list[Part] = []
+    for each in sets:
+        evaluation, baseline = each.evaluation, each.evaluation.baseline
+        rows = [_score_row(score, "") for score in evaluation.scores]
+        if baseline is not None:
+            rows += [_score_row(score, f"{NAME}: ", baseline.signature) for score in baseline.scores]
+        caption = f"{each.provenance}; {evaluation.seconds:.1f} s of classifying"
+        parts.append(Table(caption, ("", "score", "95 % interval", "signature"), rows))
+        if baseline is None:
+            parts.append(Paragraph(f"No baseline: {evaluation.no_baseline or 'none was asked for'}."))
+        else:
+            parts.append(
+                Paragraph(
+                    f"The baseline was trained on the same {baseline.n_train:,} texts as the classifier."
+                )
+            )
+        if n_cut := int((evaluation.n_cut > 0).sum()):
+            parts.append(Notice(f"The ends of {n_cut:,} texts were not read (data.max_windows)."))
+    parts.append(
+        Paragraph(
+            "From 0 to 100. The interval of the accuracy is Wilson's, that of macro-F1 comes from resampling "
+            "the texts: they do not say how far another seed of the training would come out."
         )
-        errors = [evaluation.calibration_error(calibrated=calibrated) for calibrated in (False, True)]
-        _draw_bins(above, before, "s--", ORANGE, f"before the temperature, ECE {errors[0]:.1f}")
-        temperature = f"temperature {evaluation.temperature:.2f}, ECE {errors[1]:.1f}"
-        _draw_bins(above, after, "o-", BLUE, temperature, intervals=True)
-        above.set_ylabel("accuracy, with 95 % intervals")
-        above.set_ylim(0, 1.02)
-        above.legend(frameon=False, loc="lower right")
-        highest = max(each.n for each in after)
-        for each in after:
-            middle = (each.low + each.high) / 2
-            below.bar(middle, each.n, width=0.9 * (each.high - each.low), color=BLUE, hatch="//", alpha=0.55)
-            if each.n:
-                below.text(middle, each.n + 0.03 * highest, f"{each.n:,}", ha="center", size=7)
-        below.set_ylabel("texts")
-        below.set_ylim(0, 1.2 * highest)
-        below.set_xlim(_lowest(evaluation), 1.0)
-        below.set_xlabel("confidence: probability of the label given")
-        for axes in (above, below):
-            axes.grid(axis="y", color="#e4e4e4", linewidth=0.7)
-            axes.set_axisbelow(True)
-        figure.suptitle(_title("Reliability", evaluation, None), x=0.01, ha="left", size=10)
+    )
+    return Section("Scores", parts)
 
 
-def _draw_bins(
-    axes: Any,
-    bins: Sequence[ReliabilityBin],
-    style: str,
-    colour: str,
-    label: str,
-    *,
-    intervals: bool = False,
-) -> None:
-    filled = [each for each in bins if each.n]
-    x = [each.confidence for each in filled]
-    axes.plot(x, [each.accuracy for each in filled], style, color=colour, markersize=4.5, label=label)
-    if intervals:
-        low, high = zip(*(each.interval for each in filled), strict=True)
-        axes.vlines(x, low, high, color=colour, linewidth=1.2)
+def _score_row(score: Score, prefix: str, signature: str = "") -> tuple[str, ...]:
+    interval = f"{score.interval[0]:.1f} – {score.interval[1]:.1f}" if score.interval else "–"
+    how = f"{score.signature}|{signature}" if signature else score.signature
+    return f"{prefix}{score.name}", f"{score.value:.1f}", interval, how
 
 
-def _lowest(evaluation: Evaluation) -> float:
-    """The least confidence that a label can be given with, to the border of a bin below it."""
-    n_bins = len(reliability(evaluation.probabilities(), evaluation.expected))
-    return int(n_bins / len(evaluation.labels)) / n_bins
+def _classes(main: ClassifiedSet, figures: Path) -> Section:
+    """Scores by class, and which are taken for which."""
+    evaluation = main.evaluation
+    by_class, confusion = figures / "classes.svg", figures / "confusion.svg"
+    plot_classes(evaluation, by_class)
+    plot_confusion(evaluation, confusion)
+    rows = [
+        (
+            row.label,
+            *(
+                f"{value:.1f}" + (f" ({interval[0]:.1f} – {interval[1]:.1f})" if interval else "")
+                for value, interval in zip(row.score[:3], row.intervals, strict=True)
+            ),
+            f"{row.score.support:,}",
+        )
+        for row in class_rows(evaluation)
+    ]
+    pairs = frequent_confusions(evaluation)
+    drawn = "; ".join(f"{label} given as {given}: {n:,}" for label, given, n in pairs)
+    n_wrong = int((evaluation.found != evaluation.expected).sum())
+    caption = f"The {len(pairs)} most frequent of {n_wrong:,} mistakes; {main.provenance}"
+    parts: list[Part] = [
+        Figure(
+            by_class,
+            "Dots with lines: precision, recall and F1 of each label and their intervals, as in the table",
+            f"{main.provenance}. Lines: 95 % intervals.",
+        ),
+        Table(
+            f"{main.provenance}; in brackets 95 % intervals, of F1 from resampling",
+            ("label", "precision (95 %)", "recall (95 %)", "F1 (95 %)", "texts"),
+            rows,
+        ),
+        Figure(
+            confusion,
+            f"Matrix of labels (rows) and labels given (columns). Mistakes: {drawn or 'none'}",
+            f"{main.provenance}. Darker: a larger share of the row's texts.",
+        ),
+    ]
+    if pairs:
+        cells = [(label, given, f"{n:,}") for label, given, n in pairs]
+        parts.append(Table(caption, ("label", "label given", "texts"), cells, n_words=2))
+    return Section("Labels", parts)
 
 
-def _chosen_classes(evaluation: Evaluation) -> list[int]:
-    """The numbers of the classes to draw, in their order."""
-    confusion = evaluation.confusion
-    mistakes = confusion.sum(0) + confusion.sum(1) - 2 * np.diagonal(confusion)
-    ranked = np.argsort(-mistakes, kind="stable")[:MAX_CLASSES]
-    chosen: list[int] = np.sort(ranked).tolist()
-    return chosen
+def _confidence(main: ClassifiedSet, figures: Path) -> Section:
+    """How often it is right, by how sure it is."""
+    evaluation = main.evaluation
+    path = figures / "reliability.svg"
+    plot_reliability(evaluation, path)
+    bins = [b for b in reliability(evaluation.probabilities(), evaluation.expected) if b.n]
+    rows = [
+        (
+            f"{100 * b.low:.0f} – {100 * b.high:.0f}",
+            f"{b.n:,}",
+            f"{100 * b.confidence:.1f}",
+            f"{100 * b.accuracy:.1f} ({100 * b.interval[0]:.1f} – {100 * b.interval[1]:.1f})",
+        )
+        for b in bins
+    ]
+    before, after = (evaluation.calibration_error(calibrated=c) for c in (False, True))
+    inside = sum(b.n for b in bins if b.interval[0] <= b.confidence <= b.interval[1])
+    return Section(
+        "Can its confidence be believed?",
+        [
+            Paragraph(
+                "Confidence is the probability of the label given. Texts are sorted by it into bins of one "
+                "width; in each, the share that is right should be the mean confidence. The calibration error "
+                "(ECE, Guo et al. 2017) is how far the two are apart, averaged over texts. The temperature "
+                "was chosen on validation texts."
+            ),
+            Figure(
+                path,
+                "Accuracy by confidence, before and after the temperature, beside the diagonal, and the "
+                "number of texts in each bin, as in the table",
+                f"{main.provenance}; {len(bins)} bins that hold texts.",
+            ),
+            Table(
+                f"After temperature {evaluation.temperature:.2f}; {main.provenance}",
+                ("confidence, %", "texts", "mean confidence", "accuracy (95 %)"),
+                rows,
+            ),
+            Paragraph(
+                f"ECE {before:.1f} before and {after:.1f} after the temperature. {inside:,} of "
+                f"{len(main.texts):,} texts are in bins whose mean confidence lies inside the 95 % interval "
+                "of their accuracy."
+            ),
+        ],
+    )
 
 
-def _title(what: str, evaluation: Evaluation, n_classes: int | None) -> str:
-    """What is drawn, and of which texts."""
-    title = f"{what} · {evaluation.name}, {len(evaluation.expected):,} texts"
-    if n_classes is not None and n_classes < len(evaluation.labels):
-        title += f"\nthe {n_classes} of {len(evaluation.labels)} labels with most mistakes"
-    return title
+def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> Section:
+    """The mistakes it is surest of, with the words that speak for them."""
+    evaluation, title = main.evaluation, "Most confident mistakes"
+    chosen = evaluation.confident_mistakes(n_mistakes)
+    if not chosen:
+        return Section(title, [Paragraph(f"None: every label is right. {main.provenance}.")])
+    labels = evaluation.labels
+    found = [labels[evaluation.found[i]] for i in chosen]
+    explanations = word_effects(classifier, [main.texts[i] for i in chosen], labels=found)
+    n_wrong = int((evaluation.found != evaluation.expected).sum())
+    legend: Text = [
+        Span("same", "Marked: "), Span("for", "speaks for"), Span("same", " and "),
+        Span("for-strong", "speaks strongly for"), Span("same", " the label given; "),
+        Span("against", "speaks against"), Span("same", " and "),
+        Span("against-strong", "speaks strongly against"), Span("same", " it."),
+    ]  # fmt: skip
+    parts: list[Part] = [
+        Paragraph(
+            f"{len(chosen)} of {n_wrong:,} mistakes; {main.provenance}. Each word is left out in turn, and "
+            "counts for as much as the log-odds of the label given change, in nats (Robnik-Šikonja and "
+            "Kononenko 2008; Li, Monroe and Jurafsky 2016). Where either of two words would do, neither "
+            "counts for much."
+        ),
+        Paragraph(legend),
+    ]
+    sure = evaluation.probabilities().max(1)
+    for i, explanation in zip(chosen, explanations, strict=True):
+        rows: list[tuple[str, Text, str]] = [
+            ("label", labels[evaluation.expected[i]], ""),
+            ("given", f"{explanation.label}, log-odds {explanation.log_odds:.1f}", ""),
+            ("text", shortened(marked(explanation)), ""),
+            ("most", _strongest(explanation), ""),
+        ]
+        parts.append(Example(f"Text {i + 1} · {sure[i]:.1%} sure", rows))
+    return Section(title, parts)
+
+
+def _strongest(explanation: Explanation, n: int = 5) -> str:
+    """The words with the greatest effects, and these."""
+    ranked = sorted(explanation.effects, key=lambda each: -abs(each.effect))[:n]
+    words = [f"{explanation.text[each.start : each.end]} {each.effect:+.1f}" for each in ranked]
+    several = f" ({explanation.n_words_each} words at a time)" if explanation.n_words_each > 1 else ""
+    return (" · ".join(words) or "no word") + several
