@@ -35,7 +35,10 @@ def report(
         str | None, typer.Option(help="test or valid.", show_default="test, or valid where there is none")
     ] = None,
     sentences: Annotated[
-        int, typer.Option(min=1, help="Best, median and worst sentences, so many of each.")
+        int,
+        typer.Option(
+            min=1, help="Best, median and worst sentences, so many of each; or twice as many mistakes."
+        ),
     ] = 5,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -44,7 +47,8 @@ def report(
 
     Curves, scores with intervals and signatures, an analysis by length, words and numbers, sentences,
     attention, and the model card. Translations are kept in the run's folder report/ and not made again
-    while weights and settings stay.
+    while weights and settings stay. Of a classifier: scores by label, confusions, calibration, and the most
+    confident mistakes with the words that they hang on.
     """
     from dragoman.report.page import page_html
     from dragoman.runs import Run, write_atomically
@@ -53,7 +57,8 @@ def report(
     opened = Run.open(run)
     folder = out or opened.path
     make_folder(folder / FIGURES)
-    page = _page(
+    page_of = _classifier_page if opened.config.task == "classification" else _page
+    page = page_of(
         opened,
         split=split,
         figures=folder / FIGURES,
@@ -83,6 +88,43 @@ def _page(
         found,
         figures=figures,
         n_sentences=n_sentences,
+        reference=reference_curves(run),
+        listen=say,
+    )
+
+
+def _classifier_page(
+    run: Run, *, split: str | None, figures: Path, n_sentences: int, device: str, precision: str
+) -> Page:
+    from dragoman.cli.classify import load_classifier
+    from dragoman.cli.evaluate_classifier import evaluations_of, labelled_tests
+    from dragoman.errors import ConfigError, DataError
+    from dragoman.report.classification import ClassifiedSet, classification_page
+
+    classifier, sets, problems = None, [], []
+    if split is not None or run.weights_path.exists():
+        classifier = load_classifier(run.path, device=device, precision=precision)
+        try:
+            tests = labelled_tests(run, split=split, file=None)
+            for evaluation, texts in evaluations_of(run, tests, device=device, precision=precision):
+                data = run.config.data
+                files = data.valid if split == "valid" or not data.test else data.test[evaluation.name]
+                sets.append(ClassifiedSet(evaluation, tuple(texts), tuple(files)))
+        except (ConfigError, DataError) as error:
+            if split is not None:
+                raise
+            problems.append(f"Nothing could be classified: {error}.")
+    else:
+        problems.append("The run has no weights yet, so that nothing could be classified.")
+    for problem in problems:
+        say(problem)
+    return classification_page(
+        run,
+        classifier,
+        sets,
+        figures=figures,
+        n_mistakes=2 * n_sentences,
+        problems=problems,
         reference=reference_curves(run),
         listen=say,
     )

@@ -91,6 +91,13 @@ class Evaluation:
         temperature = self.temperature if calibrated else 1.0
         return negative_log_likelihood(self.logits, self.expected, temperature=temperature)
 
+    def confident_mistakes(self, n: int) -> list[int]:
+        """The indices of the `n` mistakes, at most, of which the classifier was surest, the surest first."""
+        sure = self.probabilities().max(1)
+        wrong = np.flatnonzero(self.found != self.expected)
+        ranked: list[int] = wrong[np.argsort(-sure[wrong], kind="stable")].tolist()
+        return ranked[:n]
+
     def part(self, name: str, indices: Sequence[int]) -> Evaluation:
         """The texts at `indices` alone; the time is their share."""
         chosen = list(indices)

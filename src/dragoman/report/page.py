@@ -22,9 +22,12 @@ MAX_BYTES = 3_000_000
 
 
 class Span(NamedTuple):
-    """A piece of a sentence: in both texts, only in the reference, only in the hypothesis, or to be seen."""
+    """A piece of a text: in both texts, only in the reference, only in the hypothesis, or to be seen.
 
-    kind: Literal["same", "missing", "extra", "strong"]
+    Or what speaks for a decision or against it, strongly or not.
+    """
+
+    kind: Literal["same", "missing", "extra", "strong", "for", "for-strong", "against", "against-strong"]
     text: str
 
 
