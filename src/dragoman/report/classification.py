@@ -251,9 +251,9 @@ def _confidence(main: ClassifiedSet, figures: Path) -> Section:
         [
             Paragraph(
                 "Confidence is the probability of the label given. Texts are sorted by it into bins of one "
-                "width; in each, the share that is right should be the mean confidence. The calibration error "
-                "(ECE, Guo et al. 2017) is how far the two are apart, averaged over texts. The temperature "
-                "was chosen on validation texts."
+                "width; in each, the share that is right should be the mean confidence. The calibration "
+                "error (ECE, Guo et al. 2017) is how far the two are apart, averaged over texts. The "
+                "temperature was chosen on validation texts."
             ),
             Figure(
                 path,
