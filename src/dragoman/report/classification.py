@@ -164,9 +164,7 @@ def _scores(sets: Sequence[ClassifiedSet]) -> Section:
             parts.append(Paragraph(f"No baseline: {evaluation.no_baseline or 'none was asked for'}."))
         else:
             parts.append(
-                Paragraph(
-                    f"The baseline, {NAME}, was trained on the same {baseline.n_train:,} texts."
-                )
+                Paragraph(f"The baseline, {NAME}, was trained on the same {baseline.n_train:,} texts.")
             )
         if n_cut := int((evaluation.n_cut > 0).sum()):
             parts.append(Notice(f"The ends of {n_cut:,} texts were not read (data.max_windows)."))
@@ -306,7 +304,7 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
             ("label", labels[evaluation.expected[i]], ""),
             ("given", f"{explanation.label}, log-odds {explanation.log_odds:.1f}", ""),
             ("text", shortened(marked(explanation)), ""),
-            ("most", _strongest(explanation), ""),
+            ("strongest", _strongest(explanation), ""),
         ]
         parts.append(Example(f"Text {i + 1} · {sure[i]:.1%} sure", rows))
     return Section(title, parts)
