@@ -28,10 +28,42 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dragoman.config import Config, load_recipe, to_toml
 from dragoman.errors import ConfigError, RunError
+from dragoman.notebook import MAX_ROWS, Cell, curve, facts, table
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+
+class History(list[dict[str, Any]]):
+    """The records of a history.jsonl; a notebook shows the validations, and losses and score as curves."""
+
+    def series(self, kind: str, key: str) -> list[tuple[float, float]]:
+        """The steps and values of `key` in the records of a kind; NaN where there was no number."""
+        records = [record for record in self if record.get("kind") == kind and key in record]
+        return [(r["step"], math.nan if r[key] is None else r[key]) for r in records]
+
+    @property
+    def score_key(self) -> str:
+        """What the score is called: that of a translator or that of a classifier."""
+        return "bleu" if any("bleu" in record for record in self) else "accuracy"
+
+    def curves(self) -> dict[str, Cell]:
+        """The learning curves as small pictures, by their names."""
+        named = {
+            "training loss": ("train", "train_loss"),
+            "validation loss": ("valid", "valid_loss"),
+            self.score_key: ("valid", self.score_key),
+        }
+        return {name: curve(self.series(*which), name=name) for name, which in named.items()}
+
+    def _repr_html_(self) -> str:
+        names = ("step", "epoch", "valid_loss", "bleu", "chrf", "accuracy", "macro_f1", "best")
+        rows = [r for r in self if r.get("kind") in ("valid", "average")]
+        headings = [name for name in names if any(name in row for row in rows)]
+        cells = [[_cell(row.get(name)) for name in headings] for row in rows]
+        shown = table(headings, cells[-MAX_ROWS:], caption=f"{len(rows)} validations, the last ones")
+        return facts(self.curves()) + shown
 
 
 @dataclass(frozen=True)
@@ -84,6 +116,24 @@ class Run:
         except ConfigError as error:
             raise RunError(f"{error} (the file was edited, or written by another version)") from None
 
+    def _repr_html_(self) -> str:
+        history = self.history()
+        best = [record for record in history if record.get("best")]
+        score = (
+            f"{best[-1][history.score_key]:.1f} at step {best[-1]['step']:,}" if best else "no validation yet"
+        )
+        step = max((record.get("step", 0) for record in history), default=0)
+        done = self.path / "report.json"
+        rows: dict[str, Cell] = {
+            "run": str(self.path),
+            "name": self.config.name,
+            "task": self.config.subject,
+            "steps": f"{step:,} of {self.config.training.max_steps:,}{', finished' if done.exists() else ''}",
+            f"best {history.score_key}": score,
+            "seed": str(self.config.seed),
+        }
+        return facts(rows | history.curves())
+
     @property
     def config_path(self) -> Path:
         return self.path / "config.toml"
@@ -129,7 +179,7 @@ class Run:
         except OSError as error:
             raise _cannot_write(self.history_path, error) from None
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> History:
         """The records of history.jsonl; a last line that a kill left half-written is no record.
 
         RunError: a line is not a JSON object.
@@ -137,8 +187,8 @@ class Run:
         try:
             *lines, _ = self.history_path.read_bytes().split(b"\n")
         except FileNotFoundError:
-            return []
-        records = []
+            return History()
+        records = History()
         for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
@@ -324,6 +374,13 @@ def _drop_half_written_line(file: BinaryIO) -> None:
     if file.read(1) != b"\n":
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _cell(value: Any) -> Cell:
+    """A value of a record as a table shows it."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return f"{value:.2f}" if isinstance(value, float) else value
 
 
 def _jsonable(value: Any) -> Any:

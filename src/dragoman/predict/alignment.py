@@ -17,6 +17,7 @@ from dragoman.data.batching import pad
 from dragoman.errors import DataError
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.notebook import heat_map
 from dragoman.predict.attention import attention_weights
 from dragoman.predict.translator import Translation, Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
@@ -53,6 +54,11 @@ class WordAlignment(NamedTuple):
     tgt_words: tuple[str, ...]
     links: tuple[tuple[int, int], ...]
     """The word of the source and the one of the translation, counted from 0, in the target's order."""
+
+    def _repr_html_(self) -> str:
+        framed = [(t, s) for s, t in self.links]
+        caption = "Share of attention, %; links are framed"
+        return heat_map(self.weights.tolist(), self.tgt_words, self.src_words, caption=caption, marked=framed)
 
 
 def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[list[Link]]:

@@ -13,6 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from dragoman.errors import DataError
 from dragoman.model.layers import MultiHeadAttention
 from dragoman.model.transformer import decoder_layers, encoder_layers
+from dragoman.notebook import heat_map
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -38,6 +39,9 @@ class CrossAttention(NamedTuple):
         """What is looked at."""
         return self.src_tokens
 
+    def _repr_html_(self) -> str:
+        return _shown("Cross-attention", self)
+
 
 class SelfAttention(NamedTuple):
     """The attention between the tokens of one side."""
@@ -48,6 +52,9 @@ class SelfAttention(NamedTuple):
     """What looks. Encoder: the pieces of the source. Decoder: the piece that follows from the look."""
     columns: tuple[str, ...]
     """What is looked at. Decoder: the start token, then the pieces that are already there."""
+
+    def _repr_html_(self) -> str:
+        return _shown("Self-attention", self)
 
 
 class AttentionMaps(NamedTuple):
@@ -108,6 +115,13 @@ def attention_weights(
     k = attention.split_heads(attention.project_memory(memory)[0]).float()
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
     return torch.softmax(scores if bias is None else scores + bias, dim=-1)
+
+
+def _shown(name: str, attention: CrossAttention | SelfAttention) -> str:
+    """The mean of the heads of the last layer, as a table of percentages."""
+    caption = f"{name}, layer {len(attention.weights)} of {len(attention.weights)}, mean of the heads, %"
+    mean = attention.weights[-1].mean(0).tolist()
+    return heat_map(mean, attention.rows, attention.columns, caption=caption)
 
 
 def _watch(attention: MultiHeadAttention, weights: list[Tensor]) -> RemovableHandle:

@@ -16,6 +16,7 @@ from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.notebook import Cell, Shown, table, table_of
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
 from dragoman.predict.loading import build_model, inference_copy, load_weights
 from dragoman.predict.sentences import Preparation
@@ -51,6 +52,19 @@ class Translation(NamedTuple):
     alternatives: tuple[Alternative, ...]
     parts: tuple[Translation, ...] = ()
     """Consecutive pieces of `source`, or of what protection left of it; empty where it was one."""
+
+    def notebook_row(self) -> dict[str, Cell]:
+        """What a notebook shows of it."""
+        return {"source": self.source, "translation": self.text, "score": f"{self.score:.2f}"}
+
+    def _repr_html_(self) -> str:
+        if len(self.alternatives) < 2:
+            return table_of([self])
+        return table(
+            ("score", "translation"),
+            [(f"{a.score:.2f}", a.text) for a in self.alternatives],
+            caption=self.source,
+        )
 
 
 Translate: TypeAlias = Callable[[Sequence[str]], list[Translation]]
@@ -152,7 +166,7 @@ class Translator:
         split = self._split(texts, sentences)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
-        translations = [Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts]
+        translations = Shown(Translation(text, "", 0.0, (Alternative("", 0.0),)) for text in texts)
         done = len(texts) - len(filled) - len(split)
         batches = self._batches(by_length, search.batch_sentences)
         found = map_in_threads(

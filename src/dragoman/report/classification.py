@@ -157,15 +157,15 @@ def _scores(sets: Sequence[ClassifiedSet]) -> Section:
         evaluation, baseline = each.evaluation, each.evaluation.baseline
         rows = [_score_row(score, "") for score in evaluation.scores]
         if baseline is not None:
-            rows += [_score_row(score, f"{NAME}: ", baseline.signature) for score in baseline.scores]
+            rows += [_score_row(score, "baseline: ", baseline.signature) for score in baseline.scores]
         caption = f"{each.provenance}; {evaluation.seconds:.1f} s of classifying"
-        parts.append(Table(caption, ("", "score", "95 % interval", "signature"), rows))
+        parts.append(Table(caption, ("", "signature", "score", "95 % interval"), rows, n_words=2))
         if baseline is None:
             parts.append(Paragraph(f"No baseline: {evaluation.no_baseline or 'none was asked for'}."))
         else:
             parts.append(
                 Paragraph(
-                    f"The baseline was trained on the same {baseline.n_train:,} texts as the classifier."
+                    f"The baseline, {NAME}, was trained on the same {baseline.n_train:,} texts."
                 )
             )
         if n_cut := int((evaluation.n_cut > 0).sum()):
@@ -182,7 +182,7 @@ def _scores(sets: Sequence[ClassifiedSet]) -> Section:
 def _score_row(score: Score, prefix: str, signature: str = "") -> tuple[str, ...]:
     interval = f"{score.interval[0]:.1f} – {score.interval[1]:.1f}" if score.interval else "–"
     how = f"{score.signature}|{signature}" if signature else score.signature
-    return f"{prefix}{score.name}", f"{score.value:.1f}", interval, how
+    return f"{prefix}{score.name}", how, f"{score.value:.1f}", interval
 
 
 def _classes(main: ClassifiedSet, figures: Path) -> Section:
@@ -251,9 +251,9 @@ def _confidence(main: ClassifiedSet, figures: Path) -> Section:
         [
             Paragraph(
                 "Confidence is the probability of the label given. Texts are sorted by it into bins of one "
-                "width; in each, the share that is right should be the mean confidence. The calibration error "
-                "(ECE, Guo et al. 2017) is how far the two are apart, averaged over texts. The temperature "
-                "was chosen on validation texts."
+                "width; in each, the share that is right should be the mean confidence. The calibration "
+                "error (ECE, Guo et al. 2017) is how far the two are apart, averaged over texts. The "
+                "temperature was chosen on validation texts."
             ),
             Figure(
                 path,
