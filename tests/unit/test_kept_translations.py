@@ -10,6 +10,7 @@ import pytest
 
 from dragoman.errors import RunError
 from dragoman.evaluation.kept import FOLDER, TranslatedSet, Translations, confidences, kept_name
+from dragoman.evaluation.scores import saved_scores
 from dragoman.evaluation.translation import scores_of
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
@@ -95,6 +96,22 @@ def test_confidence_is_the_mean_log_probability_of_a_token(tiny_run: Path) -> No
     mean = sum(token.log_prob for token in scored.tokens) / len(scored.tokens)
     found = confidences(translator, ["red cat", "", "red", "cat"], ["rot Katze", "rot", " ", "Katze " * 600])
     assert found == [pytest.approx(mean), None, None, None]
+
+
+def test_scores_of_whole_sets_are_kept_with_those_of_evaluate(run: Run) -> None:
+    found, _ = translate(run)
+    assert [record["name"] for record in saved_scores(run)] == ["tiny-test"]
+    Translations(run, device="cpu", precision="fp32").sets("valid", max_sentences=3)
+    assert [record["name"] for record in saved_scores(run)] == ["tiny-test"]
+    assert saved_scores(run)[0]["scores"][0]["value"] == found.evaluation.scores[0].value
+
+
+def test_a_run_that_cannot_keep_translations_has_them_all_the_same(run: Run) -> None:
+    (run.path / FOLDER).write_text("in the way", encoding="utf-8")
+    messages: list[str] = []
+    translations = Translations(run, device="cpu", precision="fp32", listen=messages.append)
+    assert len(translations.sets("test")[0].evaluation.hypotheses) == 15
+    assert any(message.startswith("not kept: ") for message in messages)
 
 
 def test_without_weights_there_is_nothing_to_translate(run: Run) -> None:

@@ -16,14 +16,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from dragoman import __version__
 from dragoman.config import CorpusFiles, TranslationConfig
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import DataError, RunError
-from dragoman.evaluation.scores import read_score, score_record
+from dragoman.evaluation.scores import keep_scores, read_score, score_record
 from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_device, choose_dtype
 from dragoman.predict.scoring import score_translations
@@ -88,6 +85,7 @@ class Translations:
         self._listen, self._progress = listen, progress
         self._loaded: Translator | None = None
         self._model_hash = ""
+        self._translated_now = False
 
     @property
     def translator(self) -> Translator:
@@ -110,6 +108,8 @@ class Translations:
                 files = files_of(self.config, split, name)
                 chosen = pairs[:max_sentences]
                 found.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
+                if len(chosen) == len(pairs) and self._translated_now:
+                    self._keep(lambda: keep_scores(self.run, [found[-1].evaluation.record()]))
         return found
 
     def translated(
@@ -119,14 +119,12 @@ class Translations:
         fingerprint = self._fingerprint(pairs)
         place = f"{FOLDER}/{kept_name(split, name)}"
         kept = _read_kept(self.run, place, fingerprint)
+        self._translated_now = kept is None
         if kept is None:
             self._listen(f"{self.run.path}: translating {name}, {len(pairs):,} sentences")
-            kept = self._translate(name, pairs) | {"fingerprint": fingerprint}
-            try:
-                (self.run.path / FOLDER).mkdir(exist_ok=True)
-            except OSError as error:
-                raise RunError(f"{self.run.path / FOLDER}: cannot be made ({error.strerror})") from None
-            self.run.write_json(place, kept)
+            record = self._translate(name, pairs) | {"fingerprint": fingerprint}
+            self._keep(lambda: self._write(place, record))
+            kept = record
         return TranslatedSet(
             _evaluation_of(kept, name, pairs),
             tuple(pair.src for pair in pairs),
@@ -136,6 +134,22 @@ class Translations:
             kept["commit"],
             kept["date"],
         )
+
+    def _keep(self, write: Callable[[], None]) -> None:
+        """Calls what writes into the run; a run that cannot be written is translated again the next time."""
+        try:
+            write()
+        except RunError as error:
+            self._listen(f"not kept: {error}")
+
+    def _write(self, place: str, record: dict[str, Any]) -> None:
+        """RunError: it cannot be written."""
+        folder = self.run.path / FOLDER
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{folder}: cannot be made ({error.strerror}); make room for a folder") from None
+        self.run.write_json(place, record)
 
     def _translate(self, name: str, pairs: Sequence[Pair]) -> dict[str, Any]:
         """The record of what is translated now."""
@@ -164,7 +178,8 @@ class Translations:
             dtype = choose_dtype(self._precision, device)
             settings = self.config.model_dump_json(include={"model", "search", "tokenizer", "data"})
             tokenizers = [hash_file(path) for path in sorted(self.run.tokenizer_folder.glob("*.json"))]
-            facts = (__version__, torch.__version__, environment()["sacrebleu"], device.type, str(dtype))
+            versions = [environment()[name] for name in ("dragoman", "sacrebleu", "torch")]
+            facts = (*versions, device.type, dtype)
             self._model_hash = hash_strings(
                 hash_file(self.run.weights_path), *tokenizers, settings, *map(str, facts)
             )

@@ -68,6 +68,8 @@ class Table:
     rows: Sequence[Sequence[Text]]
     n_words: int = 1
     """Columns from the left that hold words; those after them hold figures, set to the right."""
+    n_figures: int = 100
+    """Columns that hold figures; those after them hold words again."""
     kind: ClassVar = "table"
 
 
@@ -167,7 +169,7 @@ def _rendered(template: Any, page: Page, images: dict[Path, str]) -> bytes:
     style = _style()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     html: str = template.render(page=page, images=images, style=style, style_hash=f"sha256-{digest}")
-    return html.encode()
+    return html.encode(errors="replace")  # JSON may hold half a surrogate pair
 
 
 def _data_address(path: Path) -> str:

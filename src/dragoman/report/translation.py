@@ -186,7 +186,7 @@ def _scores(found: Found) -> Section | None:
             f"{kept.provenance}; beam {evaluation.beam_size}, length penalty {evaluation.length_penalty:g}; "
             f"{evaluation.seconds:.0f} s; translated {kept.date} by commit {kept.commit or 'unknown'}"
         )
-        parts.append(Table(caption, ("", "score", "95 % interval", "signature"), rows))
+        parts.append(Table(caption, ("", "score", "95 % interval", "signature"), rows, n_figures=2))
     parts.append(
         Paragraph(
             "Scores are sacreBLEU's, of detokenised text, 0 to 100; TER counts edits per 100 words, and less "
