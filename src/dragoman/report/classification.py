@@ -164,9 +164,7 @@ def _scores(sets: Sequence[ClassifiedSet]) -> Section:
             parts.append(Paragraph(f"No baseline: {evaluation.no_baseline or 'none was asked for'}."))
         else:
             parts.append(
-                Paragraph(
-                    f"The baseline, {NAME}, was trained on the same {baseline.n_train:,} texts."
-                )
+                Paragraph(f"The baseline, {NAME}, was trained on the same {baseline.n_train:,} texts.")
             )
         if n_cut := int((evaluation.n_cut > 0).sum()):
             parts.append(Notice(f"The ends of {n_cut:,} texts were not read (data.max_windows)."))
