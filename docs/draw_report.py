@@ -15,8 +15,8 @@ from pathlib import Path
 from PIL import Image  # matplotlib needs it, too
 
 PICTURE = Path(__file__).resolve().parent / "pictures" / "report.png"
-WIDTH, HEIGHT = 1080, 1640
-N_COLOURS = 64
+WIDTH, HEIGHT = 1160, 2030
+N_COLOURS = 256
 
 QUIET = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
@@ -36,7 +36,10 @@ def main(run: Path, browser: str) -> None:
         )
         PICTURE.parent.mkdir(exist_ok=True)
         with Image.open(screen) as image:
-            image.convert("RGB").quantize(N_COLOURS, dither=Image.Dither.NONE).save(PICTURE, optimize=True)
+            few = image.convert("RGB").quantize(
+                N_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+            )
+            few.save(PICTURE, optimize=True)
     print(PICTURE, f"{PICTURE.stat().st_size / 1000:.0f} kB")
 
 

@@ -291,8 +291,8 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
     ]  # fmt: skip
     parts: list[Part] = [
         Paragraph(
-            f"{len(chosen)} of {n_wrong:,} mistakes; {main.provenance}. Each word is left out in turn, and "
-            "counts for as much as the log-odds of the label given change, in nats (Robnik-Šikonja and "
+            f"{len(chosen)} of {n_wrong:,} mistakes; {main.provenance}. Each word is left out in turn; it "
+            "counts for what the log-odds of the label given lose by that, in nats (Robnik-Šikonja and "
             "Kononenko 2008; Li, Monroe and Jurafsky 2016). Where either of two words would do, neither "
             "counts for much."
         ),
@@ -304,7 +304,7 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
             ("label", labels[evaluation.expected[i]], ""),
             ("given", f"{explanation.label}, log-odds {explanation.log_odds:.1f}", ""),
             ("text", shortened(marked(explanation)), ""),
-            ("most", _strongest(explanation), ""),
+            ("strongest", _strongest(explanation), ""),
         ]
         parts.append(Example(f"Text {i + 1} · {sure[i]:.1%} sure", rows))
     return Section(title, parts)

@@ -183,7 +183,7 @@ def _scores(found: Found) -> Section | None:
             for score in evaluation.scores
         ]
         caption = (
-            f"{kept.provenance}; beam {evaluation.beam_size}, length penalty {evaluation.length_penalty:g}; "
+            f"{kept.provenance}; beam {evaluation.beam_size}, length penalty {evaluation.length_penalty:g}, "
             f"{evaluation.seconds:.0f} s; translated {kept.date} by commit {kept.commit or 'unknown'}"
         )
         parts.append(Table(caption, ("", "score", "95 % interval", "signature"), rows, n_figures=2))
