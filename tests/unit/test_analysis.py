@@ -161,6 +161,13 @@ def test_a_diff_marks_words_and_not_letters() -> None:
     assert [(d.kind, d.text) for d in marked] == [("missing", "red"), ("extra", "blue")]
 
 
+def test_a_phrase_that_differs_is_one_piece() -> None:
+    marked = word_diff("he runs very fast .", "he walks so slowly .")
+    assert [tuple(d) for d in marked] == [
+        ("same", "he "), ("missing", "runs very fast"), ("extra", "walks so slowly"), ("same", " ."),
+    ]  # fmt: skip
+
+
 @given(st.lists(st.floats(0, 100), max_size=40), st.integers(1, 8))
 def test_best_median_and_worst_are_apart_and_in_order(scores: list[float], n: int) -> None:
     best, median, worst = extremes(scores, n)

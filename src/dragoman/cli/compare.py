@@ -142,7 +142,7 @@ def _settings(runs: Mapping[str, Run]) -> Iterator[str]:
 
 
 def text_table(table: Table) -> Iterator[str]:
-    """A table of a page as lines of text, its caption below."""
+    """A table of a page as lines of text, its caption below, a fact a line."""
     cells = [[str(cell) for cell in row] for row in (table.heading, *table.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
@@ -151,4 +151,4 @@ def text_table(table: Table) -> Iterator[str]:
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(padded).rstrip()
-    yield f"({table.caption})"
+    yield from (f"  {fact}" for fact in table.caption.split("; "))

@@ -31,19 +31,29 @@ def word_diff(reference: str, hypothesis: str) -> list[Difference]:
     """The pieces of both texts in order, marked.
 
     Those that are "same" or "missing" make up the reference, those that are "same" or "extra" the
-    hypothesis, white space included. Words are compared whole, those of scripts without spaces by letter.
+    hypothesis, white space included. Words are compared whole, those of scripts without spaces by letter;
+    white space between two words that differ differs, too, so that phrases stay in one piece.
     """
     wanted, there = _PIECE.findall(reference), _PIECE.findall(hypothesis)
+    codes = SequenceMatcher(None, wanted, there, autojunk=False).get_opcodes()
     differences: list[Difference] = []
-    for operation, i1, i2, j1, j2 in SequenceMatcher(None, wanted, there, autojunk=False).get_opcodes():
-        if operation == "equal":
-            differences.append(Difference("same", "".join(wanted[i1:i2])))
+    missing = extra = ""
+    for n, (operation, i1, i2, j1, j2) in enumerate(codes):
+        here, other = "".join(wanted[i1:i2]), "".join(there[j1:j2])
+        between = 0 < n < len(codes) - 1 and here.isspace()
+        if operation != "equal" or between:
+            missing, extra = missing + here, extra + other
             continue
-        if i2 > i1:
-            differences.append(Difference("missing", "".join(wanted[i1:i2])))
-        if j2 > j1:
-            differences.append(Difference("extra", "".join(there[j1:j2])))
-    return differences
+        differences += _changed(missing, extra)
+        differences.append(Difference("same", here))
+        missing = extra = ""
+    return differences + _changed(missing, extra)
+
+
+def _changed(missing: str, extra: str) -> list[Difference]:
+    """What stands in one text only, that of the reference first."""
+    pieces = (Difference("missing", missing), Difference("extra", extra))
+    return [piece for piece in pieces if piece.text]
 
 
 def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:

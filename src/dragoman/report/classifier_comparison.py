@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dragoman.evaluation.classifier_comparison import ClassifierComparison
-from dragoman.report.comparison import curves_of_runs, p_text, settings_section
+from dragoman.report.comparison import curves_of_runs, p_text, settings_section, signed
 from dragoman.report.page import Example, Group, Page, Paragraph, Part, Section, Table
 from dragoman.report.run import footer
 from dragoman.runs import Run
@@ -40,7 +40,7 @@ def label_scores_table(comparison: ClassifierComparison) -> Table:
         for score, base in zip(evaluation.scores, first.scores, strict=True):
             tested = evaluation is not first and score.name == "accuracy"
             interval = f"{score.interval[0]:.1f} – {score.interval[1]:.1f}" if score.interval else "–"
-            changed = "" if evaluation is first else f"{score.value - base.value:+.1f}"
+            changed = "" if evaluation is first else signed(score.value - base.value)
             p_value = p_text(comparison.p_value(system)) if tested else ""
             rows.append((system, score.name, f"{score.value:.1f}", interval, changed, p_value))
     signatures = "; ".join(score.signature for score in first.scores)

@@ -55,12 +55,12 @@ def scores_table(comparison: Comparison) -> Table:
             base = next(iter(comparison.sets.values())).evaluation.scores[i]
             tested = [p[system][i].p_value for p in (comparison.bootstrap, comparison.randomisation)]
             interval = f"{score.interval[0]:.1f} – {score.interval[1]:.1f}" if score.interval else "–"
-            changed = "" if tested[0] is None else f"{score.value - base.value:+.1f}"
+            changed = "" if tested[0] is None else signed(score.value - base.value)
             rows.append((system, score.name, f"{score.value:.1f}", interval, changed, *map(p_text, tested)))
     first = next(iter(comparison.sets.values()))
     tests = (next(iter(p.values()))[0].signature for p in (comparison.bootstrap, comparison.randomisation))
     signatures = [score.signature for score in first.evaluation.scores[:3]]
-    caption = f"{first.provenance}; {'; '.join(signatures)}; p-values of BLEU: {'; '.join(tests)}"
+    caption = f"{first.provenance}; {'; '.join(signatures)}; p of BLEU: {'; p of BLEU: '.join(tests)}"
     heading = ("run", "score", "value", "95 % interval", "difference", "p, bootstrap", "p, randomisation")
     return Table(caption, heading, rows, n_words=2)
 
@@ -138,7 +138,7 @@ def _change(
         return [Span(*d) for d in word_diff(reference, hypothesis) if d.kind != "missing"]
 
     return Example(
-        f"Sentence {change.sentence + 1} · chrF2 {change.difference:+.1f}",
+        f"Sentence {change.sentence + 1} · chrF2 {signed(change.difference)}",
         [
             ("source", source, src_lang),
             ("reference", reference, tgt_lang),
@@ -152,6 +152,11 @@ def spread_text(spread: Spread) -> tuple[str, str, str]:
     """Mean, standard deviation and the values of a score over seeds."""
     values = " ".join(f"{value:.1f}" for value in spread.values)
     return f"{spread.mean:.2f}", f"{spread.deviation:.2f} (n = {len(spread.values)})", values
+
+
+def signed(points: float) -> str:
+    """A difference in points: +0.7, −1.6."""
+    return f"{points:+.1f}".replace("-", "−")
 
 
 def p_text(p_value: float | None) -> str:

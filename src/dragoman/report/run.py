@@ -33,11 +33,9 @@ def summary_facts(run: Run) -> Iterator[tuple[str, Text]]:
     kwh = report.get("kwh", facts.get("kwh"))
     yield "energy", f"{kwh:.3f} kWh" if isinstance(kwh, (int, float)) else NOT_MEASURED
     yield "seed", str(config.seed)
-    yield "commit of the training", said(facts.get("commit"))
-    yield (
-        "trained on",
-        f"{said(facts.get('cpu'))}, threads: {said(facts.get('n_threads'))}, GPUs: {_gpus(facts)}",
-    )
+    yield "commit of the training", said(facts.get("commit") or UNKNOWN)
+    machine = [said(facts.get(key, UNKNOWN)) for key in ("cpu", "n_threads", "gpus")]
+    yield "trained on", f"{machine[0]}, threads: {machine[1]}, GPUs: {machine[2]}"
 
 
 def curves_section(run: Run, figures: Path, reference: Curves | None) -> Section:
@@ -114,8 +112,8 @@ def footer(run: Run) -> str:
 
 def said(value: Any) -> str:
     """A value of a JSON file in words."""
-    if value is None:
-        return UNKNOWN
+    if value is None or value == []:
+        return "none"
     if isinstance(value, float):
         return f"{value:.4g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -124,8 +122,3 @@ def said(value: Any) -> str:
 def _number(facts: Mapping[str, Any], key: str) -> str:
     value = facts.get(key)
     return f"{value:,}" if isinstance(value, (int, float)) else UNKNOWN
-
-
-def _gpus(facts: Mapping[str, Any]) -> str:
-    gpus = facts.get("gpus")
-    return ", ".join(map(str, gpus)) or "none" if isinstance(gpus, list) else UNKNOWN

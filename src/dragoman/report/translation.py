@@ -183,7 +183,7 @@ def _scores(found: Found) -> Section | None:
             for score in evaluation.scores
         ]
         caption = (
-            f"{kept.provenance}; beam {evaluation.beam_size}, length penalty {evaluation.length_penalty:g}; "
+            f"{kept.provenance}; beam {evaluation.beam_size}, length penalty {evaluation.length_penalty:g}, "
             f"{evaluation.seconds:.0f} s; translated {kept.date} by commit {kept.commit or 'unknown'}"
         )
         parts.append(Table(caption, ("", "score", "95 % interval", "signature"), rows, n_figures=2))
@@ -342,8 +342,8 @@ def _confidence(valid: TranslatedSet | None, check: analysis.Correlation | None,
     title = "Can its confidence be believed?"
     about = Paragraph(
         "Confidence is the mean log-probability that the model gives a token of its own translation, without "
-        "a length penalty. It is shown beside sentences only if, on validation pairs, it rises with their "
-        f"chrF2 (Spearman's correlation, p below {analysis.LEVEL:g})."
+        "a length penalty. It is shown beside sentences, as the geometric mean of the probabilities, only if "
+        f"on validation pairs it rises with their chrF2 (Spearman's correlation, p below {analysis.LEVEL:g})."
     )
     if valid is None or check is None:
         reason = "It could not be checked: too few validation sentences, or all alike."
@@ -394,7 +394,7 @@ def _sentences(
     parts: list[Part] = [
         Paragraph(
             (
-                Span("same", f"By chrF2 of the sentence, of {main.provenance}. Marked: "),
+                Span("same", f"By chrF2 of the sentence, of {main.provenance}. Underlined: "),
                 Span("missing", "only in the reference"),
                 Span("same", ", "),
                 Span("extra", "only in the translation"),
@@ -417,7 +417,7 @@ def _sentence_title(
     title = f"Sentence {i + 1} · chrF2 {qualities[i]:.1f}"
     if confidences is None or (confidence := confidences[i]) is None:
         return title
-    return f"{title} · {math.exp(confidence):.0%} a token"
+    return f"{title} · confidence {100 * math.exp(confidence):.0f} %"
 
 
 def _example(config: TranslationConfig, main: TranslatedSet, i: int, *, title: str) -> Example:
