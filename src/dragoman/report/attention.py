@@ -41,6 +41,7 @@ def plot_attention(
     height = INCH_PER_TOKEN * len(attention.rows) + 0.5
     size = (width * n_columns + 1.3, height * n_rows + 1.2)
     with picture(path, size=size, purpose=PURPOSE) as figure:
+        figure.get_layout_engine().set(h_pad=0.08)  # inches
         grid = figure.subplots(n_rows, n_columns, squeeze=False)
         image = None
         for number, (axes, (name, weights)) in enumerate(zip(grid.flat, maps.items(), strict=False)):
@@ -98,7 +99,7 @@ def plot_alignment(alignment: WordAlignment, path: Path, *, title: str = "") -> 
 
 def _draw_map(axes: Any, weights: Any, *, title: str) -> Any:
     """A heat map of weights from 0 to 1, one cell wide to each token."""
-    image = axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="none")
+    image = axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
     axes.set_title(title)
     axes.tick_params(length=0)
     for side in ("top", "right", "bottom", "left"):

@@ -64,7 +64,7 @@ def plot_confusion(evaluation: Evaluation, path: Path) -> None:
     size = (max(3.4, side + 2.4), max(2.8, side + 1.7))
     with picture(path, size=size, purpose=PURPOSE) as figure:
         axes = figure.add_subplot()
-        image = axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="none")
+        image = axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
         axes.set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
         axes.set_yticks(range(len(labels)), labels)
         axes.set_xlabel("label given")

@@ -95,7 +95,7 @@ def _allowed(bias: torch.Tensor | None, n_rows: int, n_columns: int) -> Bools:
 
 
 def _draw(axes: Any, mask: Mask) -> None:
-    axes.imshow(mask.allowed, cmap="Blues", vmin=0.0, vmax=2.2, interpolation="none")
+    axes.imshow(mask.allowed, cmap="Blues", vmin=0.0, vmax=2.2, interpolation="nearest")
     rows, columns = np.nonzero(mask.allowed)
     axes.plot(columns, rows, "o", color=BLUE, markersize=4, gid=mask.name)
     axes.set_title(mask.name)

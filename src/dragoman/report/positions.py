@@ -49,7 +49,7 @@ def plot_positions(path: Path, *, d_model: int, n_positions: int = N_DRAWN) -> N
             [values[:, 0::2], values[:, 1::2]], axis=1
         )  # side by side they flicker
         image = table.imshow(
-            sorted_values, cmap="cividis", vmin=-1, vmax=1, aspect="auto", interpolation="none"
+            sorted_values, cmap="cividis", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
         )
         table.axvline(d_model / 2 - 0.5, color="white", linewidth=2)
         table.set_title("Encodings")
