@@ -79,7 +79,7 @@ class TerminalPicture(TrainingListener):
         self._console.print(sample_table(samples, sample_names(self._config)))
         self._console.print(self._panel)
         svg = self._console.export_svg(title=f"dragoman train {self._config.name}.toml", unique_id="terminal")
-        self.svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # asks for no address
+        self.svg = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->", "", svg, flags=re.DOTALL)  # no address
 
 
 def without_training() -> dict[str, Callable[[Path], None]]:
