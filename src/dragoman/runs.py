@@ -20,9 +20,11 @@ import json
 import math
 import os
 import platform
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -30,6 +32,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from dragoman.config import Config, load_recipe, to_toml
 from dragoman.errors import ConfigError, RunError
 from dragoman.hub import HubName, fetch, is_on_hub
+from dragoman.notebook import MAX_ROWS, Cell, curve, facts, table
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +53,37 @@ MAX_HISTORY = 1 << 30
 
 MAX_HEADER = 8 << 20
 """Bytes of the list of tensors at the head of a safetensors file, at most: about 80,000 tensors."""
+
+
+class History(list[dict[str, Any]]):
+    """The records of a history.jsonl; a notebook shows the validations, and losses and score as curves."""
+
+    def series(self, kind: str, key: str) -> list[tuple[float, float]]:
+        """The steps and values of `key` in the records of a kind; NaN where there was no number."""
+        records = [record for record in self if record.get("kind") == kind and key in record]
+        return [(r["step"], math.nan if r[key] is None else r[key]) for r in records]
+
+    @property
+    def score_key(self) -> str:
+        """What the score is called: that of a translator or that of a classifier."""
+        return "bleu" if any("bleu" in record for record in self) else "accuracy"
+
+    def curves(self) -> dict[str, Cell]:
+        """The learning curves as small pictures, by their names."""
+        named = {
+            "training loss": ("train", "train_loss"),
+            "validation loss": ("valid", "valid_loss"),
+            self.score_key: ("valid", self.score_key),
+        }
+        return {name: curve(self.series(*which), name=name) for name, which in named.items()}
+
+    def _repr_html_(self) -> str:
+        names = ("step", "epoch", "valid_loss", "bleu", "chrf", "accuracy", "macro_f1", "best")
+        rows = [r for r in self if r.get("kind") in ("valid", "average")]
+        headings = [name for name in names if any(name in row for row in rows)]
+        cells = [[_cell(row.get(name)) for name in headings] for row in rows]
+        shown = table(headings, cells[-MAX_ROWS:], caption=f"{len(rows)} validations, the last ones")
+        return facts(self.curves()) + shown
 
 
 @dataclass(frozen=True)
@@ -113,6 +147,24 @@ class Run:
         except ConfigError as error:
             raise RunError(f"{error} (the file was edited, or written by another version)") from None
 
+    def _repr_html_(self) -> str:
+        history = self.history()
+        best = [record for record in history if record.get("best")]
+        score = (
+            f"{best[-1][history.score_key]:.1f} at step {best[-1]['step']:,}" if best else "no validation yet"
+        )
+        step = max((record.get("step", 0) for record in history), default=0)
+        done = self.path / "report.json"
+        rows: dict[str, Cell] = {
+            "run": str(self.path),
+            "name": self.config.name,
+            "task": self.config.subject,
+            "steps": f"{step:,} of {self.config.training.max_steps:,}{', finished' if done.exists() else ''}",
+            f"best {history.score_key}": score,
+            "seed": str(self.config.seed),
+        }
+        return facts(rows | history.curves())
+
     @property
     def config_path(self) -> Path:
         return self.path / "config.toml"
@@ -174,7 +226,7 @@ class Run:
         except OSError as error:
             raise _cannot_write(self.history_path, error) from None
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> History:
         """The records of history.jsonl; a last line that a kill left half-written is no record.
 
         RunError: a line is not a JSON object, or the file is too large.
@@ -183,8 +235,8 @@ class Run:
         try:
             *lines, _ = self.history_path.read_bytes().split(b"\n")
         except FileNotFoundError:
-            return []
-        records = []
+            return History()
+        records = History()
         for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
@@ -409,6 +461,7 @@ def environment() -> dict[str, Any]:
     packages = ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu")
     return {
         **{name: _version(name) for name in packages},
+        "commit": _commit(),
         "torch": str(torch.__version__),  # names the build too: 2.13.0+cu130
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -440,6 +493,20 @@ def _version(package: str) -> str | None:
         return None
 
 
+@cache
+def _commit() -> str | None:
+    """The commit of this package's source, "-dirty" behind it where files differ; None outside a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
 def _cannot_write(path: Path, error: OSError) -> RunError:
     return RunError(
         f"{path}: cannot be written ({error.strerror}); free some space, or choose a folder that is yours"
@@ -466,6 +533,13 @@ def _drop_half_written_line(file: BinaryIO) -> None:
     if file.read(1) != b"\n":
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _cell(value: Any) -> Cell:
+    """A value of a record as a table shows it."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return f"{value:.2f}" if isinstance(value, float) else value
 
 
 def _jsonable(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import html
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from dragoman.cli import app
-from dragoman.cli.loggers import Listeners, run_id, scalars
+from dragoman.cli.loggers import Listeners, markdown_table, run_id, scalars
 from dragoman.runs import Run
 from dragoman.training.listener import TrainingListener
+from dragoman.training.task import N_SAMPLES
 from tiny import TINY, write_corpus
 
 SETTINGS = [part for setting in TINY for part in ("--set", setting)]
@@ -47,7 +49,18 @@ def test_every_listener_hears_everything() -> None:
     both.stepped(None)  # type: ignore[arg-type]
     both.logged({})
     both.validating()
-    assert heard == [n for n in ("message", "started", "stepped", "logged", "validating") for _ in range(2)]
+    both.sampled(1, ())
+    names = ("message", "started", "stepped", "logged", "validating", "sampled")
+    assert heard == [n for n in names for _ in range(2)]
+
+
+def test_signs_of_markdown_and_html_are_text_in_a_table() -> None:
+    table = markdown_table(["a"], [["<b>|*x* & y\nz</b>"]])
+    *head, row = table.splitlines()
+    assert head == ["| a |", "| --- |"]
+    inner = row.removeprefix("| ").removesuffix(" |")
+    assert html.unescape(inner) == "<b>|*x* & y z</b>"
+    assert not set("<>|*\n") & set(inner)
 
 
 def test_tensorboard_reads_the_losses_of_the_history() -> None:
@@ -61,6 +74,12 @@ def test_tensorboard_reads_the_losses_of_the_history() -> None:
     assert [step for step, _ in found] == [r["step"] for r in history]
     assert [loss for _, loss in found] == pytest.approx([r["train_loss"] for r in history])
     assert "valid/bleu" in events.Tags()["tensors"]
+    validations = [r["step"] for r in Run.open("run").history() if r["kind"] in ("valid", "average")]
+    samples = events.Tensors("valid/samples")
+    assert [event.step for event in samples] == validations
+    table = samples[-1].tensor_proto.string_val[0].decode()
+    assert table.startswith("| source | reference | hypothesis |\n")
+    assert len(table.splitlines()) == 2 + N_SAMPLES
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 
 from dragoman.config import parse_config
 from dragoman.errors import MissingExtraError, RunError
-from dragoman.report.curves import plot_learning_curves
+from dragoman.report.curves import Curves, plot_learning_curves
+from dragoman.report.picture import picture
 from dragoman.runs import Run
 
 DATA = {"src_lang": "en", "tgt_lang": "pl", "train": ["a.en", "a.pl"]}
@@ -54,6 +55,25 @@ def test_every_validation_is_a_point_of_the_bleu_curve(run: Run) -> None:
         curve = ElementTree.parse(run.path / "a.svg").find(".//*[@id='bleu']")
         assert curve is not None
         assert sum(1 for element in curve.iter() if element.tag.endswith("use")) == step
+
+
+def test_letters_that_no_font_has_here_are_left_to_the_reader_s(tmp_path: Path) -> None:
+    with picture(tmp_path / "a.svg", size=(2, 2), purpose="drawing") as figure:
+        figure.subplots().set_title("\U0001f9ff 猫 \u1480 $x^{")
+    assert "\U0001f9ff 猫" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+    with picture(tmp_path / "b.svg", size=(2, 2), purpose="drawing") as figure:
+        figure.subplots().set_title("Latin")
+    assert "Latin<" not in (tmp_path / "b.svg").read_text(encoding="utf-8")
+
+
+def test_a_reference_run_stands_beside_the_curves(run: Run) -> None:
+    log(run, step=1)
+    validate(run, step=1, bleu=50.0)
+    history = [{"kind": "valid", "step": step, "valid_loss": 1.0, "bleu": 60.0} for step in (10, 20, 30)]
+    plot_learning_curves(run, run.path / "a.svg", reference=Curves("reference", history, 100))
+    drawn = ElementTree.parse(run.path / "a.svg").findall(".//*[@id='reference']")
+    assert len(drawn) == 2  # loss and BLEU
+    assert all(sum(1 for e in curve.iter() if e.tag.endswith("use")) == 3 for curve in drawn)
 
 
 def test_losses_that_were_not_numbers_leave_a_gap(run: Run) -> None:

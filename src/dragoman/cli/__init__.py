@@ -11,6 +11,7 @@ import sys
 from dragoman.cli import (
     backtranslate,
     classify,
+    compare,
     data,
     demo,
     distill,
@@ -19,6 +20,7 @@ from dragoman.cli import (
     export,
     hub,
     import_model,
+    report,
     reproduce,
     score_model,
     show,
@@ -39,6 +41,8 @@ score_model.register(app)
 export.register(app)
 import_model.register(app)
 reproduce.register(app)
+report.register(app)
+compare.register(app)
 show.register(app)
 hub.register(app)
 data.register(app)

@@ -1,28 +1,34 @@
-"""What a training says on the terminal: one line per log step, and a progress bar below."""
+"""What a training says on the terminal: log lines, what it makes of validation texts, curves, time left."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.live import Live
 
+from dragoman.cli.live import LivePanel, SampleNames, sample_names, sample_table
 from dragoman.config import Config
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
+from dragoman.training.task import Sample
 
 
 class TerminalListener(TrainingListener):
-    """Log lines on stderr; on a terminal a bar with the time left stays below them. A context manager."""
+    """Log lines on stderr. A context manager.
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
-        self._progress: Progress | None = None
-        self._task = TaskID(0)
-        self._max_steps = 1
-        self._max_seconds = 0.0
+    On a terminal, samples follow each validation, and below all lines stay the curves of loss and score, and
+    a bar with the time left. A pipe or a file gets the lines alone.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+        self._live: Live | None = None
+        self._panel: LivePanel | None = None
+        self._names: SampleNames | None = None
         self._item = "token"
 
     def __enter__(self) -> TerminalListener:
@@ -34,51 +40,41 @@ class TerminalListener(TrainingListener):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def message(self, text: str) -> None:
         self._print(text)
 
     def started(self, position: Position, config: Config, n_parameters: int) -> None:
-        training = config.training
-        self._max_steps, self._max_seconds = training.max_steps, 60 * training.max_minutes
         self._item = "token" if config.task == "translation" else "text"
-        self._print(f"{n_parameters:,} parameters, {training.max_steps:,} steps")
+        self._print(f"{n_parameters:,} parameters, {config.training.max_steps:,} steps")
         if self._console.is_terminal:
-            self._progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TaskProgressColumn(),
-                TimeRemainingColumn(elapsed_when_finished=True),
-                console=self._console,
-                transient=True,
-            )
-            self._task = self._progress.add_task("training", total=1.0)
-            self._progress.start()
+            self._names = sample_names(config)
+            self._panel = LivePanel(self._console, config, position)
+            self._live = Live(self._panel, console=self._console, transient=True)
+            self._live.start()
 
     def stepped(self, position: Position) -> None:
-        if self._progress is not None:
-            self._progress.update(
-                self._task,
-                description=f"step {position.step:,} of {self._max_steps:,}",
-                completed=self._share(position),
-            )
+        if self._panel is not None:
+            self._panel.stepped(position)
 
     def validating(self) -> None:
-        if self._progress is not None:
-            self._progress.update(self._task, description="validating")
+        if self._panel is not None:
+            self._panel.validating()
 
     def logged(self, record: dict[str, Any]) -> None:
+        if self._panel is not None:
+            self._panel.logged(record)
         self._print(describe_record(record, item=self._item))
 
-    def _share(self, position: Position) -> float:
-        """How much of the training is done, 0 to 1."""
-        by_time = position.seconds / self._max_seconds if self._max_seconds else 0.0
-        return min(1.0, max(position.step / self._max_steps, by_time))
+    def sampled(self, step: int, samples: Sequence[Sample]) -> None:
+        if self._names is not None:
+            self._console.print(sample_table(samples, self._names), soft_wrap=False)
 
     def _print(self, text: str) -> None:
-        if self._progress is not None:
+        if self._console.is_terminal:
             self._console.print(text)
         else:
             print(text, file=sys.stderr, flush=True)

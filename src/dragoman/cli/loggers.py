@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dragoman.cli.live import SampleNames, sample_names
 from dragoman.config import Config
 from dragoman.errors import MissingExtraError
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
+from dragoman.training.task import Sample
 
 NOT_PLOTTED = {"kind", "step", "best", "n", "seconds"}
 
 
 class TensorBoardListener(TrainingListener):
-    """Writes what a training logs to `folder`, for `tensorboard --logdir`. MissingExtraError: not here."""
+    """Writes what a training logs to `folder`, for `tensorboard --logdir`. MissingExtraError: not here.
+
+    Losses and scores are scalars, the samples of each validation a table under "valid/samples".
+    """
 
     def __init__(self, folder: Path) -> None:
         try:
             from tensorboard.summary import Writer
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
         except ImportError:
             raise MissingExtraError("tensorboard", extra="tensorboard", purpose="--tensorboard") from None
         self._writer = Writer(str(folder))
+        self._text_writer = EventFileWriter(str(folder), filename_suffix=".text")  # Writer has scalars only
+        self._names: SampleNames | None = None
+
+    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+        self._names = sample_names(config)
 
     def logged(self, record: dict[str, Any]) -> None:
         for name, value in scalars(record).items():
             self._writer.add_scalar(name, value, step=record["step"])
         self._writer.flush()
+
+    def sampled(self, step: int, samples: Sequence[Sample]) -> None:
+        assert self._names is not None
+        table = markdown_table(self._names, samples)
+        self._text_writer.add_event(text_event("valid/samples", table, step=step))
+        self._text_writer.flush()
 
 
 class WandbListener(TrainingListener):
@@ -80,6 +98,28 @@ class Listeners(TrainingListener):
         for listener in self._listeners:
             listener.validating()
 
+    def sampled(self, step: int, samples: Sequence[Sample]) -> None:
+        for listener in self._listeners:
+            listener.sampled(step, samples)
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The rows as TensorBoard shows them; what stands in a cell is never read as markup."""
+    lines = [headings, ["---"] * len(headings), *([_literal(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def text_event(tag: str, text: str, *, step: int) -> Any:
+    """An event with `text` for TensorBoard's text dashboard."""
+    from tensorboard.compat.proto import event_pb2
+    from tensorboard.plugins.text.metadata import create_summary_metadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    event = event_pb2.Event(wall_time=time.time(), step=step)
+    metadata = create_summary_metadata(display_name=tag, description="")
+    event.summary.value.add(tag=tag, tensor=make_tensor_proto([text.encode()]), metadata=metadata)
+    return event
+
 
 def scalars(record: dict[str, Any]) -> dict[str, float]:
     """The numbers of a record of history.jsonl, by names such as "train/lr" and "valid/bleu"."""
@@ -95,3 +135,8 @@ def run_id(path: Path) -> str:
     from hashlib import blake2b
 
     return blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()
+
+
+def _literal(text: str) -> str:
+    """`text` on one line, every sign of Markdown and HTML as a character reference."""
+    return "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in " ".join(text.split()))

@@ -1,8 +1,8 @@
-"""`dragoman show`: what is in a run, or what a schedule does with the learning rate."""
+"""`dragoman show`: what is in a run; or learning rates, positions and masks, which need none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +15,8 @@ from dragoman.errors import ConfigError, RunError
 if TYPE_CHECKING:
     from dragoman.runs import Run
 
-SCHEDULE = "schedule"
-"""The word that asks for learning rates; a run in a folder of this name is ./schedule."""
+FIGURES = ("schedule", "positions", "masks")
+"""The words that ask for something else than a run; a run in a folder of such a name is ./schedule."""
 
 
 def register(app: typer.Typer) -> None:
@@ -25,30 +25,35 @@ def register(app: typer.Typer) -> None:
 
 def show(
     run: Annotated[
-        str, typer.Argument(metavar="RUN|schedule", help="The folder of a run.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="RUN|schedule|positions|masks", help="The folder of a run.", show_default=False
+        ),
     ],
     plot: Annotated[bool, typer.Option("--plot", help="Draw the learning curves into the run.")] = False,
     recipe: Annotated[
         Path | None,
-        typer.Option(help="schedule: of this recipe.", show_default="every schedule there is"),
+        typer.Option(
+            help="schedule, positions: of this recipe.", show_default="every schedule there is, the defaults"
+        ),
     ] = None,
     overrides: Overrides = None,
-    out: Annotated[Path | None, typer.Option(help="schedule: draw it here, as .svg, .png or .pdf.")] = None,
+    out: Annotated[Path | None, typer.Option(help="No run: draw it here too, as .svg, .png or .pdf.")] = None,
 ) -> None:
     """Show a run: state, size, scores, files and settings.
 
-    With the word schedule in place of a run: the learning rate over the steps of a training, of one recipe
-    or of every schedule side by side. --set changes settings such as training.max_steps.
+    With a word in place of a run, in characters and with --out as a picture: schedule, the learning rate over
+    the steps of a training, of one recipe or of every schedule side by side; positions, what is added to
+    embeddings; masks, which tokens may look at which. --set changes settings such as training.max_steps.
     """
-    if run == SCHEDULE:
-        from dragoman.cli.schedule import show_schedule
-
+    if run in FIGURES:
         if plot:
-            raise ConfigError("--plot is for a run; for learning rates say --out schedule.svg")
-        show_schedule(recipe, overrides or (), out)
+            what = "learning rates" if run == "schedule" else run
+            raise ConfigError(f"--plot is for a run; for {what} say --out {run}.svg")
+        _show_figure(run, recipe, overrides or (), out)
         return
     if recipe is not None or overrides or out is not None:
-        raise ConfigError("--recipe, --set and --out are for: dragoman show schedule")
+        raise ConfigError(f"--recipe, --set and --out are for: dragoman show {', '.join(FIGURES)}")
     from dragoman.runs import Run
 
     opened = Run.open(run)
@@ -64,6 +69,15 @@ def show(
             f"({type(error).__name__}: {error}); remove it"
         ) from None
     typer.echo(printable("\n".join(lines)))
+
+
+def _show_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: Path | None) -> None:
+    """Prints one of FIGURES, and draws it where `out` is given."""
+    from dragoman.cli.figures import show_masks, show_positions
+    from dragoman.cli.schedule import show_schedule
+
+    shows = {"schedule": show_schedule, "positions": show_positions, "masks": show_masks}
+    shows[name](recipe, overrides, out)
 
 
 def describe_run(run: Run) -> Iterator[str]:

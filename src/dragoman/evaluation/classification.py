@@ -29,6 +29,7 @@ from dragoman.metrics.classification import (
     softmax,
 )
 from dragoman.metrics.score import Score
+from dragoman.notebook import Cell, table, table_of
 from dragoman.predict.classifier import Classifier
 
 Ids = npt.NDArray[np.int64]
@@ -91,6 +92,13 @@ class Evaluation:
         temperature = self.temperature if calibrated else 1.0
         return negative_log_likelihood(self.logits, self.expected, temperature=temperature)
 
+    def confident_mistakes(self, n: int) -> list[int]:
+        """The indices of the `n` mistakes, at most, of which the classifier was surest, the surest first."""
+        sure = self.probabilities().max(1)
+        wrong = np.flatnonzero(self.found != self.expected)
+        ranked: list[int] = wrong[np.argsort(-sure[wrong], kind="stable")].tolist()
+        return ranked[:n]
+
     def part(self, name: str, indices: Sequence[int]) -> Evaluation:
         """The texts at `indices` alone; the time is their share."""
         chosen = list(indices)
@@ -102,6 +110,18 @@ class Evaluation:
             n_cut=self.n_cut[chosen],
             seconds=self.seconds * len(chosen) / len(self.expected),
             baseline=None,
+        )
+
+    def _repr_html_(self) -> str:
+        beside = self.baseline.scores if self.baseline else ()
+        scores = [*self.scores, *(replace(score, name=f"baseline {score.name}") for score in beside)]
+        error = self.calibration_error()
+        caption = f"{self.name} · {len(self.expected):,} texts · calibration error {error:.1f}"
+        matrix: list[list[Cell]] = [
+            [label, *row] for label, row in zip(self.labels, self.confusion.tolist(), strict=True)
+        ]
+        return table_of(scores, caption=caption) + table(
+            ("label in the row, given in the column", *self.labels), matrix
         )
 
     def record(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dragoman.errors import DataError
 from dragoman.evaluation.scores import score_record
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import score_all, tokenised_lowercased_bleu
+from dragoman.notebook import Shown, table_of
 from dragoman.predict.translator import Translator
 
 
@@ -34,6 +35,13 @@ class Evaluation:
     @property
     def sentences_per_second(self) -> float:
         return len(self.hypotheses) / max(self.seconds, 1e-9)
+
+    def _repr_html_(self) -> str:
+        caption = (
+            f"{self.name} · {len(self.hypotheses):,} sentences · beam {self.beam_size} · "
+            f"length penalty {self.length_penalty:g} · {self.seconds:.1f} s"
+        )
+        return table_of(self.scores, caption=caption)
 
     def record(self) -> dict[str, Any]:
         """What scores.json keeps of it."""
@@ -91,10 +99,12 @@ def evaluate(
 
 def scores_of(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str) -> list[Score]:
     """BLEU, chrF2, TER with their intervals, and the BLEU of papers about Multi30k."""
-    return [
-        *score_all(hypotheses, references, tgt_lang=tgt_lang),
-        tokenised_lowercased_bleu(hypotheses, references, tgt_lang=tgt_lang),
-    ]
+    return Shown(
+        [
+            *score_all(hypotheses, references, tgt_lang=tgt_lang),
+            tokenised_lowercased_bleu(hypotheses, references, tgt_lang=tgt_lang),
+        ]
+    )
 
 
 def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpus]]:

@@ -41,6 +41,38 @@ class ClassScore(NamedTuple):
     """Texts that have this label."""
 
 
+class ClassIntervals(NamedTuple):
+    """The 95 % intervals of a class's scores, 0–100; None where there is nothing to divide by."""
+
+    precision: tuple[float, float] | None
+    """Wilson's."""
+    recall: tuple[float, float] | None
+    """Wilson's."""
+    f1: tuple[float, float] | None
+    """The central 95 % of resamples of the texts."""
+
+
+class ReliabilityBin(NamedTuple):
+    """The texts whose label was given with a probability in one range, the upper border included."""
+
+    low: float
+    high: float
+    n: int
+    n_right: int
+    confidence: float
+    """The mean probability of the label given, 0–1; NaN without texts."""
+
+    @property
+    def accuracy(self) -> float:
+        """The share that was right, 0–1; NaN without texts."""
+        return self.n_right / self.n if self.n else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the accuracy; (0, 1) without texts."""
+        return wilson_interval(self.n_right, self.n) if self.n else (0.0, 1.0)
+
+
 def confusion_matrix(labels: Ids, predictions: Ids, *, n_classes: int) -> Ids:
     """(C, C) counts: texts of the row's class that were given the column's.
 
@@ -89,11 +121,15 @@ def macro_f1(confusion: Ids, *, n_bootstrap: int = 1000, seed: int = 12345) -> S
 
 def _mean_f1(confusions: Ids) -> Floats:
     """The macro-F1 of each matrix of (R, C, C) -> (R,)."""
+    counts = (confusions.sum(1) + confusions.sum(2)) > 0
+    return np.asarray(100 * _class_f1(confusions).sum(1) / counts.sum(1), dtype=np.float64)
+
+
+def _class_f1(confusions: Ids) -> Floats:
+    """The F1 of each class of each matrix of (R, C, C) -> (R, C), 0–1; 0 where there is no text."""
     right = np.diagonal(confusions, axis1=1, axis2=2)  # (R, C)
     found_and_there = confusions.sum(1) + confusions.sum(2)  # (R, C): twice the denominator of F1's mean
-    counts = found_and_there > 0
-    f1 = 2 * right / np.where(counts, found_and_there, 1)
-    return np.asarray(100 * f1.sum(1) / counts.sum(1), dtype=np.float64)
+    return np.asarray(2 * right / np.where(found_and_there > 0, found_and_there, 1), dtype=np.float64)
 
 
 def per_class(confusion: Ids) -> list[ClassScore]:
@@ -104,6 +140,30 @@ def per_class(confusion: Ids) -> list[ClassScore]:
             precision=100 * r / max(f, 1), recall=100 * r / max(t, 1), f1=200 * r / max(f + t, 1), support=t
         )
         for r, f, t in zip(right.tolist(), found.tolist(), there.tolist(), strict=True)
+    ]
+
+
+def class_intervals(confusion: Ids, *, n_bootstrap: int = 1000, seed: int = 12345) -> list[ClassIntervals]:
+    """How far the scores of each class can be trusted; the resamples are those of `macro_f1`."""
+    right, found, there = np.diagonal(confusion), confusion.sum(0), confusion.sum(1)
+    n = int(confusion.sum())
+    resamples = np.random.default_rng(seed).multinomial(n, confusion.ravel() / n, size=n_bootstrap)
+    f1 = 100 * _class_f1(resamples.reshape(-1, *confusion.shape))  # (R, C)
+    low, high = np.percentile(f1, [2.5, 97.5], axis=0)
+
+    def share(n_right: int, of: int) -> tuple[float, float] | None:
+        if not of:
+            return None
+        bounds = wilson_interval(n_right, of)
+        return 100 * bounds[0], 100 * bounds[1]
+
+    return [
+        ClassIntervals(
+            share(int(right[i]), int(found[i])),
+            share(int(right[i]), int(there[i])),
+            (float(low[i]), float(high[i])) if found[i] + there[i] else None,
+        )
+        for i in range(len(confusion))
     ]
 
 
@@ -118,20 +178,37 @@ def negative_log_likelihood(logits: Floats, labels: Ids, *, temperature: float =
     return float(-log_probabilities[np.arange(len(labels)), labels].mean())
 
 
-def expected_calibration_error(probabilities: Floats, labels: Ids, *, n_bins: int = N_BINS) -> float:
-    """How far confidence and accuracy are apart, on average over texts, 0–100 (Guo et al. 2017, equation 3).
+def reliability(probabilities: Floats, labels: Ids, *, n_bins: int = N_BINS) -> list[ReliabilityBin]:
+    """How often texts were right, by how sure of it the classifier was (DeGroot and Fienberg 1983).
 
     Confidence is the probability of the label given. Texts are sorted by it into `n_bins` bins of equal
-    width over 0–1, the upper border of each included; a bin counts as much as it has texts.
+    width over 0–1, the upper border of each included.
     """
     confidence = probabilities.max(1)
     right = probabilities.argmax(1) == labels
     bins = np.clip(np.ceil(confidence * n_bins).astype(np.int64) - 1, 0, n_bins - 1)
-    gaps = np.abs(
-        np.bincount(bins, weights=right, minlength=n_bins)
-        - np.bincount(bins, weights=confidence, minlength=n_bins)
-    )
-    return float(100 * gaps.sum() / len(labels))
+    n = np.bincount(bins, minlength=n_bins)
+    n_right = np.bincount(bins[right], minlength=n_bins)
+    sums = np.bincount(bins, weights=confidence, minlength=n_bins)
+    return [
+        ReliabilityBin(
+            i / n_bins,
+            (i + 1) / n_bins,
+            int(n[i]),
+            int(n_right[i]),
+            float(sums[i] / n[i]) if n[i] else math.nan,
+        )
+        for i in range(n_bins)
+    ]
+
+
+def expected_calibration_error(probabilities: Floats, labels: Ids, *, n_bins: int = N_BINS) -> float:
+    """How far confidence and accuracy are apart, on average over texts, 0–100 (Guo et al. 2017, equation 3).
+
+    The bins are those of `reliability`; each counts as much as it has texts.
+    """
+    filled = (each for each in reliability(probabilities, labels, n_bins=n_bins) if each.n)
+    return 100 * sum(each.n * abs(each.accuracy - each.confidence) for each in filled) / len(labels)
 
 
 def fit_temperature(logits: Floats, labels: Ids) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dragoman.notebook import Cell, table_of
+
 
 @dataclass(frozen=True)
 class Score:
@@ -21,3 +23,29 @@ class Score:
     sacreBLEU reports the mean of the resampled scores and half the width of their central 95 %; these
     are mean - half and mean + half. The mean is close to `value`, not equal to it.
     """
+
+    def notebook_row(self) -> dict[str, Cell]:
+        """What a notebook shows of it."""
+        interval = "" if self.interval is None else f"{self.interval[0]:.1f} – {self.interval[1]:.1f}"
+        return {
+            "score": self.name,
+            "value": self.value,
+            "95 % interval": interval,
+            "signature": self.signature,
+        }
+
+    def _repr_html_(self) -> str:
+        return table_of([self])
+
+
+def signature_differences(first: str, second: str) -> list[str]:
+    """What keeps two scores from being compared: each choice in which their signatures differ, in words.
+
+    A signature is "name:value|name:value"; a name that is in one only is "absent" in the other.
+    """
+    here, there = (dict(part.split(":", 1) for part in s.split("|") if ":" in part) for s in (first, second))
+    return [
+        f"{name} is {here.get(name, 'absent')} in one and {there.get(name, 'absent')} in the other"
+        for name in {**here, **there}
+        if here.get(name) != there.get(name)
+    ]

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from sacrebleu.metrics.base import Metric
@@ -40,7 +41,7 @@ def bleu(
     are not always there, and a score must not depend on what is installed), "13a" for all others.
     DataError: no sentences, or different numbers of them.
     """
-    return _score(BLEU(tokenize=_tokenisation(tgt_lang)), hypotheses, references, n_bootstrap, seed)
+    return _score(_bleu_metric(tgt_lang), hypotheses, references, n_bootstrap, seed)
 
 
 def chrf(
@@ -76,9 +77,7 @@ def ter(
     Lower is better. Chinese and Japanese are split into characters, as Tercom's Asian support does.
     The slowest of the three: about 2 ms a sentence. DataError: as in `bleu`.
     """
-    by_character = _primary(tgt_lang) in _CHINESE | _JAPANESE
-    metric = _FloatTER(normalized=by_character, asian_support=by_character)
-    return _score(metric, hypotheses, references, n_bootstrap, seed)
+    return _score(_ter_metric(tgt_lang), hypotheses, references, n_bootstrap, seed)
 
 
 def tokenised_lowercased_bleu(
@@ -118,6 +117,21 @@ def score_all(
     ]
 
 
+def metrics_for(tgt_lang: str) -> list[Metric]:
+    """sacreBLEU's metrics as `score_all` computes them: BLEU, chrF2 and TER."""
+    return [_bleu_metric(tgt_lang), _FloatCHRF(), _ter_metric(tgt_lang)]
+
+
+def words(text: str, *, lang: str) -> list[str]:
+    """The words of `text` as BLEU counts them in this language: punctuation marks are words of their own."""
+    return str(_tokenizer(_tokenisation(lang))(text)).split()
+
+
+@cache
+def _tokenizer(tokenisation: str) -> Any:
+    return BLEU(tokenize=tokenisation).tokenizer
+
+
 class _FloatCHRF(CHRF):
     """chrF whose bootstrap survives resamples that score 0.
 
@@ -134,6 +148,15 @@ class _FloatTER(TER):
 
     def _compute_score_from_stats(self, stats: Sequence[float]) -> TERScore:
         return super()._compute_score_from_stats([float(count) for count in stats])
+
+
+def _bleu_metric(tgt_lang: str) -> BLEU:
+    return BLEU(tokenize=_tokenisation(tgt_lang))
+
+
+def _ter_metric(tgt_lang: str) -> TER:
+    by_character = _primary(tgt_lang) in _CHINESE | _JAPANESE
+    return _FloatTER(normalized=by_character, asian_support=by_character)
 
 
 def _primary(language: str) -> str:
@@ -153,14 +176,8 @@ def _score(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[str], n_bootstrap: int, seed: int
 ) -> Score:
     """The score of `metric`, with an interval if n_bootstrap > 1."""
-    if len(hypotheses) != len(references):
-        raise DataError(
-            f"there are {len(hypotheses)} translations and {len(references)} references; "
-            "scoring needs one reference line for every translation"
-        )
-    if not hypotheses:
-        raise DataError("there is nothing to score: 0 translations and 0 references")
-    with _bootstrap_seed(seed):
+    check_sentences(hypotheses, references)
+    with bootstrap_seed(seed):
         result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=n_bootstrap)
     signature = metric.get_signature().format()
     interval = None
@@ -172,8 +189,19 @@ def _score(
     return Score(str(result.name), float(result.score), signature, interval)
 
 
+def check_sentences(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """DataError: there are no sentences, or not as many translations as references."""
+    if len(hypotheses) != len(references):
+        raise DataError(
+            f"there are {len(hypotheses)} translations and {len(references)} references; "
+            "scoring needs one reference line for every translation"
+        )
+    if not hypotheses:
+        raise DataError("there is nothing to score: 0 translations and 0 references")
+
+
 @contextmanager
-def _bootstrap_seed(seed: int) -> Iterator[None]:
+def bootstrap_seed(seed: int) -> Iterator[None]:
     """Gives sacreBLEU its seed in the one way it has, the environment, and takes it back."""
     with _seed_lock:
         before = os.environ.get("SACREBLEU_SEED")

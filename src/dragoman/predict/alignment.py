@@ -17,6 +17,7 @@ from dragoman.data.batching import pad, source_mask
 from dragoman.errors import DataError
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.notebook import heat_map
 from dragoman.predict.attention import attention_weights
 from dragoman.predict.translator import Translation, Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
@@ -44,6 +45,22 @@ class Link(NamedTuple):
     """How much of the attention of the target word is on this source word, 0–1 (`contrasted`)."""
 
 
+class WordAlignment(NamedTuple):
+    """How much each word of a translation is linked with each of its source, and the links that follow."""
+
+    weights: Floats
+    """(T, S): the shares that `align` decides by; rows add up to 1."""
+    src_words: tuple[str, ...]
+    tgt_words: tuple[str, ...]
+    links: tuple[tuple[int, int], ...]
+    """The word of the source and the one of the translation, counted from 0, in the target's order."""
+
+    def _repr_html_(self) -> str:
+        framed = [(t, s) for s, t in self.links]
+        caption = "Share of attention, %; links are framed"
+        return heat_map(self.weights.tolist(), self.tgt_words, self.src_words, caption=caption, marked=framed)
+
+
 def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[list[Link]]:
     """The links between the words of each source and its translation, in the order of the target's words.
 
@@ -64,6 +81,26 @@ def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]
     for i, weights in word_attention(translator, sources, targets, layers=layers):
         links[i] = _best_links(contrasted(weights.mean(0)), words_of(sources[i]), words_of(targets[i]))
     return links
+
+
+def align_words(translator: Translator, source: str, target: str) -> WordAlignment:
+    """What `align` finds for a pair, with the weights between all words, to be looked at.
+
+    DataError: a side is empty, or has more tokens than the model accepts.
+    """
+    layers = range(len(translator.model.decoder))
+    found = [weights for _, weights in word_attention(translator, [source], [target], layers=layers)]
+    if not found:
+        raise DataError(
+            f"there is nothing to align: a side is empty, or has {translator.max_positions} tokens or more; "
+            "take one sentence and its translation"
+        )
+    weights = contrasted(found[0].mean(0))
+    src_words, tgt_words = (
+        tuple(text[start:end] for start, end in words_of(text)) for text in (source, target)
+    )
+    links = tuple((int(row.argmax()), t) for t, row in enumerate(weights) if row.max() > 0)
+    return WordAlignment(weights, src_words, tgt_words, links)
 
 
 def align_translations(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:

@@ -1,4 +1,4 @@
-"""Where a translator looks: the weights of the decoder's attention to the source."""
+"""Where a translator looks: the weights of all attention, in the encoder, the decoder, and between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from torch.utils.hooks import RemovableHandle
 
 from dragoman.data.batching import source_mask
 from dragoman.errors import DataError
-from dragoman.model.layers import DecoderLayer, MultiHeadAttention
+from dragoman.model.layers import MultiHeadAttention
+from dragoman.model.transformer import decoder_layers, encoder_layers
+from dragoman.notebook import heat_map
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -28,9 +30,52 @@ class CrossAttention(NamedTuple):
     tgt_tokens: tuple[str, ...]
     """The T pieces of the translation, the end token last."""
 
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """What looks."""
+        return self.tgt_tokens
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is looked at."""
+        return self.src_tokens
+
+    def _repr_html_(self) -> str:
+        return _shown("Cross-attention", self)
+
+
+class SelfAttention(NamedTuple):
+    """The attention between the tokens of one side."""
+
+    weights: npt.NDArray[np.float32]
+    """(layers, H, L, L). A row adds up to 1."""
+    rows: tuple[str, ...]
+    """What looks. Encoder: the pieces of the source. Decoder: the piece that follows from the look."""
+    columns: tuple[str, ...]
+    """What is looked at. Decoder: the start token, then the pieces that are already there."""
+
+    def _repr_html_(self) -> str:
+        return _shown("Self-attention", self)
+
+
+class AttentionMaps(NamedTuple):
+    """Every look of a model at a sentence and its translation: section 3.2.3 of Vaswani et al. 2017."""
+
+    encoder: SelfAttention
+    decoder: SelfAttention
+    cross: CrossAttention
+
 
 def cross_attention(translator: Translator, source: str, target: str | None = None) -> CrossAttention:
     """The attention while `source` is translated as `target`, by default as the translator would itself.
+
+    DataError: a text is empty, or has more tokens than the model accepts.
+    """
+    return attention_maps(translator, source, target).cross
+
+
+def attention_maps(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
+    """All attention, of all layers and heads, while `source` is translated as `target` (as above).
 
     DataError: a text is empty, or has more tokens than the model accepts.
     """
@@ -42,17 +87,24 @@ def cross_attention(translator: Translator, source: str, target: str | None = No
     device = next(model.parameters()).device
     src = torch.tensor([[*src_ids, EOS_ID]], device=device)
     tgt_in = torch.tensor([[BOS_ID, *tgt_ids]], device=device)
-    weights: list[Tensor] = []
-    blocks = [layer.cross_attention for layer in model.decoder if isinstance(layer, DecoderLayer)]
-    hooks = [_watch(block, weights) for block in blocks]
+    encoder: list[Tensor] = []
+    decoder: list[Tensor] = []
+    cross: list[Tensor] = []
+    hooks = [_watch(layer.self_attention, encoder) for layer in encoder_layers(model)]
+    hooks += [_watch(layer.self_attention, decoder) for layer in decoder_layers(model)]
+    hooks += [_watch(layer.cross_attention, cross) for layer in decoder_layers(model)]
     try:
         with torch.inference_mode():
             model(src, source_mask(src, with_end=model.config.source_end), tgt_in)
     finally:
         for hook in hooks:
             hook.remove()
-    return CrossAttention(
-        torch.cat(weights).cpu().numpy(), _pieces(tokenizers.src, source), _pieces(tokenizers.tgt, target)
+    src_tokens, tgt_tokens = _pieces(tokenizers.src, source), _pieces(tokenizers.tgt, target)
+    written = (SPECIAL_TOKENS[BOS_ID], *tgt_tokens[:-1])
+    return AttentionMaps(
+        SelfAttention(_stacked(encoder), src_tokens, src_tokens),
+        SelfAttention(_stacked(decoder), tgt_tokens, written),
+        CrossAttention(_stacked(cross), src_tokens, tgt_tokens),
     )
 
 
@@ -66,14 +118,27 @@ def attention_weights(
     return torch.softmax(scores if bias is None else scores + bias, dim=-1)
 
 
+def _shown(name: str, attention: CrossAttention | SelfAttention) -> str:
+    """The mean of the heads of the last layer, as a table of percentages."""
+    caption = f"{name}, layer {len(attention.weights)} of {len(attention.weights)}, mean of the heads, %"
+    mean = attention.weights[-1].mean(0).tolist()
+    return heat_map(mean, attention.rows, attention.columns, caption=caption)
+
+
 def _watch(attention: MultiHeadAttention, weights: list[Tensor]) -> RemovableHandle:
     """Appends to `weights` what `attention` does when it is called next."""
 
-    def look(_: torch.nn.Module, inputs: tuple[Tensor, Tensor, Tensor | None]) -> None:
+    def look(_: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
         x, memory, bias = inputs
-        weights.append(attention_weights(attention, x, memory, bias))
+        weights.append(attention_weights(attention, x, x if memory is None else memory, bias))
 
     return attention.register_forward_pre_hook(look)
+
+
+def _stacked(weights: list[Tensor]) -> npt.NDArray[np.float32]:
+    """The (1, H, T, S) of each layer as (layers, H, T, S)."""
+    stacked: npt.NDArray[np.float32] = torch.cat(weights).cpu().numpy()
+    return stacked
 
 
 def _ids(tokenizer: Tokenizer, text: str, limit: int, which: str) -> list[int]:

@@ -19,6 +19,7 @@ from dragoman.hardware import choose_device, choose_dtype
 from dragoman.hub import folder_of
 from dragoman.metrics.classification import softmax
 from dragoman.model.classifier import TransformerClassifier
+from dragoman.notebook import Cell, Shown, share, table
 from dragoman.predict.loading import inference_copy, load_classifier_model
 from dragoman.runs import Run
 from dragoman.text.tokenizer import UNK_ID, Tokenizer
@@ -45,6 +46,15 @@ class Classification(NamedTuple):
     """Of every label, the most likely first; they add up to 1. Empty for a text that is empty."""
     n_cut: int = 0
     """Tokens at the text's end that were not read, because of data.max_windows."""
+
+    def notebook_row(self) -> dict[str, Cell]:
+        """What a notebook shows of it."""
+        sure = share(self.probabilities[self.label]) if self.label else ""
+        return {"text": self.text, "label": self.label, "probability": sure}
+
+    def _repr_html_(self) -> str:
+        rows = [(label, share(p)) for label, p in self.probabilities.items()]
+        return table(("label", "probability"), rows, caption=self.text)
 
 
 class Logits(NamedTuple):
@@ -125,7 +135,7 @@ class Classifier:
             raise DataError("classify takes a list of texts; for a single one write classify([text])")
         ids = self.tokenizer.encode_batch(texts)
         filled = [i for i, tokens in enumerate(ids) if tokens]
-        results = [Classification(text, "", {}) for text in texts]
+        results = Shown(Classification(text, "", {}) for text in texts)
         logits, n_cut = self._logits([ids[i] for i in filled], progress)
         probabilities = softmax(logits, temperature=self.temperature).tolist()
         for i, row, cut in zip(filled, probabilities, n_cut.tolist(), strict=True):

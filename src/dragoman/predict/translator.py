@@ -18,6 +18,7 @@ from dragoman.hardware import choose_device, choose_dtype, has_int8
 from dragoman.hub import folder_of
 from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.notebook import Cell, Shown, table, table_of
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
 from dragoman.predict.loading import inference_copy, load_translator_model
 from dragoman.predict.sentences import Preparation
@@ -56,6 +57,19 @@ class Translation(NamedTuple):
     ids: tuple[tuple[int, ...], ...] = ()
     """The tokens of each alternative as the search found it, without start and end; of a text in parts, those
     of all parts. Nothing where the alternatives are others than those the search found."""
+
+    def notebook_row(self) -> dict[str, Cell]:
+        """What a notebook shows of it."""
+        return {"source": self.source, "translation": self.text, "score": f"{self.score:.2f}"}
+
+    def _repr_html_(self) -> str:
+        if len(self.alternatives) < 2:
+            return table_of([self])
+        return table(
+            ("score", "translation"),
+            [(f"{a.score:.2f}", a.text) for a in self.alternatives],
+            caption=self.source,
+        )
 
 
 Translate: TypeAlias = Callable[[Sequence[str]], list[Translation]]
@@ -178,7 +192,7 @@ class Translator:
         split = self._split(texts, sentences)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
-        translations = [Translation(text, "", 0.0, (Alternative("", 0.0),), (), ((),)) for text in texts]
+        translations = Shown(Translation(text, "", 0.0, (Alternative("", 0.0),), (), ((),)) for text in texts)
         done = len(texts) - len(filled) - len(split)
         batches = self._batches(by_length, search.batch_sentences)
         found = map_in_threads(

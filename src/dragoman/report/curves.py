@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dragoman.errors import RunError
 from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, finish_axes, picture
@@ -15,11 +15,28 @@ CURVES = "curves.svg"
 """Where a run keeps its learning curves."""
 
 
-def plot_learning_curves(run: Run, path: Path) -> None:
+OKABE_ITO = (BLUE, ORANGE, GREEN, "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+MARKERS = "os^Dvx*"
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+"""Several runs are told apart by colour, by marker and by dash."""
+
+
+class Curves(NamedTuple):
+    """The learning curves of another training, such as the reference run of a recipe."""
+
+    name: str
+    history: Sequence[dict[str, Any]]
+    """The records of its history.jsonl."""
+    max_steps: int
+    """Its training.max_steps."""
+
+
+def plot_learning_curves(run: Run, path: Path, *, reference: Curves | None = None) -> None:
     """Draws loss, score and learning rate over the steps of `run`; `path` ends in .svg, .png or .pdf.
 
-    The score is BLEU or accuracy. MissingExtraError: matplotlib is not installed. RunError: the run has no
-    history yet, or `path` has another ending or cannot be written.
+    The score is BLEU or accuracy. The validations of `reference` stand beside it, dashed and grey; if its
+    schedule has another length, at the same shares of the steps. MissingExtraError: matplotlib is not
+    installed. RunError: the run has no history yet, or `path` has another ending or cannot be written.
     """
     translates = run.config.task == "translation"
     with picture(path, size=(10.5, 3.4), purpose="drawing learning curves") as figure:
@@ -33,9 +50,53 @@ def plot_learning_curves(run: Run, path: Path) -> None:
         else:
             _draw_score(score, history, key="accuracy", title="Accuracy on validation texts, %")
         _draw_rate(rate, history)
+        if reference is not None:
+            _draw_reference(loss, run, reference, key="valid_loss")
+            _draw_reference(score, run, reference, key="bleu" if translates else "accuracy")
         for axes in (loss, score, rate):
             finish_axes(axes, label="step")
         figure.suptitle(f"{run.config.name} · {run.config.subject}", x=0.01, ha="left", size=11)
+
+
+def plot_runs(runs: Sequence[Curves], path: Path, *, key: str, title: str) -> None:
+    """Draws validation loss and the score `key` of several runs, each over its own steps.
+
+    `path` and errors as for `plot_learning_curves`; a run without validations has no line.
+    """
+    with picture(path, size=(10.5, 3.8), purpose="drawing learning curves") as figure:
+        loss, score = figure.subplots(1, 2, sharex=True)
+        for i, run in enumerate(runs):
+            look: dict[str, Any] = {
+                "color": OKABE_ITO[i % len(OKABE_ITO)],
+                "marker": MARKERS[i % len(MARKERS)],
+                "linestyle": DASHES[i % len(DASHES)],
+                "markersize": 4,
+                "linewidth": 1.4,
+                "label": run.name,
+            }
+            loss.plot(*_series(run.history, "valid", "valid_loss"), **look)
+            score.plot(*_series(run.history, "valid", key), **look)
+        loss.set_title("Validation loss, nats")
+        score.set_title(title)
+        score.legend(frameon=False, loc="lower right")
+        for axes in (loss, score):
+            finish_axes(axes, label="step")
+
+
+def _draw_reference(axes: Any, run: Run, reference: Curves, *, key: str) -> None:
+    """The validations of the reference; the axes grow where it does not fit."""
+    steps, values = _series(reference.history, "valid", key)
+    if not steps:
+        return
+    max_steps = run.config.training.max_steps
+    same = reference.max_steps == max_steps
+    scaled = [step if same else step * max_steps / reference.max_steps for step in steps]
+    label = reference.name if same else f"{reference.name}, {reference.max_steps:,} steps, scaled"
+    line = {"color": "#777777", "linestyle": "--", "linewidth": 1.1, "marker": "x", "markersize": 3.5}
+    axes.plot(scaled, values, label=label, gid="reference", **line)
+    if key != "valid_loss":
+        axes.set_ylim(0, min(100.0, max(axes.get_ylim()[1], 1.15 * max(values))))
+    axes.legend(frameon=False)
 
 
 def _draw_loss(axes: Any, history: Sequence[dict[str, Any]], *, item: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ STYLE: Any = {
     "axes.titlesize": 10,
     "xtick.color": GREY,
     "ytick.color": GREY,
+    "text.parse_math": False,  # a dollar sign in a corpus is one
     "svg.hashsalt": "dragoman",  # the same content gives the same file
 }
 
@@ -43,12 +45,26 @@ def picture(path: Path, *, size: tuple[float, float], purpose: str) -> Iterator[
     kind = path.suffix.removeprefix(".")
     if kind not in ("svg", "png", "pdf"):
         raise RunError(f"{path}: is no kind of picture; give a name that ends in .svg, .png or .pdf")
-    with rc_context(STYLE):
+    with rc_context(STYLE), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         figure = Figure(figsize=size, layout="constrained")
         yield figure
-        content = io.BytesIO()
-        figure.savefig(content, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
-    write_atomically(path, content.getvalue())
+        content = _saved(figure, kind)
+        strange = any(str(warning.message).startswith("Glyph ") for warning in caught)
+        if strange and kind == "svg":  # the reader's machine may have the letters that ours has not
+            with rc_context({"svg.fonttype": "none"}):
+                content = _saved(figure, kind)
+    for warning in caught:
+        if not str(warning.message).startswith("Glyph "):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    write_atomically(path, content)
+
+
+def _saved(figure: Any, kind: str) -> bytes:
+    """The figure as a file's content."""
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+    return content.getvalue()
 
 
 def finish_axes(axes: Any, *, label: str) -> None:

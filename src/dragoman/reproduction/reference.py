@@ -10,6 +10,7 @@ from dragoman.config import Config
 from dragoman.runs import Run
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
+from dragoman.training.task import Sample
 
 KEYS = {"loss": "valid_loss"}
 """What history.jsonl calls the setting training.metric, where it is not the same word."""
@@ -97,6 +98,9 @@ class ReferenceListener(TrainingListener):
 
     def validating(self) -> None:
         self._listener.validating()
+
+    def sampled(self, step: int, samples: Sequence[Sample]) -> None:
+        self._listener.sampled(step, samples)
 
 
 def reference_curve(run: Run, *, max_steps: int) -> ReferenceCurve:

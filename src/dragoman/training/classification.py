@@ -46,7 +46,7 @@ from dragoman.predict.loading import build_classifier, inference_copy
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.training.listener import TrainingListener
-from dragoman.training.task import BatchResult, Task, Validation, Weights
+from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
 
 
 class ClassificationTask(Task[ClassificationBatch]):
@@ -131,7 +131,19 @@ class ClassificationTask(Task[ClassificationBatch]):
         }
         metric = self.config.training.metric
         score = -record["valid_loss"] if metric == "loss" else record[metric]
-        return Validation(record, score, suspicions(confusion, self.labels))
+        return Validation(record, score, suspicions(confusion, self.labels), self._samples(logits.argmax(1)))
+
+    def _samples(self, found: npt.NDArray[np.int64]) -> tuple[Sample, ...]:
+        """Some validation texts as the model reads them, with their label and the one `found`."""
+        store = self.valid_store
+        return tuple(
+            Sample(
+                self.tokenizer.decode(store.text[i].tolist()),
+                self.labels[store.labels[i]],
+                self.labels[found[i]],
+            )
+            for i in sampled(len(found))
+        )
 
     def finish(self, weights: Weights) -> None:
         """Fits the temperature of the probabilities on the validation texts (Guo et al. 2017)."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dragoman.config import Config
 from dragoman.training.state import Position
+from dragoman.training.task import Sample
 
 
 class TrainingListener:
@@ -25,3 +27,6 @@ class TrainingListener:
 
     def validating(self) -> None:
         """Training pauses for a validation."""
+
+    def sampled(self, step: int, samples: Sequence[Sample]) -> None:
+        """What the weights of `step` make of some validation examples, always the same ones."""

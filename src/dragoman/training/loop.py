@@ -344,6 +344,7 @@ def finish(sitting: Sitting) -> None:
         }
         run.append_history({**record, "seconds": position.seconds})
         listener.logged(record)
+        listener.sampled(position.step, result.samples)
     task.finish(run.load_weights())
     run.write_json("environment.json", environment())
     run.write_json(

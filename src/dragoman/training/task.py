@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from dragoman.model.transformer import Transformer
 
 Weights = dict[str, Tensor]
 Batch = TypeVar("Batch")
+
+N_SAMPLES = 3
+"""Validation examples that are shown at each validation."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,17 @@ class BatchResult:
     """Tokens read, padding excluded; only speed is computed from it."""
 
 
+class Sample(NamedTuple):
+    """A validation example, and what a model makes of it."""
+
+    source: str
+    """The sentence to be translated, or the text to be classified."""
+    reference: str
+    """Its translation, or its label."""
+    hypothesis: str
+    """The model's translation, or the label that it gives."""
+
+
 @dataclass(frozen=True)
 class Validation:
     """Scores of one set of weights on the validation examples."""
@@ -38,6 +52,8 @@ class Validation:
     """The number that chooses checkpoints; higher is better."""
     warnings: dict[str, str] = field(default_factory=dict)
     """What is suspicious, by a name under which it is said only once."""
+    samples: tuple[Sample, ...] = ()
+    """Some of the examples, always the same ones."""
 
 
 class Task(ABC, Generic[Batch]):
@@ -82,3 +98,9 @@ class Task(ABC, Generic[Batch]):
 
     def finish(self, weights: Weights) -> None:
         """What is still to be learnt once the weights to keep are known; by default nothing."""
+
+
+def sampled(n_examples: int) -> list[int]:
+    """The indices of the examples to show: N_SAMPLES of them, spread evenly, or all where there are fewer."""
+    n = min(N_SAMPLES, n_examples)
+    return [(2 * i + 1) * n_examples // (2 * n) for i in range(n)]

@@ -28,7 +28,7 @@ from dragoman.training.diagnosis import diagnose, source_use
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loss import batch_loss, static_batch_loss
 from dragoman.training.starting import describe_taken, open_start, start_weights, taken_tokenizers
-from dragoman.training.task import BatchResult, Task, Validation, Weights
+from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
 
 N_OLD_PAIRS = 1000
 """Validation pairs of the text that a model was trained on before that are scored, at most."""
@@ -189,7 +189,12 @@ class Validator:
             old = self._translations(translator, self.old_sources)
             record["old_bleu"] = bleu(old, self.old_references, tgt_lang=tgt_lang, n_bootstrap=0).value
         warnings = diagnose(self.sources, hypotheses, self.references, use)
-        return Validation(record, score if self.config.training.metric == "bleu" else -loss, warnings)
+        samples = tuple(
+            Sample(self.sources[i], self.references[i], hypotheses[i]) for i in sampled(len(hypotheses))
+        )
+        return Validation(
+            record, score if self.config.training.metric == "bleu" else -loss, warnings, samples
+        )
 
     def _translations(self, translator: Translator, sources: list[str]) -> list[str]:
         beam_size = self.config.training.valid_beam_size

@@ -54,6 +54,7 @@ def score(sitting: Sitting, weights: Weights) -> None:
     }
     run.append_history({**record, "seconds": position.seconds})
     listener.logged(record)
+    listener.sampled(position.step, result.samples)
     if should_be_learning(position, training):
         warn(position, result, listener)
 

@@ -1,0 +1,165 @@
+"""What moves below the log lines of a training, on a terminal: curves in characters, and a progress bar."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from dragoman.config import Config
+from dragoman.report.braille import braille_curve
+from dragoman.training.state import Position
+from dragoman.training.task import Sample
+
+N_ROWS = 4
+"""Rows of a curve."""
+
+MIN_LINES, MIN_COLUMNS = 16, 50
+"""A smaller terminal has no room for curves."""
+
+LONGEST = 240
+"""Characters of a sample that are shown, at most."""
+
+
+class Curve:
+    """A number that changes with the steps, drawn in the room there is."""
+
+    def __init__(self, name: str, unit: str, *, best: bool) -> None:
+        """`best`: the highest value is worth naming."""
+        self._name, self._unit, self._best = name, unit, best
+        self.points: list[tuple[float, float]] = []
+
+    def add(self, step: int, value: float | None) -> None:
+        """Takes the value at `step`; None is no number. What was known from this step on is forgotten."""
+        self.points = [point for point in self.points if point[0] < step]
+        self.points.append((step, math.nan if value is None else value))
+
+    @property
+    def heading(self) -> str:
+        """The last value in words, and where the best was."""
+        known = [point for point in self.points if not math.isnan(point[1])]
+        if not known:
+            return f"{self._name}: none yet"
+        parts = [f"{self._name} {_figure(known[-1][1])}{self._unit}"]
+        if self._best:
+            step, value = max(known, key=lambda point: point[1])
+            parts.append("the best" if step == known[-1][0] else f"best {_figure(value)} at step {step:,.0f}")
+        return ", ".join(parts)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(self.heading, no_wrap=True, overflow="ellipsis")
+        values = [value for _, value in self.points if math.isfinite(value)]
+        if len(values) < 2:
+            yield Text("\n" * (N_ROWS - 1))
+            return
+        low, high = min(values), max(values)
+        labels = [_figure(high), *[""] * (N_ROWS - 2), _figure(low)]
+        width = max(map(len, labels))
+        room = max(4, options.max_width - width - 2)
+        rows = braille_curve(self.points, width=room, height=N_ROWS, low=low, high=high)
+        for label, row in zip(labels, rows, strict=True):
+            yield Text.assemble((f"{label:>{width}} ", "dim"), (row, "cyan"), no_wrap=True, overflow="crop")
+
+
+class LivePanel:
+    """The curves of loss and score, and how far a training is, with the time left."""
+
+    def __init__(self, console: Console, config: Config, position: Position) -> None:
+        self._console, self._config = console, config
+        translates = config.task == "translation"
+        self.loss = Curve("loss", f" nats/{'token' if translates else 'text'}", best=False)
+        self.score_key = "bleu" if translates else "accuracy"
+        self.score = Curve("BLEU" if translates else "accuracy", "" if translates else " %", best=True)
+        if config.training.metric == self.score_key:  # what a training that goes on has reached before
+            for step, value in position.scores.items():
+                self.score.add(int(step), value)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+            console=console,
+            expand=True,
+        )
+        # A training that goes on has not done in this second what it did before.
+        self._task = self._progress.add_task("training", total=1.0)
+        self._progress.tasks[0].completed = self._share(position)
+
+    def stepped(self, position: Position) -> None:
+        """An update was made."""
+        steps = f"step {position.step:,} of {self._config.training.max_steps:,}"
+        self._progress.update(self._task, description=steps, completed=self._share(position))
+
+    def validating(self) -> None:
+        """The bar waits for a validation."""
+        self._progress.update(self._task, description="validating")
+
+    def logged(self, record: dict[str, Any]) -> None:
+        """Takes the loss or the score of a record of history.jsonl into the curves."""
+        if record["kind"] == "train":
+            self.loss.add(record["step"], record["train_loss"])
+        elif record["kind"] == "valid":
+            self.score.add(record["step"], record[self.score_key])
+
+    def __rich__(self) -> RenderableType:
+        size = self._console.size
+        if size.height < MIN_LINES or size.width < MIN_COLUMNS or self._console.options.ascii_only:
+            return self._progress
+        curves = Table.grid(expand=True, padding=(0, 2))
+        for _ in range(2):
+            curves.add_column(ratio=1)
+        curves.add_row(self.loss, self.score)
+        return Group(Text(""), curves, self._progress)
+
+    def _share(self, position: Position) -> float:
+        """How much of the training is done, 0 to 1."""
+        training = self._config.training
+        seconds = 60 * training.max_minutes
+        by_time = position.seconds / seconds if seconds else 0.0
+        return min(1.0, max(position.step / training.max_steps, by_time))
+
+
+class SampleNames(NamedTuple):
+    """What the parts of a sample are called."""
+
+    source: str
+    reference: str
+    hypothesis: str
+
+
+def sample_names(config: Config) -> SampleNames:
+    """What the parts of the samples of such a training are called."""
+    if config.task == "translation":
+        return SampleNames("source", "reference", "hypothesis")
+    return SampleNames("text", "label", "prediction")
+
+
+def sample_table(samples: Sequence[Sample], names: SampleNames) -> Table:
+    """Samples one below the other; what is as it should be is green, else yellow."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for sample in samples:
+        style = "green" if sample.hypothesis == sample.reference else "yellow"
+        for name, text in zip(names, sample, strict=True):
+            own = style if name == names.hypothesis else ""
+            table.add_row(f"  {name}", Text(_on_a_line(text), style=own))
+    return table
+
+
+def _on_a_line(text: str) -> str:
+    """`text` in LONGEST characters at most, without any that would move the cursor."""
+    text = " ".join(text.split())
+    shown = text if len(text) <= LONGEST else f"{text[: LONGEST - 1].rstrip()}…"
+    return "".join(c if c.isprintable() else "\ufffd" for c in shown)
+
+
+def _figure(value: float) -> str:
+    """Three digits of a number, or more where it has more before its point."""
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -1,0 +1,237 @@
+"""Where a translator is good and where it is not: by length, by how often a word was seen, by its numbers.
+
+The questions are those of compare-mt (Neubig et al. 2019), asked of one test set: sources, hypotheses and
+references, line by line. Words are those that BLEU counts (`metrics.translation.words`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from dragoman.metrics.score import Score
+from dragoman.metrics.translation import bleu, chrf, words
+
+LENGTHS = (5, 10, 15, 20, 30, 50)
+"""The longest source of each bucket but the last, in words."""
+FREQUENCIES = (0, 1, 4, 9, 99, 999)
+"""The most frequent word of each bucket but the last: how often it stands in the training text."""
+RARE = 4
+"""A word is rare that the training text has no more often."""
+MIN_CORRELATED = 10
+"""Of fewer sentences, no correlation is told."""
+LEVEL = 0.05
+"""What a p-value must be below."""
+
+_NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
+
+
+class LengthBucket(NamedTuple):
+    """The sentences whose sources have so many words, and how good they are."""
+
+    shortest: int
+    longest: int | None
+    """None: any number."""
+    indices: tuple[int, ...]
+    bleu: Score
+    chrf: Score
+
+
+class Recall(NamedTuple):
+    """How much of something in the references is in the hypotheses, and the other way round, counted."""
+
+    n_matched: int
+    n_reference: int
+    n_hypothesis: int
+
+    @property
+    def recall(self) -> float:
+        """0–100; 0 where the references have none."""
+        return 100 * self.n_matched / self.n_reference if self.n_reference else 0.0
+
+    @property
+    def precision(self) -> float:
+        """0–100; 0 where the hypotheses have none."""
+        return 100 * self.n_matched / self.n_hypothesis if self.n_hypothesis else 0.0
+
+    @property
+    def f1(self) -> float:
+        """0–100: the harmonic mean of the two."""
+        total = self.n_reference + self.n_hypothesis
+        return 200 * self.n_matched / total if total else 0.0
+
+    def __add__(self, other: object) -> Recall:
+        assert isinstance(other, Recall)
+        return Recall(*(a + b for a, b in zip(tuple(self), tuple(other), strict=True)))
+
+
+class FrequencyBucket(NamedTuple):
+    """The words that stand so often in the training text, and how well they are found."""
+
+    least: int
+    most: int | None
+    """None: any number."""
+    words: Recall
+
+
+class Correlation(NamedTuple):
+    """Whether two figures about the same sentences go together."""
+
+    n: int
+    pearson: float
+    pearson_p: float
+    spearman: float
+    spearman_p: float
+
+    @property
+    def helps(self) -> bool:
+        """Whether the first may be shown as a hint at the second: they rise together, and not by chance."""
+        return self.spearman > 0 and self.spearman_p < LEVEL
+
+
+def by_length(
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    src_lang: str,
+    tgt_lang: str,
+    n_bootstrap: int = 1000,
+) -> list[LengthBucket]:
+    """BLEU and chrF2 of the sentences in each bucket of source lengths; each is in one, none is empty."""
+    found: dict[int, list[int]] = {}
+    for i, source in enumerate(sources):
+        found.setdefault(_bucket(len(words(source, lang=src_lang)), LENGTHS), []).append(i)
+    buckets = []
+    for number, indices in sorted(found.items()):
+        parts = ([texts[i] for i in indices] for texts in (hypotheses, references))
+        hyp, ref = parts
+        scores = (m(hyp, ref, tgt_lang=tgt_lang, n_bootstrap=n_bootstrap) for m in (bleu, chrf))
+        shortest, longest = _limits(number, LENGTHS, least=0)
+        buckets.append(LengthBucket(shortest, longest, tuple(indices), *scores))
+    return buckets
+
+
+def training_counts(
+    targets: Iterable[str], hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str
+) -> Counter[str]:
+    """How often each word of hypotheses and references stands in the `targets` of the training text."""
+    known = {word for text in (*hypotheses, *references) for word in words(text, lang=tgt_lang)}
+    counts: Counter[str] = Counter()
+    for target in targets:
+        counts.update(word for word in words(target, lang=tgt_lang) if word in known)
+    return counts
+
+
+def by_frequency(
+    hypotheses: Sequence[str], references: Sequence[str], counts: Counter[str], *, tgt_lang: str
+) -> list[FrequencyBucket]:
+    """Precision, recall and F1 of words by how often they were seen; a word is found in its sentence.
+
+    Of a word that stands m times in the reference and n times in the hypothesis of a sentence, min(m, n)
+    are matched. Every word of every text is in one bucket.
+    """
+    buckets = [Recall(0, 0, 0)] * (len(FREQUENCIES) + 1)
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        there, wanted = (Counter(words(text, lang=tgt_lang)) for text in (hypothesis, reference))
+        for word in {**there, **wanted}:
+            number = _bucket(counts[word], FREQUENCIES)
+            buckets[number] += Recall(min(there[word], wanted[word]), wanted[word], there[word])
+    return [
+        FrequencyBucket(*_limits(number, FREQUENCIES, least=0), found) for number, found in enumerate(buckets)
+    ]
+
+
+def rare_words(buckets: Sequence[FrequencyBucket]) -> Recall:
+    """The words that stand in the training text RARE times or less, taken together."""
+    rare = [bucket.words for bucket in buckets if bucket.most is not None and bucket.most <= RARE]
+    return sum(rare, start=Recall(0, 0, 0))
+
+
+def numbers(text: str) -> Counter[str]:
+    """The numbers written in digits, such as 3, 1.000 or 12:30, and how often each is there."""
+    return Counter(_NUMBER.findall(text))
+
+
+def number_recall(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[Recall, list[int]]:
+    """How many of the references' numbers are in their hypotheses, and the sentences that lose or invent one.
+
+    Numbers are compared as they are written: "1,000" is not "1.000", and "three" is not a number.
+    """
+    total, wrong = Recall(0, 0, 0), []
+    for i, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
+        there, wanted = numbers(hypothesis), numbers(reference)
+        total += Recall((there & wanted).total(), wanted.total(), there.total())
+        if there != wanted:
+            wrong.append(i)
+    return total, wrong
+
+
+def correlation(first: Sequence[float | None], second: Sequence[float]) -> Correlation | None:
+    """Pearson's and Spearman's correlation of two figures, where both are there, with two-sided p-values.
+
+    The p-values are those of Fisher's transformation (Fisher 1921; for ranks with the variance
+    1.06 / (n - 3) of Fieller et al. 1957). None: fewer than MIN_CORRELATED sentences, or one of the two is
+    always the same.
+    """
+    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a is not None]
+    if len(pairs) < MIN_CORRELATED:
+        return None
+    a, b = [list(column) for column in zip(*pairs, strict=True)]
+    if min(a) == max(a) or min(b) == max(b):
+        return None
+    n = len(pairs)
+    linear, monotone = _pearson(a, b), _pearson(_ranks(a), _ranks(b))
+    return Correlation(
+        n,
+        linear,
+        _fisher_p(linear, variance=1 / (n - 3)),
+        monotone,
+        _fisher_p(monotone, variance=1.06 / (n - 3)),
+    )
+
+
+def _bucket(value: int, limits: Sequence[int]) -> int:
+    return next((i for i, limit in enumerate(limits) if value <= limit), len(limits))
+
+
+def _limits(number: int, limits: Sequence[int], *, least: int) -> tuple[int, int | None]:
+    return (
+        least if number == 0 else limits[number - 1] + 1,
+        limits[number] if number < len(limits) else None,
+    )
+
+
+def _pearson(a: Sequence[float], b: Sequence[float]) -> float:
+    """-1 to 1; both vary."""
+    mean_a, mean_b = fmean(a), fmean(b)
+    da, db = [x - mean_a for x in a], [x - mean_b for x in b]
+    product = math.fsum(x * y for x, y in zip(da, db, strict=True))
+    size = math.sqrt(math.fsum(x * x for x in da)) * math.sqrt(math.fsum(x * x for x in db))
+    return max(-1.0, min(1.0, product / size)) if size else 0.0
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 1 on; equal values share the mean of theirs."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ranks = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and values[order[end]] == values[order[start]]:
+            end += 1
+        for i in order[start:end]:
+            ranks[i] = (start + 1 + end) / 2
+        start = end
+    return ranks
+
+
+def _fisher_p(r: float, *, variance: float) -> float:
+    """How often a correlation at least as strong would come about by chance."""
+    if abs(r) >= 1.0:
+        return 0.0
+    return math.erfc(abs(math.atanh(r)) / math.sqrt(2 * variance))

@@ -1,0 +1,104 @@
+"""Classifiers side by side on the same labelled texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dragoman.errors import ConfigError, DataError
+from dragoman.evaluation.classification import Evaluation, evaluate, split_of
+from dragoman.metrics.significance import mcnemar
+from dragoman.predict.classifier import Classifier, classification_config
+from dragoman.runs import Run
+
+
+@dataclass(frozen=True)
+class ClassifierComparison:
+    """One test set labelled by every classifier; the first one is what the others are compared with."""
+
+    name: str
+    texts: tuple[str, ...]
+    expected: tuple[str, ...]
+    evaluations: Mapping[str, Evaluation]
+    """By the names of the runs."""
+    files: tuple[str, ...]
+
+    @property
+    def first(self) -> Evaluation:
+        return next(iter(self.evaluations.values()))
+
+    @property
+    def provenance(self) -> str:
+        """What the figures were computed on, in words."""
+        files = " + ".join(self.files) or "held out of the training texts"
+        return f"{self.name}: {len(self.texts):,} texts of {files}"
+
+    def p_value(self, system: str) -> float:
+        """McNemar's, of the accuracy of `system` and of the first one."""
+        other = self.evaluations[system]
+        right, right_other = (self.is_right(e) for e in (self.first, other))
+        ones = np.ones(len(self.texts), dtype=np.int64)
+        return mcnemar(ones, right.astype(np.int64), right_other.astype(np.int64))
+
+    def is_right(self, evaluation: Evaluation) -> np.ndarray:
+        """(N,): whether each text was given its label."""
+        return np.asarray(evaluation.found == evaluation.expected)
+
+    def changed(self, system: str, n: int) -> tuple[list[int], list[int]]:
+        """Up to `n` texts that only `system` labels rightly, and `n` that only the first one does.
+
+        The surer the one that is right, the earlier.
+        """
+        other = self.evaluations[system]
+        right, right_other = self.is_right(self.first), self.is_right(other)
+        lists = []
+        for winner, mask in ((other, right_other & ~right), (self.first, right & ~right_other)):
+            sure = winner.probabilities().max(1)
+            lists.append(sorted(np.flatnonzero(mask).tolist(), key=lambda i: (-sure[i], i))[:n])
+        better, worse = lists
+        return better, worse
+
+
+def compare_classifiers(
+    runs: Mapping[str, Run],
+    *,
+    split: str | None = None,
+    device: str = "auto",
+    precision: str = "auto",
+    listen: Callable[[str], None] = lambda message: None,
+) -> list[ClassifierComparison]:
+    """Every test set of the same name, or, where a run has none, the validation texts.
+
+    ConfigError: there is no set that all have. DataError: sets of one name hold other texts or labels.
+    """
+    if split not in (None, "test", "valid"):
+        raise ConfigError(f"--split {split}: there are test and valid")
+    chosen = split or ("test" if all(run.config.data.test for run in runs.values()) else "valid")
+    found: dict[str, dict[str, tuple[Evaluation, tuple[str, ...], tuple[str, ...]]]] = {}
+    for system, run in runs.items():
+        classifier = Classifier.load(run.path, device=device, precision=precision)
+        for name, corpus in split_of(classification_config(run), chosen):
+            examples = list(corpus.examples())
+            listen(f"{run.path}: labelling {name}, {len(examples):,} texts")
+            evaluation = evaluate(classifier, name, examples)
+            texts, labels = zip(*((e.text, e.label) for e in examples), strict=True)
+            found.setdefault(name, {})[system] = (evaluation, texts, labels)
+    common = {name: sets for name, sets in found.items() if len(sets) == len(runs)}
+    if not common:
+        raise ConfigError(f"the runs have no {chosen} set of the same name; compare runs of one data set")
+    comparisons = []
+    for name, sets in common.items():
+        (first, (_, texts, labels)), *_ = sets.items()
+        for system, (_, other_texts, other_labels) in sets.items():
+            if (texts, labels) != (other_texts, other_labels):
+                raise DataError(
+                    f"{name} of {first} and of {system} cannot stand side by side: their texts or labels "
+                    "differ; compare runs on the same test set"
+                )
+        data = runs[first].config.data
+        files = data.test[name] if chosen == "test" else data.valid
+        evaluations = {system: evaluation for system, (evaluation, _, _) in sets.items()}
+        comparisons.append(ClassifierComparison(name, texts, labels, evaluations, tuple(files)))
+    return comparisons

@@ -1,0 +1,188 @@
+"""Translators side by side on the same test sets: scores that may be compared, and whether they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from dragoman.config import Config
+from dragoman.errors import ConfigError, DataError
+from dragoman.evaluation.kept import TranslatedSet, Translations
+from dragoman.evaluation.sentences import sentence_scores
+from dragoman.metrics.score import signature_differences
+from dragoman.metrics.significance import SystemScore, paired_test
+from dragoman.runs import Run
+
+
+class Changed(NamedTuple):
+    """A sentence that two systems translate unlike well."""
+
+    sentence: int
+    difference: float
+    """chrF2 of the second system minus that of the first."""
+
+
+class Spread(NamedTuple):
+    """A score over trainings that differ in nothing but their seeds."""
+
+    name: str
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.values)
+
+    @property
+    def deviation(self) -> float:
+        """The sample standard deviation, in points."""
+        return stdev(self.values)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One test set translated by every system; the first one is what the others are compared with."""
+
+    name: str
+    sets: Mapping[str, TranslatedSet]
+    """By the systems' names."""
+    bootstrap: Mapping[str, Sequence[SystemScore]]
+    randomisation: Mapping[str, Sequence[SystemScore]]
+
+    def changed(self, system: str, n: int) -> tuple[list[Changed], list[Changed]]:
+        """The `n` sentences that `system` translates better than the first by most, and the `n` worse.
+
+        By chrF2 of the sentence; those without a difference are in neither.
+        """
+        first, second = next(iter(self.sets.values())), self.sets[system]
+        before, after = (
+            sentence_scores(s.evaluation.hypotheses, s.evaluation.references) for s in (first, second)
+        )
+        changes = [Changed(i, b - a) for i, (a, b) in enumerate(zip(before, after, strict=True))]
+        changes.sort(key=lambda change: (-change.difference, change.sentence))
+        better = [change for change in changes[:n] if change.difference > 0]
+        worse = [change for change in changes[::-1][:n] if change.difference < 0]
+        return better, worse
+
+
+def names_of(runs: Sequence[Run]) -> list[str]:
+    """A name for each run: its folder's, with as many folders before it as tell all apart.
+
+    ConfigError: two are the same run.
+    """
+    paths = [run.path.resolve() for run in runs]
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise ConfigError(f"{twice}: is named twice; a comparison needs runs that differ")
+    depth = 1
+    while len({path.parts[-depth:] for path in paths}) < len(paths):
+        depth += 1
+    return ["/".join(path.parts[-depth:]) for path in paths]
+
+
+def compare(systems: Mapping[str, Translations], *, split: str | None = None) -> list[Comparison]:
+    """Every test set that all of `systems` have, or, where none has any, their validation pairs.
+
+    Scores stand side by side only if they are of the same sources and references, with the same signature.
+    DataError: they are not; the message says what differs. ConfigError: there is no set that all have.
+    """
+    if split not in (None, "test", "valid"):
+        raise ConfigError(f"--split {split}: there are test and valid")
+    configs = {name: translations.config for name, translations in systems.items()}
+    has_tests = all(config.data.test for config in configs.values())
+    chosen = split or ("test" if has_tests else "valid")
+    common = [
+        name
+        for name in (next(iter(configs.values())).data.test if chosen == "test" else ["valid"])
+        if chosen == "valid" or all(name in config.data.test for config in configs.values())
+    ]
+    if not common:
+        raise ConfigError(
+            "the runs have no test set of the same name: "
+            + "; ".join(f"{name} has {', '.join(c.data.test) or 'none'}" for name, c in configs.items())
+            + "; say --split valid, or give each its [data.test]"
+        )
+    found = {
+        name: {s.name: s for s in translations.sets(chosen, only=common)}
+        for name, translations in systems.items()
+    }
+    return [
+        _compare_set(name, {system: sets[name] for system, sets in found.items()}, configs) for name in common
+    ]
+
+
+def _compare_set(name: str, sets: dict[str, TranslatedSet], configs: Mapping[str, Any]) -> Comparison:
+    (first_name, first), *others = sets.items()
+    for other_name, other in others:
+        check_comparable((first_name, first), (other_name, other))
+    hypotheses = {system: s.evaluation.hypotheses for system, s in sets.items()}
+    references, tgt_lang = first.evaluation.references, configs[first_name].data.tgt_lang
+    bootstrap, randomisation = (
+        paired_test(hypotheses, references, tgt_lang=tgt_lang, method=method)
+        for method in ("bootstrap", "randomisation")
+    )
+    return Comparison(name, sets, bootstrap, randomisation)
+
+
+def check_comparable(first: tuple[str, TranslatedSet], second: tuple[str, TranslatedSet]) -> None:
+    """DataError: the two sets, each with its system's name, have other texts or other signatures."""
+    (name, one), (other_name, other) = first, second
+    where = f"{one.name} of {name} and of {other_name} cannot stand side by side"
+    if one.fingerprint != other.fingerprint:
+        raise DataError(f"{where}: {_text_difference(one, other)}; compare runs on the same test set")
+    for score, other_score in zip(one.evaluation.scores, other.evaluation.scores, strict=True):
+        differing = signature_differences(score.signature, other_score.signature)
+        if differing:
+            raise DataError(f"{where}: the signatures of {score.name} differ ({'; '.join(differing)})")
+
+
+def _text_difference(one: TranslatedSet, other: TranslatedSet) -> str:
+    """What differs first, in words."""
+    n, n_other = len(one.sources), len(other.sources)
+    if n != n_other:
+        return f"they have {n:,} and {n_other:,} sentences"
+    both = {"sources": (one.sources, other.sources)}
+    both["references"] = (one.evaluation.references, other.evaluation.references)
+    for what, (here, there) in both.items():
+        lines = [i for i, (a, b) in enumerate(zip(here, there, strict=True), start=1) if a != b]
+        if lines:
+            return f"{len(lines):,} of {n:,} {what} differ (first: sentence {lines[0]})"
+    return "their texts differ"
+
+
+def differing_settings(configs: Mapping[str, Config]) -> dict[str, tuple[Any, ...]]:
+    """The settings that are not the same in all runs, by their dotted names, and the value in each."""
+    flat = [_flat(config.model_dump(mode="json")) for config in configs.values()]
+    names = sorted({name for settings in flat for name in settings})
+    values = {name: tuple(settings.get(name) for settings in flat) for name in names}
+    return {name: those for name, those in values.items() if any(value != those[0] for value in those)}
+
+
+def seed_groups(configs: Mapping[str, Config]) -> list[list[str]]:
+    """The systems that share all settings but the seed, together; only groups of two seeds or more."""
+    groups: dict[str, list[str]] = {}
+    for name, config in configs.items():
+        settings = _flat(config.model_dump(mode="json"))
+        settings.pop("seed")
+        groups.setdefault(repr(sorted(settings.items())), []).append(name)
+    return [
+        group for group in groups.values() if len({configs[name].seed for name in group}) == len(group) > 1
+    ]
+
+
+def spreads(comparison: Comparison, group: Sequence[str]) -> list[Spread]:
+    """Each score of the set over the systems of a group."""
+    scores = [comparison.sets[system].evaluation.scores for system in group]
+    return [Spread(same[0].name, tuple(s.value for s in same)) for same in zip(*scores, strict=True)]
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat

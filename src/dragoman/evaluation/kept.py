@@ -1,0 +1,255 @@
+"""Test sets that a run has translated and scored once, kept in its folder `report/` and not done again.
+
+What is kept is used while everything it depends on is as it was: weights, tokenizers, model and search
+settings, arithmetic, versions, sources and references. Anything else is done again and kept in its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from dragoman.config import CorpusFiles, TranslationConfig
+from dragoman.data.corpora import Pair
+from dragoman.data.readers.files import hash_file, hash_strings
+from dragoman.errors import DataError, RunError
+from dragoman.evaluation.scores import keep_scores, read_score, score_record
+from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
+from dragoman.hardware import choose_device, choose_dtype
+from dragoman.predict.scoring import score_translations
+from dragoman.predict.translator import Translator, translation_config
+from dragoman.runs import Run, environment
+
+FOLDER = "report"
+"""Where in a run the translations are kept."""
+
+TINY_PROBABILITY = -700.0
+"""Nats: below this a probability is no number that a computer has."""
+
+
+@dataclass(frozen=True)
+class TranslatedSet:
+    """A test set with its translations, and where both come from."""
+
+    evaluation: Evaluation
+    sources: tuple[str, ...]
+    confidences: tuple[float | None, ...]
+    """The mean log-probability of a token of each translation, in nats; None of an empty or too long one."""
+    files: tuple[str, ...]
+    """As the run names them."""
+    n_lines: int
+    """Lines or records of the corpus, empty ones included."""
+    commit: str | None
+    """Of Dragoman's source when this was translated; None where it was no checkout."""
+    date: str
+    """When, in UTC."""
+
+    @property
+    def name(self) -> str:
+        return self.evaluation.name
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of sources and references: equal only for the same test."""
+        return hash_strings(*self.sources, "\0", *self.evaluation.references)
+
+    @property
+    def provenance(self) -> str:
+        """What the figures about it were computed on, in words."""
+        files = " + ".join(self.files) or "held out of the training text"
+        return f"{self.name}: {len(self.sources):,} of {self.n_lines:,} lines of {files}"
+
+
+class Translations:
+    """The test sets of one run, translated when first asked for; the model is loaded only if it is needed."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        device: str = "auto",
+        precision: str = "auto",
+        listen: Callable[[str], None] = lambda message: None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        """`listen` is told what is done; `progress`, of how many sentences are done out of all of a set."""
+        self.run, self.config = run, translation_config(run)
+        self._device, self._precision = device, precision
+        self._listen, self._progress = listen, progress
+        self._loaded: Translator | None = None
+        self._model_hash = ""
+        self._translated_now = False
+
+    @property
+    def translator(self) -> Translator:
+        """The run's translator. RunError: it has no weights yet, or a file is damaged."""
+        if self._loaded is None:
+            self._loaded = Translator.load(self.run.path, device=self._device, precision=self._precision)
+        return self._loaded
+
+    def sets(
+        self, split: str, *, max_sentences: int | None = None, only: Collection[str] | None = None
+    ) -> list[TranslatedSet]:
+        """Every set of "test" or "valid", or those named in `only`; the first `max_sentences` pairs of each.
+
+        DataError: a file is missing or wrong. RunError: the run has no weights yet, or a file is damaged.
+        """
+        found = []
+        for name, corpus in split_of(self.config, split):
+            if only is None or name in only:
+                pairs, n_lines = read_pairs(corpus), sum(1 for _ in corpus.pairs())
+                files = files_of(self.config, split, name)
+                chosen = pairs[:max_sentences]
+                found.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
+                if len(chosen) == len(pairs) and self._translated_now:
+                    self._keep(lambda: keep_scores(self.run, [found[-1].evaluation.record()]))
+        return found
+
+    def translated(
+        self, name: str, pairs: Sequence[Pair], *, split: str, files: CorpusFiles, n_lines: int
+    ) -> TranslatedSet:
+        """The set of `pairs`, from the run's folder or translated now, and then kept there."""
+        fingerprint = self._fingerprint(pairs)
+        place = f"{FOLDER}/{kept_name(split, name)}"
+        kept = _read_kept(self.run, place, fingerprint)
+        self._translated_now = kept is None
+        if kept is None:
+            self._listen(f"{self.run.path}: translating {name}, {len(pairs):,} sentences")
+            record = self._translate(name, pairs) | {"fingerprint": fingerprint}
+            self._keep(lambda: self._write(place, record))
+            kept = record
+        return TranslatedSet(
+            _evaluation_of(kept, name, pairs),
+            tuple(pair.src for pair in pairs),
+            tuple(kept["confidences"]),
+            tuple(files),
+            n_lines,
+            kept["commit"],
+            kept["date"],
+        )
+
+    def _keep(self, write: Callable[[], None]) -> None:
+        """Calls what writes into the run; a run that cannot be written is translated again the next time."""
+        try:
+            write()
+        except RunError as error:
+            self._listen(f"not kept: {error}")
+
+    def _write(self, place: str, record: dict[str, Any]) -> None:
+        """RunError: it cannot be written."""
+        folder = self.run.path / FOLDER
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{folder}: cannot be made ({error.strerror}); make room for a folder") from None
+        self.run.write_json(place, record)
+
+    def _translate(self, name: str, pairs: Sequence[Pair]) -> dict[str, Any]:
+        """The record of what is translated now."""
+        evaluation = evaluate(
+            self.translator, name, pairs, progress=lambda done: self._progress(done, len(pairs))
+        )
+        return {
+            "hypotheses": list(evaluation.hypotheses),
+            "confidences": confidences(self.translator, [pair.src for pair in pairs], evaluation.hypotheses),
+            "beam_size": evaluation.beam_size,
+            "length_penalty": evaluation.length_penalty,
+            "seconds": evaluation.seconds,
+            "scores": [score_record(score) for score in evaluation.scores],
+            "commit": environment()["commit"],
+            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        }
+
+    def _fingerprint(self, pairs: Sequence[Pair]) -> str:
+        """A hash of all that translations and scores depend on. RunError: the run has no weights yet."""
+        if not self._model_hash:
+            if not self.run.weights_path.exists():
+                raise RunError(
+                    f"{self.run.path}: holds no model.safetensors yet; train it until a validation"
+                )
+            device = choose_device(self._device)
+            dtype = choose_dtype(self._precision, device)
+            settings = self.config.model_dump_json(include={"model", "search", "tokenizer", "data"})
+            tokenizers = [hash_file(path) for path in sorted(self.run.tokenizer_folder.glob("*.json"))]
+            versions = [environment()[name] for name in ("dragoman", "sacrebleu", "torch")]
+            facts = (*versions, device.type, dtype)
+            self._model_hash = hash_strings(
+                hash_file(self.run.weights_path), *tokenizers, settings, *map(str, facts)
+            )
+        return hash_strings(self._model_hash, *(text for pair in pairs for text in pair))
+
+
+def confidences(
+    translator: Translator, sources: Sequence[str], hypotheses: Sequence[str]
+) -> list[float | None]:
+    """The mean log-probability, in nats, of a token of each translation, its end token included.
+
+    No length penalty is in it, as there is in the score of a search. None where a text is empty or has more
+    tokens than the model accepts.
+    """
+    tokenizers, limit = translator.tokenizers, translator.max_positions
+    lengths = zip(tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(hypotheses), strict=True)
+    usable = [i for i, (src, tgt) in enumerate(lengths) if 0 < len(src) < limit and 0 < len(tgt) < limit]
+    found: list[float | None] = [None] * len(sources)
+    scored = score_translations(translator, [sources[i] for i in usable], [hypotheses[i] for i in usable])
+    for i, translation in zip(usable, scored, strict=True):
+        found[i] = max(TINY_PROBABILITY, translation.log_prob / len(translation.tokens))
+    return found
+
+
+def files_of(config: TranslationConfig, split: str, name: str) -> CorpusFiles:
+    """The files of a set as the run names them; none for pairs that were held out."""
+    return config.data.test[name] if split == "test" else config.data.valid
+
+
+def kept_name(split: str, name: str) -> str:
+    """The name of the file that keeps a set: never one that leads elsewhere, never that of another set."""
+    plain = re.sub(r"[^\w-]", "_", name)[:60]
+    mark = "" if plain == name else "-" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+    return f"{split}-{plain}{mark}.json"
+
+
+def _read_kept(run: Run, place: str, fingerprint: str) -> dict[str, Any] | None:
+    """The record in a file of the run, if it is whole and of this fingerprint."""
+    path = Path(run.path) / place
+    if not path.is_file():
+        return None
+    try:
+        record = json.loads(path.read_bytes())
+        for score in record["scores"]:
+            read_score(score)
+        well_typed = (
+            record["fingerprint"] == fingerprint
+            and all(isinstance(text, str) for text in record["hypotheses"])
+            and len(record["confidences"]) == len(record["hypotheses"])
+            and all(c is None or (isinstance(c, float) and math.isfinite(c)) for c in record["confidences"])
+            and all(
+                isinstance(record[key], (int, float)) for key in ("beam_size", "length_penalty", "seconds")
+            )
+            and isinstance(record["date"], str)
+            and isinstance(record["commit"], (str, type(None)))
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return record if well_typed else None
+
+
+def _evaluation_of(record: dict[str, Any], name: str, pairs: Sequence[Pair]) -> Evaluation:
+    if len(record["hypotheses"]) != len(pairs):
+        raise DataError(f"{name}: {len(record['hypotheses'])} translations are kept of {len(pairs)} pairs")
+    return Evaluation(
+        name,
+        tuple(record["hypotheses"]),
+        tuple(pair.tgt for pair in pairs),
+        tuple(read_score(score) for score in record["scores"]),
+        record["beam_size"],
+        record["length_penalty"],
+        record["seconds"],
+    )

@@ -1,0 +1,132 @@
+"""Which words a classifier's decision hangs on: each is left out in turn, and the change is measured.
+
+Occlusion (Zeiler and Fergus 2014), of words as Li, Monroe and Jurafsky 2016 erase them, measured as a
+difference of log-odds, the weight of evidence of Robnik-Šikonja and Kononenko 2008. It says what happens
+without a word, and nothing about words that stand in for each other: where either of two would do, leaving
+out one of them changes little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.errors import DataError
+from dragoman.predict.alignment import words_of
+from dragoman.predict.classifier import Classifier
+
+MAX_PARTS = 100
+"""Parts that a text is taken apart into, at most: of longer ones several words are left out at a time."""
+
+APOSTROPHES = re.compile("['’]")
+
+Floats = npt.NDArray[np.float64]
+
+
+class WordEffect(NamedTuple):
+    """A word, or several side by side, and what it does for the label."""
+
+    start: int
+    """Its first character in the text."""
+    end: int
+    """The character behind its last."""
+    effect: float
+    """The log-odds of the label with it less those without it, in nats: above 0, it speaks for the label."""
+
+
+class Explanation(NamedTuple):
+    """A text, what was decided about it, and the part that each of its words has in that."""
+
+    text: str
+    label: str
+    log_odds: float
+    """log p/(1 - p) of the label, in nats, after the temperature."""
+    effects: tuple[WordEffect, ...]
+    """In the order of the text; they touch neither each other nor white space at their ends."""
+    n_words_each: int
+    """Words that were left out at a time."""
+
+
+def word_effects(
+    classifier: Classifier,
+    texts: Sequence[str],
+    *,
+    labels: Sequence[str] | None = None,
+    max_parts: int = MAX_PARTS,
+    progress: Callable[[int], None] | None = None,
+) -> list[Explanation]:
+    """What each word of each text does for its label: by default the one that the classifier gives.
+
+    Every text is read once for each of its words, without it; all of them in batches. `progress` is called
+    with the number of texts read. DataError: a label is none of the classifier's, or there are not as many
+    as texts.
+    """
+    parts = [parts_of(text, max_parts=max_parts) for text in texts]
+    variants = [
+        variant
+        for text, spans in zip(texts, parts, strict=True)
+        for variant in (text, *(_without(text, start, end) for start, end in spans))
+    ]
+    logits, _ = classifier.logits(variants, progress=progress)
+    values = logits / classifier.temperature
+    explanations = []
+    row = 0
+    for i, (text, spans) in enumerate(zip(texts, parts, strict=True)):
+        own = values[row : row + 1 + len(spans)]
+        number = int(own[0].argmax()) if labels is None else _number(classifier, labels, i, len(texts))
+        whole, *without = log_odds(own, number).tolist()
+        effects = tuple(WordEffect(*span, whole - odds) for span, odds in zip(spans, without, strict=True))
+        n_each = -(-len(_words(text)) // max_parts) if spans else 1
+        explanations.append(Explanation(text, classifier.labels[number], whole, effects, n_each))
+        row += len(own)
+    return explanations
+
+
+def log_odds(logits: Floats, number: int) -> Floats:
+    """(N, C) logits -> (N,) log p/(1 - p) of the class `number`, in nats."""
+    others = np.delete(logits, number, axis=1)
+    highest = others.max(1)
+    total = highest + np.log(np.exp(others - highest[:, None]).sum(1))
+    return np.asarray(logits[:, number] - total, dtype=np.float64)
+
+
+def parts_of(text: str, *, max_parts: int) -> list[tuple[int, int]]:
+    """The words of `text` as spans of characters; of a text with more than `max_parts`, several in one."""
+    words = _words(text)
+    n_each = -(-len(words) // max_parts) if words else 1
+    return [(words[i][0], words[min(i + n_each, len(words)) - 1][1]) for i in range(0, len(words), n_each)]
+
+
+def _words(text: str) -> list[tuple[int, int]]:
+    """The spans of `words_of`, but an apostrophe within a word divides it no more."""
+    joined: list[tuple[int, int]] = []
+    for start, end in words_of(text):
+        touches = bool(joined) and joined[-1][1] == start
+        before = text[joined[-1][1] - 1] if touches else ""
+        if touches and (
+            (APOSTROPHES.fullmatch(text[start:end]) and before.isalnum() and text[end : end + 1].isalnum())
+            or (APOSTROPHES.fullmatch(before) and joined[-1][1] - joined[-1][0] > 1)
+        ):
+            joined[-1] = joined[-1][0], end
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _without(text: str, start: int, end: int) -> str:
+    """`text` without what stands from `start` to `end`, and without the space that this leaves double."""
+    before, after = text[:start], text[end:]
+    return before + after.lstrip() if not before or before[-1].isspace() else before + after
+
+
+def _number(classifier: Classifier, labels: Sequence[str], i: int, n_texts: int) -> int:
+    if len(labels) != n_texts:
+        raise DataError(f"there are {n_texts} texts and {len(labels)} labels; give a label for every text")
+    if labels[i] not in classifier.labels:
+        known = ", ".join(map(repr, classifier.labels[:10]))
+        raise DataError(f"text {i + 1}: the classifier knows no label {labels[i]!r}; there are {known}")
+    return classifier.labels.index(labels[i])

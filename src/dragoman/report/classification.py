@@ -1,0 +1,318 @@
+"""The report of a classifier: what its run's files, the labels it gives and its mistakes say, as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.evaluation.baseline import NAME
+from dragoman.evaluation.classification import Evaluation
+from dragoman.metrics.classification import reliability
+from dragoman.metrics.score import Score
+from dragoman.predict.classifier import Classifier
+from dragoman.predict.occlusion import Explanation, word_effects
+from dragoman.report.classes import (
+    class_rows,
+    frequent_confusions,
+    plot_classes,
+    plot_confusion,
+    plot_reliability,
+)
+from dragoman.report.curves import Curves
+from dragoman.report.page import (
+    Example,
+    Facts,
+    Figure,
+    Notice,
+    Page,
+    Paragraph,
+    Part,
+    Section,
+    Span,
+    Table,
+    Text,
+)
+from dragoman.report.run import card_section, curves_section, footer, summary_facts
+from dragoman.runs import Run
+
+FAINT, STRONG = 0.2, 0.6
+"""Shares of the greatest effect in a text from which on a word is marked, and marked strongly."""
+
+LONGEST = 1200
+"""Characters of a mistake that are shown, at most: of longer ones, those round the word that counts most."""
+
+
+@dataclass(frozen=True)
+class ClassifiedSet:
+    """A test set with the labels that were given, and where it comes from."""
+
+    evaluation: Evaluation
+    texts: tuple[str, ...]
+    files: tuple[str, ...]
+    """As the run names them; none for texts that were held out."""
+
+    @property
+    def provenance(self) -> str:
+        """What the figures about it were computed on, in words."""
+        files = " + ".join(self.files) or "the training text, held out"
+        n_classes = len(self.evaluation.labels)
+        return f"{self.evaluation.name}: {len(self.texts):,} texts with {n_classes} labels, of {files}"
+
+
+def classification_page(
+    run: Run,
+    classifier: Classifier | None,
+    sets: Sequence[ClassifiedSet],
+    *,
+    figures: Path,
+    n_mistakes: int,
+    problems: Sequence[str] = (),
+    reference: Curves | None = None,
+    listen: Callable[[str], None] = lambda message: None,
+) -> Page:
+    """The page; its figures are written into the folder `figures`. The first of `sets` is analysed.
+
+    Without a set, or without a classifier, there is a page about the training alone. `problems` say what
+    could not be had. MissingExtraError: matplotlib is not installed. RunError: a file of the run is damaged,
+    or something cannot be written.
+    """
+    config, main = run.config, sets[0] if sets else None
+    sections = [Section("Summary", [*_summary(run, main), *map(Notice, problems)])]
+    if sets:
+        sections.append(_scores(sets))
+    sections.append(curves_section(run, figures, reference))
+    if main is not None and classifier is not None:
+        sections += [_classes(main, figures), _confidence(main, figures)]
+        listen(f"{run.path}: leaving out words of {main.evaluation.name}, one at a time")
+        sections.append(_mistakes(classifier, main, n_mistakes))
+    sections.append(card_section(run))
+    title = f"{config.name} · {config.subject}"
+    return Page(title, f"A report on the classifier in {run.path.name}", sections, footer(run))
+
+
+def marked(explanation: Explanation) -> list[Span]:
+    """The text of an explanation in pieces that make it up again, marked by what each word speaks for.
+
+    Marks are relative to the greatest effect in the text.
+    """
+    greatest = max((abs(each.effect) for each in explanation.effects), default=0.0)
+    pieces: list[Span] = []
+    position = 0
+    for start, end, effect in explanation.effects:
+        if start > position:
+            pieces.append(Span("same", explanation.text[position:start]))
+        share = effect / greatest if greatest else 0.0
+        pieces.append(_piece(share, explanation.text[start:end]))
+        position = end
+    if position < len(explanation.text):
+        pieces.append(Span("same", explanation.text[position:]))
+    return pieces
+
+
+def shortened(pieces: Sequence[Span], n_characters: int = LONGEST) -> list[Span]:
+    """As many pieces as `n_characters` hold, round the one that is marked most; dots stand for the others."""
+    if sum(len(piece.text) for piece in pieces) <= n_characters:
+        return list(pieces)
+    ranks = {"same": 0, "against": 1, "for": 1, "against-strong": 2, "for-strong": 2}
+    first = last = max(range(len(pieces)), key=lambda i: ranks.get(pieces[i].kind, 0))
+    room = n_characters - len(pieces[first].text)
+    while room > 0 and (first > 0 or last < len(pieces) - 1):
+        if first > 0:
+            first -= 1
+            room -= len(pieces[first].text)
+        if room > 0 and last < len(pieces) - 1:
+            last += 1
+            room -= len(pieces[last].text)
+    before = [Span("same", "… ")] if first else []
+    after = [Span("same", " …")] if last < len(pieces) - 1 else []
+    return [*before, *pieces[first : last + 1], *after]
+
+
+def _piece(share: float, text: str) -> Span:
+    """A word with a share from -1 to 1 of the greatest effect."""
+    if abs(share) < FAINT:
+        return Span("same", text)
+    if share > 0:
+        return Span("for-strong" if share >= STRONG else "for", text)
+    return Span("against-strong" if share <= -STRONG else "against", text)
+
+
+def _summary(run: Run, main: ClassifiedSet | None) -> Iterator[Part]:
+    rows = list(summary_facts(run))
+    if main is not None:
+        evaluation = main.evaluation
+        scores = " · ".join(f"{score.name} {score.value:.1f}" for score in evaluation.scores)
+        if evaluation.baseline is not None:
+            scores += f" · {NAME} {evaluation.baseline.scores[0].value:.1f}"
+        rows.insert(1, (evaluation.name, f"{scores} ({len(main.texts):,} texts)"))
+        rows.insert(2, ("labels", f"{len(evaluation.labels)}: {', '.join(evaluation.labels[:20])}"))
+    yield Facts(rows)
+
+
+def _scores(sets: Sequence[ClassifiedSet]) -> Section:
+    """Every score with its interval and its signature, and what it has to beat."""
+    parts: list[Part] = []
+    for each in sets:
+        evaluation, baseline = each.evaluation, each.evaluation.baseline
+        rows = [_score_row(score, "") for score in evaluation.scores]
+        if baseline is not None:
+            rows += [_score_row(score, "baseline: ", baseline.signature) for score in baseline.scores]
+        caption = f"{each.provenance}; {evaluation.seconds:.1f} s of classifying"
+        parts.append(Table(caption, ("", "signature", "score", "95 % interval"), rows, n_words=2))
+        if baseline is None:
+            parts.append(Paragraph(f"No baseline: {evaluation.no_baseline or 'none was asked for'}."))
+        else:
+            parts.append(
+                Paragraph(f"The baseline, {NAME}, was trained on the same {baseline.n_train:,} texts.")
+            )
+        if n_cut := int((evaluation.n_cut > 0).sum()):
+            parts.append(Notice(f"The ends of {n_cut:,} texts were not read (data.max_windows)."))
+    parts.append(
+        Paragraph(
+            "From 0 to 100. The interval of the accuracy is Wilson's, that of macro-F1 comes from resampling "
+            "the texts: they do not say how far another seed of the training would come out."
+        )
+    )
+    return Section("Scores", parts)
+
+
+def _score_row(score: Score, prefix: str, signature: str = "") -> tuple[str, ...]:
+    interval = f"{score.interval[0]:.1f} – {score.interval[1]:.1f}" if score.interval else "–"
+    how = f"{score.signature}|{signature}" if signature else score.signature
+    return f"{prefix}{score.name}", how, f"{score.value:.1f}", interval
+
+
+def _classes(main: ClassifiedSet, figures: Path) -> Section:
+    """Scores by class, and which are taken for which."""
+    evaluation = main.evaluation
+    by_class, confusion = figures / "classes.svg", figures / "confusion.svg"
+    plot_classes(evaluation, by_class)
+    plot_confusion(evaluation, confusion)
+    rows = [
+        (
+            row.label,
+            *(
+                f"{value:.1f}" + (f" ({interval[0]:.1f} – {interval[1]:.1f})" if interval else "")
+                for value, interval in zip(row.score[:3], row.intervals, strict=True)
+            ),
+            f"{row.score.support:,}",
+        )
+        for row in class_rows(evaluation)
+    ]
+    pairs = frequent_confusions(evaluation)
+    drawn = "; ".join(f"{label} given as {given}: {n:,}" for label, given, n in pairs)
+    n_wrong = int((evaluation.found != evaluation.expected).sum())
+    caption = f"The {len(pairs)} most frequent of {n_wrong:,} mistakes; {main.provenance}"
+    parts: list[Part] = [
+        Figure(
+            by_class,
+            "Dots with lines: precision, recall and F1 of each label and their intervals, as in the table",
+            f"{main.provenance}. Lines: 95 % intervals.",
+        ),
+        Table(
+            f"{main.provenance}; in brackets 95 % intervals, of F1 from resampling",
+            ("label", "precision (95 %)", "recall (95 %)", "F1 (95 %)", "texts"),
+            rows,
+        ),
+        Figure(
+            confusion,
+            f"Matrix of labels (rows) and labels given (columns). Mistakes: {drawn or 'none'}",
+            f"{main.provenance}. Darker: a larger share of the row's texts.",
+        ),
+    ]
+    if pairs:
+        cells = [(label, given, f"{n:,}") for label, given, n in pairs]
+        parts.append(Table(caption, ("label", "label given", "texts"), cells, n_words=2))
+    return Section("Labels", parts)
+
+
+def _confidence(main: ClassifiedSet, figures: Path) -> Section:
+    """How often it is right, by how sure it is."""
+    evaluation = main.evaluation
+    path = figures / "reliability.svg"
+    plot_reliability(evaluation, path)
+    bins = [b for b in reliability(evaluation.probabilities(), evaluation.expected) if b.n]
+    rows = [
+        (
+            f"{100 * b.low:.0f} – {100 * b.high:.0f}",
+            f"{b.n:,}",
+            f"{100 * b.confidence:.1f}",
+            f"{100 * b.accuracy:.1f} ({100 * b.interval[0]:.1f} – {100 * b.interval[1]:.1f})",
+        )
+        for b in bins
+    ]
+    before, after = (evaluation.calibration_error(calibrated=c) for c in (False, True))
+    inside = sum(b.n for b in bins if b.interval[0] <= b.confidence <= b.interval[1])
+    return Section(
+        "Can its confidence be believed?",
+        [
+            Paragraph(
+                "Confidence is the probability of the label given. Texts are sorted by it into bins of one "
+                "width; in each, the share that is right should be the mean confidence. The calibration "
+                "error (ECE, Guo et al. 2017) is how far the two are apart, averaged over texts. The "
+                "temperature was chosen on validation texts."
+            ),
+            Figure(
+                path,
+                "Accuracy by confidence, before and after the temperature, beside the diagonal, and the "
+                "number of texts in each bin, as in the table",
+                f"{main.provenance}; {len(bins)} bins that hold texts.",
+            ),
+            Table(
+                f"After temperature {evaluation.temperature:.2f}; {main.provenance}",
+                ("confidence, %", "texts", "mean confidence", "accuracy (95 %)"),
+                rows,
+            ),
+            Paragraph(
+                f"ECE {before:.1f} before and {after:.1f} after the temperature. {inside:,} of "
+                f"{len(main.texts):,} texts are in bins whose mean confidence lies inside the 95 % interval "
+                "of their accuracy."
+            ),
+        ],
+    )
+
+
+def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> Section:
+    """The mistakes it is surest of, with the words that speak for them."""
+    evaluation, title = main.evaluation, "Most confident mistakes"
+    chosen = evaluation.confident_mistakes(n_mistakes)
+    if not chosen:
+        return Section(title, [Paragraph(f"None: every label is right. {main.provenance}.")])
+    labels = evaluation.labels
+    found = [labels[evaluation.found[i]] for i in chosen]
+    explanations = word_effects(classifier, [main.texts[i] for i in chosen], labels=found)
+    n_wrong = int((evaluation.found != evaluation.expected).sum())
+    legend: Text = [
+        Span("same", "Marked: "), Span("for", "speaks for"), Span("same", " and "),
+        Span("for-strong", "speaks strongly for"), Span("same", " the label given; "),
+        Span("against", "speaks against"), Span("same", " and "),
+        Span("against-strong", "speaks strongly against"), Span("same", " it."),
+    ]  # fmt: skip
+    parts: list[Part] = [
+        Paragraph(
+            f"{len(chosen)} of {n_wrong:,} mistakes; {main.provenance}. Each word is left out in turn; it "
+            "counts for what the log-odds of the label given lose by that, in nats (Robnik-Šikonja and "
+            "Kononenko 2008; Li, Monroe and Jurafsky 2016). Where either of two words would do, neither "
+            "counts for much."
+        ),
+        Paragraph(legend),
+    ]
+    sure = evaluation.probabilities().max(1)
+    for i, explanation in zip(chosen, explanations, strict=True):
+        rows: list[tuple[str, Text, str]] = [
+            ("label", labels[evaluation.expected[i]], ""),
+            ("given", f"{explanation.label}, log-odds {explanation.log_odds:.1f}", ""),
+            ("text", shortened(marked(explanation)), ""),
+            ("strongest", _strongest(explanation), ""),
+        ]
+        parts.append(Example(f"Text {i + 1} · {sure[i]:.1%} sure", rows))
+    return Section(title, parts)
+
+
+def _strongest(explanation: Explanation, n: int = 5) -> str:
+    """The words with the greatest effects, and these."""
+    ranked = sorted(explanation.effects, key=lambda each: -abs(each.effect))[:n]
+    words = [f"{explanation.text[each.start : each.end]} {each.effect:+.1f}" for each in ranked]
+    several = f" ({explanation.n_words_each} words at a time)" if explanation.n_words_each > 1 else ""
+    return (" · ".join(words) or "no word") + several

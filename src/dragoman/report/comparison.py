@@ -1,0 +1,166 @@
+"""Runs side by side: settings, scores with p-values, curves, and what changed most, as a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dragoman.evaluation.comparison import (
+    Changed,
+    Comparison,
+    Spread,
+    differing_settings,
+    seed_groups,
+    spreads,
+)
+from dragoman.evaluation.sentences import word_diff
+from dragoman.report.curves import Curves, plot_runs
+from dragoman.report.page import Example, Figure, Group, Page, Paragraph, Part, Section, Span, Table
+from dragoman.report.run import footer
+from dragoman.runs import Run
+
+ABOUT_TESTS = (
+    "p-values are sacreBLEU's, two-sided, each system against the first: paired bootstrap resampling (Koehn "
+    "2004) and approximate randomisation (Riezler & Maxwell 2005). They ask whether the difference is one of "
+    "the systems or of the sentences that happen to be in the test set. They do not know how far another "
+    "seed of a training would come out, and are not corrected for the number of comparisons."
+)
+
+
+def comparison_page(
+    runs: Mapping[str, Run], comparisons: Sequence[Comparison], *, figures: Path, n_sentences: int
+) -> Page:
+    """The page of translators side by side; its figures are written into the folder `figures`.
+
+    MissingExtraError: matplotlib is not installed. RunError: something cannot be written.
+    """
+    first = next(iter(runs))
+    sections = [
+        Section("Scores", [*map(scores_table, comparisons), Paragraph(ABOUT_TESTS)]),
+        *_seeds(runs, comparisons),
+        settings_section(runs),
+        curves_of_runs(runs, figures, key="bleu", title="BLEU on validation pairs"),
+        Section("Sentences that changed most", _changed(runs, comparisons[0], n_sentences)),
+    ]
+    others = ", ".join(list(runs)[1:])
+    return Page(f"{first} and {others}", "Translators side by side", sections, footer(runs[first]))
+
+
+def scores_table(comparison: Comparison) -> Table:
+    """Each system's scores with intervals, differences from the first, and both p-values."""
+    rows = []
+    for system, kept in comparison.sets.items():
+        for i, score in enumerate(kept.evaluation.scores[:3]):
+            base = next(iter(comparison.sets.values())).evaluation.scores[i]
+            tested = [p[system][i].p_value for p in (comparison.bootstrap, comparison.randomisation)]
+            interval = f"{score.interval[0]:.1f} – {score.interval[1]:.1f}" if score.interval else "–"
+            changed = "" if tested[0] is None else signed(score.value - base.value)
+            rows.append((system, score.name, f"{score.value:.1f}", interval, changed, *map(p_text, tested)))
+    first = next(iter(comparison.sets.values()))
+    tests = (next(iter(p.values()))[0].signature for p in (comparison.bootstrap, comparison.randomisation))
+    signatures = [score.signature for score in first.evaluation.scores[:3]]
+    caption = f"{first.provenance}; {'; '.join(signatures)}; p of BLEU: {'; p of BLEU: '.join(tests)}"
+    heading = ("run", "score", "value", "95 % interval", "difference", "p, bootstrap", "p, randomisation")
+    return Table(caption, heading, rows, n_words=2)
+
+
+def _seeds(runs: Mapping[str, Run], comparisons: Sequence[Comparison]) -> list[Section]:
+    """Mean and spread over the seeds of the runs that differ in nothing else."""
+    rows = [
+        (", ".join(group), c.name, spread.name, *spread_text(spread))
+        for group in seed_groups({name: run.config for name, run in runs.items()})
+        for c in comparisons
+        for spread in spreads(c, group)
+    ]
+    if not rows:
+        return []
+    heading = ("runs", "test set", "score", "mean", "standard deviation", "each")
+    table = Table("Runs that share all settings but the seed", heading, rows, n_words=3)
+    return [Section("Over seeds", [table])]
+
+
+def settings_section(runs: Mapping[str, Run]) -> Section:
+    """The settings that differ."""
+    differing = differing_settings({name: run.config for name, run in runs.items()})
+    if not differing:
+        return Section("Settings", [Paragraph("All settings are the same.")])
+    rows = [
+        (name, *("not set" if v is None else json.dumps(v, ensure_ascii=False) for v in values))
+        for name, values in differing.items()
+    ]
+    return Section(
+        "Settings", [Table("Settings that differ", ("setting", *runs), rows, n_words=1 + len(runs))]
+    )
+
+
+def curves_of_runs(runs: Mapping[str, Run], figures: Path, *, key: str, title: str) -> Section:
+    """The validations of all runs in one figure."""
+    path = figures / "curves.svg"
+    curves = [Curves(name, run.history(), run.config.training.max_steps) for name, run in runs.items()]
+    plot_runs(curves, path, key=key, title=title)
+    last = [
+        f"{curve.name}: {valid[-1][key]:.1f}"
+        for curve in curves
+        if (valid := [r for r in curve.history if r.get("kind") == "valid" and isinstance(r.get(key), float)])
+    ]
+    alt = f"Validation loss and {title} over the steps of each run; at the end {', '.join(last) or 'nothing'}"
+    return Section("Learning curves", [Figure(path, alt, "From the history.jsonl of each run.")])
+
+
+def _changed(runs: Mapping[str, Run], comparison: Comparison, n: int) -> list[Part]:
+    """Gains and losses of each system against the first."""
+    first = next(iter(runs))
+    provenance = comparison.sets[first].provenance
+    about = f"By chrF2 of the sentence, of {provenance}. Marked in a translation: "
+    parts: list[Part] = [
+        Paragraph((Span("same", about), Span("extra", "what the reference does not have"), Span("same", ".")))
+    ]
+    for system in list(runs)[1:]:
+        for title, changes in zip(("better", "worse"), comparison.changed(system, n), strict=True):
+            examples = [_change(runs, comparison, first, system, change) for change in changes]
+            none = Paragraph("No sentence.")
+            parts.append(Group(f"{system}: {title} than {first}", examples or [none]))
+    return parts
+
+
+def _change(
+    runs: Mapping[str, Run], comparison: Comparison, first: str, system: str, change: Changed
+) -> Example:
+    """A sentence with its reference and both translations."""
+    data = runs[first].config.data
+    src_lang, tgt_lang = getattr(data, "src_lang", ""), getattr(data, "tgt_lang", "")
+    source, evaluation = comparison.sets[first].sources[change.sentence], comparison.sets[first].evaluation
+    reference = evaluation.references[change.sentence]
+
+    def marked(name: str) -> list[Span]:
+        hypothesis = comparison.sets[name].evaluation.hypotheses[change.sentence]
+        return [Span(*d) for d in word_diff(reference, hypothesis) if d.kind != "missing"]
+
+    return Example(
+        f"Sentence {change.sentence + 1} · chrF2 {signed(change.difference)}",
+        [
+            ("source", source, src_lang),
+            ("reference", reference, tgt_lang),
+            (first, marked(first), tgt_lang),
+            (system, marked(system), tgt_lang),
+        ],
+    )
+
+
+def spread_text(spread: Spread) -> tuple[str, str, str]:
+    """Mean, standard deviation and the values of a score over seeds."""
+    values = " ".join(f"{value:.1f}" for value in spread.values)
+    return f"{spread.mean:.2f}", f"{spread.deviation:.2f} (n = {len(spread.values)})", values
+
+
+def signed(points: float) -> str:
+    """A difference in points: +0.7, −1.6."""
+    return f"{points:+.1f}".replace("-", "−")
+
+
+def p_text(p_value: float | None) -> str:
+    """A p-value in three digits; nothing for the first system."""
+    if p_value is None:
+        return ""
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"

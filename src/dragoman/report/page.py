@@ -1,0 +1,203 @@
+"""A page: sections of text, tables and pictures, and the one self-contained HTML file made of them.
+
+The file asks for nothing: no script, no font, no address outside it, and a Content-Security-Policy that says
+so to the browser. Whatever a run, a corpus or a model wrote stands in it as text, escaped by jinja2.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+from dragoman.errors import MissingExtraError, RunError
+
+MAX_BYTES = 3_000_000
+"""A page is smaller than this: of figures that have no room, only the names of their files are told."""
+
+
+class Span(NamedTuple):
+    """A piece of a text: in both texts, only in the reference, only in the hypothesis, or to be seen.
+
+    Or what speaks for a decision or against it, strongly or not.
+    """
+
+    kind: Literal["same", "missing", "extra", "strong", "for", "for-strong", "against", "against-strong"]
+    text: str
+
+
+Text: TypeAlias = str | Sequence[Span]
+"""Plain text, or text with marks."""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Some sentences of our own."""
+
+    text: Text
+    kind: ClassVar = "paragraph"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A paragraph that nobody should miss."""
+
+    text: Text
+    kind: ClassVar = "notice"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what they stand for."""
+
+    rows: Sequence[tuple[str, Text]]
+    kind: ClassVar = "facts"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a heading; the caption says what the figures were computed on."""
+
+    caption: str
+    heading: Sequence[str]
+    rows: Sequence[Sequence[Text]]
+    n_words: int = 1
+    """Columns from the left that hold words; those after them hold figures, set to the right."""
+    n_figures: int = 100
+    """Columns that hold figures; those after them hold words again."""
+    kind: ClassVar = "table"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture (.svg) and what it shows, in words for those who cannot see it."""
+
+    path: Path
+    alt: str
+    caption: str
+    kind: ClassVar = "figure"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text in several versions: (name, text, language code or "") each."""
+
+    title: str
+    rows: Sequence[tuple[str, Text, str]]
+    kind: ClassVar = "example"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Text that keeps its lines, such as a file."""
+
+    text: str
+    kind: ClassVar = "listing"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parts under a heading of their own."""
+
+    title: str
+    parts: Sequence[Part]
+    folded: bool = False
+    """Whether the reader has to open it."""
+    kind: ClassVar = "group"
+
+
+Part: TypeAlias = "Paragraph | Notice | Facts | Table | Figure | Example | Listing | Group"
+
+
+@dataclass(frozen=True)
+class Section:
+    """Parts under a heading that the table of contents names."""
+
+    title: str
+    parts: Sequence[Part]
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that becomes one HTML file."""
+
+    title: str
+    subtitle: str
+    sections: Sequence[Section]
+    footer: str = ""
+
+
+def page_html(page: Page) -> bytes:
+    """The file's content, less than MAX_BYTES of it.
+
+    Figures are embedded in their order while there is room; for the others their files are named.
+    MissingExtraError: jinja2 is not installed. RunError: a figure is missing, or the page is too large even
+    without figures.
+    """
+    template = _template()
+    budget = MAX_BYTES - 2000 - len(_rendered(template, page, {}))
+    if budget < 0:
+        raise RunError(f"{page.title}: a page of more than {MAX_BYTES:,} bytes; ask for fewer sentences")
+    images: dict[Path, str] = {}
+    for figure in figures_of(page.sections):
+        address = _data_address(figure.path)
+        if len(address) <= budget and figure.path not in images:
+            images[figure.path] = address
+            budget -= len(address)
+    return _rendered(template, page, images)
+
+
+def figures_of(parts: Sequence[Section] | Sequence[Part]) -> Iterator[Figure]:
+    """Every figure, in its order."""
+    for part in parts:
+        if isinstance(part, Figure):
+            yield part
+        elif isinstance(part, (Section, Group)):
+            yield from figures_of(part.parts)
+
+
+def _rendered(template: Any, page: Page, images: dict[Path, str]) -> bytes:
+    style = _style()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    html: str = template.render(page=page, images=images, style=style, style_hash=f"sha256-{digest}")
+    return html.encode(errors="replace")  # JSON may hold half a surrogate pair
+
+
+def _data_address(path: Path) -> str:
+    """The file as an address that holds it whole."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror}); write the report again") from None
+    return "data:image/svg+xml;base64," + base64.b64encode(content).decode()
+
+
+@cache
+def _template() -> Any:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtraError("jinja2", extra="report", purpose="a report") from None
+    environment = Environment(
+        loader=PackageLoader("dragoman.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html")
+
+
+@cache
+def _style() -> str:
+    """The style sheet, as it stands between the tags: the policy names its hash."""
+    return (Path(__file__).parent / "templates" / "page.css").read_text(encoding="utf-8")

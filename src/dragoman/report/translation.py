@@ -1,0 +1,519 @@
+"""The report of a translator: what its run's files, its translations and their analysis say, as a page."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from dragoman.config import TranslationConfig
+from dragoman.data.corpora import open_corpus
+from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.evaluation import analysis
+from dragoman.evaluation.kept import TranslatedSet, Translations
+from dragoman.evaluation.sentences import (
+    MAX_LENGTH_EXTRA,
+    MAX_LENGTH_RATIO,
+    extremes,
+    faults,
+    sentence_scores,
+    word_diff,
+)
+from dragoman.predict.alignment import align_words
+from dragoman.predict.attention import attention_maps
+from dragoman.report.analysis import (
+    FEW,
+    ConfidencePoints,
+    interval_name,
+    plot_confidence,
+    plot_f1_by_frequency,
+    plot_scores_by_length,
+)
+from dragoman.report.attention import plot_alignment, plot_layers
+from dragoman.report.curves import Curves
+from dragoman.report.page import (
+    Example,
+    Facts,
+    Figure,
+    Group,
+    Notice,
+    Page,
+    Paragraph,
+    Part,
+    Section,
+    Span,
+    Table,
+)
+from dragoman.report.run import card_section, curves_section, footer, summary_facts
+from dragoman.runs import Run
+
+MAX_VALID = 2000
+"""Validation sentences that confidence is checked on, at most: the first ones."""
+MAX_TRAIN_PAIRS = 1_000_000
+"""Training pairs whose words are counted, at most: the first ones."""
+MAX_ATTENTION_TOKENS = 24
+"""A longer sentence makes no picture that could be read."""
+N_FAULTY = 3
+"""Sentences of each kind of fault that are shown."""
+N_NUMBERS = 3
+"""Sentences with lost or invented numbers that are shown."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a report is made of: the sets, what could not be had, and the check of the confidence."""
+
+    tests: Sequence[TranslatedSet]
+    valid: TranslatedSet | None
+    problems: Sequence[str]
+
+    @property
+    def main(self) -> TranslatedSet | None:
+        """The set that is analysed: the first one."""
+        return self.tests[0] if self.tests else None
+
+
+def gather(translations: Translations, *, split: str | None) -> Found:
+    """Translates and scores, or finds kept, what a report needs; what cannot be had is told.
+
+    The split that is asked for must be there. Without one it is the test sets, or else the validation pairs,
+    and a report is made of what there is. ConfigError, DataError, RunError.
+    """
+    if split not in (None, "test", "valid"):
+        raise ConfigError(f"--split {split}: there are test and valid")
+    problems: list[str] = []
+    run = translations.run
+    if not run.weights_path.exists():
+        if split is not None:
+            raise RunError(f"{run.path}: holds no model.safetensors yet; train it until its first validation")
+        problems.append("The run has no weights yet, so that nothing could be translated.")
+        return Found((), None, problems)
+    tests: list[TranslatedSet] = []
+    valid: list[TranslatedSet] = []
+    if split != "valid":
+        try:
+            tests = translations.sets("test")
+        except DataError as error:
+            if split is not None:
+                raise
+            problems.append(f"The test sets could not be scored: {error}.")
+        if not tests and split == "test":
+            raise ConfigError(f"{run.config_path} names no test set; say --split valid")
+        if not tests and not problems:
+            problems.append("The run names no test set: its validation pairs stand in for one.")
+    try:
+        valid = translations.sets("valid", max_sentences=MAX_VALID)
+    except DataError as error:
+        if split == "valid":
+            raise
+        problems.append(f"The validation pairs could not be translated: {error}.")
+    return Found(tests or valid, valid[0] if valid else None, problems)
+
+
+def translation_page(
+    translations: Translations,
+    found: Found,
+    *,
+    figures: Path,
+    n_sentences: int,
+    reference: Curves | None = None,
+    listen: Callable[[str], None] = lambda message: None,
+) -> Page:
+    """The page; its figures are written into the folder `figures`.
+
+    `reference` are the curves of the recipe's reference run. MissingExtraError: matplotlib is not installed.
+    RunError: a file of the run is damaged, or something cannot be written.
+    """
+    run, config, main = translations.run, translations.config, found.main
+    sections = [
+        Section("Summary", [*_summary(run, found), *map(Notice, found.problems)]),
+        *_only(_scores(found)),
+        curves_section(run, figures, reference),
+    ]
+    if main is not None:
+        evaluation = main.evaluation
+        qualities = sentence_scores(evaluation.hypotheses, evaluation.references)
+        check = _confidence_check(found.valid)
+        listen(f"{run.path}: analysing {main.name}")
+        sections += [
+            _analysis(config, main, figures),
+            _confidence(found.valid, check, figures),
+            _sentences(config, main, qualities, check, n_sentences),
+            _degenerate(config, main, qualities),
+        ]
+        listen(f"{run.path}: drawing attention")
+        sections.append(_attention(translations, main, qualities, figures))
+    sections.append(card_section(run))
+    title = f"{config.name} · {config.subject}"
+    return Page(title, f"A report on the translator in {run.path.name}", sections, footer(run))
+
+
+def _only(section: Section | None) -> Iterator[Section]:
+    if section is not None:
+        yield section
+
+
+def _summary(run: Run, found: Found) -> Iterator[Part]:
+    rows = list(summary_facts(run))
+    if found.main is not None:
+        main = found.main
+        scores = " · ".join(f"{score.name} {score.value:.1f}" for score in main.evaluation.scores[:3])
+        rows.insert(1, (main.name, f"{scores} ({len(main.sources):,} sentences)"))
+    yield Facts(rows)
+
+
+def _scores(found: Found) -> Section | None:
+    """Every score with its interval and its signature."""
+    if not found.tests:
+        return None
+    sets = [*found.tests, *([found.valid] if found.valid and found.valid not in found.tests else [])]
+    parts: list[Part] = []
+    for kept in sets:
+        evaluation = kept.evaluation
+        rows = [
+            (
+                score.name,
+                f"{score.value:.1f}",
+                f"{score.interval[0]:.1f} – {score.interval[1]:.1f}" if score.interval else "–",
+                score.signature,
+            )
+            for score in evaluation.scores
+        ]
+        caption = (
+            f"{kept.provenance}; beam {evaluation.beam_size}, length penalty {evaluation.length_penalty:g}, "
+            f"{evaluation.seconds:.0f} s; translated {kept.date} by commit {kept.commit or 'unknown'}"
+        )
+        parts.append(Table(caption, ("", "score", "95 % interval", "signature"), rows, n_figures=2))
+    parts.append(
+        Paragraph(
+            "Scores are sacreBLEU's, of detokenised text, 0 to 100; TER counts edits per 100 words, and less "
+            "is better. Intervals are those of bootstrap resampling of the sentences (Koehn 2004): they do "
+            "not say how far another seed of the training would come out."
+        )
+    )
+    return Section("Scores", parts)
+
+
+def _analysis(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Section:
+    """By length, by frequency, rare words and numbers."""
+    parts: list[Part] = [Paragraph(f"Computed on {main.provenance}.")]
+    parts += _by_length(config, main, figures)
+    parts += _by_frequency(config, main, figures)
+    parts.append(_numbers(config, main))
+    return Section("Where it is good", parts)
+
+
+def _by_length(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Iterator[Part]:
+    data, evaluation = config.data, main.evaluation
+    buckets = analysis.by_length(
+        main.sources,
+        evaluation.hypotheses,
+        evaluation.references,
+        src_lang=data.src_lang,
+        tgt_lang=data.tgt_lang,
+    )
+    path = figures / "length.svg"
+    plot_scores_by_length(buckets, path)
+    rows = [
+        (
+            interval_name(bucket.shortest, bucket.longest),
+            str(len(bucket.indices)),
+            *(
+                f"{s.value:.1f} ({s.interval[0]:.1f} – {s.interval[1]:.1f})"
+                if s.interval
+                else f"{s.value:.1f}"
+                for s in (bucket.bleu, bucket.chrf)
+            ),
+        )
+        for bucket in buckets
+    ]
+    signature = buckets[0].bleu.signature
+    yield Group(
+        "By length of the source",
+        [
+            Figure(
+                path,
+                "Bars of BLEU and chrF2 for each length of the source: "
+                + "; ".join(f"{row[0]} words, BLEU {row[2]}, chrF2 {row[3]}" for row in rows),
+                f"Bars are scores, lines their 95 % intervals. Hatched: fewer than {FEW} sentences.",
+            ),
+            Table(
+                f"{main.provenance}; BLEU {signature}",
+                ("words in the source", "sentences", "BLEU (95 %)", "chrF2 (95 %)"),
+                rows,
+            ),
+        ],
+    )
+
+
+def _by_frequency(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Iterator[Part]:
+    title, tgt_lang, evaluation = "By frequency of the word", config.data.tgt_lang, main.evaluation
+    try:
+        counts, n_pairs = _training_counts(config, main)
+    except DataError as error:
+        yield Group(title, [Notice(f"The training text could not be read: {error}.")])
+        return
+    buckets = analysis.by_frequency(evaluation.hypotheses, evaluation.references, counts, tgt_lang=tgt_lang)
+    path = figures / "frequency.svg"
+    plot_f1_by_frequency(buckets, path)
+    named = [(interval_name(bucket.least, bucket.most), bucket.words) for bucket in buckets]
+    named.append((f"rare: 0–{analysis.RARE}", analysis.rare_words(buckets)))
+    rows = [
+        (name, f"{w.n_reference:,}", f"{w.n_hypothesis:,}", *_percent(w.precision, w.recall, w.f1))
+        for name, w in named
+        if w.n_reference or w.n_hypothesis
+    ]
+    read = " + ".join(config.data.train)
+    yield Group(
+        title,
+        [
+            Paragraph(
+                "A word counts as found if it stands in the reference of its own sentence, as compare-mt has "
+                "it (Neubig et al. 2019). Words are counted as BLEU counts them."
+            ),
+            Figure(
+                path,
+                "Precision, recall and F1 of words by how often they stand in the training text: "
+                + "; ".join(f"{row[0]} times, F1 {row[5]} %" for row in rows),
+                f"Counted in {n_pairs:,} pairs of {read}.",
+            ),
+            Table(
+                f"Words of {main.provenance}, by their count in {n_pairs:,} pairs of {read}",
+                ("times in training", "in references", "in translations", "precision", "recall", "F1"),
+                rows,
+            ),
+        ],
+    )
+
+
+def _training_counts(config: TranslationConfig, main: TranslatedSet) -> tuple[Counter[str], int]:
+    """How often the test's words stand in the training text, and how many of its pairs were read."""
+    data = config.data
+    corpus = open_corpus(data.train, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
+    n_pairs = 0
+
+    def targets() -> Iterator[str]:
+        nonlocal n_pairs
+        for pair in islice(corpus.pairs(), MAX_TRAIN_PAIRS):
+            n_pairs += 1
+            yield pair.tgt
+
+    hypotheses, references = main.evaluation.hypotheses, main.evaluation.references
+    counts = analysis.training_counts(targets(), hypotheses, references, tgt_lang=data.tgt_lang)
+    return counts, n_pairs
+
+
+def _numbers(config: TranslationConfig, main: TranslatedSet) -> Group:
+    evaluation = main.evaluation
+    found, wrong = analysis.number_recall(evaluation.hypotheses, evaluation.references)
+    rows = [
+        ("digits", f"{found.n_reference}", f"{found.n_hypothesis}", *_percent(found.precision, found.recall))
+    ]
+    heading = ("numbers", "in references", "in translations", "precision", "recall")
+    parts: list[Part] = [
+        Paragraph(
+            "Numbers written in digits, as they are written: 1,000 is not 1.000, and three is not 3."
+            if found.n_reference or found.n_hypothesis
+            else "Neither references nor translations hold a number in digits."
+        )
+    ]
+    if found.n_reference or found.n_hypothesis:
+        parts.append(Table(main.provenance, heading, rows))
+    parts += (
+        _example(config, main, i, title=f"Sentence {i + 1}: not the same numbers") for i in wrong[:N_NUMBERS]
+    )
+    return Group("Numbers", parts)
+
+
+def _confidence_check(valid: TranslatedSet | None) -> analysis.Correlation | None:
+    """How confidence and chrF2 go together on validation pairs."""
+    if valid is None:
+        return None
+    evaluation = valid.evaluation
+    return analysis.correlation(
+        valid.confidences, sentence_scores(evaluation.hypotheses, evaluation.references)
+    )
+
+
+def _confidence(valid: TranslatedSet | None, check: analysis.Correlation | None, figures: Path) -> Section:
+    title = "Can its confidence be believed?"
+    about = Paragraph(
+        "Confidence is the mean log-probability that the model gives a token of its own translation, without "
+        "a length penalty. It is shown beside sentences, as the geometric mean of the probabilities, only if "
+        f"on validation pairs it rises with their chrF2 (Spearman's correlation, p below {analysis.LEVEL:g})."
+    )
+    if valid is None or check is None:
+        reason = "It could not be checked: too few validation sentences, or all alike."
+        return Section(title, [about, Notice(f"{reason} So it is not shown.")])
+    evaluation = valid.evaluation
+    points = ConfidencePoints(
+        valid.confidences, sentence_scores(evaluation.hypotheses, evaluation.references), check
+    )
+    path = figures / "confidence.svg"
+    plot_confidence(points, path)
+    rows = [
+        ("Spearman", f"{check.spearman:.3f}", _p(check.spearman_p)),
+        ("Pearson", f"{check.pearson:.3f}", _p(check.pearson_p)),
+    ]
+    verdict = (
+        "It may be shown: a sentence that it is surer of is, on the whole, a better one."
+        if check.helps
+        else "It does not tell good sentences from bad ones, and is not shown below."
+    )
+    return Section(
+        title,
+        [
+            about,
+            Table(
+                f"{check.n:,} sentences with a score; {valid.provenance}",
+                ("", "correlation", "p-value"),
+                rows,
+            ),
+            Figure(
+                path,
+                f"Points, one a sentence: confidence against chrF2. Spearman {check.spearman:.2f}",
+                f"Computed on {valid.provenance}; chrF2 of single sentences.",
+            ),
+            Paragraph(verdict) if check.helps else Notice(verdict),
+        ],
+    )
+
+
+def _sentences(
+    config: TranslationConfig,
+    main: TranslatedSet,
+    qualities: Sequence[float],
+    check: analysis.Correlation | None,
+    n_sentences: int,
+) -> Section:
+    """The best, those in the middle, and the worst."""
+    sure = main.confidences if check is not None and check.helps else None
+    parts: list[Part] = [
+        Paragraph(
+            (
+                Span("same", f"By chrF2 of the sentence, of {main.provenance}. Underlined: "),
+                Span("missing", "only in the reference"),
+                Span("same", ", "),
+                Span("extra", "only in the translation"),
+                Span("same", "."),
+            )
+        )
+    ]
+    chosen = extremes(qualities, n_sentences)
+    for title, indices in zip(("Best", "Median", "Worst"), chosen, strict=True):
+        examples = [
+            _example(config, main, i, title=_sentence_title(main, i, qualities, sure)) for i in indices
+        ]
+        parts.append(Group(title, examples or [Paragraph("None: there are too few sentences.")]))
+    return Section("Sentences", parts)
+
+
+def _sentence_title(
+    main: TranslatedSet, i: int, qualities: Sequence[float], confidences: Sequence[float | None] | None
+) -> str:
+    title = f"Sentence {i + 1} · chrF2 {qualities[i]:.1f}"
+    if confidences is None or (confidence := confidences[i]) is None:
+        return title
+    return f"{title} · confidence {100 * math.exp(confidence):.0f} %"
+
+
+def _example(config: TranslationConfig, main: TranslatedSet, i: int, *, title: str) -> Example:
+    """A sentence with its reference and its translation, their differences marked."""
+    data, evaluation = config.data, main.evaluation
+    differences = word_diff(evaluation.references[i], evaluation.hypotheses[i])
+    reference = [Span(*d) for d in differences if d.kind != "extra"]
+    hypothesis = [Span(*d) for d in differences if d.kind != "missing"]
+    return Example(
+        title,
+        [
+            ("source", main.sources[i], data.src_lang),
+            ("reference", reference, data.tgt_lang),
+            ("translation", hypothesis or "(empty)", data.tgt_lang),
+        ],
+    )
+
+
+def _degenerate(config: TranslationConfig, main: TranslatedSet, qualities: Sequence[float]) -> Section:
+    """Translations that are none, counted by kind and shown."""
+    evaluation = main.evaluation
+    found = faults(main.sources, evaluation.hypotheses, evaluation.references, tgt_lang=config.data.tgt_lang)
+    n = len(main.sources)
+    rows = [(kind, str(len(indices)), f"{100 * len(indices) / n:.1f} %") for kind, indices in found.items()]
+    parts: list[Part] = [
+        Paragraph(
+            "Copied: all but the same as the source. Repeated: a word four times on end, or a phrase three "
+            f"times. Too long: more than {MAX_LENGTH_RATIO} times the words of the reference and "
+            f"{MAX_LENGTH_EXTRA} more. A translation whose reference does the same is not counted."
+        ),
+        Table(main.provenance, ("kind", "sentences", "share"), rows),
+    ]
+    for kind, indices in found.items():
+        worst = sorted(indices, key=lambda i: (qualities[i], i))[:N_FAULTY]
+        examples = [
+            _example(config, main, i, title=f"Sentence {i + 1} · chrF2 {qualities[i]:.1f}") for i in worst
+        ]
+        if examples:
+            parts.append(Group(kind.capitalize(), examples))
+    return Section("Degenerate translations", parts)
+
+
+def _attention(
+    translations: Translations, main: TranslatedSet, qualities: Sequence[float], figures: Path
+) -> Section:
+    """Which words stand for which, of three sentences, and all layers' attention in one of them."""
+    chosen = _readable(translations, main, qualities)
+    if not chosen:
+        none = Paragraph(f"No sentence has at most {MAX_ATTENTION_TOKENS} tokens on both sides.")
+        return Section("Attention", [none])
+    parts: list[Part] = [
+        Paragraph(
+            "Rows look at columns: dark is much attention, and a row adds up to 1. Frames are the links "
+            f"between words that follow from it. Sentences of {main.provenance}."
+        )
+    ]
+    for number, (what, i) in enumerate(chosen.items(), start=1):
+        source, hypothesis = main.sources[i], main.evaluation.hypotheses[i]
+        path = figures / f"alignment-{number}.svg"
+        plot_alignment(align_words(translations.translator, source, hypothesis), path)
+        alt = f"Heat map of words with links framed. Source: {source} Translation: {hypothesis}"
+        figure = Figure(
+            path, alt, "Cross-attention between words, mean of layers and heads, as an alignment."
+        )
+        parts.append(Group(f"Sentence {i + 1}, {what}", [figure]))
+    what, i = next(
+        ((what, i) for what, i in chosen.items() if what == "middling"), next(iter(chosen.items()))
+    )
+    maps = attention_maps(translations.translator, main.sources[i], main.evaluation.hypotheses[i])
+    drawn = plot_layers(maps, figures)
+    layers = [
+        Figure(path, f"Heat maps, one for each head and their mean: {title}", f"{title}; sentence {i + 1}.")
+        for title, path in drawn.items()
+    ]
+    about = Paragraph("Each head's softmax(QKᵀ/√d) (Vaswani et al. 2017, section 3.2), in fp32.")
+    parts.append(Group(f"Every layer and head, sentence {i + 1}", [about, *layers], folded=True))
+    return Section("Attention", parts)
+
+
+def _readable(translations: Translations, main: TranslatedSet, qualities: Sequence[float]) -> dict[str, int]:
+    """A good, a middling and a bad sentence among those short enough for a picture, by these words."""
+    tokenizers = translations.translator.tokenizers
+    hypotheses = main.evaluation.hypotheses
+    lengths = zip(
+        tokenizers.src.encode_batch(main.sources), tokenizers.tgt.encode_batch(hypotheses), strict=True
+    )
+    most = MAX_ATTENTION_TOKENS - 1  # and the end token
+    short = [i for i, (src, tgt) in enumerate(lengths) if 0 < len(src) <= most and 0 < len(tgt) <= most]
+    chosen = extremes([qualities[i] for i in short], 1)
+    named = zip(("good", "middling", "bad"), chosen, strict=True)
+    return {what: short[indices[0]] for what, indices in named if indices}
+
+
+def _percent(*values: float) -> tuple[str, ...]:
+    return tuple(f"{value:.1f}" for value in values)
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

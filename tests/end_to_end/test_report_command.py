@@ -1,0 +1,216 @@
+"""`dragoman report` and `dragoman compare`, from the command to the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commands import dragoman, error_of, succeed
+from dragoman.errors import DataError
+from dragoman.evaluation.comparison import check_comparable
+from dragoman.evaluation.kept import Translations
+from dragoman.report.page import MAX_BYTES
+from dragoman.runs import Run
+from tiny import damaged_run
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text, f"{path} does not hold {old}"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def own_test_set(run: Path, folder: Path, pairs: list[tuple[str, str]]) -> None:
+    """Gives the run a test set of its own."""
+    folder.mkdir(exist_ok=True)
+    file = folder / "own.tsv"
+    file.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    config = run / "config.toml"
+    text = re.sub(
+        r"tiny-test = \[[^]]*\]", f"tiny-test = [{json.dumps(str(file))}]", config.read_text("utf-8")
+    )
+    config.write_text(text, encoding="utf-8")
+
+
+def retrained(run: Path, copy: Path, factor: float = -1.0) -> Path:
+    """A copy of a run with other weights."""
+    shutil.copytree(run, copy, ignore=shutil.ignore_patterns("report"))
+    opened = Run.open(copy)
+    opened.save_weights({name: tensor * factor for name, tensor in opened.load_weights().items()})
+    return copy
+
+
+# report
+
+
+def test_a_report_is_one_small_page_with_its_figures_beside_it(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = succeed("report", run, "--out", out, "--sentences", 2)
+    assert result.stdout == f"{out / 'report.html'}\n"
+    html = (out / "report.html").read_text(encoding="utf-8")
+    assert len(html.encode()) < MAX_BYTES
+    for name in (
+        "Summary",
+        "Scores",
+        "Learning curves",
+        "Where it is good",
+        "Sentences",
+        "Attention",
+        "Model card",
+    ):
+        assert f"<h2>{name}</h2>" in html
+    assert "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:" in html
+    assert "tiny-test: 15 of 15 lines of " in html
+    assert "not measured" in html  # kWh
+    assert not re.search("https?:", html)
+    figures = {path.name for path in (out / "figures").iterdir()}
+    assert {"curves.svg", "length.svg", "frequency.svg", "alignment-1.svg", "cross-1.svg"} <= figures
+    assert html.count("<img ") == html.count("data:image/svg+xml;base64,") == len(figures)
+    assert not (run / "report.html").exists()
+
+
+def test_a_second_report_translates_nothing(run: Path) -> None:
+    first = succeed("report", run)
+    second = succeed("report", run)
+    assert "translating tiny-test, 15 sentences" in first.stderr
+    assert "translating" not in second.stderr
+    assert (run / "report.html").exists()
+    assert succeed("report", run, "--split", "valid").stderr.count("translating") == 0
+
+
+def test_what_a_corpus_holds_is_text_on_the_page(run: Path, tmp_path: Path) -> None:
+    own_test_set(
+        run, tmp_path / "own", [(f"red {SCRIPT} cat", f"rot {SCRIPT} $x^{{ 5"), ("$y$ & dog", "Hund")]
+    )
+    succeed("report", run)
+    html = (run / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in html
+    assert "red &lt;script&gt;alert(1)&lt;/script&gt; cat" in html
+
+
+def test_a_run_without_weights_has_a_report_of_its_curves(run: Path) -> None:
+    (run / "model.safetensors").unlink()
+    (run / "report.json").unlink()
+    result = succeed("report", run)
+    assert "no weights yet" in result.stderr
+    html = (run / "report.html").read_text(encoding="utf-8")
+    assert "not finished: step 6 of 6" in html
+    assert "<h2>Learning curves</h2>" in html
+    assert "<h2>Scores</h2>" not in html
+    assert "holds no model.safetensors yet" in error_of("report", run, "--split", "test")
+
+
+def test_a_damaged_run_is_one_line_and_no_page(tiny_run: Path, tmp_path: Path) -> None:
+    run = damaged_run(tiny_run, tmp_path / "damaged")
+    assert "model.safetensors: is damaged or cut short" in error_of("report", run)
+    assert not (run / "report.html").exists()
+    assert "there is no such folder" in error_of("report", tmp_path / "none")
+
+
+def test_a_missing_test_set_is_told_and_the_validation_pairs_stand_in(run: Path) -> None:
+    replace_in(run / "config.toml", "test.en", "gone.en")
+    result = succeed("report", run)
+    assert "The test sets could not be scored: " in result.stderr
+    html = (run / "report.html").read_text(encoding="utf-8")
+    assert "The test sets could not be scored: " in html
+    assert "valid: 20 of 20 lines" in html
+    assert "gone.en" in error_of("report", run, "--split", "test")
+
+
+def test_a_test_set_without_references_is_told(run: Path, tmp_path: Path) -> None:
+    own_test_set(run, tmp_path / "own", [("red cat", "rot Katze"), ("dog", "")])
+    assert "pair 2: the target is empty" in error_of("report", run, "--split", "test")
+    assert "pair 2: the target is empty" in succeed("report", run).stderr
+
+
+def test_a_split_or_precision_that_is_none_is_refused(run: Path) -> None:
+    assert "--split train: there are test and valid" in error_of("report", run, "--split", "train")
+    assert "is not a precision" in error_of("report", run, "--precision", "fp7")
+
+
+# compare
+
+
+def test_two_runs_stand_side_by_side_with_both_p_values(run: Path, tmp_path: Path) -> None:
+    other, out = retrained(run, tmp_path / "other"), tmp_path / "out"
+    replace_in(other / "config.toml", "seed = 1\n\n[data]", "seed = 2\n\n[data]")
+    result = succeed("compare", run, other, "--out", out, "--sentences", 2)
+    assert "p, bootstrap" in result.stdout
+    assert "p, randomisation" in result.stdout
+    assert "over seeds: run, other" in result.stdout
+    assert re.search(r"^seed +1 +2$", result.stdout, re.MULTILINE)
+    assert not re.search(r"^data\.", result.stdout, re.MULTILINE)
+    html = (out / "comparison.html").read_text(encoding="utf-8")
+    assert len(html.encode()) < MAX_BYTES
+    assert "<h2>Over seeds</h2>" in html
+    assert "<h3>other: better than run</h3>" in html
+    assert (out / "figures" / "curves.svg").exists()
+    assert not re.search("https?:", html)
+
+
+def test_a_copy_of_a_run_differs_in_nothing(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    result = succeed("compare", run, copy)
+    rows = [line.split() for line in result.stdout.splitlines() if line.startswith("copy ")]
+    assert [row[1] for row in rows] == ["BLEU", "chrF2", "TER"]
+    assert all(row[-3:] == ["+0.0", "1.000", "1.000"] for row in rows)
+    assert "all settings are the same" in result.stdout
+
+
+def test_other_references_are_refused_and_the_message_says_what_differs(run: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(run, tmp_path / "other"))
+    own_test_set(run, tmp_path / "a", [("red cat", "rot Katze"), ("dog", "Hund")])
+    own_test_set(other, tmp_path / "b", [("red cat", "rot Katze"), ("dog", "Köter")])
+    line = error_of("compare", run, other)
+    assert "tiny-test of run and of other cannot stand side by side" in line
+    assert "1 of 2 references differ (first: sentence 2)" in line
+
+
+def test_other_signatures_are_refused_and_the_message_says_what_differs(run: Path, tmp_path: Path) -> None:
+    characters = Path(shutil.copytree(run, tmp_path / "characters"))
+    replace_in(characters / "config.toml", 'tgt_lang = "de"', 'tgt_lang = "ko"')
+    one, other = (Translations(Run.open(path)).sets("test")[0] for path in (run, characters))
+    with pytest.raises(
+        DataError, match=r"the signatures of BLEU differ \(tok is 13a in one and char in the other"
+    ):
+        check_comparable(("run", one), ("characters", other))
+    assert "compare runs of one task and one direction" in error_of("compare", run, characters)
+
+
+def test_runs_without_a_test_set_in_common_are_refused(run: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(run, tmp_path / "other"))
+    replace_in(other / "config.toml", "tiny-test", "another-test")
+    line = error_of("compare", run, other)
+    assert "no test set of the same name: run has tiny-test; other has another-test" in line
+    assert "valid: 20 of 20" in succeed("compare", run, other, "--split", "valid").stdout
+
+
+def test_one_run_or_twice_the_same_is_no_comparison(run: Path) -> None:
+    assert "needs two runs or more" in error_of("compare", run)
+    assert "is named twice" in error_of("compare", run, run)
+    assert dragoman("compare").exit_code == 2
+
+
+def test_classifiers_are_compared_by_mcnemar_s_test(tiny_classifier_run: Path, tmp_path: Path) -> None:
+    other = retrained(tiny_classifier_run, tmp_path / "other")
+    result = succeed("compare", tiny_classifier_run, other, "--out", tmp_path / "out")
+    assert "p, McNemar" in result.stdout
+    html = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
+    assert "McNemar" in html
+    line = error_of("compare", tiny_classifier_run, other, "--split", "train")
+    assert "there are test and valid" in line
+
+
+def test_a_translator_and_a_classifier_are_not_compared(run: Path, tiny_classifier_run: Path) -> None:
+    assert "do different things" in error_of("compare", run, tiny_classifier_run)

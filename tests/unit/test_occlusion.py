@@ -1,0 +1,161 @@
+"""Words left out of a text, and what that does to the decision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dragoman.errors import DataError
+from dragoman.predict.classifier import Classifier, Logits
+from dragoman.predict.occlusion import log_odds, parts_of, word_effects
+from tiny import BLAME, PRAISE, WORDS
+
+WEIGHTS = {"good": 1.5, "awful": -2.0, "fine": 0.25}
+
+
+class Counting(Classifier):
+    """Adds up the weights of the words of a text, for the second of two labels: each effect is known."""
+
+    def __init__(self, *, temperature: float = 1.0) -> None:
+        self.labels, self.temperature = ("blame", "praise"), temperature
+
+    def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Logits:
+        sums = [sum(WEIGHTS.get(word, 0.0) for word in text.split()) for text in texts]
+        return Logits(np.array([[0.0, s] for s in sums]), np.zeros(len(texts), dtype=np.int64))
+
+
+@pytest.fixture(scope="module")
+def classifier(tiny_classifier_run: Path) -> Classifier:
+    """One that is not so sure of itself that its probabilities are 1."""
+    classifier = Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
+    classifier.temperature = 1.0
+    return classifier
+
+
+def effects_of(explanation: Any) -> dict[str, float]:
+    return {explanation.text[start:end]: effect for start, end, effect in explanation.effects}
+
+
+def test_where_words_add_up_the_effect_of_each_is_its_weight() -> None:
+    text = "a good and fine but awful dog"
+    (for_praise,) = word_effects(Counting(), [text], labels=["praise"])
+    expected = {word: WEIGHTS.get(word, 0.0) for word in text.split()}
+    assert effects_of(for_praise) == pytest.approx(expected)
+    assert sum(effects_of(for_praise).values()) == pytest.approx(for_praise.log_odds)
+    (for_blame,) = word_effects(Counting(), [text], labels=["blame"])
+    assert effects_of(for_blame) == pytest.approx({word: -w for word, w in expected.items()})
+
+
+def test_what_the_model_ignores_has_no_effect(classifier: Classifier) -> None:
+    """The tiny classifier reads lower-case words; with a head and votes of 0 it ignores every one."""
+    import copy
+
+    import torch
+
+    deaf = copy.copy(classifier)
+    deaf.model = copy.deepcopy(classifier.model)
+    with torch.no_grad():
+        deaf.model.head.weight.zero_()
+        assert deaf.model.votes is not None
+        deaf.model.votes.weight.weight.zero_()
+    (explanation,) = word_effects(deaf, ["good red cat"])
+    assert set(effects_of(explanation).values()) == {0.0}
+
+
+def test_the_temperature_divides_effects() -> None:
+    (cold,) = word_effects(Counting(), ["good awful"], labels=["blame"])
+    (warm,) = word_effects(Counting(temperature=2.0), ["good awful"], labels=["blame"])
+    assert effects_of(warm) == pytest.approx({word: e / 2 for word, e in effects_of(cold).items()})
+
+
+def test_words_of_praise_speak_for_praise(classifier: Classifier) -> None:
+    for words, label in ((PRAISE, "praise"), (BLAME, "blame")):
+        texts = [f"{a} {word} {b}" for word in words for a, b in zip(WORDS, [*WORDS][1:], strict=False)][:12]
+        for explanation in word_effects(classifier, texts):
+            assert explanation.label == label
+            effects = effects_of(explanation)
+            assert max(effects, key=lambda word: effects[word]) in words
+
+
+def test_effects_are_those_of_texts_classified_without_the_word(classifier: Classifier) -> None:
+    text = "red good, big dog"
+    (explanation,) = word_effects(classifier, [text])
+    without = {
+        "red": "good, big dog",
+        "good": "red , big dog",
+        ",": "red good big dog",
+        "dog": "red good, big ",
+    }
+    effects = effects_of(explanation)
+    assert list(effects) == ["red", "good", ",", "big", "dog"]
+    found = classifier.classify([text, *without.values()])
+    odds = [math.log(p / (1 - p)) for p in (each.probabilities[explanation.label] for each in found)]
+    assert explanation.log_odds == pytest.approx(odds[0], abs=1e-4)
+    for word, other in zip(without, odds[1:], strict=True):
+        assert effects[word] == pytest.approx(odds[0] - other, abs=1e-4)
+
+
+def test_a_text_is_explained_as_it_is_alone(classifier: Classifier) -> None:
+    texts = ["good red cat", "", "an awful river, really", "good"]
+    together = word_effects(classifier, texts)
+    for text, explanation in zip(texts, together, strict=True):
+        (alone,) = word_effects(classifier, [text])
+        assert alone.label == explanation.label
+        for one, other in zip(alone.effects, explanation.effects, strict=True):
+            assert one == pytest.approx(other, abs=1e-4)
+    assert together[1].effects == ()
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_log_odds_are_those_of_the_probability(n_classes: int) -> None:
+    logits = np.random.default_rng(1).normal(size=(20, n_classes)) * 5
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    for number in range(n_classes):
+        expected = np.log(p[:, number] / (1 - p[:, number]))
+        np.testing.assert_allclose(log_odds(logits, number), expected, atol=1e-8)
+
+
+def test_log_odds_of_a_class_that_is_certain_are_finite() -> None:
+    assert log_odds(np.array([[2000.0, 0.0, 0.0]]), 0)[0] == pytest.approx(2000 - math.log(2))
+
+
+@pytest.mark.parametrize("n_words", [1, 7, 100, 101, 999])
+@pytest.mark.parametrize("max_parts", [1, 10, 100])
+def test_parts_hold_every_word_once_and_are_no_more_than_asked_for(n_words: int, max_parts: int) -> None:
+    words = [f"w{i}" for i in range(n_words)]
+    text = " ".join(words)
+    parts = parts_of(text, max_parts=max_parts)
+    assert len(parts) <= max_parts
+    assert " ".join(text[start:end] for start, end in parts).split() == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("I don't, it’s", ["I", "don't", ",", "it’s"]),
+        ("'tis 'good'", ["'", "tis", "'", "good", "'"]),
+        ("很好。", ["很", "好", "。"]),
+        ("  ", []),
+    ],
+)
+def test_words_are_words(text: str, words: list[str]) -> None:
+    assert [text[start:end] for start, end in parts_of(text, max_parts=100)] == words
+
+
+def test_several_words_at_a_time_are_said() -> None:
+    (long, short) = word_effects(Counting(), ["good " * 250, "good"])
+    assert long.n_words_each == 3
+    assert [e.effect for e in long.effects] == pytest.approx([4.5] * 83 + [1.5])
+    assert short.n_words_each == 1
+
+
+def test_labels_must_be_known_and_as_many_as_texts() -> None:
+    with pytest.raises(DataError, match=r"text 1: the classifier knows no label 'x'; there are 'blame', 'pr"):
+        word_effects(Counting(), ["good"], labels=["x"])
+    with pytest.raises(DataError, match="there are 1 texts and 0 labels"):
+        word_effects(Counting(), ["good"], labels=[])

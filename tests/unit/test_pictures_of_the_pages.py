@@ -1,0 +1,52 @@
+"""The pictures of docs/ are those that docs/draw_pictures.py draws, and ask for nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from dragoman.runs import Run
+from dragoman.training.loop import train
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = runpy.run_path(str(ROOT / "docs" / "draw_pictures.py"))
+FOLDER = ROOT / "docs" / "pictures"
+DRAWN = sorted(FOLDER.glob("*.svg"))
+NAMESPACES = re.compile(r'xmlns(?::\w+)?="[^"]*"|<!DOCTYPE.*?>|<metadata>.*?</metadata>', re.DOTALL)
+
+
+def test_every_picture_of_the_script_is_there(tiny_run: Path, tiny_classifier_run: Path) -> None:
+    names = {
+        "terminal",
+        *SCRIPT["without_training"](),
+        *SCRIPT["of_a_translator"](tiny_run),
+        *SCRIPT["of_a_classifier"](tiny_classifier_run),
+    }
+    assert names <= {path.stem for path in DRAWN}
+
+
+@pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.name)
+def test_a_picture_is_whole_small_and_asks_for_nothing(path: Path) -> None:
+    ElementTree.parse(path)
+    content = path.read_text("utf-8")
+    assert len(content) < 200_000
+    assert "http" not in NAMESPACES.sub("", content)
+
+
+def test_the_pictures_that_need_no_model_can_be_drawn(tmp_path: Path) -> None:
+    for name, draw in SCRIPT["without_training"]().items():
+        draw(tmp_path / f"{name}.svg")
+        ElementTree.parse(tmp_path / f"{name}.svg")
+
+
+def test_the_terminal_is_pictured_with_lines_samples_curves_and_time(tiny_run: Path, tmp_path: Path) -> None:
+    listener = SCRIPT["TerminalPicture"]()
+    train(Run.open(tiny_run).config, tmp_path / "run", listener=listener)
+    text = " ".join(ElementTree.fromstring(listener.svg).itertext()).replace("\xa0", " ")
+    for said in ("valid · step 6", "source", "hypothesis", "BLEU", "step 6 of 6", "left"):
+        assert said in text
+    assert "http" not in NAMESPACES.sub("", listener.svg)

@@ -1,0 +1,106 @@
+"""Tests of whether one system is better than another."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+import pytest
+
+from dragoman.errors import DataError
+from dragoman.metrics.score import signature_differences
+from dragoman.metrics.significance import Method, mcnemar, paired_test
+from dragoman.metrics.translation import score_all
+
+REFERENCES = [
+    f"the {colour} cat sat on the {place} mat" for colour in ("red", "old", "big") for place in "abcd"
+]
+WORSE = [" ".join(reversed(reference.split())) for reference in REFERENCES]
+OTHER = [reference.replace("sat", "lay") for reference in REFERENCES]
+
+methods = pytest.mark.parametrize("method", ["bootstrap", "randomisation"])
+
+
+@methods
+def test_a_system_does_not_differ_from_itself(method: Method) -> None:
+    systems = {"a": OTHER, "b": list(OTHER)}
+    tested = paired_test(systems, REFERENCES, tgt_lang="en", method=method, n_samples=50)
+    assert [score.p_value for score in tested["a"]] == [None, None, None]
+    assert [score.p_value for score in tested["b"]] == [1.0, 1.0, 1.0]
+
+
+@methods
+def test_a_system_that_is_better_in_every_sentence_has_the_smallest_p_value(method: Method) -> None:
+    systems = {"worse": WORSE, "perfect": REFERENCES}
+    tested = paired_test(systems, REFERENCES, tgt_lang="en", method=method, n_samples=200)
+    by_name = {score.name: score for score in tested["perfect"]}
+    p_value = by_name["BLEU"].p_value
+    assert p_value is not None
+    assert p_value == pytest.approx(1 / 201, abs=3 / 201)
+    assert by_name["BLEU"].value == pytest.approx(100.0)
+    assert by_name["TER"].value == 0.0
+
+
+@methods
+def test_the_scores_are_those_of_a_test_set_alone(method: Method) -> None:
+    tested = paired_test({"a": WORSE, "b": OTHER}, REFERENCES, tgt_lang="en", method=method, n_samples=20)
+    for hypotheses, name in ((WORSE, "a"), (OTHER, "b")):
+        alone = score_all(hypotheses, REFERENCES, tgt_lang="en", n_bootstrap=0)
+        assert [(s.name, s.value) for s in tested[name]] == [(s.name, pytest.approx(s.value)) for s in alone]
+
+
+@methods
+def test_the_same_seed_gives_the_same_p_values_and_the_signature_names_it(method: Method) -> None:
+    half = [*OTHER[:6], *REFERENCES[6:]]
+
+    def tested(seed: int) -> list[float | None]:
+        scores = paired_test(
+            {"a": half, "b": OTHER}, REFERENCES, tgt_lang="en", method=method, n_samples=100, seed=seed
+        )["b"]
+        assert all(f"seed:{seed}" in score.signature for score in scores)
+        kind = {"bootstrap": "bs", "randomisation": "ar"}[method]
+        assert all(f"{kind}:100" in score.signature for score in scores)
+        return [score.p_value for score in scores]
+
+    before = os.environ.get("SACREBLEU_SEED")
+    assert tested(1) == tested(1)
+    assert os.environ.get("SACREBLEU_SEED") == before
+
+
+def test_two_systems_of_one_length_are_needed() -> None:
+    with pytest.raises(DataError, match="needs two systems or more, and there are 1"):
+        paired_test({"a": OTHER}, REFERENCES, tgt_lang="en", method="bootstrap")
+    with pytest.raises(DataError, match="there are 1 translations and 12 references"):
+        paired_test({"a": OTHER, "b": ["one"]}, REFERENCES, tgt_lang="en", method="bootstrap")
+
+
+@pytest.mark.parametrize(("only_first", "only_second"), [(0, 0), (3, 0), (1, 5), (4, 4), (30, 12)])
+def test_mcnemar_is_the_two_sided_binomial_test_of_the_texts_that_one_has_right(
+    only_first: int, only_second: int
+) -> None:
+    expected = np.zeros(only_first + only_second + 7, dtype=np.int64)
+    first, second = expected.copy(), expected.copy()
+    second[:only_first] = 1
+    first[only_first : only_first + only_second] = 1
+    first[-2:] = second[-2:] = 2  # both wrong: says nothing
+    n = only_first + only_second
+    tail = sum(math.comb(n, k) for k in range(min(only_first, only_second) + 1)) / 2**n
+    assert mcnemar(expected, first, second) == pytest.approx(min(1.0, 2 * tail))
+    assert mcnemar(expected, second, first) == pytest.approx(mcnemar(expected, first, second))
+
+
+def test_mcnemar_needs_a_prediction_for_every_label() -> None:
+    two, three = np.zeros(2, dtype=np.int64), np.zeros(3, dtype=np.int64)
+    with pytest.raises(DataError, match="3 labels, 3 and 2 predictions"):
+        mcnemar(three, three, two)
+
+
+def test_signatures_differ_in_the_choices_that_differ() -> None:
+    assert signature_differences("nrefs:1|tok:13a", "nrefs:1|tok:13a") == []
+    assert signature_differences("tok:13a|case:mixed", "tok:zh|case:mixed") == [
+        "tok is 13a in one and zh in the other"
+    ]
+    assert signature_differences("tok:13a", "tok:13a|bs:1000") == [
+        "bs is absent in one and 1000 in the other"
+    ]
