@@ -44,6 +44,8 @@ SENTENCE = "We cannot ride a bicycle because it is foggy."
 SHARE = 0.6
 """Of the training's steps, after which the terminal is pictured."""
 COLUMNS = 100
+MORE_OFTEN = "training.valid_every=100"
+"""A change to the recipes: a curve needs some validations."""
 N_LINES = 4
 """Log lines above the validation."""
 
@@ -78,7 +80,8 @@ class TerminalPicture(TrainingListener):
             self._console.print(line, soft_wrap=True)
         self._console.print(sample_table(samples, sample_names(self._config)))
         self._console.print(self._panel)
-        svg = self._console.export_svg(title=f"dragoman train {self._config.name}.toml", unique_id="terminal")
+        title = f"dragoman train {self._config.name}.toml --set {MORE_OFTEN}"
+        svg = self._console.export_svg(title=title, unique_id="terminal")
         self.svg = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->", "", svg, flags=re.DOTALL)  # no address
 
 
@@ -125,7 +128,7 @@ def of_a_classifier(run: Path) -> dict[str, Callable[[Path], None]]:
 
 def trained(recipe: str, folder: Path, listener: TrainingListener | None = None) -> Path:
     """The run of one of the notebooks' recipes in `folder`, validated more often than there."""
-    config = load_recipe(ROOT / "notebooks" / recipe, ["training.valid_every=100"])
+    config = load_recipe(ROOT / "notebooks" / recipe, [MORE_OFTEN])
     return train(config, folder / config.name, listener=listener)
 
 

@@ -22,7 +22,7 @@ from dragoman.config import load_recipe
 from dragoman.errors import DataError
 from tiny import TINY, write_corpus
 
-COMMANDS = ("train", "translate", "evaluate", "score", "reproduce", "show", "demo")
+COMMANDS = ("train", "translate", "evaluate", "score", "reproduce", "report", "compare", "show", "demo")
 SETTINGS = [argument for override in TINY for argument in ("--set", override)]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
