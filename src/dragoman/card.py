@@ -200,13 +200,13 @@ def _is_pair(value: Any) -> bool:
 def _data(config: Config) -> str:
     rows = []
     for name, files in published(config).data.corpora():
-        licence, home = _licence(files)
+        licence, home = licence_of(files)
         rows.append((name, ", ".join(files), licence, home))
     return _table(("part", "files", "licence", "from"), rows)
 
 
-def _licence(files: CorpusFiles) -> tuple[str, str]:
-    """The licence of a corpus, and where it is from."""
+def licence_of(files: CorpusFiles) -> tuple[str, str]:
+    """The licence of a corpus, and where it is from, as the catalogue knows them."""
     if files[0].startswith(PHRASEBOOK):
         return "MIT (made by Dragoman)", "the package"
     if files[0].startswith(HUB):

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import CorpusFiles, to_toml
-from dragoman.data import catalog
-from dragoman.data.corpora import PHRASEBOOK
+from dragoman.card import licence_of
+from dragoman.config import to_toml
 from dragoman.report.curves import Curves, plot_learning_curves
 from dragoman.report.page import Facts, Figure, Group, Listing, Notice, Paragraph, Part, Section, Table, Text
 from dragoman.runs import Run, environment
@@ -63,12 +62,12 @@ def curves_section(run: Run, figures: Path, reference: Curves | None) -> Section
 
 
 def card_section(run: Run) -> Section:
-    """The model card: text and its licences, settings, environment."""
+    """What the model card says (`dragoman card`), as a section: text and licences, settings, environment."""
     config = run.config
     rows = []
     for name, files in config.data.corpora():
         licence, home = licence_of(files)
-        rows.append((name, " + ".join(files), licence, home))
+        rows.append((name, " + ".join(files), licence, home.partition("://")[2] or home))
     parts: list[Part] = [
         Paragraph("Written from the files of the run. What they do not say, nobody has recorded."),
         Group(
@@ -83,16 +82,6 @@ def card_section(run: Run) -> Section:
         )
     parts.append(Group("Settings", [Listing(to_toml(config).strip())], folded=True))
     return Section("Model card", parts)
-
-
-def licence_of(files: CorpusFiles) -> tuple[str, str]:
-    """The licence of a corpus and where it is from, as the catalogue knows them."""
-    if files[0].startswith(PHRASEBOOK):
-        return "MIT (made by Dragoman)", "the package"
-    known = catalog.providing(files[0])
-    if known is None:
-        return "unknown", "unknown"
-    return known.licence, known.homepage.partition("://")[2] or known.homepage
 
 
 def read_facts(run: Run, name: str) -> Mapping[str, Any]:
