@@ -35,6 +35,7 @@ def test_results_come_in_the_order_of_the_items_and_threads_are_given_back() -> 
     try:
         found = list(map_in_threads(slow_square, range(20), n_threads=3))
         assert found == [(x * x, 1) for x in range(20)]
+        assert list(map_in_threads(slow_square, [3], n_threads=2)) == [(9, 1)]  # nor has one alone more
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -23,12 +23,21 @@ def map_in_threads(
 ) -> Iterator[Result]:
     """`function` of every item, in order; `n_threads` are worked on at once, on the CPU.
 
-    An error in one of them is raised where its result would have come, and the rest is not begun.
+    One item alone has one thread, too: others would only wait with it, and keep processors from others. An
+    error in one of them is raised where its result would have come, and the rest is not begun.
     """
-    if n_threads == 1 or len(items) < 2:
+    if n_threads == 1:
         yield from map(function, items)
         return
     n_before = torch.get_num_threads()
+    if len(items) == 1:
+        try:
+            torch.set_num_threads(1)
+            result = function(items[0])
+        finally:
+            torch.set_num_threads(n_before)
+        yield result
+        return
     pool = ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
         remaining = iter(items)
