@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -65,6 +66,17 @@ N_VALIDATIONS = 20
 """Validations in a training, spread evenly."""
 
 
+class Study(NamedTuple):
+    """The training of a student that begins with its teacher's weights, beside its teacher's."""
+
+    tokens: float
+    rate: float
+
+
+STUDENT = Study(2 / 3, 1 / 2)
+N_STUDENT_VALIDATIONS = 8
+
+
 def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any]]:
     """The sections [tokenizer], [model] and [training] for a corpus of `n_pairs` pairs.
 
@@ -106,6 +118,20 @@ def fine_tuning_for(n_pairs: int) -> dict[str, Any]:
         "max_steps": max(1, training["max_steps"] // 3),
         "learning_rate": training["learning_rate"] / 3,
         "valid_every": max(1, training["valid_every"] // 3),
+    }
+
+
+def student_training_for(teacher: Mapping[str, Any]) -> dict[str, Any]:
+    """The section [training] for a student that begins with the weights of a teacher trained as `teacher`."""
+    max_steps = max(1, round(teacher["max_steps"] * STUDENT.tokens))
+    return {
+        **teacher,
+        "max_steps": max_steps,
+        "learning_rate": teacher["learning_rate"] * STUDENT.rate,
+        "warmup_steps": max(1, max_steps // 20),
+        "schedule": "cosine",
+        "average": "none",
+        "valid_every": max(1, max_steps // N_STUDENT_VALIDATIONS),
     }
 
 

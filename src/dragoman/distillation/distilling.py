@@ -12,20 +12,23 @@ import torch
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.running import Summary
-from dragoman.config import TranslationConfig
+from dragoman.config import TranslationConfig, to_toml
 from dragoman.data.corpora import Pair, has_text
-from dragoman.distillation.students import student_config
-from dragoman.distillation.teaching import Sieve, teach
+from dragoman.distillation.students import searched_greedily, student_config
+from dragoman.distillation.teaching import Lessons, check_beam, teach
 from dragoman.evaluation.scores import score_record
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, environment
+from dragoman.runs import Run, environment, write_atomically
 
 RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"
 N_TIMED = 500
 """Sentences whose translation is timed, at most."""
+GREEDY_COSTS = 0.2
+"""The BLEU on validation that a student may lose without a beam, which hardly helps those who were taught by
+one (Kim & Rush 2016, section 5)."""
 ROUNDS = 3
 """Times that it is timed, student and teacher in turn; the best counts, which other work disturbed least."""
 
@@ -35,8 +38,7 @@ def distill(
     out: Path,
     *,
     preset: str,
-    sieve: Sieve,
-    max_pairs: int = 0,
+    lessons: Lessons,
     overrides: tuple[str, ...] = (),
     with_test: bool = False,
     translate: Callable[[Job], Summary],
@@ -46,28 +48,56 @@ def distill(
     """Makes a student of the run `teacher` in the run directory `out`; what its distillation.json holds.
 
     `translate` carries out a job of `dragoman.bulk`, and `train` a training. The same call continues what was
-    killed. Scores are on validation, and on the test sets only `with_test`. ConfigError: there is no such
-    preset, or an override is none. DataError, RunError: as they say.
+    killed. Scores are on validation, and on the test sets only `with_test`; validation says whether the
+    student is to be searched greedily. ConfigError: there is no such preset, an override is none, or
+    the teacher's beam is too small. DataError, RunError: as they say.
     """
     config = translation_config(Run.open(teacher))
-    lessons = out / LESSONS_FOLDER
-    student = student_config(config, preset, lessons=lessons, overrides=overrides)
-    run = Run.create(out, student)
-    taught = teach(teacher, config, lessons, sieve=sieve, max_pairs=max_pairs, translate=translate)
+    check_beam(config, lessons)
+    folder = out / LESSONS_FOLDER
+    student = student_config(config, preset, start=teacher, lessons=folder, overrides=overrides)
+    run = open_student(out, student)
+    taught = teach(teacher, config, folder, lessons=lessons, translate=translate)
     say(describe_lessons(taught))
     take_tokenizer(teacher, run)
-    train(student, out)
+    say(describe_beginning(student))
+    train(translation_config(run), out)
     say("measuring teacher and student")
+    beams = {"teacher": config.search.beam_size, "student": student.search.beam_size}
+    measured = compare({"teacher": teacher, "student": out}, config, beams, with_test=with_test, say=say)
+    if not any(override.startswith("search.") for override in overrides):
+        beams["student"] = chosen_beam(measured["scores"], beams["student"])
+    if beams["student"] != student.search.beam_size:
+        write_atomically(run.config_path, to_toml(searched_greedily(student)).encode())
+        say(f"as good greedily as with a beam of {student.search.beam_size}: {out} is searched greedily")
     record = {
         "teacher": str(teacher),
         "student": str(out),
         "preset": preset,
         "lessons": taught,
+        "start_from": student.training.start_from,
         "environment": environment(),
-        **compare({"teacher": teacher, "student": out}, config, with_test=with_test, say=say),
+        "beam_sizes": beams,
+        **measured,
     }
     run.write_json(RESULT, record)
     return record
+
+
+def open_student(out: Path, student: TranslationConfig) -> Run:
+    """The run of the student, which an earlier call may have made, and set to be searched greedily."""
+    greedy = searched_greedily(student)
+    if (out / "config.toml").exists() and Run.open(out).config == greedy:
+        return Run.create(out, greedy)
+    return Run.create(out, student)
+
+
+def chosen_beam(scores: Sequence[Mapping[str, Any]], beam_size: int) -> int:
+    """The beam for the student: 1 if that costs next to nothing on validation, else `beam_size`."""
+    found = {
+        row["beam_size"]: row["value"] for row in scores if (row["model"], row["set"]) == ("student", "valid")
+    }
+    return 1 if found[1] >= found[beam_size] - GREEDY_COSTS else beam_size
 
 
 def take_tokenizer(teacher: Path, run: Run) -> None:
@@ -80,25 +110,30 @@ def take_tokenizer(teacher: Path, run: Run) -> None:
 
 
 def compare(
-    runs: Mapping[str, Path], config: TranslationConfig, *, with_test: bool, say: Callable[[str], None]
+    runs: Mapping[str, Path],
+    config: TranslationConfig,
+    beams: Mapping[str, int],
+    *,
+    with_test: bool,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """The shapes of the runs, their speeds, and their BLEU on the pairs that `config` names.
 
-    Each is searched greedily and with the beam of `config`, in this process, in its fp32 or bf16 as ever.
+    Each is searched greedily and with every one of `beams`, in this process, in its fp32 or bf16 as ever.
     """
     translators = {name: Translator.load(path) for name, path in runs.items()}
     sets = {"valid": [p for _, corpus in split_of(config, "valid") for p in corpus.pairs() if has_text(p)]}
     if with_test:
         sets |= {name: read_pairs(corpus) for name, corpus in split_of(config, "test")}
-    beams = sorted({1, config.search.beam_size})
+    sizes = sorted({1, *beams.values()})
     return {
         "n_threads": torch.get_num_threads(),
         "models": {name: _shape(translator) for name, translator in translators.items()},
-        "speed": list(_speeds(translators, sets["valid"][:N_TIMED], beams, say)),
+        "speed": list(_speeds(translators, sets["valid"][:N_TIMED], sizes, say)),
         "scores": [
             _score(name, translator, which, pairs, beam, say)
             for which, pairs in sets.items()
-            for beam in beams
+            for beam in sizes
             for name, translator in translators.items()
         ],
     }
@@ -160,6 +195,15 @@ def _score(
 def describe_lessons(taught: Mapping[str, Any]) -> str:
     """How many pairs the student learns from, and why not from more."""
     left_out = ", ".join(f"{n:,} {reason}" for reason, n in sorted(taught["left_out"].items()))
-    return f"the student learns from {taught['n_kept']:,} of {taught['n_pairs']:,} pairs" + (
-        f"; left out: {left_out}" if left_out else ""
+    return (
+        f"the student learns from {taught['n_kept']:,} of {taught['n_pairs']:,} pairs as the teacher has them"
+        + (f", and from {taught['n_references']:,} as they are" if taught["n_references"] else "")
+        + (f"; left out: {left_out}" if left_out else "")
     )
+
+
+def describe_beginning(student: TranslationConfig) -> str:
+    """What the student has before it learns."""
+    if student.training.start_from:
+        return f"the student begins with the weights of {student.training.start_from}"
+    return "the student begins from nothing"
