@@ -41,8 +41,10 @@ def distill(
     ] = 3.0,
     n_best: Annotated[
         int,
-        typer.Option(min=1, help="Take the translation nearest to the reference of so many a sentence."),
-    ] = 1,
+        typer.Option(
+            min=0, help="Of so many translations learn the nearest to the reference; 0: of RUN's whole beam."
+        ),
+    ] = 0,
     references: Annotated[bool, typer.Option(help="Learn also from the training pairs as they are.")] = True,
     max_pairs: Annotated[
         int, typer.Option(min=0, help="Learn from the first so many pairs; 0: all of them.")

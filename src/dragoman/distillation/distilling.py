@@ -15,7 +15,7 @@ from dragoman.bulk.running import Summary
 from dragoman.config import TranslationConfig, to_toml
 from dragoman.data.corpora import Pair, has_text
 from dragoman.distillation.students import searched_greedily, student_config
-from dragoman.distillation.teaching import Lessons, check_beam, teach
+from dragoman.distillation.teaching import Lessons, n_offered, teach
 from dragoman.evaluation.scores import score_record
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.translation import bleu
@@ -53,7 +53,7 @@ def distill(
     the teacher's beam is too small. DataError, RunError: as they say.
     """
     config = translation_config(Run.open(teacher))
-    check_beam(config, lessons)
+    n_offered(config, lessons)  # complains before anything is written
     folder = out / LESSONS_FOLDER
     student = student_config(config, preset, start=teacher, lessons=folder, overrides=overrides)
     run = open_student(out, student)

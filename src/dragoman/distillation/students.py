@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import ConfigError
-from dragoman.presets import student_training_for
+from dragoman.presets import student_dropout_for, student_training_for
 from dragoman.training.starting import misfits
 
 
@@ -38,8 +38,8 @@ def student_config(
     """The configuration of a student that learns from the files in the folder `lessons`.
 
     Tokens, search and test sets are the teacher's. A student of the teacher's width begins with the weights
-    of the run `start`, which is the teacher's (`training.depth`), and is trained as
-    `presets.student_training_for` says; another one begins from nothing and is trained as the teacher was.
+    of the run `start`, which is the teacher's (`training.depth`), and is trained as `presets` says; another
+    one begins from nothing and is trained as the teacher was.
     ConfigError: there is no such preset, or an override is none.
     """
     if preset not in STUDENTS:
@@ -63,6 +63,7 @@ def student_config(
     if misfits(teacher.model, config.model):
         return config
     training |= {**student_training_for(training), "start_from": str(start)}
+    model["dropout"] = student_dropout_for(model["dropout"])
     return _parsed(settings, preset, overrides)
 
 

@@ -38,9 +38,9 @@ LESSONS = "lessons.json"
 class Lessons(NamedTuple):
     """What a student is taught."""
 
-    n_best: int = 1
-    """Translations of a sentence that the teacher offers: the nearest to the reference by chrF is taken, an
-    interpolation of both (Kim & Rush 2016, section 3.3)."""
+    n_best: int = 0
+    """Of so many translations of a sentence the nearest to the reference by chrF is taken, which is between
+    both (Kim & Rush 2016, section 3.3); 1: the teacher's best; 0: of all that the teacher's beam holds."""
     references: bool = True
     """Whether the student also learns from the training pairs as they are."""
     max_ratio: float = 3.0
@@ -52,13 +52,15 @@ class Lessons(NamedTuple):
     """The first so many training pairs take part; 0: all of them."""
 
 
-def check_beam(config: TranslationConfig, lessons: Lessons) -> None:
-    """ConfigError: the teacher's beam is too small for so many translations."""
-    beam_size = config.search.beam_size
-    if config.search.method == "beam" and lessons.n_best > beam_size:
+def n_offered(config: TranslationConfig, lessons: Lessons) -> int:
+    """The translations of a sentence that the teacher offers. ConfigError: its beam is smaller."""
+    search = config.search
+    if search.method == "beam" and lessons.n_best > search.beam_size:
         raise ConfigError(
-            f"--n-best {lessons.n_best}: the teacher's beam is {beam_size}; give --n-best {beam_size} at most"
+            f"--n-best {lessons.n_best}: the teacher's beam is {search.beam_size}; give --n-best "
+            f"{search.beam_size} at most"
         )
+    return lessons.n_best or search.beam_size
 
 
 def as_candidates(translation: Translation) -> str:
@@ -76,8 +78,8 @@ def teach(
 ) -> dict[str, Any]:
     """Writes the files of the student's text into `folder`, or goes on with them; what lessons.json holds.
 
-    `translate` carries out a job of `dragoman.bulk`. DataError: nothing is left. RunError: the folder was
-    begun with other settings.
+    `translate` carries out a job of `dragoman.bulk`. ConfigError: the teacher's beam is too small. DataError:
+    nothing is left. RunError: the folder was begun with other settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     train, valid = open_corpora(config)
@@ -97,7 +99,7 @@ def teach(
     if not sources.exists():
         _write_lines({sources: 0}, (Pair(_line(pair.src), "") for pair in pairs()))
     if not translations.exists():
-        overrides = (f"search.n_best={lessons.n_best}",)
+        overrides = (f"search.n_best={n_offered(config, lessons)}",)
         translate(Job(teacher, sources, translations, Lines(as_candidates), overrides, skip_long=True))
     _write_lines(_sides(folder, "valid"), filter(has_text, valid.pairs()))
     tokenizers = TokenizerPair.load(teacher / "tokenizer")
