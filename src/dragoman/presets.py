@@ -71,14 +71,16 @@ class Study(NamedTuple):
 
     steps: float
     """What the number of updates is multiplied by."""
+    batch: float
+    """What the tokens of a batch are multiplied by."""
     rate: float
     """What the learning rate is multiplied by: what is there already should not be shaken too much."""
     dropout: float
     """What is added to dropout; 0.1 stays."""
 
 
-STUDENT = Study(2 / 3, 1 / 2, -0.1)
-N_STUDENT_VALIDATIONS = 8
+STUDENT = Study(2 / 3, 1 / 2, 1 / 2, -0.1)
+N_STUDENT_VALIDATIONS = 6
 
 
 def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any]]:
@@ -130,6 +132,7 @@ def student_training_for(teacher: Mapping[str, Any]) -> dict[str, Any]:
     max_steps = max(1, round(teacher["max_steps"] * STUDENT.steps))
     return {
         **teacher,
+        "batch_tokens": max(1, round(teacher["batch_tokens"] * STUDENT.batch)),
         "max_steps": max_steps,
         "learning_rate": teacher["learning_rate"] * STUDENT.rate,
         "warmup_steps": max(1, max_steps // 20),

@@ -108,7 +108,7 @@ def test_each_pair_that_is_left_out_has_its_reason(
     references = list(open_lines(Path(data.train[1])))[:5]
     sources = list(open_lines(Path(data.train[0])))[:5]
     made = [references[0], "", sources[2], "zzz qqq", references[4]]
-    lessons = Lessons(references=False, max_ratio=0.0, min_chrf=30.0, max_pairs=5)
+    lessons = Lessons(max_ratio=0.0, min_chrf=30.0, max_pairs=5)
     record = teach(tiny_run, teacher_config, tmp_path, lessons=lessons, translate=dictate(made))
     assert record["left_out"] == {"empty translations": 1, "copies": 1, "far from the reference": 1}
     assert (record["n_pairs"], record["n_kept"], record["n_references"]) == (5, 2, 0)
@@ -121,7 +121,8 @@ def test_references_stand_behind_what_is_left_of_the_teachers_translations(
 ) -> None:
     sources, references = (list(open_lines(Path(file)))[:5] for file in teacher_config.data.train)
     made = ["", *references[:0:-1]]
-    record = teach(tiny_run, teacher_config, tmp_path, lessons=EVERYTHING, translate=dictate(made))
+    both = EVERYTHING._replace(references=True)
+    record = teach(tiny_run, teacher_config, tmp_path, lessons=both, translate=dictate(made))
     assert (record["n_kept"], record["n_references"]) == (4, 5)
     assert list(open_lines(tmp_path / "train.src.gz")) == sources[1:] + sources
     assert list(open_lines(tmp_path / "train.tgt.gz")) == made[1:] + references
@@ -130,9 +131,10 @@ def test_references_stand_behind_what_is_left_of_the_teachers_translations(
 def test_of_several_translations_the_nearest_to_the_reference_is_learnt(
     tiny_run: Path, teacher_config: TranslationConfig, tmp_path: Path
 ) -> None:
-    assert nearest(["rot Haus", "rote Katze", "rote Katze"], "rote Katzen") == "rote Katze"
-    assert nearest(["xx", "yy"], "rote Katzen") == "xx", "none is near: the teacher's best"
-    lessons = EVERYTHING._replace(n_best=3, references=False, max_pairs=20)
+    best, score = nearest(["rot Haus", "rote Katze", "rote Katzen"], "rote Katzen")
+    assert (best, score) == ("rote Katzen", pytest.approx(100))
+    assert nearest(["xx", "yy"], "rote Katzen") == ("xx", 0), "none is near: the teacher's best"
+    lessons = EVERYTHING._replace(n_best=0, max_pairs=20)
     teach(tiny_run, teacher_config, tmp_path / "nearest", lessons=lessons, translate=translate)
     offered = [line.split("\t") for line in open_lines(tmp_path / "nearest" / "teacher.gz")]
     assert {len(candidates) for candidates in offered} == {3}

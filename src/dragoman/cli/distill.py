@@ -45,7 +45,9 @@ def distill(
             min=0, help="Of so many translations learn the nearest to the reference; 0: of RUN's whole beam."
         ),
     ] = 0,
-    references: Annotated[bool, typer.Option(help="Learn also from the training pairs as they are.")] = True,
+    references: Annotated[
+        bool, typer.Option("--references", help="Learn also from the training pairs as they are.")
+    ] = False,
     max_pairs: Annotated[
         int, typer.Option(min=0, help="Learn from the first so many pairs; 0: all of them.")
     ] = 0,

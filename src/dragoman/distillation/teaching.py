@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ class Lessons(NamedTuple):
     n_best: int = 0
     """Of so many translations of a sentence the nearest to the reference by chrF is taken, which is between
     both (Kim & Rush 2016, section 3.3); 1: the teacher's best; 0: of all that the teacher's beam holds."""
-    references: bool = True
+    references: bool = False
     """Whether the student also learns from the training pairs as they are."""
     max_ratio: float = 3.0
     """The most that a source or its translation may have of the other's tokens (`bulk.output.fault_of`); 0:
@@ -135,9 +136,9 @@ def _kept(
     """Each source with its translation, where nothing is wrong with that; `counts` says what was."""
     for line, pair in zip(translations, pairs, strict=True):
         counts["pairs"] += 1
-        src, made = _line(pair.src), nearest(line.split("\t"), pair.tgt)
+        src, (made, chrf) = _line(pair.src), nearest(line.split("\t"), pair.tgt)
         fault = fault_of(src, made, tokenizers, max_ratio=lessons.max_ratio)
-        if not fault and lessons.min_chrf and sentence_chrf(made, pair.tgt) < lessons.min_chrf:
+        if not fault and chrf < lessons.min_chrf:
             fault = "far from the reference"
         if fault:
             counts[fault] += 1
@@ -145,11 +146,10 @@ def _kept(
             yield Pair(src, made)
 
 
-def nearest(candidates: Sequence[str], reference: str) -> str:
-    """The candidate with the best chrF against the reference; of several the first."""
-    if len(candidates) == 1:
-        return candidates[0]
-    return max(candidates, key=lambda candidate: sentence_chrf(candidate, reference))
+def nearest(candidates: Sequence[str], reference: str) -> tuple[str, float]:
+    """The candidate with the best chrF against the reference, the first of equals; and that, 0 to 100."""
+    scored = [(candidate, sentence_chrf(candidate, reference)) for candidate in candidates]
+    return max(scored, key=itemgetter(1))
 
 
 def _line(text: str) -> str:
