@@ -71,7 +71,7 @@ def test_a_student_of_the_teachers_width_begins_with_its_weights_and_another_one
 def test_presets_and_settings_that_do_not_exist_are_named(
     teacher_config: TranslationConfig, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"--preset slow: there are fast, balanced, small"):
+    with pytest.raises(ConfigError, match=r"--preset slow: there are fast, fastest, small"):
         student_config(teacher_config, "slow", start=tmp_path, lessons=tmp_path)
     with pytest.raises(ConfigError, match=r"training.max_step is not a setting; did you mean"):
         student_config(
@@ -192,13 +192,13 @@ def test_a_whole_distillation_of_a_tiny_run(
     teacher = Translator.load(tiny_run)
     assert student.tokenizers.src.fingerprint == teacher.tokenizers.src.fingerprint
     assert len(student.model.encoder) == 6
-    assert len(student.model.decoder) == 1
+    assert len(student.model.decoder) == 2
     written = json.loads((out / "distillation.json").read_text())
     assert {(row["model"], row["set"], row["beam_size"]) for row in written["scores"]} == {
         (model, which, beam)
         for model in ("teacher", "student")
         for which in ("valid", "tiny-test")
-        for beam in (1, 3)
+        for beam in (1, 2, 3)
     }
 
 
@@ -236,28 +236,39 @@ def test_a_student_begins_as_its_teacher_and_continues_after_a_kill(
         assert torch.equal(Run.open(killed).load_weights()[name], value)
 
 
-@pytest.mark.parametrize(("lost", "beam"), [(-1.0, 1), (0.2, 1), (0.21, 5)])
-def test_a_student_is_searched_greedily_if_that_costs_next_to_nothing_on_validation(
-    lost: float, beam: int
+@pytest.mark.parametrize(
+    ("greedy", "two", "five", "chosen"),
+    [
+        (31.0, 30.0, 30.0, 1),
+        (29.8, 29.9, 30.0, 1),
+        (29.7, 29.8, 30.0, 2),
+        (29.7, 29.7, 30.0, 5),
+        (29.7, 30.5, 30.0, 2),
+    ],
+)
+def test_a_student_has_the_smallest_beam_that_costs_next_to_nothing_on_validation(
+    greedy: float, two: float, five: float, chosen: int
 ) -> None:
     rows = [
         {"model": model, "set": which, "beam_size": size, "value": value}
         for model, which, size, value in (
-            ("student", "valid", 5, 30.0),
-            ("student", "valid", 1, 30.0 - lost),
+            ("student", "valid", 5, five),
+            ("student", "valid", 2, two),
+            ("student", "valid", 1, greedy),
             ("student", "test", 1, 0.0),  # says nothing about how to search
             ("teacher", "valid", 1, 0.0),
         )
     ]
-    assert chosen_beam(rows, 5) == beam
+    assert chosen_beam(rows, 5) == chosen
+    assert chosen_beam(rows, 1) == 1, "none is smaller"
 
 
 @pytest.mark.parametrize(
-    ("greedy_costs", "overrides", "beam_size"),
-    [(100.0, (), 1), (-100.0, (), 3), (100.0, ("search.beam_size=2",), 2)],
+    ("next_to_nothing", "overrides", "beam_size"),
+    [(100.0, (), 1), (-100.0, (), 3), (100.0, ("search.beam_size=4",), 4)],
 )
 def test_the_chosen_search_is_the_students_own_and_a_search_that_was_asked_for_stays(
-    greedy_costs: float,
+    next_to_nothing: float,
     overrides: tuple[str, ...],
     beam_size: int,
     tiny_run: Path,
@@ -265,7 +276,7 @@ def test_the_chosen_search_is_the_students_own_and_a_search_that_was_asked_for_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(distilling, "ROUNDS", 1)
-    monkeypatch.setattr(distilling, "GREEDY_COSTS", greedy_costs)
+    monkeypatch.setattr(distilling, "NEXT_TO_NOTHING", next_to_nothing)
     record = distil_tiny(tiny_run, tmp_path / "student", *overrides, calls=[])
     assert record["beam_sizes"] == {"teacher": 3, "student": beam_size}
     config = translation_config(Run.open(tmp_path / "student"))

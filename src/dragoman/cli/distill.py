@@ -26,7 +26,7 @@ def distill(
     preset: Annotated[
         str,
         typer.Option(
-            help="Layers of encoder and decoder: fast (6 + 1), balanced (6 + 2), small (6 + 2, half)."
+            help="Layers of encoder and decoder: fast (6 + 2), fastest (6 + 1), small (6 + 2, half)."
         ),
     ] = "fast",
     out: Annotated[

@@ -14,7 +14,7 @@ from dragoman.bulk.job import Job
 from dragoman.bulk.running import Summary
 from dragoman.config import TranslationConfig, to_toml
 from dragoman.data.corpora import Pair, has_text
-from dragoman.distillation.students import searched_greedily, student_config
+from dragoman.distillation.students import student_config, with_beam
 from dragoman.distillation.teaching import Lessons, n_offered, teach
 from dragoman.evaluation.scores import score_record
 from dragoman.evaluation.translation import read_pairs, split_of
@@ -26,11 +26,14 @@ RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"
 N_TIMED = 500
 """Sentences whose translation is timed, at most."""
-GREEDY_COSTS = 0.2
-"""The BLEU on validation that a student may lose without a beam, which hardly helps those who were taught by
-one (Kim & Rush 2016, section 5)."""
-ROUNDS = 3
-"""Times that it is timed, student and teacher in turn; the best counts, which other work disturbed least."""
+SMALL_BEAMS = (1, 2)
+"""Beams that a student is searched with in place of its own, the first that costs next to nothing ..."""
+NEXT_TO_NOTHING = 0.2
+"""... which is so many BLEU on validation. A beam hardly helps who was taught by one (Kim & Rush 2016)."""
+N_AT_ONCE = 100
+ROUNDS = 5
+"""Times that so many at once are timed, all models and beams in turn; of each the best counts, which other
+work disturbed least."""
 
 
 def distill(
@@ -48,8 +51,8 @@ def distill(
     """Makes a student of the run `teacher` in the run directory `out`; what its distillation.json holds.
 
     `translate` carries out a job of `dragoman.bulk`, and `train` a training. The same call continues what was
-    killed. Scores are on validation, and on the test sets only `with_test`; validation says whether the
-    student is to be searched greedily. ConfigError: there is no such preset, an override is none, or
+    killed. Scores are on validation, and on the test sets only `with_test`; validation says with
+    which beam the student is to be searched. ConfigError: there is no such preset, an override is none, or
     the teacher's beam is too small. DataError, RunError: as they say.
     """
     config = translation_config(Run.open(teacher))
@@ -68,8 +71,8 @@ def distill(
     if not any(override.startswith("search.") for override in overrides):
         beams["student"] = chosen_beam(measured["scores"], beams["student"])
     if beams["student"] != student.search.beam_size:
-        write_atomically(run.config_path, to_toml(searched_greedily(student)).encode())
-        say(f"as good greedily as with a beam of {student.search.beam_size}: {out} is searched greedily")
+        write_atomically(run.config_path, to_toml(with_beam(student, beams["student"])).encode())
+        say(f"a beam of {beams['student']} does as well as one of {student.search.beam_size}: now its own")
     record = {
         "teacher": str(teacher),
         "student": str(out),
@@ -85,19 +88,19 @@ def distill(
 
 
 def open_student(out: Path, student: TranslationConfig) -> Run:
-    """The run of the student, which an earlier call may have made, and set to be searched greedily."""
-    greedy = searched_greedily(student)
-    if (out / "config.toml").exists() and Run.open(out).config == greedy:
-        return Run.create(out, greedy)
-    return Run.create(out, student)
+    """The run of the student, which an earlier call may have made, and given a smaller beam."""
+    there = Run.open(out).config if (out / "config.toml").exists() else None
+    given = [with_beam(student, beam_size) for beam_size in SMALL_BEAMS]
+    return Run.create(out, there if there in given else student)
 
 
 def chosen_beam(scores: Sequence[Mapping[str, Any]], beam_size: int) -> int:
-    """The beam for the student: 1 if that costs next to nothing on validation, else `beam_size`."""
+    """The beam for the student: the smallest that costs next to nothing on validation beside `beam_size`."""
     found = {
         row["beam_size"]: row["value"] for row in scores if (row["model"], row["set"]) == ("student", "valid")
     }
-    return 1 if found[1] >= found[beam_size] - GREEDY_COSTS else beam_size
+    enough = found[beam_size] - NEXT_TO_NOTHING
+    return next(beam for beam in (*SMALL_BEAMS, beam_size) if beam >= beam_size or found[beam] >= enough)
 
 
 def take_tokenizer(teacher: Path, run: Run) -> None:
@@ -119,13 +122,14 @@ def compare(
 ) -> dict[str, Any]:
     """The shapes of the runs, their speeds, and their BLEU on the pairs that `config` names.
 
-    Each is searched greedily and with every one of `beams`, in this process, in its fp32 or bf16 as ever.
+    Each is searched with small beams and with every one of `beams`, in this process, in its fp32 or bf16 as
+    ever.
     """
     translators = {name: Translator.load(path) for name, path in runs.items()}
     sets = {"valid": [p for _, corpus in split_of(config, "valid") for p in corpus.pairs() if has_text(p)]}
     if with_test:
         sets |= {name: read_pairs(corpus) for name, corpus in split_of(config, "test")}
-    sizes = sorted({1, *beams.values()})
+    sizes = sorted({*SMALL_BEAMS, *beams.values()})
     return {
         "n_threads": torch.get_num_threads(),
         "models": {name: _shape(translator) for name, translator in translators.items()},
@@ -155,23 +159,24 @@ def _speeds(
     beams: Sequence[int],
     say: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
-    """The sentences a second of each, by beam: the best of several rounds in which they take turns."""
-    sources = [pair.src for pair in pairs]
-    for beam in beams:
-        best = dict.fromkeys(translators, float("inf"))
-        for _ in range(ROUNDS):
-            for name, translator in translators.items():
+    """The sentences a second of each with each beam: of every part the best of several rounds, in turn."""
+    by_length = sorted((pair.src for pair in pairs), key=len)
+    parts = [by_length[i : i + N_AT_ONCE] for i in range(0, len(by_length), N_AT_ONCE)]
+    best = {(beam, name): [float("inf")] * len(parts) for beam in beams for name in translators}
+    for round_ in range(1, ROUNDS + 1):
+        say(f"timing {len(by_length):,} sentences, round {round_} of {ROUNDS}")
+        for i, part in enumerate(parts):
+            for beam, name in best:
                 start = time.perf_counter()
-                translator.translate(sources, beam_size=beam, n_best=1)
-                best[name] = min(best[name], time.perf_counter() - start)
-                say(f"{name}, beam {beam}: {len(sources) / best[name]:.1f} sentences/s")
-        for name, seconds in best.items():
-            yield {
-                "model": name,
-                "beam_size": beam,
-                "n_sentences": len(sources),
-                "sentences_per_second": len(sources) / seconds,
-            }
+                translators[name].translate(part, beam_size=beam, n_best=1)
+                best[beam, name][i] = min(best[beam, name][i], time.perf_counter() - start)
+    for (beam, name), seconds in best.items():
+        yield {
+            "model": name,
+            "beam_size": beam,
+            "n_sentences": len(by_length),
+            "sentences_per_second": len(by_length) / sum(seconds),
+        }
 
 
 def _score(

@@ -26,8 +26,8 @@ class Student(NamedTuple):
 
 STUDENTS = {
     #                   encoder decoder width
-    "fast": Student(6, 1, 1.0),
-    "balanced": Student(6, 2, 1.0),
+    "fast": Student(6, 2, 1.0),
+    "fastest": Student(6, 1, 1.0),
     "small": Student(6, 2, 0.5),
 }
 
@@ -67,9 +67,9 @@ def student_config(
     return _parsed(settings, preset, overrides)
 
 
-def searched_greedily(config: TranslationConfig) -> TranslationConfig:
-    """The same with a beam of one."""
-    search = config.search.changed({"beam_size": 1}, where="settings of the student")
+def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:
+    """The same, searched with another beam."""
+    search = config.search.changed({"beam_size": beam_size}, where="settings of the student")
     return config.model_copy(update={"search": search})
 
 
