@@ -355,7 +355,8 @@ class TranslationTrainingConfig(TrainingConfig):
     metric: Literal["bleu", "loss"] = "bleu"
     """What chooses the best checkpoint."""
     start_from: str = ""
-    """A run to start from, with its tokenizers and weights: domain adaptation. "": from nothing."""
+    """A run to start from, with its tokenizers and weights, on other text or with other numbers of layers.
+    "": from nothing."""
     extend_vocab: int = Field(default=0, ge=0)
     """Tokens of the new text to add to each of its vocabularies, at most."""
     consistency: float = Field(default=0.0, ge=0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -65,6 +66,23 @@ N_VALIDATIONS = 20
 """Validations in a training, spread evenly."""
 
 
+class Study(NamedTuple):
+    """The training of a student that begins with its teacher's weights, beside its teacher's."""
+
+    steps: float
+    """What the number of updates is multiplied by."""
+    batch: float
+    """What the tokens of a batch are multiplied by."""
+    rate: float
+    """What the learning rate is multiplied by: what is there already should not be shaken too much."""
+    dropout: float
+    """What is added to dropout; 0.1 stays."""
+
+
+STUDENT = Study(2 / 3, 1 / 2, 1 / 2, -0.1)
+N_STUDENT_VALIDATIONS = 6
+
+
 def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any]]:
     """The sections [tokenizer], [model] and [training] for a corpus of `n_pairs` pairs.
 
@@ -107,6 +125,26 @@ def fine_tuning_for(n_pairs: int) -> dict[str, Any]:
         "learning_rate": training["learning_rate"] / 3,
         "valid_every": max(1, training["valid_every"] // 3),
     }
+
+
+def student_training_for(teacher: Mapping[str, Any]) -> dict[str, Any]:
+    """The section [training] for a student that begins with the weights of a teacher trained as `teacher`."""
+    max_steps = max(1, round(teacher["max_steps"] * STUDENT.steps))
+    return {
+        **teacher,
+        "batch_tokens": max(1, round(teacher["batch_tokens"] * STUDENT.batch)),
+        "max_steps": max_steps,
+        "learning_rate": teacher["learning_rate"] * STUDENT.rate,
+        "warmup_steps": max(1, max_steps // 20),
+        "schedule": "cosine",
+        "average": "none",
+        "valid_every": max(1, max_steps // N_STUDENT_VALIDATIONS),
+    }
+
+
+def student_dropout_for(teacher: float) -> float:
+    """The dropout of such a student, whose teacher had `teacher`: it reads its text less often."""
+    return min(teacher, round(max(0.1, teacher + STUDENT.dropout), 2))
 
 
 class ClassificationPreset(NamedTuple):

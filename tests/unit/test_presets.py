@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import ConfigError
-from dragoman.presets import EFFORTS, PRESETS, guess_language, preset_for
+from dragoman.presets import EFFORTS, PRESETS, guess_language, preset_for, student_training_for
 
 DATA = {"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]}
 SIZES = [1, 9_999, 10_000, 49_999, 50_000, 249_999, 250_000, 999_999, 1_000_000, 10**9]
@@ -106,3 +106,27 @@ def test_language_is_read_from_the_file_name(file: str, language: str) -> None:
 def test_a_name_without_language_is_an_error_that_names_the_option(file: str) -> None:
     with pytest.raises(ConfigError, match=r"does not tell the language; say it, as in --tgt-lang en"):
         guess_language(file, option="--tgt-lang")
+
+
+@pytest.mark.parametrize("n_pairs", SIZES)
+def test_a_student_that_begins_with_a_teachers_weights_takes_fewer_steps_at_a_lower_rate(
+    n_pairs: int,
+) -> None:
+    settings = preset_for(n_pairs)
+    taught = {**settings, "training": student_training_for(settings["training"])}
+    teacher, student = (
+        config_for(n_pairs).training,
+        parse_config({"name": "x", "data": DATA, **taught}).training,
+    )
+    assert student.max_steps < teacher.max_steps
+    assert student.learning_rate < teacher.learning_rate
+    assert student.warmup_steps < student.max_steps
+    assert student.valid_every <= student.max_steps
+    assert student.max_steps * student.batch_tokens < teacher.max_steps * teacher.batch_tokens / 2
+    assert student.label_smoothing == teacher.label_smoothing
+
+
+def test_the_student_of_a_teacher_of_one_step_has_valid_settings() -> None:
+    tiny = {**preset_for(1)["training"], "max_steps": 1, "warmup_steps": 1, "valid_every": 1}
+    config = parse_config({"name": "x", "data": DATA, "training": student_training_for(tiny)})
+    assert config.training.max_steps == config.training.warmup_steps == config.training.valid_every == 1

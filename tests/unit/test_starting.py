@@ -90,6 +90,24 @@ def test_a_training_starts_from_the_weights_of_another(start: Path) -> None:
     assert "old BLEU" in done.stderr
 
 
+def test_validation_text_that_stayed_the_same_is_scored_once(start: Path) -> None:
+    files = ["--tsv", "new.tsv", "--valid-tsv", "valid.tsv"]
+    done = dragoman("train", *files, "--from", start, "--out", "on", *settings())
+    assert done.exit_code == 0, done.stderr
+    assert "will not be scored" not in done.stderr
+    assert not any("old_bleu" in record for record in Run.open("on").history())
+
+
+def test_a_run_goes_on_with_more_layers(start: Path) -> None:
+    deeper = ["--set", "model.n_encoder_layers=3", "--set", "training.learning_rate=1e-12"]
+    done = dragoman("train", "--tsv", "new.tsv", "--from", start, "--out", "on", *settings(), *deeper)
+    assert done.exit_code == 0, done.stderr
+    assert Run.open("on").config.model.n_encoder_layers == 3
+    scores = [r["old_bleu"] for r in Run.open("on").history() if r["kind"] == "valid"]
+    before = Run.open(start).read_json("report.json")["valid_bleu"]
+    assert scores[0] == pytest.approx(before)
+
+
 def test_new_tokens_get_rows_and_are_counted(start: Path) -> None:
     done = dragoman(
         "train", "--tsv", "new.tsv", "--from", start, "--extend-vocab", 30, "--out", "on", *settings()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +14,8 @@ from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.train import Overrides, run_training
 from dragoman.cli.translate import RunPath
 
+NAMES = ("teacher", "student")
+
 
 def register(app: typer.Typer) -> None:
     app.command()(distill)
@@ -24,7 +26,7 @@ def distill(
     preset: Annotated[
         str,
         typer.Option(
-            help="Layers of encoder and decoder: fast (6 + 1), balanced (6 + 2), small (6 + 2, half)."
+            help="Layers of encoder and decoder: fast (6 + 2), fastest (6 + 1), small (6 + 2, half)."
         ),
     ] = "fast",
     out: Annotated[
@@ -37,6 +39,15 @@ def distill(
     max_ratio: Annotated[
         float, typer.Option(min=0.0, help="Leave out pairs of more unequal lengths, in tokens; 0: none.")
     ] = 3.0,
+    n_best: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Of so many translations learn the nearest to the reference; 0: of RUN's whole beam."
+        ),
+    ] = 0,
+    references: Annotated[
+        bool, typer.Option("--references", help="Learn also from the training pairs as they are.")
+    ] = False,
     max_pairs: Annotated[
         int, typer.Option(min=0, help="Learn from the first so many pairs; 0: all of them.")
     ] = 0,
@@ -49,10 +60,11 @@ def distill(
 
     RUN translates the text it was trained on, with its own search; plainly wrong translations are left out;
     a student with a deep encoder and a shallow decoder (Kasai et al. 2021) learns the rest, with the same
-    tokens. A table compares both. The same command continues after a kill.
+    tokens, beginning with RUN's weights. A table compares both, each as it is configured and both searched
+    alike. The same command continues after a kill.
     """
     from dragoman.distillation.distilling import distill as make_student
-    from dragoman.distillation.teaching import Sieve
+    from dragoman.distillation.teaching import Lessons
     from dragoman.predict.translator import translation_config
     from dragoman.runs import Run
 
@@ -62,8 +74,7 @@ def distill(
         run,
         path,
         preset=preset,
-        sieve=Sieve(max_ratio, min_chrf),
-        max_pairs=max_pairs,
+        lessons=Lessons(n_best, references, max_ratio, min_chrf, max_pairs),
         overrides=tuple(overrides or ()),
         with_test=test,
         translate=partial(carry_out, n_workers=workers, ray=ray),
@@ -75,21 +86,34 @@ def distill(
 
 
 def describe_distillation(record: Mapping[str, Any]) -> Iterator[str]:
-    """Teacher and student side by side: shapes, speeds and scores."""
-    yield f"{'':<26}{'teacher':>10}{'student':>10}"
-    shapes = [record["models"][name] for name in ("teacher", "student")]
-    layers = [f"{shape['n_encoder_layers']} + {shape['n_decoder_layers']}" for shape in shapes]
-    yield f"{'layers':<26}{layers[0]:>10}{layers[1]:>10}"
-    millions = [f"{shape['n_parameters'] / 1e6:.1f}" for shape in shapes]
-    yield f"{'million parameters':<26}{millions[0]:>10}{millions[1]:>10}"
-    for heading, key, rows in (
-        ("sentences/s", "sentences_per_second", record["speed"]),
-        ("BLEU", "value", record["scores"]),
-    ):
-        found: dict[str, dict[str, float]] = {}
-        for row in rows:
-            search = "greedy" if row["beam_size"] == 1 else f"beam {row['beam_size']}"
-            where = f"{row['set']} " if "set" in row else ""
-            found.setdefault(f"{where}{heading}, {search}", {})[row["model"]] = row[key]
-        for label, values in found.items():
-            yield f"{label:<26}{values['teacher']:>10.1f}{values['student']:>10.1f}"
+    """Teacher and student side by side: shapes, and what they do as configured, and searched alike."""
+    beams = record["beam_sizes"]
+    shapes = [record["models"][name] for name in NAMES]
+    yield _row("", NAMES)
+    yield _row("layers", [f"{shape['n_encoder_layers']} + {shape['n_decoder_layers']}" for shape in shapes])
+    yield _row("million parameters", [f"{shape['n_parameters'] / 1e6:.1f}" for shape in shapes])
+    yield _row("search", [_search(beams[name]) for name in NAMES])
+    yield from _measured(record, beams)
+    for beam in sorted({row["beam_size"] for row in record["speed"]}):
+        yield f"both {_search(beam)}"
+        yield from _measured(record, dict.fromkeys(NAMES, beam))
+
+
+def _measured(record: Mapping[str, Any], beams: Mapping[str, int]) -> Iterator[str]:
+    """Speed and scores, each searched with its beam of `beams`; and what the student has of the teacher's."""
+    speeds = {(row["model"], row["beam_size"]): row["sentences_per_second"] for row in record["speed"]}
+    teacher, student = (speeds[name, beams[name]] for name in NAMES)
+    yield _row("sentences/s", [f"{teacher:.1f}", f"{student:.1f}", f"{student / teacher:.2f} ×"])
+    scores = {(row["set"], row["model"], row["beam_size"]): row["value"] for row in record["scores"]}
+    for which in dict.fromkeys(row["set"] for row in record["scores"]):
+        teacher, student = (scores[which, name, beams[name]] for name in NAMES)
+        values = [f"{teacher:.1f}", f"{student:.1f}", f"{student - teacher:+.1f}"]
+        yield _row(f"{which} BLEU", values)
+
+
+def _row(label: str, cells: Sequence[str]) -> str:
+    return f"{label:<26}" + "".join(f"{cell:>10}" for cell in cells)
+
+
+def _search(beam: int) -> str:
+    return "greedy" if beam == 1 else f"beam {beam}"

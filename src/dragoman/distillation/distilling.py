@@ -12,22 +12,28 @@ import torch
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.running import Summary
-from dragoman.config import TranslationConfig
+from dragoman.config import TranslationConfig, to_toml
 from dragoman.data.corpora import Pair, has_text
-from dragoman.distillation.students import student_config
-from dragoman.distillation.teaching import Sieve, teach
+from dragoman.distillation.students import student_config, with_beam
+from dragoman.distillation.teaching import Lessons, n_offered, teach
 from dragoman.evaluation.scores import score_record
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, environment
+from dragoman.runs import Run, environment, write_atomically
 
 RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"
 N_TIMED = 500
 """Sentences whose translation is timed, at most."""
-ROUNDS = 3
-"""Times that it is timed, student and teacher in turn; the best counts, which other work disturbed least."""
+SMALL_BEAMS = (1, 2)
+"""Beams that a student is searched with in place of its own, the first that costs next to nothing ..."""
+NEXT_TO_NOTHING = 0.2
+"""... which is so many BLEU on validation. A beam hardly helps who was taught by one (Kim & Rush 2016)."""
+N_AT_ONCE = 100
+ROUNDS = 5
+"""Times that so many at once are timed, all models and beams in turn; of each the best counts, which other
+work disturbed least."""
 
 
 def distill(
@@ -35,8 +41,7 @@ def distill(
     out: Path,
     *,
     preset: str,
-    sieve: Sieve,
-    max_pairs: int = 0,
+    lessons: Lessons,
     overrides: tuple[str, ...] = (),
     with_test: bool = False,
     translate: Callable[[Job], Summary],
@@ -46,28 +51,56 @@ def distill(
     """Makes a student of the run `teacher` in the run directory `out`; what its distillation.json holds.
 
     `translate` carries out a job of `dragoman.bulk`, and `train` a training. The same call continues what was
-    killed. Scores are on validation, and on the test sets only `with_test`. ConfigError: there is no such
-    preset, or an override is none. DataError, RunError: as they say.
+    killed. Scores are on validation, and on the test sets only `with_test`; validation says with
+    which beam the student is to be searched. ConfigError: there is no such preset, an override is none, or
+    the teacher's beam is too small. DataError, RunError: as they say.
     """
     config = translation_config(Run.open(teacher))
-    lessons = out / LESSONS_FOLDER
-    student = student_config(config, preset, lessons=lessons, overrides=overrides)
-    run = Run.create(out, student)
-    taught = teach(teacher, config, lessons, sieve=sieve, max_pairs=max_pairs, translate=translate)
+    n_offered(config, lessons)  # complains before anything is written
+    folder = out / LESSONS_FOLDER
+    student = student_config(config, preset, start=teacher, lessons=folder, overrides=overrides)
+    run = open_student(out, student)
+    taught = teach(teacher, config, folder, lessons=lessons, translate=translate)
     say(describe_lessons(taught))
     take_tokenizer(teacher, run)
-    train(student, out)
+    say(describe_beginning(student))
+    train(translation_config(run), out)
     say("measuring teacher and student")
+    beams = {"teacher": config.search.beam_size, "student": student.search.beam_size}
+    measured = compare({"teacher": teacher, "student": out}, config, beams, with_test=with_test, say=say)
+    if not any(override.startswith("search.") for override in overrides):
+        beams["student"] = chosen_beam(measured["scores"], beams["student"])
+    if beams["student"] != student.search.beam_size:
+        write_atomically(run.config_path, to_toml(with_beam(student, beams["student"])).encode())
+        say(f"a beam of {beams['student']} does as well as one of {student.search.beam_size}: now its own")
     record = {
         "teacher": str(teacher),
         "student": str(out),
         "preset": preset,
         "lessons": taught,
+        "start_from": student.training.start_from,
         "environment": environment(),
-        **compare({"teacher": teacher, "student": out}, config, with_test=with_test, say=say),
+        "beam_sizes": beams,
+        **measured,
     }
     run.write_json(RESULT, record)
     return record
+
+
+def open_student(out: Path, student: TranslationConfig) -> Run:
+    """The run of the student, which an earlier call may have made, and given a smaller beam."""
+    there = Run.open(out).config if (out / "config.toml").exists() else None
+    given = [with_beam(student, beam_size) for beam_size in SMALL_BEAMS]
+    return Run.create(out, there if there in given else student)
+
+
+def chosen_beam(scores: Sequence[Mapping[str, Any]], beam_size: int) -> int:
+    """The beam for the student: the smallest that costs next to nothing on validation beside `beam_size`."""
+    found = {
+        row["beam_size"]: row["value"] for row in scores if (row["model"], row["set"]) == ("student", "valid")
+    }
+    enough = found[beam_size] - NEXT_TO_NOTHING
+    return next(beam for beam in (*SMALL_BEAMS, beam_size) if beam >= beam_size or found[beam] >= enough)
 
 
 def take_tokenizer(teacher: Path, run: Run) -> None:
@@ -80,25 +113,31 @@ def take_tokenizer(teacher: Path, run: Run) -> None:
 
 
 def compare(
-    runs: Mapping[str, Path], config: TranslationConfig, *, with_test: bool, say: Callable[[str], None]
+    runs: Mapping[str, Path],
+    config: TranslationConfig,
+    beams: Mapping[str, int],
+    *,
+    with_test: bool,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """The shapes of the runs, their speeds, and their BLEU on the pairs that `config` names.
 
-    Each is searched greedily and with the beam of `config`, in this process, in its fp32 or bf16 as ever.
+    Each is searched with small beams and with every one of `beams`, in this process, in its fp32 or bf16 as
+    ever.
     """
     translators = {name: Translator.load(path) for name, path in runs.items()}
     sets = {"valid": [p for _, corpus in split_of(config, "valid") for p in corpus.pairs() if has_text(p)]}
     if with_test:
         sets |= {name: read_pairs(corpus) for name, corpus in split_of(config, "test")}
-    beams = sorted({1, config.search.beam_size})
+    sizes = sorted({*SMALL_BEAMS, *beams.values()})
     return {
         "n_threads": torch.get_num_threads(),
         "models": {name: _shape(translator) for name, translator in translators.items()},
-        "speed": list(_speeds(translators, sets["valid"][:N_TIMED], beams, say)),
+        "speed": list(_speeds(translators, sets["valid"][:N_TIMED], sizes, say)),
         "scores": [
             _score(name, translator, which, pairs, beam, say)
             for which, pairs in sets.items()
-            for beam in beams
+            for beam in sizes
             for name, translator in translators.items()
         ],
     }
@@ -120,23 +159,24 @@ def _speeds(
     beams: Sequence[int],
     say: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
-    """The sentences a second of each, by beam: the best of several rounds in which they take turns."""
-    sources = [pair.src for pair in pairs]
-    for beam in beams:
-        best = dict.fromkeys(translators, float("inf"))
-        for _ in range(ROUNDS):
-            for name, translator in translators.items():
+    """The sentences a second of each with each beam: of every part the best of several rounds, in turn."""
+    by_length = sorted((pair.src for pair in pairs), key=len)
+    parts = [by_length[i : i + N_AT_ONCE] for i in range(0, len(by_length), N_AT_ONCE)]
+    best = {(beam, name): [float("inf")] * len(parts) for beam in beams for name in translators}
+    for round_ in range(1, ROUNDS + 1):
+        say(f"timing {len(by_length):,} sentences, round {round_} of {ROUNDS}")
+        for i, part in enumerate(parts):
+            for beam, name in best:
                 start = time.perf_counter()
-                translator.translate(sources, beam_size=beam, n_best=1)
-                best[name] = min(best[name], time.perf_counter() - start)
-                say(f"{name}, beam {beam}: {len(sources) / best[name]:.1f} sentences/s")
-        for name, seconds in best.items():
-            yield {
-                "model": name,
-                "beam_size": beam,
-                "n_sentences": len(sources),
-                "sentences_per_second": len(sources) / seconds,
-            }
+                translators[name].translate(part, beam_size=beam, n_best=1)
+                best[beam, name][i] = min(best[beam, name][i], time.perf_counter() - start)
+    for (beam, name), seconds in best.items():
+        yield {
+            "model": name,
+            "beam_size": beam,
+            "n_sentences": len(by_length),
+            "sentences_per_second": len(by_length) / sum(seconds),
+        }
 
 
 def _score(
@@ -160,6 +200,15 @@ def _score(
 def describe_lessons(taught: Mapping[str, Any]) -> str:
     """How many pairs the student learns from, and why not from more."""
     left_out = ", ".join(f"{n:,} {reason}" for reason, n in sorted(taught["left_out"].items()))
-    return f"the student learns from {taught['n_kept']:,} of {taught['n_pairs']:,} pairs" + (
-        f"; left out: {left_out}" if left_out else ""
+    return (
+        f"the student learns from {taught['n_kept']:,} of {taught['n_pairs']:,} pairs as the teacher has them"
+        + (f", and from {taught['n_references']:,} as they are" if taught["n_references"] else "")
+        + (f"; left out: {left_out}" if left_out else "")
     )
+
+
+def describe_beginning(student: TranslationConfig) -> str:
+    """What the student has before it learns."""
+    if student.training.start_from:
+        return f"the student begins with the weights of {student.training.start_from}"
+    return "the student begins from nothing"

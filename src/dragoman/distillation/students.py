@@ -7,10 +7,12 @@ cheap in the one and dear in the other.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import ConfigError
+from dragoman.presets import student_dropout_for, student_training_for
+from dragoman.training.starting import misfits
 
 
 class Student(NamedTuple):
@@ -24,19 +26,21 @@ class Student(NamedTuple):
 
 STUDENTS = {
     #                   encoder decoder width
-    "fast": Student(6, 1, 1.0),
-    "balanced": Student(6, 2, 1.0),
+    "fast": Student(6, 2, 1.0),
+    "fastest": Student(6, 1, 1.0),
     "small": Student(6, 2, 0.5),
 }
 
 
 def student_config(
-    teacher: TranslationConfig, preset: str, *, lessons: Path, overrides: tuple[str, ...] = ()
+    teacher: TranslationConfig, preset: str, *, start: Path, lessons: Path, overrides: tuple[str, ...] = ()
 ) -> TranslationConfig:
     """The configuration of a student that learns from the files in the folder `lessons`.
 
-    Tokens, training, search and test sets are the teacher's. ConfigError: there is no such preset, or an
-    override is none.
+    Tokens, search and test sets are the teacher's. A student of the teacher's width begins with the weights
+    of the run `start`, which is the teacher's (`training.depth`), and is trained as `presets` says; another
+    one begins from nothing and is trained as the teacher was.
+    ConfigError: there is no such preset, or an override is none.
     """
     if preset not in STUDENTS:
         raise ConfigError(f"--preset {preset}: there are {', '.join(STUDENTS)}")
@@ -45,7 +49,7 @@ def student_config(
     settings["name"] = f"{teacher.name}-{preset}"
     settings["data"]["train"] = [str(lessons / f"train.{side}.gz") for side in ("src", "tgt")]
     settings["data"]["valid"] = [str(lessons / f"valid.{side}.gz") for side in ("src", "tgt")]
-    model = settings["model"]
+    model, training = settings["model"], settings["training"]
     n_heads = max(1, round(model["n_heads"] * student.width))
     model |= {
         "n_encoder_layers": student.n_encoder_layers,
@@ -54,7 +58,22 @@ def student_config(
         "d_model": n_heads * (model["d_model"] // model["n_heads"]),
         "d_ff": max(1, round(model["d_ff"] * student.width)),
     }
-    settings["training"] |= {"start_from": "", "extend_vocab": 0}
+    training |= {"start_from": "", "extend_vocab": 0}
+    config = _parsed(settings, preset, overrides)
+    if misfits(teacher.model, config.model):
+        return config
+    training |= {**student_training_for(training), "start_from": str(start)}
+    model["dropout"] = student_dropout_for(model["dropout"])
+    return _parsed(settings, preset, overrides)
+
+
+def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:
+    """The same, searched with another beam."""
+    search = config.search.changed({"beam_size": beam_size}, where="settings of the student")
+    return config.model_copy(update={"search": search})
+
+
+def _parsed(settings: dict[str, Any], preset: str, overrides: tuple[str, ...]) -> TranslationConfig:
     config = parse_config(settings, overrides=overrides, where=f"settings of the student {preset}")
     assert config.task == "translation"
     return config

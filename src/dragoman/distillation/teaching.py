@@ -1,8 +1,8 @@
-"""The student's text: the teacher's sources with the teacher's own translations, the worst of them left out.
+"""The student's text: the teacher's sources with the teacher's own translations, and as they were translated.
 
 sources.gz               the sources of the training pairs, one a line
 teacher.gz               their translations, written by `dragoman.bulk`, which a kill does not undo
-train.src.gz .tgt.gz     what is left of both
+train.src.gz .tgt.gz     what is left of both; behind them the training pairs, where they are wanted
 valid.src.gz .tgt.gz     the teacher's validation pairs
 lessons.json             what was asked for; when all is done also what was left out, and why
 """
@@ -12,8 +12,11 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +26,7 @@ from dragoman.bulk.running import Summary
 from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.readers.files import open_lines
-from dragoman.errors import DataError, RunError
+from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.translator import Translation
 from dragoman.runs import sync, write_atomically
@@ -33,18 +36,37 @@ from dragoman.training.translation import open_corpora
 LESSONS = "lessons.json"
 
 
-class Sieve(NamedTuple):
-    """What a pair has to be like to stay."""
+class Lessons(NamedTuple):
+    """What a student is taught."""
 
+    n_best: int = 0
+    """Of so many translations of a sentence the nearest to the reference by chrF is taken, which is between
+    both (Kim & Rush 2016, section 3.3); 1: the teacher's best; 0: of all that the teacher's beam holds."""
+    references: bool = False
+    """Whether the student also learns from the training pairs as they are."""
     max_ratio: float = 3.0
-    """The most that one side may have of the other's tokens (`bulk.output.fault_of`); 0: any ratio."""
+    """The most that a source or its translation may have of the other's tokens (`bulk.output.fault_of`); 0:
+    any ratio."""
     min_chrf: float = 20.0
     """The least chrF of the teacher's translation against the reference, 0 to 100; 0: any."""
+    max_pairs: int = 0
+    """The first so many training pairs take part; 0: all of them."""
 
 
-def as_text(translation: Translation) -> str:
-    """A translation on one line."""
-    return " ".join(translation.text.split())
+def n_offered(config: TranslationConfig, lessons: Lessons) -> int:
+    """The translations of a sentence that the teacher offers. ConfigError: its beam is smaller."""
+    search = config.search
+    if search.method == "beam" and lessons.n_best > search.beam_size:
+        raise ConfigError(
+            f"--n-best {lessons.n_best}: the teacher's beam is {search.beam_size}; give --n-best "
+            f"{search.beam_size} at most"
+        )
+    return lessons.n_best or search.beam_size
+
+
+def as_candidates(translation: Translation) -> str:
+    """The alternatives of a translation on one line, best first, with tabs between."""
+    return "\t".join(" ".join(alternative.text.split()) for alternative in translation.alternatives)
 
 
 def teach(
@@ -52,23 +74,17 @@ def teach(
     config: TranslationConfig,
     folder: Path,
     *,
-    sieve: Sieve,
-    max_pairs: int,
+    lessons: Lessons,
     translate: Callable[[Job], Summary],
 ) -> dict[str, Any]:
     """Writes the files of the student's text into `folder`, or goes on with them; what lessons.json holds.
 
-    The first `max_pairs` training pairs take part, all if it is 0. `translate` carries out a job of
-    `dragoman.bulk`. DataError: nothing is left. RunError: the folder was begun with other settings.
+    `translate` carries out a job of `dragoman.bulk`. ConfigError: the teacher's beam is too small. DataError:
+    nothing is left. RunError: the folder was begun with other settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     train, valid = open_corpora(config)
-    asked = {
-        "teacher": str(teacher),
-        "text": train.fingerprint(),
-        "max_pairs": max_pairs,
-        "sieve": sieve._asdict(),
-    }
+    asked = {"teacher": str(teacher), "text": train.fingerprint(), **lessons._asdict()}
     begun = _read(folder / LESSONS)
     if begun is None:
         _write_record(folder, {"asked": asked})
@@ -80,18 +96,17 @@ def teach(
     elif "n_kept" in begun:
         return begun
     sources, translations = folder / "sources.gz", folder / "teacher.gz"
+    pairs = partial(_taking_part, train, lessons.max_pairs)
     if not sources.exists():
-        _write_lines(sources, (" ".join(pair.src.split()) for pair in _lessons(train, max_pairs)))
+        _write_lines({sources: 0}, (Pair(_line(pair.src), "") for pair in pairs()))
     if not translations.exists():
-        translate(Job(teacher, sources, translations, Lines(as_text), skip_long=True))
-    for i, side in enumerate(("src", "tgt")):
-        _write_lines(folder / f"valid.{side}.gz", (pair[i] for pair in valid.pairs() if has_text(pair)))
+        overrides = (f"search.n_best={n_offered(config, lessons)}",)
+        translate(Job(teacher, sources, translations, Lines(as_candidates), overrides, skip_long=True))
+    _write_lines(_sides(folder, "valid"), filter(has_text, valid.pairs()))
     tokenizers = TokenizerPair.load(teacher / "tokenizer")
     counts: Counter[str] = Counter()
-    for i, side in enumerate(("src", "tgt")):
-        counts.clear()  # of both passes the same
-        kept = _kept(open_lines(translations), _lessons(train, max_pairs), tokenizers, sieve, counts)
-        _write_lines(folder / f"train.{side}.gz", (pair[i] for pair in kept))
+    kept = _kept(open_lines(translations), pairs(), tokenizers, lessons, counts)
+    _write_lines(_sides(folder, "train"), chain(kept, pairs() if lessons.references else ()))
     n_pairs = counts.pop("pairs")
     if n_pairs == counts.total():
         raise DataError(f"{folder}: nothing is left of {n_pairs} pairs; try a smaller --min-chrf")
@@ -99,13 +114,14 @@ def teach(
         "asked": asked,
         "n_pairs": n_pairs,
         "n_kept": n_pairs - counts.total(),
+        "n_references": n_pairs if lessons.references else 0,
         "left_out": dict(counts),
     }
     _write_record(folder, record)
     return record
 
 
-def _lessons(corpus: Corpus, max_pairs: int) -> Iterator[Pair]:
+def _taking_part(corpus: Corpus, max_pairs: int) -> Iterator[Pair]:
     """The pairs that take part."""
     return islice(filter(has_text, corpus.pairs()), max_pairs or None)
 
@@ -114,15 +130,15 @@ def _kept(
     translations: Iterable[str],
     pairs: Iterable[Pair],
     tokenizers: TokenizerPair,
-    sieve: Sieve,
+    lessons: Lessons,
     counts: Counter[str],
 ) -> Iterator[Pair]:
     """Each source with its translation, where nothing is wrong with that; `counts` says what was."""
-    for made, pair in zip(translations, pairs, strict=True):
+    for line, pair in zip(translations, pairs, strict=True):
         counts["pairs"] += 1
-        src = " ".join(pair.src.split())
-        fault = fault_of(src, made, tokenizers, max_ratio=sieve.max_ratio)
-        if not fault and sieve.min_chrf and sentence_chrf(made, pair.tgt) < sieve.min_chrf:
+        src, (made, chrf) = _line(pair.src), nearest(line.split("\t"), pair.tgt)
+        fault = fault_of(src, made, tokenizers, max_ratio=lessons.max_ratio)
+        if not fault and chrf < lessons.min_chrf:
             fault = "far from the reference"
         if fault:
             counts[fault] += 1
@@ -130,15 +146,36 @@ def _kept(
             yield Pair(src, made)
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes a compressed text file of any size, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as out:
-        for line in lines:
-            out.write(" ".join(line.split()).encode() + b"\n")
-    sync(temporary)
-    temporary.replace(path)
-    sync(path.parent)
+def nearest(candidates: Sequence[str], reference: str) -> tuple[str, float]:
+    """The candidate with the best chrF against the reference, the first of equals; and that, 0 to 100."""
+    scored = [(candidate, sentence_chrf(candidate, reference)) for candidate in candidates]
+    return max(scored, key=itemgetter(1))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _write_lines(paths: Mapping[Path, int], pairs: Iterable[Pair]) -> None:
+    """Writes sides of pairs to compressed text files of any size, each whole or not at all."""
+    temporaries = {path: path.with_name(f".{path.name}.tmp") for path in paths}
+    with ExitStack() as stack:
+        files = []
+        for path, side in paths.items():
+            file = stack.enter_context(temporaries[path].open("wb"))
+            files.append((stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)), side))
+        for pair in pairs:
+            for out, side in files:
+                out.write(_line(pair[side]).encode() + b"\n")
+    for path, temporary in temporaries.items():
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+
+
+def _sides(folder: Path, name: str) -> dict[Path, int]:
+    """The files of both sides of a corpus, and which side of a pair is theirs."""
+    return {folder / f"{name}.{side}.gz": i for i, side in enumerate(("src", "tgt"))}
 
 
 def _write_record(folder: Path, record: dict[str, Any]) -> None:

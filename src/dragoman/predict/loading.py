@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias, TypeVar
 
 import torch
@@ -52,7 +52,8 @@ def load_translator_model(
     run: Run, config: TranslationConfig, tokenizers: TokenizerPair, *, device: torch.device
 ) -> Seq2SeqTransformer:
     """The run's model with its weights. RunError: they do not fit its configuration, or are damaged."""
-    check_sizes(run, config.model, lambda there: build_model(config, tokenizers, device=there))
+    tables = {(side.vocab_size, config.model.d_model) for side in (tokenizers.src, tokenizers.tgt)}
+    check_sizes(run, config.model, lambda there: build_model(config, tokenizers, device=there), tables=tables)
     model = build_model(config, tokenizers, device=device)
     load_weights(model, run.load_weights(), where=str(run.weights_path))
     return model
@@ -62,20 +63,32 @@ def load_classifier_model(
     run: Run, config: ClassificationConfig, tokenizer: Tokenizer, *, n_classes: int, device: torch.device
 ) -> TransformerClassifier:
     """The run's classifier with its weights. RunError: they do not fit its configuration, or are damaged."""
+    tables = {(tokenizer.vocab_size, config.model.d_model)}
+    if config.model.ngrams:
+        tables.add((2**config.model.ngram_bits, n_classes))
     check_sizes(
         run,
         config.model,
         lambda there: build_classifier(config, tokenizer, n_classes=n_classes, device=there),
+        tables=tables,
     )
     model = build_classifier(config, tokenizer, n_classes=n_classes, device=device)
     load_weights(model, run.load_weights(), where=str(run.weights_path))
     return model
 
 
-def check_sizes(run: Run, config: EncoderConfig, build: Callable[[torch.device], Transformer]) -> None:
+def check_sizes(
+    run: Run,
+    config: EncoderConfig,
+    build: Callable[[torch.device], Transformer],
+    *,
+    tables: Collection[tuple[int, int]],
+) -> None:
     """RunError: names or shapes of the weights in the run's file are not those of what `build` makes.
 
     Found without taking memory for either: a configuration can ask for terabytes in a line, a file cannot.
+    `tables` are the shapes that tokenizers and labels ask for. Where the file has these and all layers,
+    nothing is compared here: `load_weights` does, and the model is no larger than the file.
     """
     where, shapes = str(run.weights_path), run.weight_shapes()
     n_layers = config.n_encoder_layers + getattr(config, "n_decoder_layers", 0)
@@ -84,10 +97,22 @@ def check_sizes(run: Run, config: EncoderConfig, build: Callable[[torch.device],
             f"{where}: has {len(shapes)} weights for {n_layers} layers; "
             "config.toml and weights must come from the same run"
         )
-    nowhere = torch.device("meta")
+    if _as_large(config, shapes, tables):
+        return
+    nowhere = torch.device("meta")  # slow to begin with: it imports PyTorch's compiler
     with nowhere:
         own = dict(build(nowhere).named_parameters())
     _compare_shapes({name: tuple(parameter.shape) for name, parameter in own.items()}, shapes, where=where)
+
+
+def _as_large(config: EncoderConfig, shapes: Shapes, tables: Collection[tuple[int, int]]) -> bool:
+    """Whether the file has each layer that the configuration asks for, in its size, and the `tables`."""
+    counts = {"encoder": config.n_encoder_layers, "decoder": getattr(config, "n_decoder_layers", 0)}
+    layers = [f"{stack}.{i}" for stack, n in counts.items() for i in range(n)]
+    return set(tables) <= set(shapes.values()) and all(
+        shapes.get(f"{layer}.feed_forward.linear1.weight") == (config.d_ff, config.d_model)
+        for layer in layers
+    )
 
 
 def load_weights(

@@ -1,7 +1,8 @@
-"""Starting from a trained translator, on other text: domain adaptation.
+"""Starting from a trained translator: on other text, which is domain adaptation, or with other depth.
 
-Its tokenizers and its weights are taken over; the architecture stays. New tokens, where they are asked for,
-get rows of their own behind the old ones, whose ids do not change.
+Its tokenizers and its weights are taken over; the width stays, and `training.depth` says what becomes of
+layers. New tokens, where they are asked for, get rows of their own behind the old ones, whose ids do not
+change.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import build_model, check_sizes, load_weights
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
+from dragoman.training.depth import of_other_depth
 
-MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout", "max_positions"}
-"""Settings of a model that are not of its weights; max_positions are where positions are a table."""
+DEPTH = ("n_encoder_layers", "n_decoder_layers")
+MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout", "max_positions", *DEPTH}
+"""Settings of a model that are not of its weights (max_positions are where positions are a table); and its
+numbers of layers."""
 
 
 def open_start(config: TranslationConfig) -> Run:
@@ -30,19 +34,32 @@ def open_start(config: TranslationConfig) -> Run:
     there, here = start.config, config
     languages = [(c.data.src_lang, c.data.tgt_lang) for c in (there, here)]
     wrong = [f"it translates {' to '.join(languages[0])}"] if languages[0] != languages[1] else []
-    tables = {"max_positions"} if there.model.positions != "sinusoidal" else set()
-    wrong += [
-        f"model.{name} is {getattr(there.model, name)} there, {getattr(here.model, name)} here"
-        for name in ModelConfig.model_fields
-        if name not in MAY_DIFFER - tables and getattr(there.model, name) != getattr(here.model, name)
-    ]
+    wrong += misfits(there.model, here.model)
     if wrong:
         raise ConfigError(
             f"training.start_from = {path!r}: {'; '.join(wrong)}; `dragoman train --from` takes them over"
         )
     tokenizers = TokenizerPair.load(start.tokenizer_folder)
-    check_sizes(start, there.model, lambda device: build_model(there, tokenizers, device=device))
+    tables = {(side.vocab_size, there.model.d_model) for side in (tokenizers.src, tokenizers.tgt)}
+    check_sizes(
+        start, there.model, lambda device: build_model(there, tokenizers, device=device), tables=tables
+    )
     return start
+
+
+def misfits(there: ModelConfig, here: ModelConfig) -> list[str]:
+    """Why a model `here` cannot begin with the weights of one `there`, in words; nothing: it can."""
+    changed = {
+        name: f"model.{name} is {getattr(there, name)} there, {getattr(here, name)} here"
+        for name in ModelConfig.model_fields
+        if getattr(there, name) != getattr(here, name)
+    }
+    deeper = [name for name in DEPTH if here.norm == "post" and getattr(there, name) < getattr(here, name)]
+    may_differ = MAY_DIFFER - (set() if there.positions == "sinusoidal" else {"max_positions"})
+    return [
+        *(reason for name, reason in changed.items() if name not in may_differ),
+        *(f'{changed[name]}, and no layer of norm = "post" begins as the identity' for name in deeper),
+    ]
 
 
 def taken_tokenizers(config: TranslationConfig, start: Run, corpus: Corpus) -> TokenizerPair:
@@ -71,8 +88,9 @@ def start_weights(model: Seq2SeqTransformer, start: Run) -> None:
 
     RunError: `start` has no weights yet, or they don't fit.
     """
-    weights = start.load_weights()
+    assert start.config.task == "translation"
     fresh = dict(model.named_parameters())
+    weights = of_other_depth(start.load_weights(), fresh, start.config.model, model.config)
     for name, old in weights.items():
         own = fresh.get(name)
         by_token = old.dim() == 2 or name == "output.bias"

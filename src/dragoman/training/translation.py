@@ -74,11 +74,11 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
                 listener.message(note)
         self.model = build_model(config, self.tokenizers, device=device)
         self.spare = copy.deepcopy(self.model).cpu() if config.training.sharding == "full" else None
-        old_pairs = open_old_pairs(self.start) if self.start else ()
+        old_pairs = open_old_pairs(self.start, valid_pairs) if self.start else ()
         self.validator = Validator(
-            config, self.tokenizers, valid_pairs, valid_store, old_pairs=old_pairs, device=device
+            config, self.tokenizers, valid_pairs, valid_store, old_pairs=old_pairs or (), device=device
         )
-        if self.start and not old_pairs:
+        if old_pairs is None and self.start:
             listener.message(f"the validation text of {self.start.path} is not here and will not be scored")
 
     def begin(self) -> None:
@@ -217,15 +217,26 @@ def sides(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
     return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
 
 
-def open_old_pairs(start: Run) -> Sequence[Pair]:
-    """Validation pairs of the text that `start` was trained on; none where that is not here any more."""
+def open_old_pairs(start: Run, new_pairs: Sequence[Pair]) -> Sequence[Pair] | None:
+    """Validation pairs of the text that `start` was trained on; none where they are among `new_pairs`.
+
+    None: that text is not here any more.
+    """
     assert start.config.task == "translation"
     try:
         pairs = [pair for pair in open_corpora(start.config)[1].pairs() if has_text(pair)]
     except (DataError, RunError):
+        return None
+    new = {_on_one_line(pair) for pair in new_pairs}
+    if all(_on_one_line(pair) in new for pair in pairs):
         return []
     step = max(1, len(pairs) // N_OLD_PAIRS)
     return pairs[::step][:N_OLD_PAIRS]
+
+
+def _on_one_line(pair: Pair) -> Pair:
+    """The pair as a text file holds it."""
+    return Pair(*(" ".join(text.split()) for text in pair))
 
 
 def open_corpora(config: TranslationConfig) -> tuple[Corpus, Corpus]:
