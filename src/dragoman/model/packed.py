@@ -232,11 +232,9 @@ class PackedSteps:
         """Makes room for the rows of this step: who descends from whom, and which sentences are left."""
         old = self.places[parents]  # (N,): where the parents stand
         B, old_rows, _ = self.ancestors.shape
-        sentences = old // old_rows
-        counts = torch.bincount(sentences, minlength=B)
+        sentences, ranks, counts = by_sentence(old, old_rows, B)
         K = self.n_rows = int(counts.max())
-        firsts = counts.cumsum(0) - counts
-        self.places = sentences * K + torch.arange(len(parents)) - firsts[sentences]
+        self.places = sentences * K + ranks
         came_from = torch.zeros(B * K, dtype=torch.long)
         came_from[self.places] = old
         self.ancestors = self.ancestors.view(B * old_rows, -1)[came_from].view(B, K, -1)
@@ -258,6 +256,17 @@ class PackedSteps:
         self.src_bias = None if self.src_bias is None else self.src_bias[kept]
         for cache in self.caches:
             cache.keep(kept)
+
+
+def by_sentence(rows: Tensor, n_rows: int, n_sentences: int) -> tuple[Tensor, Tensor, Tensor]:
+    """What continues `rows` (N,), of which every sentence has `n_rows`: its sentence, its number in it, (N,).
+
+    And how many of them each sentence has, (n_sentences,). Those of a sentence stand together.
+    """
+    sentences = rows // n_rows
+    counts = torch.bincount(sentences, minlength=n_sentences)
+    firsts = counts.cumsum(0) - counts
+    return sentences, torch.arange(len(rows)) - firsts[sentences], counts
 
 
 def rounded_up(n_rows: int) -> int:

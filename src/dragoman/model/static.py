@@ -19,6 +19,7 @@ from torch import Tensor
 
 from dragoman.model.kernels import FAST_ON_GPU
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
+from dragoman.model.packed import by_sentence
 from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers
 
 WARM_UP = 2
@@ -107,15 +108,13 @@ class StaticSteps:
     def _follow(self, parents: Tensor) -> Tensor:
         """Finds places for the rows of this step, on another stage if need be; (N,) where each came from."""
         shape, old = self.stage.shape, self.places[parents]
-        sentences = old // shape.n_rows
-        counts = torch.bincount(sentences, minlength=shape.n_sentences)
+        sentences, ranks, counts = by_sentence(old, shape.n_rows, shape.n_sentences)
         kept = torch.arange(shape.n_sentences)
         alive = (counts > 0).nonzero()[:, 0]
         if (n_sentences := power_of_two(len(alive))) < shape.n_sentences:
             kept = alive
         n_rows = max(shape.n_rows, int(counts.max()))
         room = 2 * shape.room if self.position == shape.room else shape.room
-        ranks = torch.arange(len(parents)) - (counts.cumsum(0) - counts)[sentences]
         self.places = torch.searchsorted(kept, sentences) * n_rows + ranks
         came_from = torch.zeros(n_sentences * n_rows, dtype=torch.long)
         came_from[self.places] = old

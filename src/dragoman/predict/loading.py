@@ -77,6 +77,12 @@ def load_classifier_model(
     return model
 
 
+def check_translator_sizes(run: Run, config: TranslationConfig, tokenizers: TokenizerPair) -> None:
+    """`check_sizes` for a translator."""
+    tables = {(side.vocab_size, config.model.d_model) for side in (tokenizers.src, tokenizers.tgt)}
+    check_sizes(run, config.model, lambda there: build_model(config, tokenizers, device=there), tables=tables)
+
+
 def check_sizes(
     run: Run,
     config: EncoderConfig,

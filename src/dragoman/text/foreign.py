@@ -18,8 +18,8 @@ from typing import Any
 
 from dragoman.errors import ConfigError, MissingExtraError
 from dragoman.text.normalisation import META_SPACE
-from dragoman.text.tokenizer import Token, Tokenizer
-from dragoman.text.vocabulary import SPECIAL_TOKENS, UNK_ID, UNKNOWN
+from dragoman.text.tokenizer import ListedTokenizer, Token, Tokenizer
+from dragoman.text.vocabulary import UNK_ID, UNKNOWN
 
 LANGUAGE = re.compile(r">>.*?<<")
 """What a text for a model of several languages begins with, such as ">>deu<<": a token by itself."""
@@ -29,30 +29,12 @@ CONTINUED = "@@"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-class ForeignTokenizer(Tokenizer):
-    """A vocabulary in Dragoman's order, special tokens first, and a way to cut text into its pieces.
-
-    A piece that is not in the vocabulary is unknown, id UNK_ID, and written as U+FFFD.
-    """
+class ForeignTokenizer(ListedTokenizer):
+    """A vocabulary in Dragoman's order, and the other toolkit's way to cut text."""
 
     def __init__(self, spec: str) -> None:
         self._settings: dict[str, Any] = json.loads(spec)
-        super().__init__(spec, lowercase=bool(self._settings["lowercase"]))
-        self._pieces: list[str] = self._settings["vocabulary"]
-        if self._pieces[: len(SPECIAL_TOKENS)] != list(SPECIAL_TOKENS):
-            raise ValueError("the special tokens are not where Dragoman puts them")
-        if not all(isinstance(p, str) for p in self._pieces) or len(set(self._pieces)) != len(self._pieces):
-            raise ValueError("its vocabulary is not a list of different strings")
-        first = len(SPECIAL_TOKENS)
-        self._ids = {piece: i for i, piece in enumerate(self._pieces[first:], start=first)}
-        self._written = {UNK_ID: UNKNOWN} | {i: piece for piece, i in self._ids.items()}
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._pieces)
-
-    def pieces(self) -> list[str]:
-        return list(self._pieces)
+        super().__init__(spec, self._settings)
 
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
         """ConfigError, always: what cuts the text knows no other pieces."""
@@ -61,14 +43,6 @@ class ForeignTokenizer(Tokenizer):
             "an imported model and learns no new tokens; leave --extend-vocab away"
         )
 
-    def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
-        get = self._ids.get
-        return [[get(piece, UNK_ID) for piece in self._cut(self.normalise(text))] for text in texts]
-
-    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        written = self._written
-        return [self._join([written[i] for i in ids if i in written]) for ids in batch]
-
     def tokens(self, text: str) -> list[Token]:
         return [
             Token(i := self._ids.get(piece, UNK_ID), self._pieces[i], start, end)
@@ -76,16 +50,8 @@ class ForeignTokenizer(Tokenizer):
         ]
 
     @abstractmethod
-    def _cut(self, text: str) -> list[str]:
-        """The pieces of normalised `text`."""
-
-    @abstractmethod
     def _spans(self, text: str) -> list[tuple[str, int, int]]:
         """The pieces of normalised `text`, and the characters of it that each stands for."""
-
-    @abstractmethod
-    def _join(self, pieces: list[str]) -> str:
-        """`pieces` as text."""
 
 
 class SentencePieceTokenizer(ForeignTokenizer):

@@ -266,26 +266,32 @@ class Segmenter(Protocol):
         """What the tokenizer's file says about it."""
 
 
-class WholeTokenizer(Tokenizer):
-    """Words or characters: what is not in the vocabulary is unknown, id UNK_ID, and written as U+FFFD.
+class ListedTokenizer(Tokenizer):
+    """A vocabulary that is a list, special tokens first, and a way to cut text into its pieces.
 
-    Special tokens come first in the vocabulary, and there are no byte tokens.
+    What is not in the vocabulary is unknown, id UNK_ID, and written as U+FFFD. There are no byte tokens.
     """
 
-    def __init__(self, spec: str) -> None:
-        settings = json.loads(spec)
-        self._pieces: list[str] = settings["vocabulary"]
-        if not isinstance(self._pieces, list) or not all(isinstance(p, str) for p in self._pieces):
-            raise ValueError("its vocabulary is not a list of strings")
+    def __init__(self, spec: str, settings: dict[str, Any]) -> None:
+        """`settings` are what the JSON `spec` holds. ValueError: its vocabulary is none."""
         super().__init__(spec, lowercase=bool(settings["lowercase"]))
-        self._segmenter = _segmenter(settings)
+        self._pieces: list[str] = settings["vocabulary"]
+        are_strings = isinstance(self._pieces, list) and all(isinstance(p, str) for p in self._pieces)
+        if not are_strings or len(set(self._pieces)) != len(self._pieces):
+            raise ValueError("its vocabulary is not a list of different strings")
         if self._pieces[: len(SPECIAL_TOKENS)] != list(SPECIAL_TOKENS):
             raise ValueError("the special tokens are not where Dragoman puts them")
-        if len(set(self._pieces)) != len(self._pieces):
-            raise ValueError("its vocabulary is not a list of different strings")
         first = len(SPECIAL_TOKENS)  # those are no words of a text
         self._ids = {piece: i for i, piece in enumerate(self._pieces[first:], start=first)}
         self._written = {UNK_ID: UNKNOWN} | {i: piece for piece, i in self._ids.items()}
+
+    @abstractmethod
+    def _cut(self, text: str) -> list[str]:
+        """The pieces of normalised `text`."""
+
+    @abstractmethod
+    def _join(self, pieces: list[str]) -> str:
+        """`pieces` as text."""
 
     @property
     def vocab_size(self) -> int:
@@ -294,27 +300,42 @@ class WholeTokenizer(Tokenizer):
     def pieces(self) -> list[str]:
         return list(self._pieces)
 
-    def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
-        counts: Counter[str] = Counter()
-        for text in sample_of_text(texts, self.normalise):
-            counts.update(piece for piece in self._segmenter.split(text) if piece not in self._ids)
-        new = most_frequent(counts, n_new, min_frequency=2)
-        settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *new]}
-        return WholeTokenizer(json.dumps(settings, ensure_ascii=False, indent=0))
-
     def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
-        get, split = self._ids.get, self._segmenter.split
-        return [[get(piece, UNK_ID) for piece in split(self.normalise(text))] for text in texts]
+        get = self._ids.get
+        return [[get(piece, UNK_ID) for piece in self._cut(self.normalise(text))] for text in texts]
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         written = self._written
-        return [self._segmenter.join([written[i] for i in ids if i in written]) for ids in batch]
+        return [self._join([written[i] for i in ids if i in written]) for ids in batch]
+
+
+class WholeTokenizer(ListedTokenizer):
+    """Words or characters."""
+
+    def __init__(self, spec: str) -> None:
+        settings = json.loads(spec)
+        super().__init__(spec, settings)
+        self._segmenter = _segmenter(settings)
+
+    def _cut(self, text: str) -> list[str]:
+        return self._segmenter.split(text)
+
+    def _join(self, pieces: list[str]) -> str:
+        return self._segmenter.join(pieces)
+
+    def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
+        counts: Counter[str] = Counter()
+        for text in sample_of_text(texts, self.normalise):
+            counts.update(piece for piece in self._cut(text) if piece not in self._ids)
+        new = most_frequent(counts, n_new, min_frequency=2)
+        settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *new]}
+        return WholeTokenizer(json.dumps(settings, ensure_ascii=False, indent=0))
 
     def tokens(self, text: str) -> list[Token]:
         text = self.normalise(text)
         tokens = []
         start = 0
-        for piece in self._segmenter.split(text):
+        for piece in self._cut(text):
             i = self._ids.get(piece, UNK_ID)
             surface = piece.replace(META_SPACE, " ")
             end = text.index(surface, start) + len(surface)

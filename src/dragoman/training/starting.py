@@ -14,7 +14,7 @@ from dragoman.config import ModelConfig, TranslationConfig
 from dragoman.data.corpora import Corpus
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.loading import build_model, check_sizes, load_weights
+from dragoman.predict.loading import check_translator_sizes, load_weights
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.depth import of_other_depth
@@ -39,11 +39,7 @@ def open_start(config: TranslationConfig) -> Run:
         raise ConfigError(
             f"training.start_from = {path!r}: {'; '.join(wrong)}; `dragoman train --from` takes them over"
         )
-    tokenizers = TokenizerPair.load(start.tokenizer_folder)
-    tables = {(side.vocab_size, there.model.d_model) for side in (tokenizers.src, tokenizers.tgt)}
-    check_sizes(
-        start, there.model, lambda device: build_model(there, tokenizers, device=device), tables=tables
-    )
+    check_translator_sizes(start, there, TokenizerPair.load(start.tokenizer_folder))
     return start
 
 
