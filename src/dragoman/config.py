@@ -12,7 +12,7 @@ import reprlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -43,6 +43,9 @@ FOREIGN_KINDS = ("sentencepiece", "pieces")
 RecipeName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Column: TypeAlias = int | str
 """A column by its number, counted from 0, or by its name where the file names its fields."""
+
+
+Settings = TypeVar("Settings", bound=BaseModel)
 
 
 class Section(BaseModel):
@@ -605,20 +608,42 @@ def parse_config(
 
     ConfigError: with every problem found, one a line after the first.
     """
+    merged, problems = _merged(settings, overrides, where)
+    task = merged.get("task", "translation")
+    if task not in TASKS:
+        raise ConfigError(f"{where}: task = {task!r}: there are {', '.join(TASKS)}")
+    return _checked(TASKS[task], merged, problems, where)
+
+
+def parse_section(
+    section: type[Settings], settings: Mapping[str, Any], *, overrides: Sequence[str] = (), where: str
+) -> Settings:
+    """The checked `section` of nested `settings`, `overrides` applied first. ConfigError: as above."""
+    merged, problems = _merged(settings, overrides, where)
+    return _checked(section, merged, problems, where)
+
+
+def _merged(
+    settings: Mapping[str, Any], overrides: Sequence[str], where: str
+) -> tuple[dict[str, Any], list[str]]:
+    """A copy of `settings` with `overrides` in it, and what is wrong with those that cannot be."""
     try:
         merged: dict[str, Any] = copy.deepcopy(dict(settings))
     except RecursionError:
         raise ConfigError(f"{where}: is nested more deeply than any recipe; is it one?") from None
-    problems = list(_apply_overrides(merged, overrides))
-    task = merged.get("task", "translation")
-    if task not in TASKS:
-        raise ConfigError(f"{where}: task = {task!r}: there are {', '.join(TASKS)}")
-    recipe = TASKS[task]
+    return merged, list(_apply_overrides(merged, overrides))
+
+
+def _checked(
+    section: type[Settings], merged: Mapping[str, Any], problems: Sequence[str], where: str
+) -> Settings:
+    """`merged` as a `section`. ConfigError: there are `problems`, or more of them."""
+    problems = list(problems)
     try:
-        config = recipe.model_validate(merged)
+        config = section.model_validate(merged)
     except ValidationError as error:
         found = error.errors()
-        problems += [_describe(problem, recipe) for problem in found[:MAX_PROBLEMS]]
+        problems += [_describe(problem, section) for problem in found[:MAX_PROBLEMS]]
         problems += [f"and {len(found) - MAX_PROBLEMS:,} more"] * (len(found) > MAX_PROBLEMS)
     if problems:
         raise ConfigError(f"{where}: " + "; ".join(problems))

@@ -81,6 +81,11 @@ def remember_few_shapes(n_products: int = 50) -> None:
         os.environ.setdefault(name, str(n_products))
 
 
+def usable_cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def prepare_for_translating() -> None:
     """What a process does that translates for long: it keeps memory, and what oneDNN has prepared.
 
@@ -137,7 +142,7 @@ def look_around() -> Machine:
     memory, free = _memory()
     types = {"fp32": torch.float32, "bf16": torch.bfloat16}
     return Machine(
-        n_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        n_cores=usable_cores(),
         n_threads=torch.get_num_threads(),
         has_bf16=has_bf16(torch.device("cpu")),
         has_amx="amx_bf16" in processor().flags,

@@ -16,12 +16,12 @@ from dragoman.data.corpora import Pair
 from dragoman.errors import DataError
 from dragoman.predict.alignment import (
     Link,
-    _shares,
     align,
     align_translations,
     character_origins,
     contrasted,
     pharaoh,
+    token_shares,
     word_attention,
     words_of,
 )
@@ -80,7 +80,7 @@ def test_words_are_runs_of_letters_and_single_signs() -> None:
 @given(TEXTS)
 def test_every_word_has_tokens_and_every_token_one_share(tokenizers: list[Tokenizer], text: str) -> None:
     for tokenizer in tokenizers:
-        shares = _shares(tokenizer, text)
+        shares = token_shares(tokenizer, text)
         assert shares.shape == (len(tokenizer.encode(text)), len(words_of(text)))
         assert np.isclose(shares.sum(1), 1, atol=1e-5).sum() + (shares.sum(1) == 0).sum() == len(shares)
         assert (shares.sum(0) > 0).all()

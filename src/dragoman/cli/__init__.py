@@ -23,6 +23,7 @@ from dragoman.cli import (
     report,
     reproduce,
     score_model,
+    serve,
     show,
     train,
     translate,
@@ -37,6 +38,7 @@ backtranslate.register(app)
 distill.register(app)
 classify.register(app)
 evaluate.register(app)
+serve.register(app)
 score_model.register(app)
 export.register(app)
 import_model.register(app)

@@ -13,6 +13,7 @@ from dragoman.decoding.phrases import Phrases
 from dragoman.decoding.prefix import ForcedPrefix
 from dragoman.decoding.repetition import NoRepeatedNgrams
 from dragoman.decoding.sampling import sample
+from dragoman.decoding.watching import WatchedSearch, Watcher
 
 __all__ = [
     "AttendingEnsemble",
@@ -25,6 +26,8 @@ __all__ = [
     "NoRepeatedNgrams",
     "Phrases",
     "ScoreTerm",
+    "WatchedSearch",
+    "Watcher",
     "beam_search",
     "constrained_beam_search",
     "diverse_beam_search",

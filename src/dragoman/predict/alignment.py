@@ -151,8 +151,8 @@ def word_attention(
         attention = _attention(translator.model, [src[i] for i in chosen], [tgt[i] for i in chosen], layers)
         for row, i in enumerate(chosen):
             weights = attention[row, :, step : step + len(tgt[i]), : len(src[i])]
-            src_shares = _shares(tokenizers.src, sources[i])
-            tgt_shares = _shares(tokenizers.tgt, targets[i])
+            src_shares = token_shares(tokenizers.src, sources[i])
+            tgt_shares = token_shares(tokenizers.tgt, targets[i])
             tgt_shares /= np.maximum(tgt_shares.sum(0), 1e-9)
             yield i, (tgt_shares.T @ weights @ src_shares).astype(np.float32)
 
@@ -201,7 +201,7 @@ def _word_origins(word: str, normalise: Callable[[str], str]) -> Iterator[tuple[
             start, n_before = end, len(left)
 
 
-def _shares(tokenizer: Tokenizer, text: str) -> Floats:
+def token_shares(tokenizer: Tokenizer, text: str) -> Floats:
     """(tokens, words) how much of each token of `text` belongs to each word: rows add up to 1, or are 0."""
     words = words_of(text)
     word_of = {c: w for w, (start, end) in enumerate(words) for c in range(start, end)}

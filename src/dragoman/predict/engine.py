@@ -23,6 +23,7 @@ from dragoman.decoding.phrases import Phrases
 from dragoman.decoding.prefix import ForcedPrefix
 from dragoman.decoding.repetition import NoRepeatedNgrams
 from dragoman.decoding.sampling import sample
+from dragoman.decoding.watching import WatchedSearch, Watcher
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.packed import PackedDecoder, can_pack
 from dragoman.model.static import StaticDecoder, can_record
@@ -46,6 +47,8 @@ class Sentence(NamedTuple):
     """The tokens that continue a word: what one of them follows is no occurrence of a phrase."""
     number: int = 0
     """What tells it from other sentences: together with a seed, it decides what is drawn at random."""
+    watcher: Watcher | None = None
+    """Who looks on while it is searched for, where the engine can be watched."""
 
     @property
     def n_needed(self) -> int:
@@ -102,6 +105,8 @@ class StepEngine(ABC):
         if settings.no_repeat_ngram:
             exempt = [{token for phrase in s.required for token in phrase} for s in sentences]
             step = NoRepeatedNgrams(step, settings.no_repeat_ngram, exempt=exempt)
+        if any(sentence.watcher for sentence in sentences):
+            step = WatchedSearch(step, [sentence.watcher for sentence in sentences], eos_id=EOS_ID)
         search: dict[str, Any] = {
             "max_lengths": [longest_translation(s, settings, limit=self.longest) for s in sentences],
             "bos_id": BOS_ID, "eos_id": EOS_ID,

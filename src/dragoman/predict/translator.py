@@ -209,7 +209,8 @@ class Translator:
         if split:
             begun = [prefix for i, parts in split.items() for prefix in _for_first(prefixes, i, len(parts))]
             every = [part for parts in split.values() for part in parts]
-            parts = iter(self.translate(every, prefixes=begun, **settings))
+            number = first_number + len(texts)  # none that one of `texts` has
+            parts = iter(self.translate(every, prefixes=begun, first_number=number, **settings))
             for i, of_text in split.items():
                 translations[i] = self._join(texts[i], tuple(islice(parts, len(of_text))))
             if progress is not None:

@@ -1,0 +1,99 @@
+"""`dragoman serve`, the service, and `dragoman key`, for those who may use it."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from threading import Timer
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.app import say
+from dragoman.cli.translate import Device, EngineName, Precision
+from dragoman.errors import MissingExtraError
+
+ACCESS = "Access"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(serve)
+    app.command()(key)
+
+
+def serve(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs, or hf:user/model.", show_default=False)
+    ],
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; by default only this machine can.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: one that is free.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes; they share the weights.")] = 1,
+    settings: Annotated[
+        Path | None, typer.Option(help="A TOML file of limits and switches (docs/serving.md).")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="One of them: limits.characters=50000. Repeatable.")
+    ] = None,
+    keys: Annotated[Path | None, typer.Option(help="A file of keys; then every request needs one.")] = None,
+    force_public: Annotated[
+        bool, typer.Option("--force-public", help="Listen on a public address although there are no keys.")
+    ] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    engine: EngineName = "native",
+) -> None:
+    """Serve models: a page for people and an interface for programs.
+
+    Ctrl-C ends it when it has finished what it accepted; SIGHUP loads the models anew.
+    """
+    _check_installed()
+    from dragoman.serving.access import Keys, Rates
+    from dragoman.serving.logs import set_up
+    from dragoman.serving.models import How, Models
+    from dragoman.serving.running import check_address, listen, prepare, run, url_of
+    from dragoman.serving.service import Service
+    from dragoman.serving.settings import load_settings
+
+    config = load_settings(settings, set_ or [])
+    known = None if keys is None else Keys.load(keys)
+    check_address(host, has_keys=known is not None, forced=force_public)
+    with listen(host, port) as listening:
+        n_threads = prepare(config, n_workers=workers)
+        models = Models(runs, How(device, precision, engine))
+        set_up(config.log_format)
+        say(f"serving {', '.join(m.info.name for m in models.served)} on {url_of(listening)}; Ctrl-C ends it")
+        if open_:
+            Timer(0.5, webbrowser.open, [url_of(listening)]).start()
+        service = Service(models, config, keys=known, rates=Rates(), n_threads=n_threads)
+        run(service, [listening])
+
+
+def key(
+    name: Annotated[str, typer.Argument(help="Whose key it is.", show_default=False)],
+    file: Annotated[Path, typer.Option(help="The file of keys; it is made where there is none.")] = Path(
+        "keys.toml"
+    ),
+    per_minute: Annotated[
+        int, typer.Option(min=0, help="Requests a minute; 0: what the service allows.")
+    ] = 0,
+) -> None:
+    """Make a key for a service. It is printed once; the file keeps its hash."""
+    from dragoman.serving.access import make_key
+
+    typer.echo(make_key(file, name, per_minute=per_minute))
+    say(f"{file}: has a key for {name} now; it is not shown again. Restart the service, or send it SIGHUP")
+
+
+def _check_installed() -> None:
+    """MissingExtraError: what a service needs is not there."""
+    from importlib.util import find_spec
+
+    for module, package in {
+        "fastapi": "fastapi", "uvicorn": "uvicorn", "python_multipart": "python-multipart",
+        "prometheus_client": "prometheus-client",
+    }.items():  # fmt: skip
+        if find_spec(module) is None:
+            raise MissingExtraError(package, extra="serve", purpose="serving")

@@ -1,0 +1,123 @@
+"""Who may use a service, and how often."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import mmap
+import re
+import secrets
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import Field
+
+from dragoman.config import Section, parse_section, read_settings
+from dragoman.errors import ConfigError, DataError
+from dragoman.runs import write_atomically
+
+N_SLOTS = 1 << 16
+"""Places for rates; two users that share one, which is improbable, share a rate."""
+
+
+class KeyConfig(Section):
+    """What is known of a key, which is not the key itself."""
+
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    """Its hash. Keys hold 256 random bits, so that a fast hash is as good as a slow one."""
+    per_minute: int = Field(default=0, ge=0)
+    """Requests a minute; 0: what limits.per_minute says."""
+
+
+class KeysConfig(Section):
+    """A file of keys."""
+
+    keys: dict[str, KeyConfig]
+    """By the names of their users."""
+
+
+@dataclass(frozen=True)
+class User:
+    """Whom a request is from: the name of a key, or an address."""
+
+    name: str
+    per_minute: int = 0
+
+
+class Keys:
+    """The keys of a service."""
+
+    def __init__(self, keys: Mapping[str, KeyConfig]) -> None:
+        self._keys = {name: (bytes.fromhex(key.sha256), key.per_minute) for name, key in keys.items()}
+
+    @classmethod
+    def load(cls, path: Path) -> Keys:
+        """The keys in a file that `make_key` wrote. ConfigError: it is missing or damaged, or has none."""
+        config = parse_section(KeysConfig, read_settings(path), where=str(path))
+        if not config.keys:
+            raise ConfigError(f"{path}: holds no key; make one with: dragoman key NAME --file {path}")
+        return cls(config.keys)
+
+    def user(self, key: str) -> User | None:
+        """Whose key it is. It is compared with all of them, in a time that does not depend on any."""
+        given = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+        found = None
+        for name, (known, per_minute) in self._keys.items():
+            if hmac.compare_digest(given, known):
+                found = User(name, per_minute)
+        return found
+
+
+def make_key(path: Path, name: str, *, per_minute: int = 0) -> str:
+    """A new key for `name`, whose hash is added to the file `path`; the key itself is kept nowhere.
+
+    ConfigError: the file is damaged. DataError: the name is in it already, or is no name.
+    """
+    if not re.fullmatch(r"[\w.@-]{1,64}", name):
+        raise DataError(f"{name!r}: is no name for a key; take up to 64 letters, digits, and . _ - @")
+    settings: dict[str, Any] = {"keys": {}}
+    if path.exists():
+        settings = parse_section(KeysConfig, read_settings(path), where=str(path)).model_dump()
+    if name in settings["keys"]:
+        raise DataError(
+            f"{path}: has a key of the name {name} already; take it out there, or take another name"
+        )
+    key = secrets.token_urlsafe(32)
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    settings["keys"][name] = {"sha256": digest, "per_minute": per_minute}
+    write_atomically(path, tomli_w.dumps(settings).encode())
+    return key
+
+
+class Rates:
+    """How often each user has come, in memory that all workers of a service share.
+
+    The generic cell rate algorithm: of each user one time is kept, at which the requests so far would have
+    come at their rate. A minute's requests may come at once. Made before the workers are forked.
+    """
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 8 * N_SLOTS)
+
+    def wait(self, user: str, per_minute: int, *, now: float | None = None) -> float:
+        """Counts a request of `user`: 0, or, where there were too many, the seconds until the next may come.
+
+        Another worker may write between reading and writing here: a request more is let in then.
+        """
+        now = time.time() if now is None else now
+        slot = 8 * (
+            int.from_bytes(hashlib.sha256(user.encode("utf-8", "replace")).digest()[:4], "big") % N_SLOTS
+        )
+        interval = 60 / per_minute
+        (due,) = struct.unpack_from("d", self._memory, slot)
+        due = max(due, now) + interval
+        early = due - now - 60
+        if early > 1e-9:
+            return float(early)
+        struct.pack_into("d", self._memory, slot, due)
+        return 0.0

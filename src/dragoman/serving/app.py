@@ -1,0 +1,117 @@
+"""The service as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from dragoman.errors import ConfigError, DataError, DragomanError
+from dragoman.serving import operations, v1
+from dragoman.serving.batching import GoneError
+from dragoman.serving.gate import Gate
+from dragoman.serving.refusals import RefusalError
+from dragoman.serving.service import Service
+
+MAX_PROBLEMS = 5
+"""Mistakes in a request that a message names."""
+
+PAGE = Path(__file__).parent / "page"
+
+DESCRIPTION = """\
+Translations and classifications by models that were trained with Dragoman and run on this machine.
+
+What fails is answered with `{"error": "…"}`: one line that says what is wrong, where, and what to do.
+"""
+
+
+def create_app(service: Service) -> FastAPI:
+    """The application around `service`, which it closes when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="Dragoman", version=version("dragoman"), description=DESCRIPTION, lifespan=lifespan,
+        docs_url=None, redoc_url=None,  # those pages would fetch from elsewhere
+    )  # fmt: skip
+    app.state.service = service
+    app.include_router(v1.router, tags=["dragoman"])
+    app.include_router(operations.router)
+    if service.config.page:
+        _add_page(app)
+    _add_handlers(app)
+    if service.config.cors_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(service.config.cors_origins), allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
+            expose_headers=["X-Request-ID", "Retry-After", "Content-Disposition"],
+        )  # fmt: skip
+    app.add_middleware(Gate, service=service)  # around all others
+    return app
+
+
+def _add_page(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    def page() -> Response:
+        return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
+
+    app.mount("/page", StaticFiles(directory=PAGE), name="page")
+
+
+def _add_handlers(app: FastAPI) -> None:
+    """What becomes of errors: `{"error": "…"}`, and never a traceback."""
+
+    @app.exception_handler(RefusalError)
+    def refused(_: Request, error: RefusalError) -> Response:
+        return problem(error.status, error.message, error.headers)
+
+    @app.exception_handler(DragomanError)
+    def dragoman_error(_: Request, error: DragomanError) -> Response:
+        status = 400 if isinstance(error, DataError | ConfigError) else 503
+        return problem(status, " ".join(str(error).split()))
+
+    @app.exception_handler(RequestValidationError)
+    def not_valid(_: Request, error: RequestValidationError) -> Response:
+        return problem(400, described(error))
+
+    @app.exception_handler(HTTPException)
+    def http_error(_: Request, error: HTTPException) -> Response:
+        return problem(error.status_code, str(error.detail), error.headers or {})
+
+    @app.exception_handler(GoneError)
+    def gone(_: Request, error: GoneError) -> Response:
+        return problem(503, "the service is coming to its end; send the request again")
+
+
+def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer to a request that fails."""
+    return JSONResponse({"error": message}, status_code=status, headers=dict(headers or {}))
+
+
+def described(error: RequestValidationError) -> str:
+    """What is wrong with a request, in one line."""
+    found = []
+    for each in error.errors()[:MAX_PROBLEMS]:
+        parts = map(str, each["loc"][1:])
+        place = ".".join(part for part in parts if part.isidentifier() or part.isdecimal())
+        message = each["msg"].removeprefix("Value error, ")
+        if each["type"] == "json_invalid":
+            found.append(f"the body is no JSON, from character {place} on")
+        elif not place and each["type"].endswith("_attributes_type"):
+            found.append("the body is no JSON object; send one, with Content-Type: application/json")
+        elif each["type"] == "extra_forbidden":
+            found.append(f"{place}: is no field of this request; /openapi.json has them all")
+        else:
+            found.append(f"{place}: {message[:1].lower()}{message[1:]}")
+    return "; ".join(found).encode("utf-8", "replace").decode()

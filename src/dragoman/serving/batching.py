@@ -1,0 +1,240 @@
+"""What requests ask for at the same time is worked on together, a few threads for all of them.
+
+Whose request waits long for how little it asks is served first (highest response ratio next, Brinch Hansen
+1971): a word is not held up by a book, and the book comes to its end, too. A batch holds sentences of
+similar length, so that a short one does not wait for a long one's end.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import torch
+
+from dragoman.config import SearchConfig
+from dragoman.decoding.hypotheses import Hypothesis
+from dragoman.predict.engine import Engine, Sentence
+
+Result = TypeVar("Result")
+Work: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
+"""A result for each item. Items of equal works may be put together."""
+
+WORTH_A_THREAD = 16
+"""Items in a batch, at least, before another thread takes some of them."""
+
+SIMILAR = 8
+"""Tokens by which the sentences of a batch may differ, if they are not within a factor of 2 of each other."""
+
+
+class GoneError(Exception):
+    """Nobody waits for the result any more."""
+
+
+class Client:
+    """Whoever waits for what a request asks for."""
+
+    def __init__(self, batcher: Batcher, see: Callable[[int, Sequence[int]], None] | None = None) -> None:
+        """`see` is shown the number of a sentence and its best hypothesis as it is being written."""
+        self.gone = False
+        """Whether it has left: then the searches for its sentences end."""
+        self.see = see
+        self.cost = 0
+        """Tokens of all that it waits for."""
+        self._batcher = batcher
+
+    def results(self, work: Work, items: Sequence[Any], costs: Sequence[int]) -> list[Any]:
+        """What `work` makes of each item, once it is there. `costs` are their tokens, or what compares.
+
+        GoneError: the client has left, or the batcher is closed.
+        """
+        return [result.result() for result in self._batcher.submit(work, items, costs, self)]
+
+    def run(self, function: Callable[[], Result], cost: int) -> Result:
+        """What `function` returns, in one of the batcher's threads. GoneError as above."""
+        found: Result = self.results(lambda _: [function()], [None], [cost])[0]
+        return found
+
+    def leave(self) -> None:
+        """Ends what is done for this client, and frees the threads that wait for it."""
+        self._batcher.forget(self)
+
+
+class Watching(NamedTuple):
+    """A client that waits for one of its sentences: a `dragoman.decoding.Watcher`."""
+
+    client: Client
+    number: int
+
+    def wants(self) -> bool:
+        return not self.client.gone
+
+    def see(self, ids: Sequence[int]) -> None:
+        if self.client.see is not None:
+            self.client.see(self.number, ids)
+
+
+class _Waiting(NamedTuple):
+    """An item that somebody waits for."""
+
+    work: Work
+    item: Any
+    cost: int
+    since: float
+    client: Client
+    result: Future[Any]
+
+
+class Batcher:
+    """Threads that work on what clients submit."""
+
+    def __init__(
+        self,
+        *,
+        n_threads: int,
+        max_items: int,
+        max_tokens: int,
+        note: Callable[[int], object] = lambda n_items: None,
+    ) -> None:
+        """Batches have so many items, and so many tokens with padding, at most. `close` ends the threads.
+
+        `note` is told the size of every batch.
+        """
+        self.max_items, self.max_tokens = max_items, max_tokens
+        self._note = note
+        self._waiting: list[_Waiting] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"batch-{i}", daemon=True) for i in range(n_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def n_waiting(self) -> int:
+        """Items that no thread has begun."""
+        return len(self._waiting)
+
+    def submit(
+        self, work: Work, items: Sequence[Any], costs: Sequence[int], client: Client
+    ) -> list[Future[Any]]:
+        """What is going to be what `work` makes of each item: see `Client.results`."""
+        now = time.monotonic()
+        waiting = [
+            _Waiting(work, item, max(cost, 1), now, client, Future())
+            for item, cost in zip(items, costs, strict=True)
+        ]
+        with self._changed:
+            if self._closed or client.gone:
+                raise GoneError
+            client.cost += sum(each.cost for each in waiting)
+            self._waiting += waiting
+            self._changed.notify(len(waiting))
+        return [each.result for each in waiting]
+
+    def forget(self, client: Client) -> None:
+        """Takes out what `client` waits for, and ends the searches for it."""
+        with self._changed:
+            client.gone = True
+            left = [each for each in self._waiting if each.client is client]
+            self._waiting = [each for each in self._waiting if each.client is not client]
+        for each in left:
+            each.result.set_exception(GoneError())
+
+    def close(self) -> None:
+        """Ends the threads when they are done with what is there."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        torch.set_num_threads(1)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                batch = self._take()
+            self._carry_out(batch)
+
+    def _take(self) -> list[_Waiting]:
+        """The next batch: whoever has waited longest for how much it waits for, and what goes with it."""
+        now = time.monotonic()
+        urgent = sorted(self._waiting, key=lambda each: (each.since - now) / each.client.cost)
+        first = urgent[0]
+        like = [each for each in urgent if each.work == first.work and _are_similar(each.cost, first.cost)]
+        fair = max(-(-len(like) // len(self._threads)), WORTH_A_THREAD)
+        batch: list[_Waiting] = []
+        longest = 0
+        for each in like[: min(fair, self.max_items)]:
+            longest = max(longest, each.cost)
+            if batch and longest * (len(batch) + 1) > self.max_tokens:
+                break
+            batch.append(each)
+        taken = set(map(id, batch))
+        self._waiting = [each for each in self._waiting if id(each) not in taken]
+        return batch
+
+    def _carry_out(self, batch: list[_Waiting]) -> None:
+        results: Sequence[Any] = ()
+        problem: BaseException | None = None
+        try:
+            results = batch[0].work([each.item for each in batch])
+            assert len(results) == len(batch)
+        except BaseException as error:  # it is raised where the result is waited for
+            problem = error
+        self._note(len(batch))
+        with self._changed:
+            for each in batch:
+                each.client.cost -= each.cost
+        for i, each in enumerate(batch):
+            if each.client.gone:
+                each.result.set_exception(GoneError())
+            elif problem is not None:
+                each.result.set_exception(problem)
+            else:
+                each.result.set_result(results[i])
+
+
+def _are_similar(length: int, other: int) -> bool:
+    return abs(length - other) <= max(SIMILAR, min(length, other))
+
+
+@dataclass(frozen=True)
+class Searching:
+    """The work of searching for translations."""
+
+    engine: Engine
+    settings: SearchConfig
+
+    def __call__(self, sentences: Sequence[Sentence]) -> list[list[Hypothesis]]:
+        return self.engine.search(sentences, self.settings)
+
+
+class BatchedEngine:
+    """An engine that searches for the sentences of one client together with those of others."""
+
+    def __init__(self, engine: Engine, client: Client) -> None:
+        self._engine, self._client = engine, client
+
+    def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+        """As `Engine.search` has it. GoneError: the client has left."""
+        watched = [
+            sentence._replace(watcher=Watching(self._client, sentence.number)) for sentence in sentences
+        ]
+        work = Searching(self._engine, _same(settings))
+        return self._client.results(work, watched, [len(sentence.source) for sentence in sentences])
+
+
+@lru_cache(maxsize=1024)
+def _same(settings: SearchConfig) -> SearchConfig:
+    """One object for equal settings, so that works are compared at a glance."""
+    return settings

@@ -1,0 +1,48 @@
+"""Which language a text is in, by py3langid, which knows about a hundred."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from dragoman.errors import DataError, MissingExtraError
+
+
+class Detected(NamedTuple):
+    """A language, and how sure it is, 0 to 1."""
+
+    language: str
+    confidence: float
+
+
+def detect(text: str, among: Iterable[str] | None = None) -> list[Detected]:
+    """The languages that `text` may be in, the most likely first; of those `among`, if they are given.
+
+    Confidences add up to 1. Languages that cannot be told come last, with 0. MissingExtraError: py3langid is
+    not installed.
+    """
+    ranked: dict[str, float] = dict(_identifier().rank(text))
+    wanted = list(ranked) if among is None else list(dict.fromkeys(among))
+    total = sum(ranked.get(language, 0.0) for language in wanted)
+    if total <= 0.0:  # nothing speaks for any of them
+        return [Detected(language, 1 / len(wanted)) for language in wanted]
+    found = [Detected(language, ranked.get(language, 0.0) / total) for language in wanted]
+    return sorted(found, key=lambda each: -each.confidence)
+
+
+def detect_source(text: str, sources: Iterable[str]) -> str:
+    """The one of `sources` that `text` is in. DataError: there are none."""
+    languages = list(sources)
+    if not languages:
+        raise DataError('source = "auto": no model translates into this language; ask for another target')
+    return languages[0] if len(set(languages)) == 1 else detect(text, languages)[0].language
+
+
+@cache
+def _identifier() -> Any:
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise MissingExtraError("py3langid", extra="serve", purpose="detecting a language") from None
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

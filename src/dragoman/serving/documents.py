@@ -1,0 +1,3 @@
+"""Documents over HTTP."""
+
+ENDINGS = (".txt",)

@@ -1,0 +1,153 @@
+"""What every request passes: it gets a name, a bounded body, safe headers, and is logged and counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dragoman.serving.logs import log
+from dragoman.serving.refusals import RefusalError
+from dragoman.serving.service import Service
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""What the page may load: its own files, and nothing from elsewhere."""
+
+SAFE = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+"""Headers of every answer."""
+
+UPLOADS = ("/v1/documents", "/translate_file")
+"""Routes whose bodies are documents."""
+
+LEFT = 499
+"""The status in the log of a request whose client left before it was answered."""
+
+_REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+
+
+class Gate:
+    """ASGI middleware around the whole service."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = time.perf_counter()
+        given = Headers(scope=scope).get("X-Request-ID", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+        status = LEFT
+
+        async def send_safely(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = request_id
+                for name, value in SAFE.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            body = await self._body(scope, receive)
+            if body is not None:
+                await self._app(scope, _with_body(body, receive), send_safely)
+        except RefusalError as refusal:
+            await _refuse(refusal, send_safely)
+        except Exception:  # a bug: the client learns nothing of it, the log does
+            log("an error that should not be", {"id": request_id}, level=logging.ERROR, exc_info=True)
+            if status != LEFT:
+                raise  # half an answer is out: the connection ends
+            message = "something went wrong inside the service; its log says what, under the X-Request-ID"
+            await _refuse(RefusalError(500, message), send_safely)
+        finally:
+            self._note(scope, status, time.perf_counter() - begun)
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The whole body of a request; None where its client has left. RefusalError: too large or slow."""
+        limits = self._service.config.limits
+        is_upload = scope["path"] in UPLOADS
+        setting = "file_bytes" if is_upload else "body_bytes"
+        most = limits.file_bytes + (1 << 16) if is_upload else limits.body_bytes  # with what is around a file
+        too_large = RefusalError(
+            413, f"the body has more than the {most:,} bytes that limits.{setting} allows; send less",
+            {"Connection": "close"},
+        )  # fmt: skip
+        announced = Headers(scope=scope).get("Content-Length", "0")
+        if announced.isdecimal() and int(announced[:20]) > most:
+            raise too_large
+        body = bytearray()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (limits.file_seconds if is_upload else limits.seconds)
+        while True:
+            patience = min(limits.body_seconds, deadline - loop.time())
+            try:
+                message = await asyncio.wait_for(receive(), patience)
+            except asyncio.TimeoutError:
+                raise RefusalError(
+                    408, f"nothing more came in {limits.body_seconds:g} s; send the whole body",
+                    {"Connection": "close"},
+                ) from None  # fmt: skip
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > most:
+                raise too_large
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        metrics = self._service.metrics
+        metrics.requests.labels(route, str(status)).inc()
+        metrics.seconds.labels(route).observe(seconds)
+        state: dict[str, Any] = scope["state"]
+        facts = {"route": route if route != "other" else scope["path"][:200], "status": status}
+        facts |= {"ms": round(1000 * seconds), "id": state["request_id"]}
+        facts |= {
+            name: state[name]
+            for name in ("user", "model", "characters", "sentences", "text")
+            if name in state
+        }
+        log(scope["method"], facts)
+
+
+def _with_body(body: bytes, receive: Receive) -> Receive:
+    """What an application receives: the whole body, then what else comes."""
+    told = False
+
+    async def replay() -> Message:
+        nonlocal told
+        if told:
+            return await receive()
+        told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+async def _refuse(refusal: RefusalError, send: Send) -> None:
+    content = json.dumps({"error": refusal.message}).encode()
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(content)), **refusal.headers}
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": raw})
+    await send({"type": "http.response.body", "body": content})

@@ -1,0 +1,59 @@
+"""What a service writes down: a line for each request, without what it said."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+LOGGER = logging.getLogger("dragoman.serving")
+
+
+def set_up(log_format: str) -> None:
+    """Logs to stderr: "text" is for people, "json" an object a line, for programs."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if log_format == "json" else Lines())
+    for name in ("dragoman.serving", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+
+
+class JsonLines(logging.Formatter):
+    """A record as an object: time, level, event, and what else is known of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "facts", {}),
+        }
+        if record.exc_info:
+            facts["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(facts, ensure_ascii=True)
+
+
+class Lines(logging.Formatter):
+    """A record as a line: the time, what happened, and what else is known of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = " · ".join(f"{name} {_shown(value)}" for name, value in getattr(record, "facts", {}).items())
+        line = f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {record.getMessage()}"
+        line += f" · {facts}" if facts else ""
+        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+
+
+def _shown(value: Any) -> str:
+    """`value` on one line, whatever a client made of it."""
+    return value.encode("unicode_escape").decode() if isinstance(value, str) else str(value)
+
+
+def log(event: str, facts: Mapping[str, Any], *, level: int = logging.INFO, exc_info: bool = False) -> None:
+    """Writes down what happened, and what is known of it."""
+    LOGGER.log(level, event, extra={"facts": dict(facts)}, exc_info=exc_info)

@@ -1,0 +1,183 @@
+"""The models that a service has, by their names and directions."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, TypeAlias
+
+import torch
+
+from dragoman.errors import ConfigError, DataError
+from dragoman.predict.classifier import Classifier
+from dragoman.predict.translator import Translator
+from dragoman.runs import Run
+from dragoman.serving.batching import BatchedEngine, Client
+
+
+class ModelInfo(NamedTuple):
+    """What is to be said of a model."""
+
+    name: str
+    n_parameters: int
+    precision: str
+    engine: str
+
+
+@dataclass(frozen=True)
+class ServedTranslator:
+    """A translator, and what is to be said of it."""
+
+    info: ModelInfo
+    translator: Translator
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Of the source and of the translation."""
+        return self.translator.config.languages
+
+    def for_client(self, client: Client) -> Translator:
+        """The translator, searching for what `client` wants together with what others want."""
+        own = copy(self.translator)
+        own.engine = BatchedEngine(self.translator.engine, client)
+        return own
+
+
+@dataclass(frozen=True)
+class ServedClassifier:
+    """A classifier, and what is to be said of it."""
+
+    info: ModelInfo
+    classifier: Classifier
+
+
+Served: TypeAlias = ServedTranslator | ServedClassifier
+
+
+@dataclass(frozen=True)
+class How:
+    """How models are loaded."""
+
+    device: str = "auto"
+    precision: str = "auto"
+    engine: str = "native"
+
+    def load(self, path: str | Path, name: str) -> Served:
+        """The model of the run in `path`, or on the hub. Errors: `Translator.load`, `Classifier.load`."""
+        if Run.open(path).config.task == "classification":
+            precision = "auto" if self.precision == "int8" else self.precision  # int8 is for searches
+            classifier = Classifier.load(path, device=self.device, precision=precision)
+            classifier.classify(["."])
+            return ServedClassifier(_info(name, classifier.model, "native", None), classifier)
+        translator = Translator.load(path, device=self.device, precision=self.precision, engine=self.engine)
+        translator.translate(["."])  # what is made at the first call is made now
+        given = self.precision if self.precision == "int8" or self.engine != "native" else None
+        return ServedTranslator(_info(name, translator.model, self.engine, given), translator)
+
+
+class Models:
+    """The models of a service, in the order in which they were given. What is chosen stays as it is.
+
+    `reload` loads all of them again and puts the new ones in the place of the old, which live on for as
+    long as a request works with them.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], how: How) -> None:
+        """Loads the runs in `paths`. ConfigError: two of them have one name. Other errors as `How.load`."""
+        self.paths, self._how = tuple(paths), how
+        self._loading = Lock()
+        self._served = self._load()
+
+    def _load(self) -> dict[str, Served]:
+        served: dict[str, Served] = {}
+        for path in self.paths:
+            name = name_of(path)
+            if name in served:
+                raise ConfigError(
+                    f"{path}: there is another model of the name {name}; rename one of the folders, for "
+                    "requests tell models by it"
+                )
+            served[name] = self._how.load(path, name)
+        return served
+
+    def reload(self) -> None:
+        """Loads all models anew. Errors as at first: then the old ones stay."""
+        with self._loading:
+            self._served = self._load()
+            gc.collect()
+
+    @property
+    def served(self) -> tuple[Served, ...]:
+        """All of them."""
+        return tuple(self._served.values())
+
+    @property
+    def translators(self) -> tuple[ServedTranslator, ...]:
+        return tuple(model for model in self.served if isinstance(model, ServedTranslator))
+
+    @property
+    def classifiers(self) -> tuple[ServedClassifier, ...]:
+        return tuple(model for model in self.served if isinstance(model, ServedClassifier))
+
+    def translator(
+        self, name: str | None = None, source: str | None = None, target: str | None = None
+    ) -> ServedTranslator:
+        """The translator of this name, or the first from `source` to `target`. None: whichever comes first.
+
+        DataError: there is none.
+        """
+        if name is not None:
+            found = self._served.get(name)
+            if not isinstance(found, ServedTranslator):
+                raise DataError(_no_model(name, "translates", [m.info.name for m in self.translators]))
+            self._check_direction(found, source, target)
+            return found
+        for model in self.translators:
+            if source in (None, model.languages[0]) and target in (None, model.languages[1]):
+                return model
+        there = ", ".join(f"{src} to {tgt}" for src, tgt in self.directions) or "none"
+        raise DataError(
+            f"no model translates from {source or 'any'} to {target or 'any'}; there are: {there}"
+        )
+
+    def _check_direction(self, model: ServedTranslator, source: str | None, target: str | None) -> None:
+        if source not in (None, model.languages[0]) or target not in (None, model.languages[1]):
+            raise DataError(
+                f"{model.info.name}: translates from {model.languages[0]} to {model.languages[1]}; "
+                "leave source and target away, or name another model"
+            )
+
+    def classifier(self, name: str | None = None) -> ServedClassifier:
+        """The classifier of this name; None: the first. DataError: there is none."""
+        for model in self.classifiers:
+            if name in (None, model.info.name):
+                return model
+        raise DataError(_no_model(name, "classifies", [m.info.name for m in self.classifiers]))
+
+    @property
+    def directions(self) -> tuple[tuple[str, str], ...]:
+        """Every pair of languages once."""
+        return tuple(dict.fromkeys(model.languages for model in self.translators))
+
+
+def name_of(path: str | Path) -> str:
+    """What the model of the run in `path` is called: its folder, or its name on the hub."""
+    text = str(path)
+    return text.removeprefix("hf:") if text.startswith("hf:") else Path(text).resolve().name
+
+
+def _no_model(name: str | None, does: str, there: Sequence[str]) -> str:
+    wanted = "no model" if name is None else f"{name}: no such model"
+    return f"{wanted} {does} here; there are: {', '.join(there) or 'none'}"
+
+
+def _info(name: str, model: torch.nn.Module, engine: str, precision: str | None) -> ModelInfo:
+    parameters = list(model.parameters())
+    short = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+    dtype = next(iter(parameters)).dtype
+    own = precision or short.get(dtype, str(dtype))
+    return ModelInfo(name, sum(p.numel() for p in parameters), "fp32" if own == "auto" else own, engine)

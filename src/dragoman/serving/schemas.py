@@ -1,0 +1,281 @@
+"""Requests and answers of the service's own interface, with examples."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+Number = float | None
+"""null where it is not finite."""
+
+
+def whole(text: str) -> str:
+    """`text`, if it can be written as UTF-8. ValueError: it holds half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half of a surrogate pair, which is no text") from None
+    return text
+
+
+Text: TypeAlias = Annotated[str, AfterValidator(whole)]
+
+
+class Message(BaseModel):
+    """A request or an answer. Names that it does not know are an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def examples(*values: dict[str, Any]) -> ConfigDict:
+    """Configuration of a message with examples of it."""
+    return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(values)})
+
+
+class Problem(BaseModel):
+    """What every request that fails is answered with."""
+
+    model_config = examples({"error": "text: is empty; send what is to be translated"})
+
+    error: str
+    """One line: what is wrong, where, and what to do."""
+
+
+class TranslateRequest(Message):
+    """Texts to be translated, and how."""
+
+    model_config = examples(
+        {"text": "A man is riding a bike.", "source": "en", "target": "de"},
+        {"text": ["Two dogs play.", "A child sleeps."], "n_best": 3, "align": True, "confidence": True},
+    )
+
+    text: Text | list[Text] = Field(description="A text of any number of sentences, or several texts.")
+    model: Text | None = Field(
+        default=None, description="The model's name; null: the first of the direction."
+    )
+    source: Text | None = Field(default=None, description='The language of the text, or "auto" to detect it.')
+    target: Text | None = Field(default=None, description="The language of the translation.")
+    split: bool = Field(default=True, description="Whether sentences of a text are told apart.")
+    n_best: int = Field(default=1, ge=1, description="Alternatives of each sentence, best first.")
+    beam_size: int | None = Field(default=None, ge=1, description="Hypotheses kept; 1 is greedy.")
+    length_penalty: float | None = Field(default=None, ge=0.0, le=10.0)
+    no_repeat_ngram: int | None = Field(default=None, ge=0, le=100)
+    method: Literal["beam", "sampling"] | None = None
+    temperature: float | None = Field(default=None, gt=0.0, le=100.0)
+    top_k: int | None = Field(default=None, ge=0, le=1_000_000)
+    top_p: float | None = Field(default=None, gt=0.0, le=1.0)
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    prefix: Text | None = Field(
+        default=None, description="What the translation begins with; for one text with split = false."
+    )
+    required: list[Text] = Field(
+        default_factory=list, description="Phrases that it holds; for one text with split = false."
+    )
+    protect: list[Literal["numbers", "urls", "emails", "tags", "placeholders"]] = Field(
+        default_factory=list, description="What is left as it is."
+    )
+    align: bool = Field(default=False, description="Add the links between words.")
+    confidence: bool = Field(default=False, description="Add the probability of each word.")
+    stream: bool = Field(
+        default=False, description="Answer with server-sent events: begin, partial, sentence, done, error."
+    )
+
+
+class AlternativeMessage(Message):
+    """A candidate, and its score: log-probability over the length penalty."""
+
+    text: str
+    score: Number
+
+
+class LinkMessage(Message):
+    """A word of the source and one of the translation that stands for it: first character, one behind."""
+
+    source: tuple[int, int]
+    target: tuple[int, int]
+    weight: float
+
+
+class WordMessage(Message):
+    """A word of the translation, and how probable the model finds it after what stands before it."""
+
+    start: int
+    end: int
+    probability: float
+
+
+class SentenceMessage(Message):
+    """The translation of a sentence. Positions count Unicode code points."""
+
+    source_start: int = Field(description="Where the sentence stands in its text.")
+    source_end: int
+    start: int = Field(description="Where its translation stands in the text's translation.")
+    end: int
+    source: str
+    text: str
+    score: Number
+    alternatives: list[AlternativeMessage] = Field(description="n_best of them; the first is `text`.")
+    links: list[LinkMessage] | None = Field(description="Within `source` and `text`.")
+    words: list[WordMessage] | None = Field(description="Within `text`.")
+
+
+class TranslationMessage(Message):
+    """The translation of a text."""
+
+    text: str
+    sentences: list[SentenceMessage]
+
+
+class TranslateResponse(Message):
+    """A translation for each text."""
+
+    model: str
+    source: str
+    target: str
+    translations: list[TranslationMessage]
+
+
+class AttentionRequest(Message):
+    """A sentence, and its translation, or what the model makes of it."""
+
+    model_config = examples({"text": "A man sleeps.", "target": "Ein Mann schläft."})
+
+    text: Text
+    target: Text | None = None
+    model: Text | None = None
+
+
+class AttentionResponse(Message):
+    """Where the model looks in the source while it writes."""
+
+    source_tokens: list[str]
+    target_tokens: list[str]
+    weights: list[list[list[list[float]]]] = Field(
+        description="[layer][head][token of the translation][token of the source]; a row adds up to 1."
+    )
+
+
+class PairMessage(Message):
+    """A sentence and a translation of it."""
+
+    source: Text
+    target: Text
+
+
+class ScoreRequest(Message):
+    """Translations whose probability is asked for."""
+
+    model_config = examples({"pairs": [{"source": "A man sleeps.", "target": "Ein Mann schläft."}]})
+
+    pairs: list[PairMessage]
+    model: Text | None = None
+
+
+class ScoredTokenMessage(Message):
+    """A token, and its log-probability in nats."""
+
+    piece: str
+    log_prob: Number
+
+
+class ScoreMessage(Message):
+    """The log-probability of a translation in nats, and that of its tokens, the end token last."""
+
+    log_prob: Number
+    perplexity: float
+    tokens: list[ScoredTokenMessage]
+
+
+class ScoreResponse(Message):
+    """A score for each pair."""
+
+    model: str
+    scores: list[ScoreMessage]
+
+
+class ClassifyRequest(Message):
+    """Texts to be classified."""
+
+    model_config = examples({"text": "A lovely film.", "explain": True})
+
+    text: Text | list[Text]
+    model: Text | None = None
+    explain: bool = Field(default=False, description="Add what each word does for the label.")
+
+
+class EffectMessage(Message):
+    """A word, and by how many nats its absence would lower the log-odds of the label."""
+
+    start: int
+    end: int
+    effect: float
+
+
+class ClassificationMessage(Message):
+    """The label of a text, and how likely each label is."""
+
+    label: str | None = Field(description="null for an empty text.")
+    probabilities: dict[str, float] = Field(description="The most likely first.")
+    n_cut: int = Field(description="Tokens at the end of the text that were not read.")
+    words: list[EffectMessage] | None
+
+
+class ClassifyResponse(Message):
+    """A result for each text."""
+
+    model: str
+    results: list[ClassificationMessage]
+
+
+class DetectRequest(Message):
+    """A text whose language is asked for."""
+
+    model_config = examples({"text": "Wo ist der Bahnhof?"})
+
+    text: Text
+
+
+class LanguageMessage(Message):
+    """A language, and how sure it is, 0 to 1."""
+
+    language: str
+    confidence: float
+
+
+class DetectResponse(Message):
+    """Languages, the most likely first."""
+
+    languages: list[LanguageMessage]
+
+
+class ModelMessage(Message):
+    """A model: a translator has languages, a classifier has labels."""
+
+    name: str
+    task: Literal["translation", "classification"]
+    parameters: int
+    precision: str
+    engine: str
+    source: str | None = None
+    target: str | None = None
+    beam_size: int | None = None
+    max_n_best: int | None = None
+    labels: list[str] | None = None
+
+
+class LimitsMessage(Message):
+    """What a request may hold."""
+
+    characters: int
+    file_bytes: int
+    file_characters: int
+
+
+class ModelsResponse(Message):
+    """What there is."""
+
+    models: list[ModelMessage]
+    limits: LimitsMessage
+    needs_key: bool
+    formats: list[str] = Field(description="Endings of documents that are translated.")

@@ -1,0 +1,204 @@
+"""What the routes of a service share: its models, who may use them, and how a request is carried out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Request
+
+from dragoman.serving.access import Keys, Rates, User
+from dragoman.serving.batching import Batcher, Client, GoneError
+from dragoman.serving.models import Models
+from dragoman.serving.operations import Metrics
+from dragoman.serving.refusals import RefusalError, come_later
+from dragoman.serving.settings import ServeConfig
+
+Result = TypeVar("Result")
+
+SENTENCES_A_SECOND = 50
+"""A cautious guess at what a service does, before it knows."""
+
+MAX_EVENTS = 256
+"""Events of a stream that wait for a slow reader, before what is only being written is left out."""
+
+
+class Service:
+    """Models, and all that stands between them and a request."""
+
+    def __init__(
+        self,
+        models: Models,
+        config: ServeConfig,
+        *,
+        keys: Keys | None = None,
+        rates: Rates | None = None,
+        n_threads: int = 1,
+    ) -> None:
+        """Starts `n_threads` threads that compute; `close` ends them."""
+        self.models, self.config, self.keys = models, config, keys
+        self.rates = rates or Rates()
+        self.metrics = Metrics()
+        self.batcher = Batcher(
+            n_threads=n_threads,
+            max_items=config.batching.sentences,
+            max_tokens=config.batching.tokens,
+            note=self.metrics.batch_sizes.observe,
+        )
+        self.closing = False
+        """Whether it takes nothing new, since it is being stopped."""
+        self._threads = CapacityLimiter(config.limits.requests)
+        self._n_active = 0
+
+    def close(self) -> None:
+        """Finishes what it has accepted, and ends."""
+        self.closing = True
+        self.batcher.close()
+
+    def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> User:
+        """Whom `request` is from, by its headers or the `key` that it gives elsewhere.
+
+        RefusalError: it has no key and needs one (401), or a wrong one (403), or comes too often (429).
+        """
+        user = self._user(key or _key_of(request), request)
+        per_minute = user.per_minute or self.config.limits.per_minute
+        wait = self.rates.wait(user.name, per_minute) if counted and per_minute else 0.0
+        if wait:
+            raise come_later(f"more than {per_minute:,} requests a minute; come again in {wait:.0f} s", wait)
+        request.state.user = user.name
+        return user
+
+    def _user(self, key: str | None, request: Request) -> User:
+        if self.keys is None:
+            return User(request.client.host if request.client else "unknown")
+        if not key:
+            raise RefusalError(
+                401,
+                "this service needs a key: send Authorization: Bearer KEY, or api_key",
+                {"WWW-Authenticate": "Bearer"},
+            )
+        user = self.keys.user(key)
+        if user is None:
+            raise RefusalError(403, "this key is none that the service knows; ask whoever runs it for one")
+        return user
+
+    def expect(self, n_items: int) -> None:
+        """RefusalError 429: so many sentences more are more than may wait."""
+        waiting = self.batcher.n_waiting
+        if waiting + n_items > self.config.limits.waiting_sentences:
+            seconds = waiting / SENTENCES_A_SECOND
+            raise come_later(f"{waiting:,} sentences wait already; come again in {seconds:.0f} s", seconds)
+
+    async def carry_out(
+        self, request: Request, work: Callable[[Client], Result], *, seconds: float | None = None
+    ) -> Result:
+        """What `work` returns, in a thread of its own; it computes through its client.
+
+        RefusalError: so many requests are being worked on that there is no room (429), or it takes more than
+        `seconds`, by default those that the limits allow (504). GoneError: whoever asked has left.
+        """
+        client = Client(self.batcher)
+        with self._place():
+            working = asyncio.ensure_future(self._in_thread(lambda: work(client)))
+            leaving = asyncio.ensure_future(_disconnected(request))
+            limit = self.config.limits.seconds if seconds is None else seconds
+            try:
+                await asyncio.wait({working, leaving}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+                if working.done():
+                    return working.result()
+                if leaving.done():
+                    raise GoneError
+                raise _too_slow(limit)
+            finally:
+                leaving.cancel()
+                if not working.done():
+                    client.leave()
+                    await _end(working)
+
+    async def stream(
+        self, request: Request, work: Callable[[Client, Callable[[str, dict[str, Any]], None]], None]
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """The events that `work` tells of, as they come. Errors as `carry_out`, and those of `work`."""
+        client = Client(self.batcher)
+        loop = asyncio.get_running_loop()
+        events: asyncio.Queue[tuple[str, dict[str, Any]] | None] = asyncio.Queue()
+
+        def tell(name: str, data: dict[str, Any]) -> None:
+            if name == "partial" and events.qsize() > MAX_EVENTS:
+                return
+            loop.call_soon_threadsafe(events.put_nowait, (name, data))
+
+        async def all_of_it() -> None:
+            try:
+                await self._in_thread(lambda: work(client, tell))
+            finally:
+                await events.put(None)
+
+        with self._place():
+            limit = self.config.limits.seconds
+            deadline = loop.time() + limit
+            working = asyncio.ensure_future(all_of_it())
+            leaving = asyncio.ensure_future(_disconnected(request))
+            try:
+                while True:
+                    getting = asyncio.ensure_future(events.get())
+                    left = deadline - loop.time()
+                    await asyncio.wait({getting, leaving}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                    if not getting.done():
+                        getting.cancel()
+                        raise GoneError if leaving.done() else _too_slow(limit)
+                    event = getting.result()
+                    if event is None:
+                        break
+                    yield event
+                await working
+            finally:
+                leaving.cancel()
+                if not working.done():
+                    client.leave()
+                    await _end(working)
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        return await to_thread.run_sync(work, limiter=self._threads)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """A place among the requests that are worked on. RefusalError 429: there is none."""
+        if self._n_active >= self.config.limits.requests:
+            raise come_later(f"{self._n_active:,} requests are being worked on; come again in 1 s", 1.0)
+        self._n_active += 1
+        self.metrics.active.inc()
+        try:
+            yield
+        finally:
+            self._n_active -= 1
+            self.metrics.active.dec()
+
+
+async def _disconnected(request: Request) -> None:
+    """Returns when whoever sent `request`, whose body has been read, has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _end(working: asyncio.Future[Any]) -> None:
+    """Waits for a thread whose client has left, which is not long; its result is of no use."""
+    with suppress(BaseException):
+        await asyncio.shield(working)
+
+
+def _too_slow(seconds: float) -> RefusalError:
+    return RefusalError(
+        504, f"took more than the {seconds:g} s that limits.seconds allows; send less at a time"
+    )
+
+
+def _key_of(request: Request) -> str | None:
+    """The key in the headers or the query of `request`."""
+    scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and credentials:
+        return credentials.strip()
+    return request.headers.get("X-API-Key") or request.query_params.get("api_key")

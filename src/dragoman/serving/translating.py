@@ -1,0 +1,212 @@
+"""From a request to translations as they are answered: whole, or as they appear."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dragoman.errors import DataError
+from dragoman.predict.alignment import align_translations
+from dragoman.predict.confidence import word_probabilities
+from dragoman.predict.documents import Document
+from dragoman.predict.protection import Protection, translate_protected
+from dragoman.predict.translator import Translation, Translator
+from dragoman.serving.batching import Client
+from dragoman.serving.models import ServedTranslator
+from dragoman.serving.refusals import too_much
+from dragoman.serving.schemas import TranslateRequest
+from dragoman.serving.settings import LimitsConfig
+
+Tell: TypeAlias = Callable[[str, dict[str, Any]], None]
+"""Takes an event of a stream: its name and its data."""
+
+BETWEEN_PARTIALS = 0.04
+"""Seconds between two looks at what is being written, at least."""
+
+SEARCH_SETTINGS = (
+    "beam_size", "length_penalty", "no_repeat_ngram", "method", "temperature", "top_k", "top_p", "seed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text of a request, and its sentences."""
+
+    document: Document
+    source_starts: tuple[int, ...]
+
+    @classmethod
+    def read(cls, text: str, language: str, *, split: bool) -> Text:
+        """`text`, whose sentences are told apart where `split` says so."""
+        document = Document.read(text, language) if split else Document((text,), (1,), ("", ""))
+        starts, position = [], 0
+        for gap, sentence in zip(document.gaps, document.sentences, strict=False):
+            starts.append(position + len(gap))
+            position += len(gap) + len(sentence)
+        return cls(document, tuple(starts))
+
+    def written(self, sentences: Sequence[dict[str, Any]], languages: tuple[str, str]) -> dict[str, Any]:
+        """The translation of the text from those of its sentences, which learn where in it they stand."""
+        text = self.document.written([sentence["text"] for sentence in sentences], languages)
+        position = 0
+        for sentence in sentences:
+            start = text.index(sentence["text"], position)
+            position = start + len(sentence["text"])
+            sentence.update(start=start, end=position)
+        return {"text": text, "sentences": list(sentences)}
+
+
+class TranslationJob:
+    """A request for translations, checked, and what it takes to answer it."""
+
+    def __init__(
+        self, served: ServedTranslator, request: TranslateRequest, limits: LimitsConfig, client: Client
+    ) -> None:
+        """RefusalError: the request asks for more than `limits` allow. DataError: it contradicts itself."""
+        given = [request.text] if isinstance(request.text, str) else request.text
+        n_characters = sum(map(len, given))
+        if n_characters > limits.characters:
+            raise too_much("characters", n_characters, limits.characters, "characters")
+        if (request.prefix or request.required) and (request.split or len(given) != 1):
+            raise DataError("prefix and required are for one sentence: send one text, with split = false")
+        self.served, self.request, self._client = served, request, client
+        self._texts = [Text.read(text, served.languages[0], split=request.split) for text in given]
+        self._places = [(i, k) for i, text in enumerate(self._texts) for k in range(len(text.source_starts))]
+        if len(self._places) > limits.sentences:
+            raise too_much("sentences", len(self._places), limits.sentences, "sentences")
+        self._settings = search_settings(request, served.translator, limits)
+        self._protection = Protection(request.protect) if request.protect else None
+        self._translator = served.for_client(client)
+
+    @property
+    def n_sentences(self) -> int:
+        return len(self._places)
+
+    def answer(self) -> dict[str, Any]:
+        """All translations: a `TranslateResponse`."""
+        return self._answer(list(self._translated(0, len(self._places))))
+
+    def stream(self, tell: Tell) -> None:
+        """Tells of the sentences, of each as it is being written, and as it is written; at last of all.
+
+        Sentences come in their order: the first alone, so that it is there soon, then more at a time.
+        """
+        self._client.see = self._teller(tell)
+        tell("begin", self._head() | {"translations": [
+            {"sentences": [self._place(i, k) for k in range(len(text.source_starts))]}
+            for i, text in enumerate(self._texts)
+        ]})  # fmt: skip
+        sentences: list[dict[str, Any]] = []
+        while len(sentences) < len(self._places):
+            first = len(sentences)
+            for sentence in self._translated(first, min(2 * first + 1, first + 32)):
+                i, k = self._places[len(sentences)]
+                sentences.append(sentence)
+                tell("sentence", {"text": i, "sentence": k, "result": sentence})
+        tell("done", self._answer(sentences))
+
+    def _teller(self, tell: Tell) -> Callable[[int, Sequence[int]], None] | None:
+        """What is shown the hypotheses of a search, by the numbers of their sentences, counted from 1."""
+        if self._protection is not None:  # what is searched for is not what is answered
+            return None
+        last: dict[int, float] = {}
+        tokenizer = self._translator.tokenizers.tgt
+
+        def see(number: int, ids: Sequence[int]) -> None:
+            now = time.monotonic()
+            if ids and number <= len(self._places) and now - last.get(number, 0.0) >= BETWEEN_PARTIALS:
+                last[number] = now
+                i, k = self._places[number - 1]
+                tell("partial", {"text": i, "sentence": k, "partial": tokenizer.decode(list(ids))})
+
+        return see
+
+    def _head(self) -> dict[str, Any]:
+        source, target = self.served.languages
+        return {"model": self.served.info.name, "source": source, "target": target}
+
+    def _answer(self, sentences: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        found = iter(sentences)
+        translations = [
+            text.written([next(found) for _ in text.source_starts], self.served.languages)
+            for text in self._texts
+        ]
+        return self._head() | {"translations": translations}
+
+    def _place(self, i: int, k: int) -> dict[str, Any]:
+        text = self._texts[i]
+        start, source = text.source_starts[k], text.document.sentences[k]
+        return {"source_start": start, "source_end": start + len(source), "source": source}
+
+    def _translated(self, first: int, end: int) -> Iterator[dict[str, Any]]:
+        """The sentences `first` to `end` of all texts, as they are answered."""
+        places = self._places[first:end]
+        sources = [self._texts[i].document.sentences[k] for i, k in places]
+        translations = self._translate(sources, first)
+        cost = sum(len(ids) for translation in translations for ids in translation.ids[:1]) + 1
+        links = words = None
+        if self.request.align:
+            links = self._client.run(lambda: align_translations(self._translator, translations), cost)
+        if self.request.confidence:
+            texts = [translation.text for translation in translations]
+            words = self._client.run(lambda: word_probabilities(self._translator, sources, texts), cost)
+        for n, ((i, k), translation) in enumerate(zip(places, translations, strict=True)):
+            yield self._place(i, k) | {
+                "text": translation.text,
+                "score": finite(translation.score),
+                "alternatives": [
+                    {"text": a.text, "score": finite(a.score)}
+                    for a in translation.alternatives[: self.request.n_best]
+                ],
+                "links": None if links is None else [
+                    {
+                        "source": (link.source_start, link.source_end),
+                        "target": (link.target_start, link.target_end),
+                        "weight": round(link.weight, 4),
+                    }
+                    for link in links[n]
+                ],
+                "words": None if words is None else [
+                    {"start": word.start, "end": word.end, "probability": round(word.probability, 4)}
+                    for word in words[n]
+                ],
+            }  # fmt: skip
+
+    def _translate(self, sources: Sequence[str], first: int) -> list[Translation]:
+        """The translations of `sources`, the first of which is sentence `first`, counted from 0."""
+        content: dict[str, Any] = {}
+        if self.request.prefix:
+            content["prefixes"] = [self.request.prefix]
+        if self.request.required:
+            content["required"] = [self.request.required]
+
+        def search(texts: Sequence[str]) -> list[Translation]:
+            return self._translator.translate(texts, first_number=first + 1, **content, **self._settings)
+
+        if self._protection is None:
+            return search(sources)
+        return translate_protected(self._translator, sources, self._protection, translate=search)
+
+
+def search_settings(
+    request: TranslateRequest, translator: Translator, limits: LimitsConfig
+) -> dict[str, Any]:
+    """The settings of the search that a request asks for. RefusalError: its beam is over the limit."""
+    settings = {name: value for name in SEARCH_SETTINGS if (value := getattr(request, name)) is not None}
+    own = translator.config.search
+    n_best = request.n_best
+    beam_size = settings.get("beam_size", max(own.beam_size, n_best))
+    if request.protect:  # of several, one may hold what is protected
+        n_best = max(n_best, beam_size)
+    for what, n in {"hypotheses": beam_size, "alternatives": n_best}.items():
+        if n > max(limits.beam_size, own.beam_size):
+            raise too_much(what, n, limits.beam_size, "beam_size")
+    return settings | {"n_best": n_best, "beam_size": beam_size}
+
+
+def finite(number: float) -> float | None:
+    """`number` as JSON has it: rounded, and null where it is infinite."""
+    return round(number, 4) if math.isfinite(number) else None
