@@ -1,12 +1,12 @@
 // The attention of the model as a picture: how much each piece of the translation looked at each of the source.
 
 import { draw, fill, make, named, open } from "./elements.js";
-import { say, spoken } from "./messages.js";
+import { locale, say } from "./messages.js";
 import { attend } from "./service.js";
 
 /** Sizes of the picture, in its own units: a cell, and a character of a label. */
-const CELL = 24;
-const CHARACTER = 8.2;
+const CELL = 30;
+const CHARACTER = 8.8;
 
 /** How many pieces of the source the words name for one of the translation, and from which share on. */
 const N_NAMED = 3;
@@ -109,20 +109,23 @@ export class Attention {
   }
 }
 
-/** A piece as people read it: a space is seen, and the end has a sign. */
-function readable(piece) {
-  return piece.replace(/^<\/s>$|^<eos>$|^\[EOS\]$/iu, "⏹").replace(/[▁Ġ]/gu, "␣") || "␣";
+/** A piece as people read it: one that goes on a word begins with a dot, and the end has a sign. */
+function readable(piece, i, pieces) {
+  if (/^(<\/s>|<eos>|\[EOS\])$/iu.test(piece)) return "■";
+  const spaced = pieces.some((other) => /^[▁Ġ ]/u.test(other));
+  if (/^[▁Ġ ]/u.test(piece)) return piece.slice(1) || "␣";
+  return spaced && i > 0 && /^[\p{L}\p{N}]/u.test(piece) ? `·${piece}` : piece;
 }
 
 /** The pieces looked at most, with their shares. */
 function looked(row, source) {
   const order = row.map((weight, s) => [weight, s]).sort(([one], [other]) => other - one);
   const worth = order.slice(0, N_NAMED).filter(([weight], i) => i === 0 || weight >= WORTH_NAMING);
-  const share = (weight) => weight.toLocaleString(spoken(), { style: "percent" });
+  const share = (weight) => weight.toLocaleString(locale(), { style: "percent" });
   return worth.map(([weight, s]) => `${source[s]} ${share(weight)}`).join(", ");
 }
 
-/** A cell for each pair of pieces, the darker the more weight. */
+/** A cell for each pair of pieces, the stronger its colour the more weight. */
 function picture(matrix, source, target) {
   const longest = (pieces) => Math.max(...pieces.map((piece) => Array.from(piece).length));
   const left = longest(target) * CHARACTER + 12;
@@ -144,7 +147,7 @@ function picture(matrix, source, target) {
 }
 
 function cell(x, y, weight, target, source) {
-  const share = weight.toLocaleString(spoken(), { style: "percent" });
+  const share = weight.toLocaleString(locale(), { style: "percent" });
   const box = { x: x + 1, y: y + 1, width: CELL - 2, height: CELL - 2, rx: 3 };
   const group = draw("g", {}, draw("title", {}, `${target} ← ${source}: ${share}`));
   group.append(draw("rect", { ...box, class: "empty" }));

@@ -1,7 +1,7 @@
 // What a classifier takes a text for: how likely each class is, and which words spoke for and against.
 
 import { fill, make, named } from "./elements.js";
-import { say, spoken } from "./messages.js";
+import { locale, say } from "./messages.js";
 import { classify } from "./service.js";
 import { SourceField } from "./source.js";
 import { pieces } from "./text.js";
@@ -92,7 +92,7 @@ export class Classification {
 }
 
 function percent(share) {
-  return share.toLocaleString(spoken(), { style: "percent", maximumFractionDigits: 1 });
+  return share.toLocaleString(locale(), { style: "percent", maximumFractionDigits: 1 });
 }
 
 function bar(name, share, first) {

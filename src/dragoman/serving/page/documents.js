@@ -4,7 +4,7 @@ import { icon, make, named } from "./elements.js";
 import { say } from "./messages.js";
 import { address, credentials, errorOf } from "./service.js";
 
-const megabytes = (n) => Math.round(n / 1e5) / 10;
+const megabytes = (n) => Math.round((10 * n) / 2 ** 20) / 10;
 
 export class Documents {
   #formats = [];

@@ -1,7 +1,7 @@
 // What was translated, kept in this browser and nowhere else: searched, forgotten piece by piece or as a whole.
 
 import { icon, make, named, open } from "./elements.js";
-import { languageName, say, spoken } from "./messages.js";
+import { languageName, locale, say } from "./messages.js";
 import { device } from "./settings.js";
 
 /** The most entries kept, and the most characters of one. */
@@ -91,7 +91,7 @@ export class History {
   }
 
   #item(entry) {
-    const when = new Date(entry.time).toLocaleString(spoken(), { dateStyle: "medium", timeStyle: "short" });
+    const when = new Date(entry.time).toLocaleString(locale(), { dateStyle: "medium", timeStyle: "short" });
     const names = [entry.source, entry.target].filter(Boolean).map(languageName).join(" → ");
     const back = make(
       "button",

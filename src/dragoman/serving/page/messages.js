@@ -18,13 +18,13 @@ export function say(key, values = {}) {
   }
   return message.replace(/\{(\w+)\}/g, (whole, name) => {
     const value = values[name] ?? whole;
-    return typeof value === "number" ? value.toLocaleString(language) : value;
+    return typeof value === "number" ? value.toLocaleString(locale()) : value;
   });
 }
 
-/** The language that the page is in. */
-export function spoken() {
-  return language;
+/** Where the reader is, for dates and numbers: the browser's own place, if it is of the page's language. */
+export function locale() {
+  return navigator.languages.find((tag) => tag.split("-")[0] === language) ?? language;
 }
 
 /** The name of a language, in the language of the page, to stand at the beginning of a menu's line. */

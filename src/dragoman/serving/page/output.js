@@ -1,7 +1,7 @@
 // The translation to be seen and read: sentences, words that can be asked about, and how sure the model was.
 
 import { make, named } from "./elements.js";
-import { say, spoken } from "./messages.js";
+import { locale, say } from "./messages.js";
 import { length, pieces, words } from "./text.js";
 
 /** Characters up to which a translation is shown large. */
@@ -95,7 +95,7 @@ export class Output {
       aria: { haspopup: "dialog" },
     });
     if (this.confidence && typeof probability === "number") {
-      const share = probability.toLocaleString(spoken(), { style: "percent" });
+      const share = probability.toLocaleString(locale(), { style: "percent" });
       word.classList.add(`sure-${sureness(probability)}`);
       word.setAttribute("aria-label", say("confidence.of", { word: text, share }));
       word.title = share;

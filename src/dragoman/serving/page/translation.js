@@ -106,8 +106,7 @@ export class Translation {
         line.partly(data.sentence, data.partial);
         this.shows.changed(line);
       } else if (event === "sentence") {
-        // the event names its text by number as `text` where the sentence itself has its translation there
-        line.put(data.sentence, { ...data, text: data.translation });
+        line.put(data.sentence, data.result);
         this.shows.changed(line);
       } else if (event === "done") {
         data.translations.forEach((translation, i) => pending[i].finish(translation));
