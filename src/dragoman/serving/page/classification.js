@@ -118,7 +118,8 @@ function shaded(text, words) {
     if (share < WORTH_SHADING) return piece.text;
     const side = effect > 0 ? "for" : "against";
     const told = say(`classify.effect.${side}`, { n: Math.round(100 * Math.abs(effect)) / 100 });
-    const mark = make("mark", { className: share >= STRONG ? `${side} strong` : side, textContent: piece.text, title: told });
+    const className = share >= STRONG ? `${side} strong` : side;
+    const mark = make("mark", { className, textContent: piece.text, title: told });
     mark.append(make("span", { className: "unseen", textContent: ` (${told})` }));
     return mark;
   });

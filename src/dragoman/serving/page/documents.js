@@ -1,6 +1,6 @@
 // Documents: dropped anywhere or chosen, sent, and given back translated in their own format.
 
-import { icon, make, named } from "./elements.js";
+import { icon, iconButton, make, named } from "./elements.js";
 import { say } from "./messages.js";
 import { address, credentials, errorOf } from "./service.js";
 
@@ -100,9 +100,7 @@ class Job {
     this.state = make("p", { className: "hint", role: "status", textContent: say("documents.waiting") });
     this.progress = make("progress", { max: 1, value: 0, aria: { label: file.name } });
     this.actions = make("span", { className: "actions" });
-    const label = say("documents.remove", { name: file.name });
-    const remove = make("button", { type: "button", className: "icon", title: label, aria: { label } }, icon("close"));
-    remove.addEventListener("click", () => this.#remove());
+    const remove = iconButton("close", say("documents.remove", { name: file.name }), () => this.#remove());
     const name = make("p", { className: "name", textContent: file.name, dir: "auto" });
     const what = make("div", { className: "what" }, name, this.progress, this.state);
     this.element = make("li", {}, icon("document"), what, this.actions, remove);

@@ -29,6 +29,13 @@ export function icon(name) {
   return draw("svg", { "aria-hidden": "true" }, draw("use", { href: `#icon-${name}` }));
 }
 
+/** A button that is an icon, and says what it is for. */
+export function iconButton(name, label, pressed) {
+  const button = make("button", { type: "button", className: "icon", title: label, aria: { label } }, icon(name));
+  button.addEventListener("click", pressed);
+  return button;
+}
+
 /** Puts the options into a menu, [{value, text}], and keeps what was chosen where it is still there. */
 export function fill(menu, options, chosen = menu.value) {
   menu.replaceChildren(...options.map(({ value, text }) => make("option", { value, textContent: text })));

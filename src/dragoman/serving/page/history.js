@@ -1,6 +1,6 @@
 // What was translated, kept in this browser and nowhere else: searched, forgotten piece by piece or as a whole.
 
-import { icon, make, named, open } from "./elements.js";
+import { iconButton, make, named, open } from "./elements.js";
 import { languageName, locale, say } from "./messages.js";
 import { device } from "./settings.js";
 
@@ -104,9 +104,7 @@ export class History {
       this.dialog.close();
       this.restore(entry);
     });
-    const label = say("history.forget");
-    const forget = make("button", { type: "button", className: "icon", title: label, aria: { label } }, icon("close"));
-    forget.addEventListener("click", () => {
+    const forget = iconButton("close", say("history.forget"), () => {
       this.#entries = this.#entries.filter((old) => old !== entry);
       this.#write();
       if (this.#entries.length === 0) device.remove("history");

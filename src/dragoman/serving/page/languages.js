@@ -88,10 +88,9 @@ export class Directions {
   }
 
   #refreshFacts() {
-    const model = this.#fitting(this.sourceLanguage, this.target.value).find(({ name }) => name === this.model.value);
-    named("facts").textContent = model
-      ? [model.name, say("facts.parameters", { n: millions(model.parameters) }), model.precision].filter(Boolean).join(" · ")
-      : "";
+    const model = this.#models.find(({ name }) => name === this.model.value);
+    const size = model ? say("facts.parameters", { n: millions(model.parameters) }) : "";
+    named("facts").textContent = model ? [model.name, size, model.precision].join(" · ") : "";
   }
 
   /** Whether the swap is possible. */

@@ -5,6 +5,7 @@ import { Alignment } from "./alignment.js";
 import { Alternatives } from "./alternatives.js";
 import { Attention } from "./attention.js";
 import { Classification } from "./classification.js";
+import { copied } from "./clipboard.js";
 import { Documents } from "./documents.js";
 import { named } from "./elements.js";
 import { History } from "./history.js";
@@ -17,12 +18,10 @@ import { device, tab } from "./settings.js";
 import { listen, openShortcuts } from "./shortcuts.js";
 import { translationField } from "./source.js";
 import { Translation } from "./translation.js";
+import { offerViews, showView } from "./views.js";
 
 /** Milliseconds that a translation stands before it is history. */
 const SETTLED = 1500;
-
-/** Milliseconds that the copy button says that it has copied. */
-const THANKS = 1600;
 
 const notice = new Notice();
 const access = new Access();
@@ -31,8 +30,7 @@ const source = translationField((text) => typed(text));
 const output = new Output((element, whole) => alternatives.open(element, whole));
 const translation = new Translation(directions, {
   began: () => (named("working").hidden = false),
-  detected: () => (source.field.lang = directions.sourceLanguage ?? ""),
-  changed: (line) => output.show(() => translation.lines, line, translation.direction?.target),
+  changed: showTranslation,
   ended,
   failed: (error) => failed(error, () => translateNow()),
 });
@@ -60,9 +58,14 @@ function typed(text) {
 function translateNow() {
   if (!named("classify-view").hidden) return classification.now();
   alternatives.close();
-  source.field.lang = directions.sourceLanguage ?? "";
   if (source.tooLong) return failed(null);
   translation.now(source.text);
+}
+
+/** Shows the line that has changed; null: all of them. */
+function showTranslation(line = null) {
+  source.field.lang = directions.sourceLanguage ?? "";
+  output.show(() => translation.lines, line, translation.direction?.target);
 }
 
 /** A translation is whole: it can be copied, looked into, heard, and is kept after a while. */
@@ -116,31 +119,9 @@ function swap() {
   translateNow();
 }
 
-async function copy() {
-  const { text } = translation;
-  if (!text.trim()) return;
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    copyByHand(text); // the clipboard is only there for localhost and https
-  }
+function copy() {
   keep();
-  const button = named("copy");
-  button.querySelector("use").setAttribute("href", "#icon-done");
-  button.querySelector("span").textContent = say("copied");
-  setTimeout(() => {
-    button.querySelector("use").setAttribute("href", "#icon-copy");
-    button.querySelector("span").textContent = say("copy");
-  }, THANKS);
-}
-
-function copyByHand(text) {
-  const place = Object.assign(document.createElement("textarea"), { value: text, className: "unseen" });
-  document.body.append(place);
-  place.select();
-  document.execCommand("copy");
-  place.remove();
-  named("copy").focus();
+  copied(translation.text);
 }
 
 function showConfidence(on) {
@@ -148,7 +129,7 @@ function showConfidence(on) {
   device.set("confidence", on ? "yes" : "no");
   named("confidence").setAttribute("aria-pressed", String(on));
   named("legend").hidden = !(on && translation.text.trim());
-  output.show(() => translation.lines, null, translation.direction?.target);
+  showTranslation();
 }
 
 function showTheme(theme) {
@@ -160,30 +141,6 @@ function turnTheme() {
   const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
   device.set("theme", theme);
   showTheme(theme);
-}
-
-/** The view that the address names, among those there is a model for. */
-function showView() {
-  const links = [...document.querySelectorAll("[data-view]")].filter((link) => !link.hidden);
-  if (links.length === 0) return;
-  const wanted = location.hash.slice(1);
-  const link = links.find(({ dataset }) => dataset.view === wanted) ?? shownLink(links) ?? links[0];
-  for (const other of document.querySelectorAll("[data-view]")) other.removeAttribute("aria-current");
-  link.setAttribute("aria-current", "page");
-  const { view } = link.dataset;
-  named("translator").hidden = view === "classify";
-  for (const name of ["text", "documents", "classify"]) named(`${name}-view`).hidden = name !== view;
-  named("skip").href = { text: "#source", documents: "#choose", classify: "#classify-source" }[view];
-  relabelHeading(view);
-}
-
-function shownLink(links) {
-  return links.find((link) => link.getAttribute("aria-current") === "page");
-}
-
-function relabelHeading(view) {
-  named("heading").dataset.message = `view.${view}`;
-  named("heading").textContent = say(`view.${view}`);
 }
 
 /** Asks what is served, and shows it. */
@@ -198,10 +155,11 @@ async function start() {
     source.limit = limits.characters;
     documents.accept(formats, limits.file_bytes);
     classification.serve(classifiers, limits.characters);
-    document.querySelector("[data-view=text]").hidden = !translates;
-    document.querySelector("[data-view=documents]").hidden = !translates || formats.length === 0;
-    document.querySelector("[data-view=classify]").hidden = classifiers.length === 0;
-    showView();
+    offerViews({
+      text: translates,
+      documents: translates && formats.length > 0,
+      classify: classifiers.length > 0,
+    });
     if (needs_key && !access.has) access.ask({ then: () => translateNow() });
     else if (source.text) translateNow();
   } catch (error) {
@@ -240,7 +198,7 @@ whenLanguageChanges(() => {
   source.refresh();
   classification.refresh();
   source.mark(translation.lines);
-  output.show(() => translation.lines, null, translation.direction?.target);
+  showTranslation();
 });
 
 showTheme(document.documentElement.dataset.theme);

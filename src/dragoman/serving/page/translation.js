@@ -19,8 +19,8 @@ export class Translation {
   #text = "";
 
   /**
-   * `directions` says which model is asked; `shows` is told what happens: changed(line), began(), ended(), failed(error),
-   * detected(languages).
+   * `directions` says which model is asked; `shows` is told what happens: began(), changed(line) (null: all
+   * lines), ended(), failed(error).
    */
   constructor(directions, shows) {
     this.directions = directions;
@@ -85,7 +85,6 @@ export class Translation {
     const languages = this.directions.detects
       ? await detect(Array.from(text).slice(0, RECOGNISABLE).join(""), signal)
       : null;
-    if (languages) this.shows.detected(languages);
     const direction = this.directions.chosen(languages);
     this.direction = direction;
     const pending = this.#lines.become(text, JSON.stringify(direction));
