@@ -167,7 +167,7 @@ def test_what_is_typed_is_translated_as_the_service_translates_it(
 
 def test_the_translation_appears_sentence_by_sentence_and_is_said_once(direct: Callable[..., Any]) -> None:
     page = direct()
-    throttled(page, 2500)
+    throttled(page, 4000)
     page.evaluate(
         """() => {
           window.states = [];
@@ -207,8 +207,8 @@ def test_a_new_text_gives_up_the_old_request(direct: Callable[..., Any]) -> None
     page = direct()
     given_up: list[str] = []
     page.on("requestfailed", lambda request: given_up.append(request.failure))
-    throttled(page, 200)
-    page.fill("#source", "the red cat. the old dog.")
+    throttled(page, 1500)
+    page.fill("#source", "the red cat. the old dog. " * 8)
     page.wait_for_selector("#output .sentence")
     throttled(page, -1)
     translated(page, "a bird")

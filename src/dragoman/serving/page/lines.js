@@ -18,7 +18,8 @@ export class Line {
     this.sentences = [];
     this.after = "";
     this.done = source.trim() === "";
-    this.previous = previous?.sentences.length ? previous : (previous?.previous ?? null);
+    const before = previous?.sentences.length ? previous : previous?.previous;
+    this.previous = this.done ? null : (before ?? null);
   }
 
   /** The translation, as far as it is there. */
