@@ -50,6 +50,7 @@ export class Attention {
     this.#abort?.abort();
     this.#abort = new AbortController();
     const sentence = this.shown[Number(this.menus[0].value)];
+    this.#clear();
     named("attention-state").textContent = say("attention.asking");
     try {
       const { model } = this.translation.direction;
@@ -109,8 +110,11 @@ export class Attention {
   }
 }
 
-/** A piece as people read it: one that goes on a word begins with a dot, and the end has a sign. */
-function readable(piece, i, pieces) {
+/** A piece as people read it: one that goes on a word begins with a dot, the end has a sign, a byte is a letter. */
+function readable(named_, i, all) {
+  const [piece, ...pieces] = [named_, ...all].map((each) =>
+    each.replace(/<0x([2-7][0-9A-F])>/gu, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16))),
+  );
   if (/^(<\/s>|<eos>|\[EOS\])$/iu.test(piece)) return "■";
   const spaced = pieces.some((other) => /^[▁Ġ ]/u.test(other));
   if (/^[▁Ġ ]/u.test(piece)) return piece.slice(1) || "␣";
