@@ -46,7 +46,7 @@ class LimitsConfig(Section):
 class BatchingConfig(Section):
     """How sentences of several requests are decoded together."""
 
-    sentences: int = Field(default=32, ge=1)
+    sentences: int = Field(default=64, ge=1)
     """In a batch, at most."""
     tokens: int = Field(default=4096, ge=1)
     """In a batch, at most, padding included."""
