@@ -59,7 +59,7 @@ class ServeConfig(Section):
 
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     batching: BatchingConfig = Field(default_factory=BatchingConfig)
-    cors_origins: tuple[str, ...] = Field(default=(), strict=False)
+    cors_origins: list[str] = Field(default_factory=list)
     """Pages of other origins that may use the service, such as "https://example.org"; "*": all."""
     log_format: Literal["text", "json"] = "text"
     """A request in the log: as a line for people, or as an object."""
