@@ -231,7 +231,7 @@ class _Units:
     def _end_inline(self, place: int) -> None:
         """An element within a segment ends."""
         assert self._variant is not None
-        tag, number, is_code = self._within.pop()
+        _, number, is_code = self._within.pop()
         if self._within and self._within[-1][2]:
             return  # within a code
         item = self._variant.items[number]
@@ -254,7 +254,7 @@ class _Units:
             self.places.append(self._n_units)
 
     def _variant_in(self, language: str) -> Variant | None:
-        """The one in the language itself, else in a variant of it; one that is filled before one that is not."""
+        """The one in the language itself, else in a variant of it; one that is filled comes first."""
         fitting = [v for v in self._variants if language_matches(v.language, language) and v.segment]
         fitting.sort(key=lambda v: (not v.is_filled, len(v.language) != len(language)))
         return next(iter(fitting), None)

@@ -17,7 +17,6 @@ from dragoman.predict.documents.text import Document, is_wordy
 from dragoman.predict.protection import INLINE_TAGS
 from dragoman.predict.splitting import gap_between
 
-
 MOST_CODES = 200
 """So many codes are put back into a sentence, at most: the work grows with their square."""
 
@@ -201,12 +200,12 @@ class CutPassage(NamedTuple):
         parts = cut(passage.pieces, cuts)
         sentences: list[Sentence] = []
         gaps = parts[:1]
-        for inside, gap, line in zip(parts[1::2], parts[2::2], lines, strict=True):
+        for inside, after, line in zip(parts[1::2], parts[2::2], lines, strict=True):
             if sum(isinstance(piece, Code) for piece in inside) > MOST_CODES:
-                gaps[-1] = joined((gaps[-1], inside, gap))
+                gaps[-1] = joined((gaps[-1], inside, after))
             else:
                 sentences.append(Sentence.of(inside, line))
-                gaps.append(gap)
+                gaps.append(after)
         return cls(tuple(sentences), tuple(gaps))
 
     def written(self, translations: Sequence[Pieces], languages: tuple[str, str]) -> Pieces:

@@ -41,9 +41,9 @@ class Encoding(NamedTuple):
 
 
 def decoded(name: str, content: bytes) -> tuple[str, Encoding]:
-    """The text of a file, and how it is written: UTF-8, with a byte order mark or without, or UTF-16 with one.
+    """The text of a file, and how it is written.
 
-    DataError: it is in neither.
+    In UTF-8, with a byte order mark or without, or in UTF-16 with one. DataError: it is in neither.
     """
     marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
     mark = next((mark for mark in marks if content.startswith(mark)), b"")

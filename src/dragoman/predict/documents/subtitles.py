@@ -103,7 +103,7 @@ class Saying:
         return rewrapped
 
     def _places(self, text: str, *, spaces: bool) -> list[int | None]:
-        """Where each line but the last ends in `text`: in proportion, each at another place. None: nowhere."""
+        """Where each line but the last ends in `text`: in proportion, no two at a place. None: nowhere."""
         possible = [place for place in range(1, len(text)) if _may_end(text, place, spaces=spaces)]
         wanted = list(range(len(self.ends)))
         if len(possible) < len(wanted):
@@ -168,9 +168,9 @@ def read(name: str, content: bytes, languages: tuple[str, str]) -> Subtitles:
         try:
             cues.extend(srt.parse(block))
         except srt.SRTParseError as error:
-            line += block.count("\n", 0, error.expected_start)
+            at = line + block.count("\n", 0, error.expected_start)
             raise DataError(
-                f"{name}, line {line}: {_shown(error.unmatched_content)} is none; {_REMEDY}"
+                f"{name}, line {at}: {_shown(error.unmatched_content)} is none; {_REMEDY}"
             ) from None
         except (ValueError, OverflowError):
             raise DataError(f"{name}, line {line}: a number or a time that is none; {_REMEDY}") from None

@@ -87,7 +87,8 @@ def translate_document(translator: Translator, text: str, *, translate: Translat
     """`text` in the other language: paragraphs, empty lines, indents and line ends stay as they are.
 
     A line is a paragraph of any number of sentences; those of all paragraphs are translated together by
-    `translate`, by default `translator.translate`. One without a letter stays as it is. MissingExtraError: sentencex is not installed.
+    `translate`, by default `translator.translate`. One without a letter stays as it is.
+    MissingExtraError: sentencex is not installed.
     """
     languages = translator.config.languages
     document = Document.read(text, languages[0])
