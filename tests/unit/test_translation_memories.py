@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.errors import DataError
 from dragoman.predict.documents.files import DocumentFile
+from dragoman.predict.documents.memory import MOST_ELEMENTS
 
 EN_DE = ("en", "de")
 MEMORY = """\
@@ -110,6 +111,14 @@ def test_crossing_codes_are_each_kept_by_itself() -> None:
     document = read(text)
     written = document.written(document.sentences)
     assert len(ET.fromstring(written).findall(".//bpt")) == len(ET.fromstring(written).findall(".//ept")) == 2
+
+
+def test_a_segment_of_too_many_elements_gets_no_translation() -> None:
+    unit = '<tu><tuv xml:lang="en"><seg>cat {}</seg></tuv></tu>'
+    text = f"<tmx>{unit.format('<ph/>' * (MOST_ELEMENTS + 1))}{unit.format('<ph/>')}</tmx>"
+    document = read(text)
+    assert document.places == (2,)
+    assert document.written(document.sentences).decode().startswith(text[: text.index("</tu>") + 5])
 
 
 BOMB = "<!DOCTYPE tmx [<!ENTITY a 'aaa'><!ENTITY b '&a;&a;'>]><tmx>&b;</tmx>"

@@ -121,6 +121,8 @@ def test_its_own_sentences_give_the_same_document() -> None:
         )
     again = DocumentFile.read("letter.docx", written, EN_DE)
     assert again.sentences == document.sentences
+    document.written(["x"] * len(document.sentences))
+    assert shown(document.written(document.sentences)) == shown(content)
 
 
 def test_every_text_is_found_and_fields_are_not() -> None:
