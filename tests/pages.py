@@ -1,4 +1,4 @@
-"""The page of a service in a browser: the service runs in this process, the browser is Chromium without a window."""
+"""The page of a service in a browser: the service runs in this process, the browser has no window."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ class Watched:
     def watch(self, page: Any) -> None:
         page.on("request", self._request)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        page.on(
+            "console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text)
+        )
 
     def _request(self, request: Any) -> None:
         self.addresses.append(request.url)

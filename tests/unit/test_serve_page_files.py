@@ -19,7 +19,12 @@ MESSAGES: dict[str, dict[str, Any]] = {
     path.stem: json.loads(path.read_text("utf-8")) for path in sorted((PAGE / "messages").glob("*.json"))
 }
 LANGUAGES = ("de", "en", "pl", "zh")
-PLURALS = {"de": {"one", "other"}, "en": {"one", "other"}, "pl": {"one", "few", "many", "other"}, "zh": {"other"}}
+PLURALS = {
+    "de": {"one", "other"},
+    "en": {"one", "other"},
+    "pl": {"one", "few", "many", "other"},
+    "zh": {"other"},
+}
 """The plural forms of whole numbers and fractions in each language: Unicode's CLDR."""
 
 
@@ -151,5 +156,7 @@ def test_modules_are_small_and_import_what_is_there() -> None:
         assert max(map(len, source.splitlines())) <= 120, name
         for imported, module in re.findall(r'import \{ ([^}]+) \} from "\./([\w.]+)"', source):
             for what in imported.split(", "):
-                assert re.search(rf"export (async )?(function\*?|const|class) {what}\b", MODULES[module]), what
+                assert re.search(rf"export (async )?(function\*?|const|class) {what}\b", MODULES[module]), (
+                    what
+                )
                 assert len(re.findall(rf"\b{what}\b", source)) > 1, f"{name} imports {what} for nothing"

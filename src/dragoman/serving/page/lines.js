@@ -110,12 +110,6 @@ export class Lines {
     }
   }
 
-  /** Forgets all, as when the models have changed. */
-  forget() {
-    this.#remembered.clear();
-    this.all = [];
-  }
-
   /** The translation of the whole text. */
   get text() {
     return this.all.map((line) => line.text).join("\n");

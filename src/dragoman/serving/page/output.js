@@ -7,6 +7,10 @@ import { length, pieces, words } from "./text.js";
 /** Characters up to which a translation is shown large. */
 const SHORT = 240;
 
+/** Milliseconds of quiet after which a translation is said, and characters up to which it is said as a whole. */
+const QUIET = 800;
+const SAYABLE = 600;
+
 /** Probabilities from which on a word counts as more sure. */
 const STEPS = [0.25, 0.5, 0.75];
 
@@ -24,6 +28,7 @@ export class Output {
   #elements = new WeakMap();
   #waiting = new Set();
   #current = null;
+  #saying = null;
 
   constructor(asks) {
     this.root = named("output");
@@ -147,10 +152,20 @@ export class Output {
     return this.root.querySelector(`${words_}[data-start="${start}"]`) ?? this.root.querySelector(words_);
   }
 
-  /** Says the finished translation once to those who hear the page. */
+  /** Says the finished translation once to those who hear the page, when nobody types any more. */
   announce(text) {
+    clearTimeout(this.#saying);
     const place = named("spoken");
-    place.lang = this.language ?? "";
-    if (place.textContent !== text) place.textContent = text;
+    const said = length(text) <= SAYABLE ? text : say("translated");
+    if (place.textContent === said) return;
+    this.#saying = setTimeout(() => {
+      place.lang = said === text ? (this.language ?? "") : "";
+      place.textContent = said;
+    }, QUIET);
+  }
+
+  /** What was to be said is out of date. */
+  hush() {
+    clearTimeout(this.#saying);
   }
 }

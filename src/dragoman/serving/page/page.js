@@ -48,6 +48,7 @@ let settling = null;
 function typed(text) {
   alternatives.close();
   alignment.clear();
+  output.hush();
   clearTimeout(settling);
   tab.set("draft", text);
   named("clear").hidden = text === "";
@@ -207,3 +208,5 @@ source.text = tab.get("draft", "");
 named("clear").hidden = source.text === "";
 showConfidence(device.get("confidence") === "yes");
 await start();
+const free = document.activeElement === document.body && !document.querySelector("dialog[open]");
+if (free && !matchMedia("(pointer: coarse)").matches) source.field.focus({ preventScroll: true }); // type at once
