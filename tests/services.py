@@ -139,7 +139,7 @@ class Command:
         self._changed = threading.Condition()
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
-        self.port = int(self.said(r"serving .* on http://127\.0\.0\.1:(\d+)").group(1))
+        self.port = 0
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -181,7 +181,7 @@ class Command:
 def _is_zombie(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
@@ -190,6 +190,7 @@ def command(*arguments: object) -> Iterator[Command]:
     """`dragoman serve` with these arguments; it is killed where a test has not ended it."""
     running = Command(*arguments)
     try:
+        running.port = int(running.said(r"serving .* on http://127\.0\.0\.1:(\d+)").group(1))
         yield running
     finally:
         if running.process.poll() is None:
@@ -199,6 +200,30 @@ def command(*arguments: object) -> Iterator[Command]:
         running.wait()
         assert running.process.stderr is not None
         running.process.stderr.close()
+
+
+def wires_to_each(service: Command) -> list[Wire]:
+    """A connection to each of the two workers, which they have accepted."""
+    until(lambda: len(service.workers()) == 2)
+    pids = service.workers()
+    wires: list[Wire] = []
+    try:
+        for pid in pids:
+            others = [other for other in pids if other != pid]
+            for other in others:
+                os.kill(other, signal.SIGSTOP)
+            try:
+                wire = Wire(service.port)
+                wires.append(wire)
+                assert wire.ask("GET", "/health").status == 200
+            finally:
+                for other in others:
+                    os.kill(other, signal.SIGCONT)
+    except BaseException:
+        for wire in wires:
+            wire.__exit__()
+        raise
+    return wires
 
 
 def until(true: Any, *, seconds: float = 10.0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -95,19 +96,24 @@ def serve(
 
 @contextmanager
 def _loading(n_models: int) -> Iterator[Callable[[str], None]]:
-    """Within it, a terminal shows which of the models is being loaded; what this gives is told."""
-    from rich.console import Console
-    from rich.text import Text
+    """Within it, a terminal shows which of the models is being loaded; what this gives is told.
 
-    console = Console(stderr=True)
-    numbers = iter(range(1, n_models + 1))  # those that are loaded anew are not shown
+    No progress bar of rich's: it has a thread, and where a service forks, there must be none.
+    """
+    numbers = iter(range(1, n_models + 1) if sys.stderr.isatty() else ())  # of those at first
 
     def note(name: str) -> None:
         if number := next(numbers, 0):
-            status.update(Text(f"loading {printable(name)} ({number} of {n_models})"))
+            show(f"loading {printable(name)} ({number} of {n_models}) …")
 
-    with console.status("loading") as status:
+    def show(line: str) -> None:
+        typer.echo(f"\r\x1b[2K{line}", err=True, nl=False)
+
+    try:
         yield note
+    finally:
+        if sys.stderr.isatty():
+            show("")
 
 
 def _welcome(names: Sequence[str], url: str) -> None:
