@@ -46,7 +46,10 @@ class Lines(logging.Formatter):
         facts = " · ".join(f"{name} {_shown(value)}" for name, value in getattr(record, "facts", {}).items())
         line = f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {record.getMessage()}"
         line += f" · {facts}" if facts else ""
-        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+        if record.exc_info:  # indented, so that no message in it can look like a line of the log
+            traceback = self.formatException(record.exc_info)
+            line += "".join(f"\n    {_shown(each)}" for each in traceback.split("\n"))
+        return line
 
 
 def _shown(value: Any) -> str:
