@@ -17,11 +17,10 @@ def set_up(log_format: str) -> None:
     """Logs to stderr: "text" is for people, "json" an object a line, for programs."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else Lines())
-    for name in ("dragoman.serving", "uvicorn.error"):
+    for name in ("dragoman.serving", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(logging.INFO)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        logger.setLevel(logging.INFO if name == "dragoman.serving" else logging.WARNING)
 
 
 class JsonLines(logging.Formatter):

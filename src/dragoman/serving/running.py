@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import os
@@ -16,7 +17,12 @@ import torch
 import uvicorn
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.hardware import prepare_for_translating, usable_cores
+from dragoman.hardware import (
+    prepare_for_translating,
+    release_freed_memory,
+    resident_memory,
+    usable_cores,
+)
 from dragoman.serving.access import Keys
 from dragoman.serving.app import create_app
 from dragoman.serving.connections import KEPT_SECONDS, Connection
@@ -28,6 +34,9 @@ from dragoman.serving.signals import ENDING, HANGUP, end_at_once, handled, has_t
 
 LoadKeys = Callable[[], Keys | None]
 """Reads the file of keys, where there is one."""
+
+MUCH = 64 << 20
+"""Bytes by which a process may grow; then it gives back what it does not use, once it has nothing to do."""
 
 MORE_FILES = 64
 """Files that a process has open besides its connections, at most."""
@@ -141,6 +150,7 @@ class Server(uvicorn.Server):
             )
         )
         self.service, self._on_start = service, on_start
+        self._settled = resident_memory()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -153,6 +163,9 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:  # a second
             self.service.metrics.waiting.set(self.service.batcher.n_waiting)
+            if not self.service.is_working and resident_memory() > self._settled + MUCH:
+                await asyncio.to_thread(release_freed_memory)
+                self._settled = resident_memory()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
