@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from dragoman.errors import DataError, MissingExtraError
 
+AUTO = "auto"
+"""The language of a text whose language is to be detected."""
+
 
 class Detected(NamedTuple):
     """A language, and how sure it is, 0 to 1."""

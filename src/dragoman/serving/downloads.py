@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 
 from dragoman.runs import write_atomically
+from dragoman.serving.refusals import too_much
 
 MAX_STEM = 40
 """Characters of a file's name before its ending: 160 bytes at most, of the 255 that a file system takes."""
@@ -21,29 +22,33 @@ _KEPT = re.compile(r"[A-Za-z0-9_-]{32}\.[^/\\]{1,80}")
 
 
 class Downloads:
-    """A folder of files that workers of a service share. Make it before they are forked.
+    """Files that workers of a service share, in a folder of their own. Make one before they are forked.
 
     A file goes when it is older than `seconds`, or, the oldest first, when all have more than `max_bytes`.
+    The folder, which only this user can read, is there from the first file on.
     """
 
     def __init__(self, *, seconds: float, max_bytes: int, within: Path | None = None) -> None:
-        """Makes the folder, which only this user can read, `within` another one or where temporary files are."""
-        self.folder = Path(tempfile.mkdtemp(prefix="dragoman-files-", dir=within))
+        """`within` is the folder in which the folder is made; by default where temporary files are."""
+        self.folder = (within or Path(tempfile.gettempdir())) / f"dragoman-files-{secrets.token_hex(16)}"
         self._seconds, self._max_bytes = seconds, max_bytes
         self._owner = os.getpid()
 
     def keep(self, name: str, content: bytes) -> str:
-        """Keeps a file; the name by which it is to be fetched: 192 random bits, a dot, and its own name.
+        """Keeps a file. Returned is its name here: 192 random bits, a dot, and its own name.
 
-        RunError: there is no space for it.
+        RefusalError: it is larger than all files may be together. RunError: there is no space for it.
         """
+        if len(content) > self._max_bytes:
+            raise too_much("bytes", len(content), self._max_bytes, "kept_bytes")
+        self.folder.mkdir(mode=0o700, exist_ok=True)
         self.sweep(room=len(content))
         kept = f"{secrets.token_urlsafe(24)}.{safe_name(name)}"
         write_atomically(self.folder / kept, content)
         return kept
 
     def fetch(self, kept: str) -> tuple[str, bytes] | None:
-        """The own name of the file that is kept as `kept`, and what is in it; None: there is none, or no more."""
+        """The own name of the file kept as `kept`, and what is in it; None: there is none, or no more."""
         self.sweep()
         if not _KEPT.fullmatch(kept):
             return None
@@ -74,7 +79,7 @@ class Downloads:
 
 
 def safe_name(name: str) -> str:
-    """`name` as a file may be called anywhere: without a folder, not too long, only letters, digits and ._-()[]."""
+    """`name` as a file may be called anywhere: no folder, not too long, only letters, digits and . _-()[]."""
     last = PurePath(name.replace("\\", "/")).name
     path = PurePath(_NOT_IN_NAMES.sub("_", last).strip(". ") or "document")
     return path.stem[:MAX_STEM].strip(". ") + path.suffix[:MAX_STEM]

@@ -12,6 +12,7 @@ from fastapi import Request
 
 from dragoman.serving.access import Keys, Rates, User
 from dragoman.serving.batching import Batcher, Client, GoneError
+from dragoman.serving.downloads import Downloads
 from dragoman.serving.models import Models
 from dragoman.serving.operations import Metrics
 from dragoman.serving.refusals import RefusalError, come_later
@@ -36,11 +37,14 @@ class Service:
         *,
         keys: Keys | None = None,
         rates: Rates | None = None,
+        downloads: Downloads | None = None,
         n_threads: int = 1,
     ) -> None:
         """Starts `n_threads` threads that compute; `close` ends them."""
         self.models, self.config, self.keys = models, config, keys
         self.rates = rates or Rates()
+        limits = config.limits
+        self.downloads = downloads or Downloads(seconds=limits.kept_seconds, max_bytes=limits.kept_bytes)
         self.metrics = Metrics()
         self.batcher = Batcher(
             n_threads=n_threads,
@@ -57,6 +61,7 @@ class Service:
         """Finishes what it has accepted, and ends."""
         self.closing = True
         self.batcher.close()
+        self.downloads.close()
 
     def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> User:
         """Whom `request` is from, by its headers or the `key` that it gives elsewhere.

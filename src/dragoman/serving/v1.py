@@ -16,8 +16,10 @@ from dragoman.predict.classifier import Classification, Classifier
 from dragoman.predict.occlusion import Explanation, word_effects
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
-from dragoman.serving.detection import detect, detect_source
+from dragoman.serving.detection import AUTO, detect, detect_source
+from dragoman.serving.documents import ENDINGS
 from dragoman.serving.models import Models, ServedTranslator
+from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.refusals import RefusalError, too_much
 from dragoman.serving.schemas import (
     AttentionRequest,
@@ -27,7 +29,6 @@ from dragoman.serving.schemas import (
     DetectRequest,
     DetectResponse,
     ModelsResponse,
-    Problem,
     ScoreRequest,
     ScoreResponse,
     TranslateRequest,
@@ -41,14 +42,6 @@ router = APIRouter(prefix="/v1")
 CHARACTERS_A_TOKEN = 4
 """About; what a text costs, before it is cut into tokens."""
 
-AUTO = "auto"
-"""The language of a text whose language is to be detected."""
-
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 408, 413, 429, 503, 504)
-}
-"""What may go wrong with any request."""
-
 
 def answers(model: type) -> dict[int | str, dict[str, Any]]:
     """What a route answers with: `model`, or a problem."""
@@ -58,8 +51,6 @@ def answers(model: type) -> dict[int | str, dict[str, Any]]:
 @router.get("/models", responses={200: {"model": ModelsResponse}})
 def models(request: Request) -> Response:
     """What there is: models, their languages or labels, and the limits of a request. Needs no key."""
-    from dragoman.serving.documents import ENDINGS
-
     service: Service = request.app.state.service
     limits = service.config.limits
     found: list[dict[str, Any]] = []
@@ -90,13 +81,7 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
     served = choose(service.models, asked.model, asked.source, asked.target, "\n".join(texts))
     note(request, service, served.info.name, texts)
 
-    def job(client: Client) -> TranslationJob:
-        made = TranslationJob(served, asked, service.config.limits, client)
-        service.expect(made.n_sentences)
-        request.state.sentences = made.n_sentences
-        service.metrics.sentences.labels(served.info.name).inc(made.n_sentences)
-        return made
-
+    job = partial(begin, request, service, served, asked)
     if not asked.stream:
         return JSONResponse(await service.carry_out(request, lambda client: job(client).answer()))
 
@@ -108,6 +93,17 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
     return StreamingResponse(
         _sent(first, events), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
     )
+
+
+def begin(
+    request: Request, service: Service, served: ServedTranslator, asked: TranslateRequest, client: Client
+) -> TranslationJob:
+    """The job of a request, noted. Errors as `TranslationJob`, and RefusalError: too much waits already."""
+    job = TranslationJob(served, asked, service.config.limits, client)
+    service.expect(job.n_sentences)
+    request.state.sentences = job.n_sentences
+    service.metrics.sentences.labels(served.info.name).inc(job.n_sentences)
+    return job
 
 
 async def _sent(

@@ -26,7 +26,10 @@ class Format(Protocol):
         ...
 
 
-_HOME = {".txt": "plain", ".srt": "subtitles", ".tmx": "memory", ".docx": "word"}
+_HOME = {
+    ".txt": "plain", ".srt": "subtitles", ".tmx": "memory", ".docx": "word", ".html": "hypertext",
+    ".htm": "hypertext",
+}  # fmt: skip
 
 FORMATS = tuple(_HOME)
 """The endings of the names of documents."""
