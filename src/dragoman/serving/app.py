@@ -64,7 +64,7 @@ def create_app(service: Service) -> FastAPI:
     _add_handlers(app)
     if service.config.cors_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(service.config.cors_origins), allow_methods=["GET", "POST"],
+            CORSMiddleware, allow_origins=service.config.cors_origins, allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
             expose_headers=["X-Request-ID", "Retry-After", "Content-Disposition"],
         )  # fmt: skip

@@ -28,8 +28,12 @@ Work: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 WORTH_A_THREAD = 16
 """Items in a batch, at least, before another thread takes some of them."""
 
-SIMILAR = 8
+SIMILAR = 32
 """Tokens by which the sentences of a batch may differ, if they are not within a factor of 2 of each other."""
+
+
+PAUSE, LONGEST_PAUSE = 0.005, 0.05
+"""Seconds that a thread waits for more as long as more keeps coming; and in all."""
 
 
 class GoneError(Exception):
@@ -108,6 +112,7 @@ class Batcher:
         self.max_items, self.max_tokens = max_items, max_tokens
         self._note = note
         self._waiting: list[_Waiting] = []
+        self._n_idle = n_threads
         self._changed = threading.Condition()
         self._closed = False
         self._threads = [
@@ -160,18 +165,41 @@ class Batcher:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
+                self._gather()
                 if not self._waiting:
-                    return
+                    if self._closed:
+                        return
+                    continue
                 batch = self._take()
+                self._n_idle -= 1
             self._carry_out(batch)
+            with self._changed:
+                self._n_idle += 1
+
+    def _gather(self) -> None:
+        """Waits until nothing more comes, where another thread works meanwhile.
+
+        The clients of a batch that is done ask again one after the other. Who took the first of them alone
+        would work in vain for much of the time: half a batch takes much more than half as long.
+        """
+        end = time.monotonic() + LONGEST_PAUSE
+        n_before = 0
+        while self._n_idle < len(self._threads) and n_before < len(self._waiting) < self.max_items:
+            n_before = len(self._waiting)
+            if time.monotonic() >= end or self._closed:
+                return
+            self._changed.wait(PAUSE)
 
     def _take(self) -> list[_Waiting]:
-        """The next batch: whoever has waited longest for how much it waits for, and what goes with it."""
+        """The next batch: whoever has waited longest for how much it waits for, and what goes with it.
+
+        Threads that are idle get their share of what is there.
+        """
         now = time.monotonic()
         urgent = sorted(self._waiting, key=lambda each: (each.since - now) / each.client.cost)
         first = urgent[0]
         like = [each for each in urgent if each.work == first.work and _are_similar(each.cost, first.cost)]
-        fair = max(-(-len(like) // len(self._threads)), WORTH_A_THREAD)
+        fair = max(-(-len(like) // self._n_idle), WORTH_A_THREAD)
         batch: list[_Waiting] = []
         longest = 0
         for each in like[: min(fair, self.max_items)]:

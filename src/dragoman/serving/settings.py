@@ -51,7 +51,7 @@ class LimitsConfig(Section):
 class BatchingConfig(Section):
     """How sentences of several requests are decoded together."""
 
-    sentences: int = Field(default=32, ge=1)
+    sentences: int = Field(default=64, ge=1)
     """In a batch, at most."""
     tokens: int = Field(default=4096, ge=1)
     """In a batch, at most, padding included."""
@@ -64,7 +64,7 @@ class ServeConfig(Section):
 
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     batching: BatchingConfig = Field(default_factory=BatchingConfig)
-    cors_origins: tuple[str, ...] = Field(default=(), strict=False)
+    cors_origins: list[str] = Field(default_factory=list)
     """Pages of other origins that may use the service, such as "https://example.org"; "*": all."""
     log_format: Literal["text", "json"] = "text"
     """A request in the log: as a line for people, or as an object."""

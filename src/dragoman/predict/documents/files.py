@@ -75,13 +75,17 @@ class DocumentFile:
         self._has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
 
     @classmethod
-    def read(cls, name: str, content: bytes, languages: tuple[str, str]) -> DocumentFile:
+    def read(
+        cls, name: str, content: bytes, languages: tuple[str, str], *, ending: str | None = None
+    ) -> DocumentFile:
         """The document `content`, whose format the ending of `name` says; `languages`: source and target.
+
+        `ending` is one of `FORMATS`, for a name that does not end so.
 
         DataError: there is no such format, or the file is damaged, hostile or none of its format.
         MissingExtraError: a package for the format is not installed.
         """
-        ending = PurePath(name).suffix.lower()
+        ending = ending or PurePath(name).suffix.lower()
         if ending not in _HOME:
             raise DataError(
                 f"{name}: {ending or 'a name without an ending'} is no format of documents; "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain, count, groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 from dragoman.predict.documents.text import Document, is_wordy
@@ -107,19 +107,14 @@ def cut(pieces: Pieces, cuts: Sequence[Cut]) -> list[Pieces]:
 def joined(parts: Iterable[Pieces]) -> Pieces:
     """All of `parts` in order; a pair that `cut` made two of is one again where its halves meet."""
     merged: list[str | Code] = []
-    texts: list[str] = []
     for piece in chain.from_iterable(parts):
-        if isinstance(piece, str):
-            texts.append(piece)
-            continue
-        merged += ["".join(texts)] if any(texts) else []
-        texts.clear()
-        if piece.kind == "open" and merged and merged[-1] == Code("close", piece.key):
+        last = merged[-1] if merged else ""
+        if isinstance(piece, Code) and piece.kind == "open" and last == Code("close", piece.key):
             merged.pop()
-        else:
+        elif piece:
             merged.append(piece)
-    merged += ["".join(texts)] if any(texts) else []
-    return tuple(merged)
+    runs = (tuple(run) for _, run in groupby(merged, lambda piece: isinstance(piece, str)))
+    return tuple(chain.from_iterable((text_of(run),) if isinstance(run[0], str) else run for run in runs))
 
 
 def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from dragoman.errors import DataError, MissingExtraError
@@ -68,15 +67,22 @@ class Line:
 class Saying:
     """Lines that say one thing, as a passage."""
 
-    def __init__(self, lines: list[Line], space: str) -> None:
-        """`space` stands between the lines."""
+    def __init__(self, lines: list[Line], *, spaces: bool) -> None:
+        """`spaces`: lines are joined with a space; else only where Latin letters or digits would meet."""
         self.lines = lines
         self.tags: dict[Code, str] = {}
-        text = space.join(line.text for line in lines)
-        self.passage = Passage(_pieces(text, self.tags), lines[0].cue + 1)
-        ends = accumulate(len(line.words) + len(space) for line in lines[:-1])
-        self.ends = [end - len(space) for end in ends]
+        self.ends: list[int] = []
         """Where each line but the last ends, in characters of the passage."""
+        text, n_characters = "", 0
+        for line, following in zip(lines, [*lines[1:], None], strict=True):
+            text, n_characters = text + line.text, n_characters + len(line.words)
+            if following is not None:
+                self.ends.append(n_characters)
+                words_meet = _are_latin(line.words[-1:], following.words[:1])
+                text, n_characters = (
+                    (text + " ", n_characters + 1) if spaces or words_meet else (text, n_characters)
+                )
+        self.passage = Passage(_pieces(text, self.tags), lines[0].cue + 1)
 
     def rewrapped(self, translation: Pieces, *, spaces: bool) -> list[str]:
         """The translation on as many lines, some of them empty where it has too few words.
@@ -87,8 +93,8 @@ class Saying:
         text = text_of(translation)
         cuts: list[Cut] = []
         for place in sorted(p for p in places if p is not None):
-            cuts.append(Cut(place, "left"))
-            cuts.append(Cut(place + text[place].isspace(), "right"))
+            is_space = text[place].isspace()  # which goes
+            cuts += [Cut(place, "left" if is_space else "right"), Cut(place + is_space, "right")]
         parts = cut(translation, cuts)[::2]
         full = [0, *(k for k, place in enumerate(places, start=1) if place is not None)]
         for i, k in enumerate(full[1:], start=1):
@@ -133,7 +139,7 @@ class Subtitles:
         self._line_end = "\r\n" if "\r\n" in text else "\n"
         self._n_last = len(text.replace("\r", "")) - len(text.replace("\r", "").rstrip("\n"))
         src_spaced, self._tgt_spaced = map(has_spaces, languages)
-        self._sayings = [Saying(lines, " " if src_spaced else "") for lines in _sayings(cues)]
+        self._sayings = [Saying(lines, spaces=src_spaced) for lines in _sayings(cues)]
         self.passages = [saying.passage for saying in self._sayings]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
@@ -170,7 +176,7 @@ def read(name: str, content: bytes, languages: tuple[str, str]) -> Subtitles:
         except srt.SRTParseError as error:
             at = line + block.count("\n", 0, error.expected_start)
             raise DataError(
-                f"{name}, line {at}: {_shown(error.unmatched_content)} is none; {_REMEDY}"
+                f"{name}, line {at}: {_shown(error.unmatched_content)} is no part of a subtitle; {_REMEDY}"
             ) from None
         except (ValueError, OverflowError):
             raise DataError(f"{name}, line {line}: a number or a time that is none; {_REMEDY}") from None
@@ -264,8 +270,12 @@ def _may_end(text: str, place: int, *, spaces: bool) -> bool:
     before, after = text[place - 1], text[place]
     if after.isspace():
         return place + 1 < len(text)
-    are_letters = before.isascii() and before.isalnum() and after.isascii() and after.isalnum()
-    return not spaces and not before.isspace() and after not in _NO_START and not are_letters
+    return not spaces and not before.isspace() and after not in _NO_START and not _are_latin(before, after)
+
+
+def _are_latin(before: str, after: str) -> bool:
+    """Both are ASCII letters or digits: of one word, if nothing is between them."""
+    return before.isascii() and before.isalnum() and after.isascii() and after.isalnum()
 
 
 def _linked(before: Pieces, after: Pieces) -> tuple[Pieces, Pieces]:
