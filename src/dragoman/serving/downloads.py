@@ -48,7 +48,7 @@ class Downloads:
         return kept
 
     def fetch(self, kept: str) -> tuple[str, bytes] | None:
-        """The own name of the file kept as `kept`, and what is in it; None: there is none, or no more."""
+        """The own name of the file kept as `kept`, and its content; None: there is none, or no more."""
         self.sweep()
         if not _KEPT.fullmatch(kept):
             return None
@@ -58,7 +58,7 @@ class Downloads:
             return None
 
     def sweep(self, *, room: int = 0) -> None:
-        """Deletes what is too old, and the oldest of the rest until there is `room` for so many bytes more."""
+        """Deletes what is too old, and the oldest of the rest until there is `room` for so many bytes."""
         files = []
         for path in self.folder.glob("*"):
             with suppress(OSError):  # another worker may have deleted it
