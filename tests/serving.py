@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -42,3 +44,14 @@ def running(service: Service) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+def named(run: Path, folder: Path, name: str, *, source: str = "en", target: str = "de") -> Path:
+    """A copy of a run in `folder`, of this name, that says it translates from `source` to `target`."""
+    copy = Path(shutil.copytree(run, folder / name))
+    config = copy / "config.toml"
+    settings = config.read_text(encoding="utf-8")
+    for side, language in {"src_lang": source, "tgt_lang": target}.items():
+        settings = re.sub(rf'^{side} = ".*"$', f'{side} = "{language}"', settings, flags=re.MULTILINE)
+    config.write_text(settings, encoding="utf-8")
+    return copy
