@@ -399,7 +399,7 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "colour": 1}, 400, "colour: is no field of this request"),
         ("translate", {"text": "x", "n_best": 0}, 400, "n_best: "),
         ("translate", {"text": "x", "method": "magic"}, 400, "method: "),
-        ("translate", {"text": "x", "model": "none"}, 400, "none: no such model translates here; there are: "),
+        ("translate", {"text": "x", "model": "none"}, 400, "none: no such model translates here; there "),
         ("translate", {"text": "x", "model": "reviews"}, 400, "reviews: no such model translates here"),
         ("translate", {"text": "x", "model": "en-de", "source": "pl"}, 400, "en-de: translates from en "),
         ("translate", {"text": "x", "source": "de"}, 400, "no model translates from de to any; "),
