@@ -16,6 +16,7 @@ Routes, parameters, answers and messages are those of libretranslate/app.py at c
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -368,10 +369,12 @@ async def read_fields(request: Request) -> dict[str, Any]:
 
 
 def admit(service: Service, request: Request, fields: dict[str, Any]) -> None:
-    """Lets a request in. RefusalError: its key is missing or wrong (403), or it comes too often (429)."""
+    """Lets a request in. RefusalError: its key is missing or wrong (403), it comes too often (429)."""
     key = fields.get("api_key")
+    if key is not None and not isinstance(key, str):
+        raise invalid("Invalid request: api_key parameter is not a text")
     try:
-        service.admit(request, key if isinstance(key, str) else None)
+        service.admit(request, key)
     except RefusalError as refusal:
         if refusal.status == 401:
             raise RefusalError(403, "Please contact the server operator to get an API key") from None
@@ -407,10 +410,14 @@ def _texts(fields: dict[str, Any]) -> list[str]:
 
 
 def _n_alternatives(fields: dict[str, Any], service: Service) -> int:
-    try:
-        n = max(0, int(fields.get("alternatives") or 0))
-    except (TypeError, ValueError, OverflowError):
-        raise invalid("Invalid request: alternatives parameter is not a number") from None
+    given = fields.get("alternatives")
+    if given is None:
+        return 0
+    if isinstance(given, str) and re.fullmatch("-?[0-9]{1,9}", given):
+        given = int(given)
+    if isinstance(given, bool) or not isinstance(given, int | float) or given % 1:
+        raise invalid("Invalid request: alternatives parameter is not a number")
+    n = max(0, int(given))
     most = service.config.limits.beam_size - 1
     if n > most:
         raise invalid(f"Invalid request: alternatives parameter must be <= {most}")

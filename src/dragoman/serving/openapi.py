@@ -22,6 +22,12 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 """What may go wrong with any request."""
 
+SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A key, where the service has any."},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same."},
+}
+"""How a key is sent."""
+
 
 def operation_id(route: APIRoute) -> str:
     """What a route is called in a client that is made from the description."""
@@ -39,6 +45,9 @@ def describe(app: FastAPI) -> None:
             for path in found["paths"].values():
                 for operation in path.values():
                     operation["responses"].pop("422", None)
+                    if "401" in operation["responses"]:
+                        operation["security"] = [{}, *({name: []} for name in SECURITY)]
+            found["components"]["securitySchemes"] = SECURITY
             for name in ("HTTPValidationError", "ValidationError"):
                 found["components"]["schemas"].pop(name, None)
             app.openapi_schema = found

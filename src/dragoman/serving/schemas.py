@@ -293,7 +293,9 @@ class LibreTranslate(BaseModel):
     source: str = Field(description='The language of the text, or "auto".')
     target: str = Field(description="The language of the translation.")
     format: Literal["text", "html"] = "text"
-    alternatives: int = Field(default=0, ge=0, description="More translations of each text, at most.")
+    alternatives: int | Annotated[str, Field(pattern="^-?[0-9]{1,9}$")] | None = Field(
+        default=0, description="More translations of each text, at most."
+    )
     api_key: str | None = None
 
 

@@ -48,7 +48,7 @@ def answers(model: type) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **PROBLEMS}
 
 
-@router.get("/models", responses={200: {"model": ModelsResponse}})
+@router.get("/models", summary="List models", responses={200: {"model": ModelsResponse}})
 def models(request: Request) -> Response:
     """What there is: models, their languages or labels, and the limits of a request. Needs no key."""
     service: Service = request.app.state.service
@@ -72,7 +72,24 @@ def models(request: Request) -> Response:
     )
 
 
-@router.post("/translate", responses=answers(TranslateResponse))
+EVENTS = {
+    "description": "Translations; with `stream`, server-sent events, whose data are JSON.",
+    "content": {"text/event-stream": {"schema": {
+        "type": "object",
+        "properties": {
+            "event": {"enum": ["begin", "partial", "sentence", "done", "error"]},
+            "data": {"type": "string", "contentMediaType": "application/json"},
+        },
+        "required": ["event", "data"],
+    }}},
+}  # fmt: skip
+
+
+@router.post(
+    "/translate",
+    summary="Translate text",
+    responses=answers(TranslateResponse) | {200: {"model": TranslateResponse, **EVENTS}},
+)
 async def translate(request: Request, asked: TranslateRequest) -> Response:
     """Translations of a text or several; with `stream`, as server-sent events while they appear."""
     service: Service = request.app.state.service
@@ -126,7 +143,7 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-@router.post("/attention", responses=answers(AttentionResponse))
+@router.post("/attention", summary="Show attention", responses=answers(AttentionResponse))
 async def attention(request: Request, asked: AttentionRequest) -> Response:
     """Where a translator looks in a sentence while it writes a translation, of every layer and head."""
     service: Service = request.app.state.service
@@ -151,7 +168,7 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
     return JSONResponse(await service.carry_out(request, work))
 
 
-@router.post("/score", responses=answers(ScoreResponse))
+@router.post("/score", summary="Score translations", responses=answers(ScoreResponse))
 async def score(request: Request, asked: ScoreRequest) -> Response:
     """How probable given translations are, token by token."""
     service: Service = request.app.state.service
@@ -179,7 +196,7 @@ def _score(scored: ScoredTranslation) -> dict[str, Any]:
     }
 
 
-@router.post("/classify", responses=answers(ClassifyResponse))
+@router.post("/classify", summary="Classify text", responses=answers(ClassifyResponse))
 async def classify(request: Request, asked: ClassifyRequest) -> Response:
     """The label of a text or several, how likely each label is, and, on demand, what each word does."""
     service: Service = request.app.state.service
@@ -224,7 +241,7 @@ def _classification(found: Classification, why: Explanation | None) -> dict[str,
     }
 
 
-@router.post("/detect", responses=answers(DetectResponse))
+@router.post("/detect", summary="Detect a language", responses=answers(DetectResponse))
 def detect_language(request: Request, asked: DetectRequest) -> Response:
     """The languages that a text may be in, the five most likely first."""
     service: Service = request.app.state.service
