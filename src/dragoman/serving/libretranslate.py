@@ -89,9 +89,10 @@ async def translate(request: Request) -> Response:
     n_characters, limit = sum(map(len, texts)), service.config.limits.characters
     if n_characters > limit:
         raise invalid(f"Invalid request: request ({n_characters}) exceeds text limit ({limit})")
-    is_html = (text_format := fields.get("format") or "text") == "html"
+    text_format = fields.get("format")
+    is_html = text_format == "html"
     direction = choose(service.models, source, target, [plain(text) for text in texts] if is_html else texts)
-    if text_format not in ("text", "html"):
+    if text_format not in ("text", "html", "", None):
         raise invalid(f"{shown(text_format)} format is not supported")
     if direction.served is None:
         found: list[Rendered] = [Rendered(text) for text in texts]

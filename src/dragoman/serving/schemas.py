@@ -292,7 +292,7 @@ class LibreTranslate(BaseModel):
     q: str | list[str] = Field(description="A text or, in JSON, several.")
     source: str = Field(description='The language of the text, or "auto".')
     target: str = Field(description="The language of the translation.")
-    format: Literal["text", "html"] = "text"
+    format: Literal["text", "html", ""] | None = "text"
     alternatives: int | Annotated[str, Field(pattern="^-?[0-9]{1,9}$")] | None = Field(
         default=0, description="More translations of each text, at most."
     )
