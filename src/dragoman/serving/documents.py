@@ -30,9 +30,6 @@ MEDIA_TYPES = {
     ".htm": "text/html",
 }
 
-ENOUGH_TO_DETECT = 10_000
-"""Characters of a document, at most, by which its language is detected."""
-
 router = APIRouter(prefix="/v1")
 
 
@@ -137,7 +134,7 @@ def _detected(models: Models, asked: Asked) -> str:
         except DataError as error:
             problem = problem or error
         else:
-            return detect_source(" ".join(document.sentences)[:ENOUGH_TO_DETECT], sources)
+            return detect_source(" ".join(document.sentences), sources)
     assert problem is not None
     raise problem
 

@@ -14,12 +14,12 @@ it Italian|ja Japanese|jv Javanese|ka Georgian|kk Kazakh|km Khmer|kn Kannada|ko 
 la Latin|lb Luxembourgish|lg Luganda|ln Lingala|lo Lao|lt Lithuanian|lv Latvian|mg Malagasy|mk Macedonian
 ml Malayalam|mn Mongolian|mr Marathi|ms Malay|mt Maltese|my Burmese|nb Norwegian Bokmål|ne Nepali|nl Dutch
 nn Norwegian Nynorsk|no Norwegian|oc Occitan|om Oromo|or Odia|pa Punjabi|pb Portuguese (Brazil)|pl Polish
-ps Pashto|pt Portuguese|qu Quechua|ro Romanian|ru Russian|rw Kinyarwanda|sd Sindhi|se Northern Sami
-si Sinhala|sk Slovak|sl Slovenian|sn Shona|so Somali|sq Albanian|sr Serbian|st Southern Sotho|su Sundanese
-sv Swedish|sw Swahili|ta Tamil|te Telugu|tg Tajik|th Thai|tk Turkmen|tl Tagalog|tr Turkish|tt Tatar
-ug Uyghur|uk Ukrainian|ur Urdu|uz Uzbek|vi Vietnamese|vo Volapük|wa Walloon|wo Wolof|xh Xhosa|yi Yiddish
-yo Yoruba|yue Cantonese|zh Chinese|zh-hans Chinese (simplified)|zh-hant Chinese (traditional)
-zt Chinese (traditional)|zu Zulu
+ps Pashto|pt Portuguese|qu Quechua|ro Romanian|ru Russian|rw Kinyarwanda|sa Sanskrit|sd Sindhi
+se Northern Sami|si Sinhala|sk Slovak|sl Slovenian|sn Shona|so Somali|sq Albanian|sr Serbian
+st Southern Sotho|su Sundanese|sv Swedish|sw Swahili|ta Tamil|te Telugu|tg Tajik|th Thai|tk Turkmen
+tl Tagalog|tr Turkish|tt Tatar|ug Uyghur|uk Ukrainian|ur Urdu|uz Uzbek|vi Vietnamese|vo Volapük|wa Walloon
+wo Wolof|xh Xhosa|yi Yiddish|yo Yoruba|yue Cantonese|zh Chinese|zh-hans Chinese (simplified)
+zh-hant Chinese (traditional)|zt Chinese (traditional)|zu Zulu
 """
 
 NAMES = dict(entry.split(" ", 1) for line in _NAMES.split("\n") for entry in line.split("|") if entry)

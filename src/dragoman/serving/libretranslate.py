@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
@@ -236,7 +237,7 @@ async def translate_file(request: Request) -> Response:
     direction = choose(service.models, source, target, None)
     asked = Asked(name, await file.read(), None, direction.source.language, direction.target)
     translated = await translate_document(request, service, asked)
-    kept = service.downloads.keep(translated.name, translated.content)
+    kept = await to_thread.run_sync(service.downloads.keep, *translated)
     return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{quote(kept)}"})
 
 

@@ -116,7 +116,7 @@ class Service:
                     return working.result()
                 if leaving.done():
                     raise GoneError
-                raise _too_slow(limit)
+                raise _too_slow(limit, "seconds" if seconds is None else "file_seconds")
             finally:
                 leaving.cancel()
                 if not working.done():
@@ -195,9 +195,9 @@ async def _end(working: asyncio.Future[Any]) -> None:
         await asyncio.shield(working)
 
 
-def _too_slow(seconds: float) -> RefusalError:
+def _too_slow(seconds: float, setting: str = "seconds") -> RefusalError:
     return RefusalError(
-        504, f"took more than the {seconds:g} s that limits.seconds allows; send less at a time"
+        504, f"took more than the {seconds:g} s that limits.{setting} allows; send less at a time"
     )
 
 
