@@ -77,7 +77,7 @@ def test_its_own_sentences_give_the_same_bytes(text: str, line_end: str, mark: b
     assert document.written(document.sentences) == content
 
 
-PIECES = ["a", "Bc", "d.", "-", "<i>", "</i>", "{\\an8}", "e,", "  ", "♪", "<b>f</b>"]
+PIECES = ["a", "Bc", "d.", "-", "<u>", "</i>", "{\\an8}", "e,", "  ", "♪", "<b>f</b>"]
 LINES = st.lists(st.sampled_from(PIECES), max_size=6).map(" ".join)
 CHINESE = st.lists(st.sampled_from(["我", "猫。", "x", "y z", "<i>猫</i>"]), min_size=1, max_size=4).map(
     "".join
@@ -124,9 +124,14 @@ def test_lines_of_a_cue_are_one_sentence_on_as_many_lines() -> None:
 
 
 def test_speakers_and_finished_lines_are_told_apart() -> None:
-    assert sentences(film("- Who is it?\n- Me.")) == ("- Who is it?", "- Me.")
+    assert sentences(film("- Who is it?\n- Me.")) == ("Who is it?", "Me.")
     assert sentences(film("Stop.\nWho goes there?")) == ("Stop.", "Who goes there?")
-    assert sentences(film("- Who\nis it\n– me")) == ("- Who is it", "– me")
+    assert sentences(film("- Who\nis it\n– me")) == ("Who is it", "me")
+
+
+def test_dashes_of_speakers_are_not_translated() -> None:
+    (cue,) = translated(film("- Who is it?\n<i>– Me.</i>"), "Wer ist da?", "Ich.")
+    assert cue.content == "- Wer ist da?\n<i>– Ich.</i>"
 
 
 def test_a_sentence_goes_on_in_the_next_cue_and_is_cut_in_proportion() -> None:

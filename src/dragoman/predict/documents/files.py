@@ -15,7 +15,7 @@ from dragoman.predict.translator import Translate, Translator
 
 
 class Format(Protocol):
-    """A file of some format, taken apart. It is written once; another thread takes another one apart."""
+    """A file of some format, taken apart. It belongs to one thread; another one takes its own apart."""
 
     noun: str
     """What `Passage.place` counts."""
@@ -41,7 +41,7 @@ class DocumentFile:
         document = DocumentFile.read("letter.docx", content, ("en", "de"))
         document.written(translations_of(document.sentences))  # bytes
 
-    Written with its own `sentences`, it says what it said. It can be written once.
+    Written with its own `sentences`, it says what it said. It belongs to one thread.
     """
 
     sentences: tuple[str, ...]

@@ -17,6 +17,9 @@ from dragoman.errors import DataError
 from dragoman.predict.documents.markup import Reader, escaped
 from dragoman.predict.documents.passages import Code, Passage, Pieces, pairs
 
+MOST_ELEMENTS = 1000
+"""A segment with more inline elements is none of a translator's, and gets no translation."""
+
 _CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
 """Inline elements that hold no text of the sentence."""
 _DECLARATION = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
@@ -248,7 +251,8 @@ class _Units:
         if source is None or source.segment is None:
             return
         self._n_sources += 1
-        if source.is_filled and (target is None or not target.is_filled) and target is not source:
+        is_wanted = source.is_filled and (target is None or not target.is_filled) and target is not source
+        if is_wanted and sum(isinstance(item, Item) for item in source.items) <= MOST_ELEMENTS:
             pieces, raw = self._pieces(source)
             self.units.append(Unit(source, pieces, raw, target, max(v.end for v in self._variants)))
             self.places.append(self._n_units)

@@ -8,6 +8,7 @@ what encloses a sentence, or stands between two, needs no tags and stays where i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, groupby
@@ -124,14 +125,17 @@ def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:
     """
     partners: dict[int, int] = {}
     unclosed: list[tuple[int, str]] = []
+    n_unclosed: Counter[str] = Counter()
     for i, (side, name) in enumerate(sides):
-        names = [other for _, other in unclosed]
         if side == "open":
             unclosed.append((i, name))
-        elif side == "close" and name in names:
-            k = len(names) - 1 - names[::-1].index(name)
-            partners[unclosed[k][0]] = i
-            del unclosed[k:]
+            n_unclosed[name] += 1
+        elif side == "close" and n_unclosed[name]:
+            other = ""
+            while other != name:
+                first, other = unclosed.pop()
+                n_unclosed[other] -= 1
+            partners[first] = i
     return partners
 
 

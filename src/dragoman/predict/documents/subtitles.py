@@ -35,19 +35,21 @@ _TOO_MANY_DIGITS = re.compile(r"[0-9]{21}")
 _TAG = re.compile(r"(<(?P<closes>/?)(?P<name>i|b|u|s|font)\b[^<>]*>|\{\\[^{}]*\})", re.IGNORECASE)
 _POSITION = re.compile(r"\s*(?:\{\\[^{}]*\})+")
 _WRAPPED = re.compile(r"(<(?P<name>i|b|u|s|font)\b[^<>]*>)(.*)(</(?P=name)\s*>)", re.IGNORECASE | re.DOTALL)
-_DASH = re.compile(r"\s*[-–—‐]")
+_DASH = re.compile(r"\s*[-–—‐]\s*")
 _ENDS = re.compile(r"[.!?…。！？♪:;؟।][\"'”’»)\]』」]*\s*\Z")
 _NO_START = frozenset(".,;:!?)]}%…»”’，。、！？；：）」』】")
 
 
 @dataclass
 class Line:
-    """A line of a cue. `prefix` and `suffix` are tags that are around all of it."""
+    """A line of a cue. `prefix` and `suffix` are tags around all of it, and the dash of a speaker."""
 
     cue: int
     prefix: str
     text: str
     suffix: str
+    has_dash: bool
+    """Somebody else begins to speak."""
 
     @classmethod
     def of(cls, cue: int, text: str) -> Line:
@@ -56,7 +58,9 @@ class Line:
         text = text[len(prefix) :]
         while (found := _WRAPPED.fullmatch(text)) and len(_TAG.findall(found[3])) == 0:
             prefix, text, suffix = prefix + found[1], found[3], found[4] + suffix
-        return cls(cue, prefix, text, suffix)
+        dash = _DASH.match(text)
+        start = dash.end() if dash else 0
+        return cls(cue, prefix + text[:start], text[start:], suffix, dash is not None)
 
     @property
     def words(self) -> str:
@@ -232,7 +236,7 @@ def _goes_on(lines: list[Line], line: Line, cues: Sequence[srt.Subtitle], *, is_
     From one cue to the next only a sentence does that has not ended, and goes on with a small letter at once.
     """
     said, words = lines[-1].words, line.words
-    if _ENDS.search(said) or _DASH.match(words) or not said.strip() or not words.strip():
+    if _ENDS.search(said) or line.has_dash or not said.strip() or not words.strip():
         return False
     if not is_first:
         return True

@@ -198,6 +198,8 @@ class WordFile:
 
     def __init__(self, document: Document) -> None:
         self._document = document
+        if document.element.tag != f"{_W}document":  # "Strict Open XML" has other names, too
+            raise ValueError(f"it begins with {document.element.tag}")
         self._parsed: list[tuple[Any, Any]] = []
         """Parts that python-docx leaves as they are, and the elements that they hold."""
         paragraphs: list[Paragraph] = []
