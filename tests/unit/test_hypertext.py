@@ -139,5 +139,5 @@ def test_a_file_keeps_its_encoding() -> None:
         content = page.encode(encoding)
         document = DocumentFile.read("a.html", content, ("pl", "de"))
         assert document.written(["gelbe Kätze"]).decode(encoding) == html.unescape("<p>gelbe Kätze</p>")
-    with pytest.raises(DataError, match=r"a\.htm, line 2: is not UTF-8; convert the text to UTF-8"):
-        DocumentFile.read("a.htm", "x\n\xe9".encode("latin-1"), ("en", "de"))
+    with pytest.raises(DataError, match=r"a\.html, line 2: is not UTF-8; convert the text to UTF-8"):
+        DocumentFile.read("a.html", "x\n\xe9".encode("latin-1"), ("en", "de"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PANEL = "Documents"
 
-DOCUMENT_ENDINGS = (".srt", ".tmx", ".docx", ".html", ".htm")
+DOCUMENT_ENDINGS = (".srt", ".tmx", ".docx", ".html")
 """Of documents that are no plain text; all others are."""
 
 AsDocument = Annotated[

@@ -27,7 +27,6 @@ MEDIA_TYPES = {
     ".tmx": "application/xml",
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     ".html": "text/html",
-    ".htm": "text/html",
 }
 
 router = APIRouter(prefix="/v1")

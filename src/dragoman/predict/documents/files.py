@@ -27,9 +27,12 @@ class Format(Protocol):
 
 
 _HOME = {
-    ".txt": "plain", ".srt": "subtitles", ".tmx": "memory", ".docx": "word", ".html": "hypertext",
-    ".htm": "hypertext",
-}  # fmt: skip
+    ".txt": "plain",
+    ".srt": "subtitles",
+    ".tmx": "memory",
+    ".docx": "word",
+    ".html": "hypertext",
+}
 
 FORMATS = tuple(_HOME)
 """The endings of the names of documents."""
