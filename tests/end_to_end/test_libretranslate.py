@@ -173,6 +173,14 @@ def test_a_text_that_is_in_the_target_language_stays(free: Running) -> None:
         assert (source == "auto") == (detected is not None)
 
 
+def test_lines_of_a_form_end_as_those_of_a_text(free: Running) -> None:
+    asked = {"source": "en", "target": "de"}
+    in_form = HTTP.post(f"{free.url}/translate", data=asked | {"q": "red cat\r\nold house\r\n"}).json()
+    in_json = free.post("/translate", asked | {"q": "red cat\nold house\n"}).json()
+    assert in_form == in_json
+    assert in_json["translatedText"].count("\n") == 2
+
+
 def test_markup_stays_and_text_between_is_translated(free: Running, translator: Translator) -> None:
     q = "<p class='a&amp;b'>\n  <b>red cat</b>\n</p> <script>if (1 < 2) \"red\"</script> 12 &lt; 13"
     answer = free.post("/translate", {"q": q, "source": "en", "target": "de", "format": "html"}).json()

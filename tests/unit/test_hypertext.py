@@ -18,7 +18,7 @@ PIECES = st.sampled_from([
     "<p>", "</p>", "<br/>", "<!--", "-->", "<!DOCTYPE html>", "<a href=\"x>y\">", "</a>", "<img alt='", "'",
     "<script>", "</script>", "<title>", "</title >",
     "<pre>", "</pre>", "<span translate=no>", "</span>", "\0",
-    "<code>", "</code>", "=", '"', "&nbsp;", "<svg/>", "<?x?>", "\ud800",
+    "<code>", "</code>", "=", '"', "&nbsp;", "<svg/>", "<?x?>",
 ])  # fmt: skip
 PAGES = st.lists(PIECES, max_size=30).map("".join)
 
@@ -62,7 +62,7 @@ def test_a_page_whose_sentences_stay_says_what_it_said(page: str) -> None:
     before, after = tokens(page), tokens(translated(page))
     found = [[token.raw for token in side if token.kind != "text"] for side in (before, after)]
     assert found[0] == found[1], "all markup is there, in order, unchanged"
-    assert "".join(plain(page).replace("\ud800", "?").split()) == "".join(plain(translated(page)).split())
+    assert "".join(plain(page).split()) == "".join(plain(translated(page)).split())
 
 
 def test_sentences_are_translated_and_nothing_else() -> None:

@@ -24,6 +24,7 @@ from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
+from dragoman.serving.documents import Asked, opened
 from serving import named, service_of
 
 SENTENCES = ["A red cat.", "The big old house!", "blue bird", "Small dogs, old trees?", "river"]
@@ -374,6 +375,33 @@ def test_a_document_is_what_translate_file_makes_of_it(
         stem, _, ending = name.partition(".")
         disposition = f"attachment; filename=\"{stem}.de.{ending}\"; filename*=UTF-8''{stem}.de.{ending}"
         assert response.headers["Content-Disposition"] == disposition
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "target", "model"),
+    [
+        ("a.txt", "The old house stands by the river.", "de", "en-de"),
+        ("a.txt", "Stary dom stoi nad rzeką.", "de", "pl-de"),
+        ("a.html", "<p>Stary <b>dom</b> stoi nad rzeką.</p>", "de", "pl-de"),
+        ("a.txt", "Stary dom stoi nad rzeką.", "en", "fr-en"),
+        ("a.tmx", '<tmx><tu><tuv xml:lang="pl"><seg>Stary dom stoi.</seg></tuv></tu></tmx>', "de", "pl-de"),
+        ("a.tmx", '<tmx><tu><tuv xml:lang="fr"><seg>La maison.</seg></tuv></tu></tmx>', None, "fr-en"),
+    ],
+)
+def test_the_language_of_a_document_chooses_the_model(
+    client: TestClient, name: str, content: str, target: str | None, model: str
+) -> None:
+    models = client.app.state.service.models
+    served, document = opened(models, Asked(name, content.encode(), None, "auto", target))
+    assert served.info.name == model
+    assert document.sentences
+
+
+def test_a_document_that_takes_too_long_is_given_up(tiny_run: Path) -> None:
+    service = service_of([tiny_run], "limits.file_seconds=0.001")
+    with TestClient(create_app(service)) as client:
+        response = client.post("/v1/documents", files={"file": ("a.txt", b"A red cat.\n" * 50)})
+        assert "limits.file_seconds" in error_of(response, 504)
 
 
 def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:

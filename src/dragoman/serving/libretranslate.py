@@ -367,7 +367,10 @@ async def read_fields(request: Request) -> dict[str, Any]:
             raise invalid("Invalid JSON format")
         return fields
     form = await request.form(max_part_size=request.app.state.service.config.limits.body_bytes)
-    return {**dict(reversed(form.multi_items())), **dict(reversed(request.query_params.multi_items()))}
+    fields = {**dict(reversed(form.multi_items())), **dict(reversed(request.query_params.multi_items()))}
+    if isinstance(q := fields.get("q"), str):  # forms end lines with "\r\n", whatever was written
+        fields["q"] = q.replace("\r\n", "\n").replace("\r", "\n")
+    return fields
 
 
 def admit(service: Service, request: Request, fields: dict[str, Any]) -> None:
