@@ -24,6 +24,7 @@ from dragoman.predict.translator import Alternative, Translation, Translator
 EN_DE = ("en", "de")
 TEXT = "  The red cat. A dog!\r\n\r\n\t* * *\nBig house\n"
 SRT = "1\n00:00:01,000 --> 00:00:02,000\nThe <i>red</i>\ncat.\n\n"
+HTML = "<!DOCTYPE html>\n<p>The <b>red</b>\ncat."
 TMX = '<tmx><tu><tuv xml:lang="en"><seg>The <hi>red</hi> cat.</seg></tuv></tu></tmx>'
 
 
@@ -37,7 +38,10 @@ def word_file() -> bytes:
     return content.getvalue()
 
 
-FILES = {".txt": TEXT.encode(), ".srt": SRT.encode(), ".tmx": TMX.encode(), ".docx": word_file()}
+FILES = {
+    ".txt": TEXT.encode(), ".srt": SRT.encode(), ".tmx": TMX.encode(), ".docx": word_file(),
+    ".html": HTML.encode(),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +90,8 @@ def test_a_model_translates_all_and_keeps_all_tags(translator: Translator, endin
     if ending == ".docx":
         assert any(run.bold for run in docx.Document(io.BytesIO(found)).paragraphs[0].runs)
     elif ending != ".txt":
-        tags = {".srt": ("<i>", "</i>"), ".tmx": ("<hi>", "</hi>")}[ending]
-        wanted = 1 if ending == ".srt" else 2  # the memory keeps its source
+        tags = {".srt": ("<i>", "</i>"), ".tmx": ("<hi>", "</hi>"), ".html": ("<b>", "</b>")}[ending]
+        wanted = 2 if ending == ".tmx" else 1  # the memory keeps its source
         assert [found.decode().count(tag) for tag in tags] == [wanted, wanted]
 
 
@@ -135,7 +139,7 @@ def test_many_threads_translate_at_once(translator: Translator) -> None:
 
 @pytest.mark.parametrize(("name", "shown"), [("a.pdf", ".pdf"), ("a", "a name without an ending")])
 def test_an_unknown_ending_is_answered_with_those_that_there_are(name: str, shown: str) -> None:
-    message = f"{name}: {shown} is no format of documents; there are .txt, .srt, .tmx, .docx"
+    message = f"{name}: {shown} is no format of documents; there are .txt, .srt, .tmx, .docx, .html"
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         DocumentFile.read(name, b"", EN_DE)
 

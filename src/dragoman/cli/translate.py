@@ -153,8 +153,8 @@ def translate(
     An empty line stays empty. What arrives through a pipe is translated as it comes. From a file into
     another one (--out) the text may be of any size, and the same command continues after a kill. A line with
     more tokens than the model accepts is translated in parts. With --document, a line may hold several
-    sentences, and subtitles (.srt), translation memories (.tmx) and Word documents (.docx) keep their format.
-    What is not said here is as in the run's [search].
+    sentences, and subtitles (.srt), translation memories (.tmx), Word documents (.docx) and pages (.html)
+    keep their format. What is not said here is as in the run's [search].
     """
     if n_best > 1 and not (json_ or mbr):
         raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")

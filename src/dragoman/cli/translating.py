@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PANEL = "Documents"
 
-DOCUMENT_ENDINGS = (".srt", ".tmx", ".docx")
+DOCUMENT_ENDINGS = (".srt", ".tmx", ".docx", ".html")
 """Of documents that are no plain text; all others are."""
 
 AsDocument = Annotated[
@@ -29,7 +29,7 @@ AsDocument = Annotated[
     typer.Option(
         "--document",
         help="A line is a paragraph of any number of sentences. White space and line ends stay. "
-        "Also for .srt, .tmx and .docx, whose formatting is kept.",
+        "Also for .srt, .tmx, .docx and .html, whose formatting is kept.",
         rich_help_panel=PANEL,
     ),
 ]

@@ -81,6 +81,8 @@ class Protection:
     def including(self, pattern: str) -> Protection:
         """One that protects the same and, before all else, what the regular expression `pattern` matches."""
         other = Protection((), (pattern,))
+        if other._patterns[0] in self._patterns:
+            return self
         other._patterns += self._patterns
         return other
 

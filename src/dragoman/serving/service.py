@@ -12,6 +12,7 @@ from fastapi import Request
 
 from dragoman.serving.access import Keys, Rates, User
 from dragoman.serving.batching import Batcher, Client, GoneError
+from dragoman.serving.downloads import Downloads
 from dragoman.serving.models import Models
 from dragoman.serving.operations import Metrics
 from dragoman.serving.refusals import RefusalError, come_later
@@ -36,11 +37,14 @@ class Service:
         *,
         keys: Keys | None = None,
         rates: Rates | None = None,
+        downloads: Downloads | None = None,
         n_threads: int = 1,
     ) -> None:
         """Starts `n_threads` threads that compute; `close` ends them."""
         self.models, self.config, self.keys = models, config, keys
         self.rates = rates or Rates()
+        limits = config.limits
+        self.downloads = downloads or Downloads(seconds=limits.kept_seconds, max_bytes=limits.kept_bytes)
         self.metrics = Metrics()
         self.batcher = Batcher(
             n_threads=n_threads,
@@ -57,6 +61,12 @@ class Service:
         """Finishes what it has accepted, and ends."""
         self.closing = True
         self.batcher.close()
+        self.downloads.close()
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it is at work on a request that computes."""
+        return self._n_active > 0
 
     def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> User:
         """Whom `request` is from, by its headers or the `key` that it gives elsewhere.
@@ -103,6 +113,7 @@ class Service:
         client = Client(self.batcher)
         with self._place():
             working = asyncio.ensure_future(self._in_thread(lambda: work(client)))
+            working.add_done_callback(_heed)
             leaving = asyncio.ensure_future(_disconnected(request))
             limit = self.config.limits.seconds if seconds is None else seconds
             try:
@@ -111,7 +122,7 @@ class Service:
                     return working.result()
                 if leaving.done():
                     raise GoneError
-                raise _too_slow(limit)
+                raise _too_slow(limit, "seconds" if seconds is None else "file_seconds")
             finally:
                 leaving.cancel()
                 if not working.done():
@@ -141,6 +152,7 @@ class Service:
             limit = self.config.limits.seconds
             deadline = loop.time() + limit
             working = asyncio.ensure_future(all_of_it())
+            working.add_done_callback(_heed)
             leaving = asyncio.ensure_future(_disconnected(request))
             try:
                 while True:
@@ -184,15 +196,21 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
+def _heed(working: asyncio.Future[Any]) -> None:
+    """Looks at the error of what nobody may wait for any more, or asyncio would complain that nobody did."""
+    if not working.cancelled():
+        working.exception()
+
+
 async def _end(working: asyncio.Future[Any]) -> None:
     """Waits for a thread whose client has left, which is not long; its result is of no use."""
     with suppress(BaseException):
         await asyncio.shield(working)
 
 
-def _too_slow(seconds: float) -> RefusalError:
+def _too_slow(seconds: float, setting: str = "seconds") -> RefusalError:
     return RefusalError(
-        504, f"took more than the {seconds:g} s that limits.seconds allows; send less at a time"
+        504, f"took more than the {seconds:g} s that limits.{setting} allows; send less at a time"
     )
 
 

@@ -30,6 +30,11 @@ class LimitsConfig(Section):
     """That a request may take, from its head to its answer."""
     file_seconds: float = Field(default=600.0, gt=0.0)
     """That a document may take."""
+    kept_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    """Of translated documents that wait to be fetched (LibreTranslate's /download_file), all together; then
+    the oldest go."""
+    kept_seconds: float = Field(default=1800.0, gt=0.0)
+    """For which such a document waits."""
     body_seconds: float = Field(default=20.0, gt=0.0)
     """In which the head of a request must be there; and, after that, its body, or the next part of it."""
     waiting_sentences: int = Field(default=4000, ge=1)

@@ -26,7 +26,13 @@ class Format(Protocol):
         ...
 
 
-_HOME = {".txt": "plain", ".srt": "subtitles", ".tmx": "memory", ".docx": "word"}
+_HOME = {
+    ".txt": "plain",
+    ".srt": "subtitles",
+    ".tmx": "memory",
+    ".docx": "word",
+    ".html": "hypertext",
+}
 
 FORMATS = tuple(_HOME)
 """The endings of the names of documents."""
