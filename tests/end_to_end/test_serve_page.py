@@ -173,7 +173,7 @@ def test_what_is_typed_is_translated_as_the_service_translates_it(
 
 def test_the_translation_appears_sentence_by_sentence_and_is_said_once(direct: Callable[..., Any]) -> None:
     page = direct()
-    throttled(page, 4000)
+    throttled(page, 6000)
     page.evaluate(
         """() => {
           window.states = [];
@@ -216,7 +216,7 @@ def test_a_new_text_gives_up_the_old_request(direct: Callable[..., Any]) -> None
     page.on(
         "requestfailed", lambda request: given_up.append((request.failure, request.post_data_json["text"]))
     )
-    throttled(page, 1500)
+    throttled(page, 2500)
     old = "the red cat. the old dog. " * 8
     page.fill("#source", old)
     page.wait_for_selector("#output .sentence")
@@ -536,13 +536,7 @@ def test_no_way_back_is_explained(opened: Opened, single: str) -> None:
 # --- documents ---------------------------------------------------------------------------------------------
 
 
-def has_documents(url: str) -> bool:
-    return "/v1/documents" in ask(f"{url}/openapi.json")["paths"]
-
-
 def test_a_document_comes_back_translated(direct: Callable[..., Any], url: str) -> None:
-    if not has_documents(url):
-        pytest.skip("this service has no documents")
     page = direct()
     page.click("[data-view=documents]")
     text = "the red cat.\n\nthe old dog.\n"
@@ -578,9 +572,8 @@ def test_documents_are_dropped_anywhere_and_what_is_wrong_is_said(
     assert page.is_visible("#documents-view")
     formats = " ".join(ask(f"{url}/v1/models")["formats"])
     assert page.text_content("#jobs .failed .hint") == f"This format is not served; there are {formats}."
-    if has_documents(url):
-        page.evaluate(dropping, "letter.txt")
-        page.wait_for_selector("#jobs .ready")
+    page.evaluate(dropping, "letter.txt")
+    page.wait_for_selector("#jobs .ready")
 
 
 def test_a_document_that_fails_says_why_and_can_be_tried_again(
@@ -610,6 +603,8 @@ def test_history_is_kept_on_the_device_searched_restored_and_cleared(direct: Cal
     page = direct()
     for text in ("the red cat", "an old dog"):
         translated(page, text)
+        if text == "an old dog":  # the first was kept after a while, the second is at once
+            page.click("#copy")
         page.wait_for_function(
             "(text) => (localStorage.getItem('dragoman.history') ?? '').includes(text)", arg=text
         )
@@ -691,8 +686,8 @@ def test_writing_from_right_to_left(direct: Callable[..., Any]) -> None:
     assert page.evaluate("document.querySelector('#mirror').matches(':dir(rtl)')")
 
 
-@pytest.mark.parametrize("width", [320, 390])
-def test_nothing_is_wider_than_a_phone(direct: Callable[..., Any], width: int) -> None:
+def test_nothing_is_wider_than_a_phone(direct: Callable[..., Any]) -> None:
+    width = 320
     page = direct(viewport={"width": width, "height": 640}, has_touch=True)
     translated(page, f"{TEXT} {'word' * 40}")
     page.click("#confidence")
@@ -972,6 +967,8 @@ def test_axe_finds_nothing(direct: Callable[..., Any], settings: dict[str, Any])
     page.wait_for_selector("#alternatives-list button")
     assert violations(page, "#alternatives") == []
     page.keyboard.press("Escape")
+    if settings.get("viewport"):
+        return  # dialogs are the same on a phone
     page.click("#open-attention")
     page.wait_for_selector("#attention-picture .weight")
     page.click("#attention summary")
