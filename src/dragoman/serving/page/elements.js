@@ -24,6 +24,18 @@ export function draw(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Makes these the children of an element, and touches only those that change: in a long text, moving all is slow. */
+export function contain(element, children) {
+  children.forEach((child, i) => {
+    const there = element.childNodes[i];
+    const said = there?.nodeType === Node.TEXT_NODE ? there.data : null;
+    if (there === child || said === child) return;
+    if (there) there.replaceWith(child);
+    else element.append(child);
+  });
+  while (element.childNodes.length > children.length) element.lastChild.remove();
+}
+
 /** The icon of this name in index.html. */
 export function icon(name) {
   return draw("svg", { "aria-hidden": "true" }, draw("use", { href: `#icon-${name}` }));

@@ -1,11 +1,15 @@
 // The translation to be seen and read: sentences, words that can be asked about, and how sure the model was.
 
-import { make, named } from "./elements.js";
+import { contain, make, named } from "./elements.js";
 import { locale, say } from "./messages.js";
 import { length, pieces, words } from "./text.js";
 
 /** Characters up to which a translation is shown large. */
 const SHORT = 240;
+
+/** Characters from which on a translation is drawn less often, and the milliseconds between two pictures of it. */
+const LONG = 3000;
+const PAUSE = 250;
 
 /** Milliseconds of quiet after which a translation is said, and characters up to which it is said as a whole. */
 const QUIET = 800;
@@ -26,8 +30,10 @@ export function sureness(probability) {
  */
 export class Output {
   #elements = new WeakMap();
+  #drawn = new WeakMap();
   #waiting = new Set();
   #current = null;
+  #long = false;
   #saying = null;
 
   constructor(asks) {
@@ -44,39 +50,53 @@ export class Output {
   show(lines, changed, language) {
     this.language = language;
     this.#waiting.add(changed ?? "all");
-    if (this.#waiting.size === 1) requestAnimationFrame(() => this.#draw(lines()));
+    if (this.#waiting.size > 1) return;
+    const draw = () => requestAnimationFrame(() => this.#draw(lines()));
+    if (this.#long) setTimeout(draw, PAUSE);
+    else draw();
   }
 
   #draw(lines) {
     const all = this.#waiting.has("all");
     const active = this.root.contains(document.activeElement) ? this.#address(document.activeElement) : null;
     for (const line of lines) {
-      if (all || this.#waiting.has(line) || !this.#elements.has(line)) this.#elements.set(line, this.#line(line));
+      if (!this.#elements.has(line)) this.#elements.set(line, make("div", { className: "line", dir: "auto" }));
+      else if (!all && !this.#waiting.has(line)) continue;
+      this.#drawLine(this.#elements.get(line), line);
     }
     this.#waiting.clear();
     const elements = lines.map((line) => this.#elements.get(line));
     elements.forEach((element, i) => (element.dataset.line = i));
-    this.root.replaceChildren(...elements);
-    this.root.lang = this.language ?? "";
+    contain(this.root, elements);
+    if (this.root.lang !== this.language) this.root.lang = this.language ?? "";
     const text = lines.map((line) => line.text).join("\n");
-    this.root.classList.toggle("short", length(text) <= SHORT);
+    const n = length(text);
+    this.#long = n > LONG;
+    this.root.classList.toggle("short", n <= SHORT);
     named("output-placeholder").hidden = text.trim() !== "";
     this.#stopAt(active ? this.#find(active) : this.root.querySelector(".word"));
     if (active) this.#current?.focus();
   }
 
-  #line(line) {
-    const parts = line.sentences.length === 0 && line.previous ? line.previous.sentences : line.sentences;
-    const stale = parts !== line.sentences;
-    const content = parts.flatMap((sentence, k) => [sentence.before ?? "", this.#sentence(sentence, k, stale)]);
-    return make("div", { className: "line", dir: "auto" }, ...content, line.after, make("br"));
+  #drawLine(element, line) {
+    const stale = line.sentences.length === 0 && line.previous;
+    const sentences = stale ? line.previous.sentences : line.sentences;
+    const content = sentences.flatMap((sentence, k) => [sentence.before ?? "", this.#sentence(sentence, k, stale)]);
+    const end = element.lastChild ?? make("br"); // a line without text is as high as one with it
+    contain(element, [...content, line.after, end]);
   }
 
   #sentence(sentence, k, stale) {
     const state = stale ? "waiting" : sentence.state;
-    const done = state === "done";
+    const looks = [sentence.text, state, sentence.words, this.confidence, this.language, locale()];
+    const drawn = this.#drawn.get(sentence);
+    if (drawn && looks.every((each, i) => each === drawn.looks[i])) {
+      drawn.element.dataset.sentence = k;
+      return drawn.element; // a text may have hundreds of sentences, of which one has changed
+    }
     const element = make("span", { className: `sentence ${state}`, data: { sentence: k } });
-    element.append(...(done ? this.#words(sentence) : [sentence.text]));
+    element.append(...(state === "done" ? this.#words(sentence) : [sentence.text]));
+    this.#drawn.set(sentence, { looks, element });
     return element;
   }
 

@@ -65,7 +65,8 @@ function translateNow() {
 
 /** Shows the line that has changed; null: all of them. */
 function showTranslation(line = null) {
-  source.field.lang = directions.sourceLanguage ?? "";
+  const language = directions.sourceLanguage ?? "";
+  if (source.field.lang !== language) source.field.lang = language;
   output.show(() => translation.lines, line, translation.direction?.target);
 }
 
