@@ -31,7 +31,8 @@ from pathlib import Path
 import torch
 
 from dragoman.runs import environment
-from service_process import Connection, ServiceProcess, memory_of, request_bytes
+from service_client import Connection, request_bytes
+from service_process import ServiceProcess, running
 
 PART = 5
 """A phase beside the main one takes this part of its time."""
@@ -91,7 +92,7 @@ def main() -> None:
     print(f"{facts['cpu']}, PyTorch {torch.__version__}, {options.workers} worker(s)\n")
     command = [sys.executable, __file__, str(options.run), "--offline", "--limit", str(options.limit)]
     offline = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    with ServiceProcess(options.run, "--workers", str(options.workers)) as service:
+    with running(str(options.run), "--workers", str(options.workers)) as service:
         phases, memory = asyncio.run(under_load(service, offline["sources"], options))
     report(offline["sentences_per_second"], phases, memory)
 
@@ -190,7 +191,7 @@ async def open_loop(
 async def watch_memory(service: ServiceProcess, memory: list[float]) -> None:
     """Notes the memory of the service every second."""
     while True:
-        memory.append(memory_of(service.pids()) / 2**20)
+        memory.append(service.pss / 2**20)
         await asyncio.sleep(1.0)
 
 

@@ -1,111 +1,97 @@
-"""A service as a process of its own, and connections to it that cost next to nothing."""
+"""A service that is measured: `dragoman serve` in processes of its own, and their memory."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import re
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from tempfile import TemporaryDirectory
 
-STARTING = 120.0
-"""Seconds that a service may take to start."""
+START_SECONDS = 120
 
 
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a process: all that it reaches, its share of that, and what it has for itself."""
+
+    rss: int
+    pss: int
+    """What is shared counts in equal parts for all who share it, so that sums are what is used."""
+    uss: int
+
+    @classmethod
+    def of(cls, pid: int) -> Memory:
+        """That of the process `pid`, as Linux has it."""
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        found = {
+            name: 1024 * int(size) for name, size in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)
+        }
+        return cls(found["Rss"], found["Pss"], found["Private_Clean"] + found["Private_Dirty"])
+
+
+@dataclass
 class ServiceProcess:
-    """`dragoman serve RUN`, on a free port of 127.0.0.1; it ends when this is left."""
+    """A running service."""
 
-    def __init__(self, run: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "dragoman", "serve", str(run), "--port", "0", *options]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.port = self._port()
+    process: subprocess.Popen[bytes]
+    log: Path
+    port: int = 0
 
-    def _port(self) -> int:
-        """The port that it says it listens on; what it says after that is thrown away."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-            if found:
-                subprocess.Popen(["cat"], stdin=self.process.stderr, stdout=subprocess.DEVNULL)
-                return int(found[1])
-        raise RuntimeError(f"the service ended with {self.process.wait()}")
+    @property
+    def workers(self) -> list[int]:
+        """The processes that it has forked."""
+        return list(map(int, self._children()))
 
-    def pids(self) -> list[int]:
-        """Its processes."""
-        found = [self.process.pid]
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return found + [int(pid) for pid in children.read_text().split()]
+    def _children(self) -> list[str]:
+        pid = self.process.pid
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
-    def __enter__(self) -> ServiceProcess:
-        return self
+    @property
+    def pss(self) -> int:
+        """Bytes that all its processes use together."""
+        total = 0
+        for pid in (self.process.pid, *self.workers):
+            try:
+                total += Memory.of(pid).pss
+            except (FileNotFoundError, ProcessLookupError):  # it has died since
+                continue
+        return total
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(STARTING)
+    def logged(self, what: str) -> int:
+        """Lines of its log that hold `what`."""
+        return self.log.read_text(encoding="utf-8").count(what)
 
 
-def memory_of(pids: list[int]) -> int:
-    """The bytes that processes take together; pages that they share count once (Pss)."""
-    total = 0
-    for pid in pids:
+@contextmanager
+def running(*arguments: str) -> Iterator[ServiceProcess]:
+    """`dragoman serve` with these arguments on a free port; ended behind the block."""
+    with TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        command = [sys.executable, "-m", "dragoman", "serve", *arguments, "--port", "0"]
+        with log.open("wb") as file:
+            service = ServiceProcess(subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=file), log)
         try:
-            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        except (FileNotFoundError, ProcessLookupError):  # it has just ended
-            continue
-        total += 1024 * int(re.findall(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)[0])
-    return total
+            service.port = _port(service)
+            yield service
+        finally:
+            service.process.terminate()
+            try:
+                service.process.wait(30)
+            except subprocess.TimeoutExpired:
+                service.process.kill()
+                service.process.wait()
 
 
-def request_bytes(path: str, content: dict[str, Any]) -> bytes:
-    """A request with a body of JSON, as it is sent."""
-    body = json.dumps(content).encode()
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
-
-
-class Connection:
-    """A connection that stays open, and is opened again where it broke."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    async def ask(self, request: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer to `request`. OSError, EOFError: the connection broke."""
-        if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self.port)
-        reader, writer = self._streams
-        try:
-            writer.write(request)
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = re.search(rb"(?i)content-length: (\d+)", head)
-            body = await reader.readexactly(int(length[1]) if length else 0)
-        except (OSError, EOFError):
-            self.close()
-            raise
-        return int(head[9:12]), body
-
-    async def timed(self, request: bytes, note: Callable[[int, float], None]) -> None:
-        """Tells `note` the status, 0 where the connection broke, and the seconds until the end."""
-        begun = time.perf_counter()
-        try:
-            status, _ = await self.ask(request)
-        except (OSError, EOFError):
-            status = 0
-        note(status, time.perf_counter() - begun)
-
-    def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
+def _port(service: ServiceProcess) -> int:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and service.process.poll() is None:
+        found = re.search(r"serving .* on http://\S+:(\d+);", service.log.read_text(encoding="utf-8"))
+        if found:
+            return int(found[1])
+        time.sleep(0.05)
+    sys.exit(service.log.read_text(encoding="utf-8") or "the service does not start")

@@ -5,6 +5,7 @@
     ├── DataError          a corpus cannot be read, does not match, or is empty
     ├── RunError           a run directory is missing, incomplete or of another version
     ├── TrainingError      a training cannot go on: the loss became NaN, the disk is full
+    ├── ServiceError       a service cannot go on: its processes die as soon as they are there
     └── MissingExtraError  an optional package is not installed; the message holds its install line
 
 The command line prints the message of a `DragomanError` in one line and exits with 1. Any other
@@ -32,6 +33,10 @@ class RunError(DragomanError):
 
 class TrainingError(DragomanError):
     """A training cannot go on."""
+
+
+class ServiceError(DragomanError):
+    """A service cannot go on."""
 
 
 class PausedError(Exception):

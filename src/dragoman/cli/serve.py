@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer
+from threading import Thread
 from typing import Annotated
 
 import typer
 
-from dragoman.cli.app import say
+from dragoman.cli.app import printable, say
 from dragoman.cli.translate import Device, EngineName, Precision
 from dragoman.errors import MissingExtraError
 
@@ -47,28 +50,79 @@ def serve(
 ) -> None:
     """Serve models: a page for people and an interface for programs.
 
-    Ctrl-C ends it when it has finished what it accepted; SIGHUP loads the models anew.
+    Ctrl-C or SIGTERM ends it when it has finished what it accepted, a second one at once. SIGHUP loads models
+    and keys anew.
     """
     _check_installed()
-    from dragoman.serving.access import Keys, Rates
+    from dragoman.serving.access import Keys
     from dragoman.serving.logs import set_up
     from dragoman.serving.models import How, Models
     from dragoman.serving.running import check_address, listen, prepare, run, url_of
     from dragoman.serving.service import Service
     from dragoman.serving.settings import load_settings
+    from dragoman.serving.supervisor import Supervisor, check_workers
 
     config = load_settings(settings, set_ or [])
-    known = None if keys is None else Keys.load(keys)
-    check_address(host, has_keys=known is not None, forced=force_public)
+    check_address(host, has_keys=keys is not None, forced=force_public)
+    check_workers(workers, device=device, engine=engine)
+
+    def load_keys() -> Keys | None:
+        return None if keys is None else Keys.load(keys)
+
+    known = load_keys()
     with listen(host, port) as listening:
         n_threads = prepare(config, n_workers=workers)
-        models = Models(runs, How(device, precision, engine))
+        with _loading(len(runs)) as note:
+            models = Models(runs, How(device, precision, engine), note=note)
         set_up(config.log_format)
-        say(f"serving {', '.join(m.info.name for m in models.served)} on {url_of(listening)}; Ctrl-C ends it")
-        if open_:
-            Timer(0.5, webbrowser.open, [url_of(listening)]).start()
-        service = Service(models, config, keys=known, rates=Rates(), n_threads=n_threads)
-        run(service, [listening])
+        url = url_of(listening)
+
+        def welcome() -> None:
+            _welcome([printable(model.info.name) for model in models.served], url)
+            if open_ and workers > 1:  # where forks are made, there are no threads
+                webbrowser.open(url)
+            elif open_:
+                Thread(target=webbrowser.open, args=[url], daemon=True).start()
+
+        if workers == 1:
+            service = Service(models, config, keys=known, n_threads=n_threads)
+            run(service, listening, load_keys=load_keys, on_start=welcome)
+        else:
+            Supervisor(
+                models, config, listening, n_workers=workers, n_threads=n_threads, keys=known,
+                load_keys=load_keys, on_start=welcome,
+            ).run()  # fmt: skip
+
+
+@contextmanager
+def _loading(n_models: int) -> Iterator[Callable[[str], None]]:
+    """Within it, a terminal shows which of the models is being loaded; what this gives is told.
+
+    No progress bar of rich's: it has a thread, and where a service forks, there must be none.
+    """
+    numbers = iter(range(1, n_models + 1) if sys.stderr.isatty() else ())  # of those at first
+
+    def note(name: str) -> None:
+        if number := next(numbers, 0):
+            show(f"loading {printable(name)} ({number} of {n_models}) …")
+
+    def show(line: str) -> None:
+        typer.echo(f"\r\x1b[2K{line}", err=True, nl=False)
+
+    try:
+        yield note
+    finally:
+        if sys.stderr.isatty():
+            show("")
+
+
+def _welcome(names: Sequence[str], url: str) -> None:
+    """Says what is served where: in a line, and on a terminal so that the address is seen."""
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text.assemble("serving ", ", ".join(names), " on ", (url, "bold underline"), "; Ctrl-C ends it")
+    Console(stderr=True, soft_wrap=True, highlight=False).print(line)
 
 
 def key(

@@ -17,11 +17,10 @@ def set_up(log_format: str) -> None:
     """Logs to stderr: "text" is for people, "json" an object a line, for programs."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else Lines())
-    for name in ("dragoman.serving", "uvicorn.error"):
+    for name in ("dragoman.serving", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(logging.INFO)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        logger.setLevel(logging.INFO if name == "dragoman.serving" else logging.WARNING)
 
 
 class JsonLines(logging.Formatter):
@@ -46,7 +45,10 @@ class Lines(logging.Formatter):
         facts = " · ".join(f"{name} {_shown(value)}" for name, value in getattr(record, "facts", {}).items())
         line = f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {record.getMessage()}"
         line += f" · {facts}" if facts else ""
-        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+        if record.exc_info:  # indented, so that no message in it can look like a line of the log
+            traceback = self.formatException(record.exc_info)
+            line += "".join(f"\n    {_shown(each)}" for each in traceback.split("\n"))
+        return line
 
 
 def _shown(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,9 +86,14 @@ class Models:
     long as a request works with them.
     """
 
-    def __init__(self, paths: Sequence[str | Path], how: How) -> None:
-        """Loads the runs in `paths`. ConfigError: two of them have one name. Other errors as `How.load`."""
-        self.paths, self._how = tuple(paths), how
+    def __init__(
+        self, paths: Sequence[str | Path], how: How, *, note: Callable[[str], object] = lambda name: None
+    ) -> None:
+        """Loads the runs in `paths`; `note` is told the name of each before.
+
+        ConfigError: two of them have one name. Other errors as `How.load`.
+        """
+        self.paths, self._how, self._note = tuple(paths), how, note
         self._loading = Lock()
         self._served = self._load()
 
@@ -101,6 +106,7 @@ class Models:
                     f"{path}: there is another model of the name {name}; rename one of the folders, for "
                     "requests tell models by it"
                 )
+            self._note(name)
             served[name] = self._how.load(path, name)
         return served
 

@@ -82,14 +82,17 @@ def metrics(request: Request) -> Response:
 
 
 @router.get("/health")
-def health() -> dict[str, str]:
+async def health() -> dict[str, str]:
     """Whether the process answers."""
     return {"status": "ok"}
 
 
 @router.get("/ready")
-def ready(request: Request) -> dict[str, str]:
-    """Whether new requests are taken: 503 while the service comes to its end."""
+async def ready(request: Request) -> dict[str, str]:
+    """Whether new requests are taken: 503 while the service comes to its end.
+
+    By then it listens no more: only who keeps a connection hears this, others are not let in.
+    """
     if request.app.state.service.closing:
         raise RefusalError(503, "the service is coming to its end; send the request to another one")
     return {"status": "ready"}

@@ -1,19 +1,45 @@
-"""A service in one process."""
+"""A service in one process: where it listens, and how signals end it or make it load its models anew."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import logging
+import os
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import torch
 import uvicorn
 
-from dragoman.errors import ConfigError
-from dragoman.hardware import prepare_for_translating, usable_cores
+from dragoman.errors import ConfigError, DragomanError
+from dragoman.hardware import (
+    prepare_for_translating,
+    release_freed_memory,
+    resident_memory,
+    usable_cores,
+)
+from dragoman.serving.access import Keys
 from dragoman.serving.app import create_app
+from dragoman.serving.connections import KEPT_SECONDS, Connection
+from dragoman.serving.logs import log
+from dragoman.serving.models import Models
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig
+from dragoman.serving.signals import ENDING, HANGUP, end_at_once, handled, has_terminal
+
+LoadKeys = Callable[[], Keys | None]
+"""Reads the file of keys, where there is one."""
+
+MUCH = 64 << 20
+"""Bytes by which a process may grow; then it gives back what it does not use, once it has nothing to do."""
+
+MORE_FILES = 64
+"""Files that a process has open besides its connections, at most."""
 
 
 def check_address(host: str, *, has_keys: bool, forced: bool) -> None:
@@ -40,7 +66,8 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there. ConfigError: it cannot, as where another service does."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if os.name == "posix":  # elsewhere it would take the port from another service
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
     except OSError as error:
@@ -68,21 +95,120 @@ def prepare(config: ServeConfig, *, n_workers: int) -> int:
     """
     prepare_for_translating()
     torch.set_num_threads(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork
+    _allow_files(2 * config.limits.connections + MORE_FILES)
     return config.batching.threads or max(1, usable_cores() // n_workers)
 
 
-def run(service: Service, sockets: Sequence[socket.socket]) -> None:
-    """Answers requests until the process is told to end; what was accepted is finished."""
-    limits = service.config.limits
-    config = uvicorn.Config(
-        create_app(service),
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        ws="none",
-        proxy_headers=service.config.behind_proxy,
-        limit_concurrency=limits.connections,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=int(limits.file_seconds),
-    )
-    uvicorn.Server(config).run(sockets=list(sockets))
+def _allow_files(n: int) -> None:
+    """Asks for the right to have so many files open; each connection is one."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = n if hard == resource.RLIM_INFINITY else min(n, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def load_anew(models: Models, load_keys: LoadKeys, use: Callable[[Keys | None], None]) -> bool:
+    """Loads models and keys anew and has them used, or says why not: then the old ones stay in use."""
+    try:
+        keys = load_keys()
+        models.reload()
+    except (DragomanError, OSError) as error:
+        why = " ".join(str(error).split())
+        log("nothing is loaded anew; the old models go on", {"why": why}, level=logging.ERROR)
+        return False
+    except Exception:  # a bug, or no memory: what works goes on
+        log("nothing is loaded anew; the old models go on", {}, level=logging.ERROR, exc_info=True)
+        return False
+    use(keys)
+    log("loaded anew", {"models": ", ".join(model.info.name for model in models.served)})
+    return True
+
+
+class Server(uvicorn.Server):
+    """A server that is told to end by whoever runs it, and tells its service."""
+
+    def __init__(self, service: Service, *, on_start: Callable[[], None] = lambda: None) -> None:
+        """`on_start` is called once it answers."""
+        limits = service.config.limits
+        make: Any = partial(Connection, service=service)
+        super().__init__(
+            uvicorn.Config(
+                create_app(service),
+                http=make,
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                ws="none",
+                proxy_headers=service.config.behind_proxy,
+                timeout_keep_alive=KEPT_SECONDS,
+                timeout_graceful_shutdown=int(limits.file_seconds) + 1,
+            )
+        )
+        self.service, self._on_start = service, on_start
+        self._settled = resident_memory()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._on_start()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:  # a second
+            self.service.metrics.waiting.set(self.service.batcher.n_waiting)
+            if not self.service.is_working and resident_memory() > self._settled + MUCH:
+                await asyncio.to_thread(release_freed_memory)
+                self._settled = resident_memory()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.service.closing = True
+        await super().shutdown(sockets)
+
+
+def run(
+    service: Service,
+    listening: socket.socket,
+    *,
+    load_keys: LoadKeys,
+    on_start: Callable[[], None] = lambda: None,
+) -> None:
+    """Answers requests until SIGTERM or SIGINT; what was accepted is finished.
+
+    A second one ends the process at once, with 128 + its number. At SIGHUP models and keys are loaded anew,
+    while the present ones answer; requests that have begun end with those they began with.
+    """
+    server = Server(service, on_start=on_start)
+    reloading = threading.Lock()
+    had_terminal = has_terminal()
+
+    def use(keys: Keys | None) -> None:
+        service.keys = keys
+
+    def reload() -> None:
+        with reloading:
+            load_anew(service.models, load_keys, use)
+
+    def end(number: int, _: object) -> None:
+        if server.should_exit:
+            end_at_once(number)
+        server.should_exit = True
+
+    def hang_up(number: int, frame: object) -> None:
+        if had_terminal and not has_terminal():
+            end(number, frame)
+        else:
+            threading.Thread(target=reload, name="reload", daemon=True).start()
+
+    handlers: dict[int, Any] = dict.fromkeys(ENDING, end)
+    if HANGUP is not None:
+        handlers[HANGUP] = hang_up
+    with handled(handlers):
+        server.run(sockets=[listening])

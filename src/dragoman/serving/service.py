@@ -63,6 +63,11 @@ class Service:
         self.batcher.close()
         self.downloads.close()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether it is at work on a request that computes."""
+        return self._n_active > 0
+
     def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> User:
         """Whom `request` is from, by its headers or the `key` that it gives elsewhere.
 
@@ -108,6 +113,7 @@ class Service:
         client = Client(self.batcher)
         with self._place():
             working = asyncio.ensure_future(self._in_thread(lambda: work(client)))
+            working.add_done_callback(_heed)
             leaving = asyncio.ensure_future(_disconnected(request))
             limit = self.config.limits.seconds if seconds is None else seconds
             try:
@@ -146,6 +152,7 @@ class Service:
             limit = self.config.limits.seconds
             deadline = loop.time() + limit
             working = asyncio.ensure_future(all_of_it())
+            working.add_done_callback(_heed)
             leaving = asyncio.ensure_future(_disconnected(request))
             try:
                 while True:
@@ -187,6 +194,12 @@ async def _disconnected(request: Request) -> None:
     """Returns when whoever sent `request`, whose body has been read, has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _heed(working: asyncio.Future[Any]) -> None:
+    """Looks at the error of what nobody may wait for any more, or asyncio would complain that nobody did."""
+    if not working.cancelled():
+        working.exception()
 
 
 async def _end(working: asyncio.Future[Any]) -> None:

@@ -1,0 +1,375 @@
+"""What a service does when its clients, and its own processes, misbehave.
+
+    python benchmarks/serve_faults.py RUN [RUN …] [--scale 1.0]
+
+Starts `dragoman serve RUN --workers 2` and does one bad thing after another to it; while it does, another
+client asks for a translation five times a second, on connections of its own. A row for each: how many
+requests (connections, deaths) there were; the statuses of their answers, where "none" means that the
+connection ended without one; 500s and errors in the log that should not be; workers that died although
+nobody killed them; the slowest answer to the other client, and how many of its requests failed; the memory
+of all processes (PSS, which counts what they share once) before and after; and the time. `--scale` makes
+everything so much shorter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from malformed import SURPRISES, malformed, post
+from service_process import ServiceProcess, running
+
+PATIENCE = 1.0
+"""Seconds that the service gives a slow client."""
+
+SECONDS = 20.0
+"""That the service gives a request."""
+
+SETTINGS = (f"limits.body_seconds={PATIENCE}", f"limits.seconds={SECONDS}", "log_format=json")
+LARGE = ("limits.characters=1200000", "limits.body_bytes=2000000")
+"""Settings of a service that takes a million characters."""
+
+SENTENCE = "A man is riding a bike down a busy street."
+GOOD = post("/v1/translate", json.dumps({"text": SENTENCE}).encode())
+AT_ONCE = 16
+"""Connections of a client that sends many requests."""
+
+MIB = 2**20
+UNEXPECTED = ("an error that should not be", "Exception in ASGI", "Traceback", "a worker cannot go on")
+
+
+@dataclass
+class Faults:
+    """Everything that is done to a service, so many times shorter than it might be."""
+
+    service: ServiceProcess
+    scale: float
+    n_killed: int = 0
+    kinds: dict[str, Counter[str]] = field(default_factory=dict)
+    """Of malformed requests, the statuses of each kind."""
+
+    def n(self, number: int) -> int:
+        """So many at this scale."""
+        return max(2, round(number * self.scale))
+
+    async def killed_workers(self) -> Counter[str]:
+        """Workers are killed while clients ask without a pause."""
+        found: Counter[str] = Counter()
+        over = False
+
+        async def ask_on() -> None:
+            while not over:
+                found[await self.exchange(GOOD)] += 1
+
+        clients = [asyncio.ensure_future(ask_on()) for _ in range(8)]
+        for _ in range(self.n(10)):
+            await asyncio.sleep(max(0.5, 2 * self.scale))
+            workers = self.service.workers
+            if workers:
+                os.kill(workers[0], signal.SIGKILL)
+                self.n_killed += 1
+        await asyncio.sleep(1.0)
+        over = True
+        await asyncio.gather(*clients)
+        return found
+
+    async def malformed_requests(self) -> Counter[str]:
+        """Requests that make no sense."""
+        requests = list(itertools.islice(malformed(), self.n(10_000)))
+
+        async def send(each: tuple[str, bytes]) -> str:
+            kind, content = each
+            status = await self.exchange(content)
+            self.kinds.setdefault(kind, Counter())[status] += 1
+            return status
+
+        return await at_once(map(send, requests))
+
+    async def slow_heads(self) -> Counter[str]:
+        """Heads of which a byte comes now and then."""
+        return await together(self.drip(b"GET / HTTP/1.1\r\nX: ", b"y") for _ in range(self.n(200)))
+
+    async def slow_bodies(self) -> Counter[str]:
+        """Bodies of which a byte comes now and then, until the whole request has taken too long."""
+        start = GOOD.replace(b"Content-Length: ", b"Content-Length: 9")[:-20]
+        return await together(self.drip(start, b" ") for _ in range(self.n(100)))
+
+    async def silent_bodies(self) -> Counter[str]:
+        """Bodies that end in the middle."""
+        return await together(self.exchange(GOOD[:-10]) for _ in range(self.n(200)))
+
+    async def endless_bodies(self) -> Counter[str]:
+        """Bodies without an end, as fast as they are taken."""
+        chunked = b"POST /v1/translate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+        large = b"POST /v1/translate HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n"
+        tasks = [self.flood(chunked, chunk) for _ in range(self.n(50))]
+        tasks += [self.flood(large, b" " * 65_536) for _ in range(self.n(50))]
+        return await at_once(tasks)
+
+    async def slow_readers(self) -> Counter[str]:
+        """Readers of a stream, and of large answers, that take a byte now and then, or nothing."""
+        text = [f"{SENTENCE} {i}" for i in range(100)]
+        stream = post("/v1/translate", json.dumps({"text": text, "stream": True}).encode())
+        large = post("/v1/attention", json.dumps({"text": " ".join([SENTENCE] * 8)}).encode())
+        some = self.n(40)
+        return await together(self.read_slowly(each) for each in [stream, large] * (some // 2))
+
+    async def leaving_clients(self) -> Counter[str]:
+        """Clients that leave in the middle of a request or an answer, politely or not."""
+        rng = random.Random(2)
+        body = {"text": [SENTENCE] * 20, "stream": False}
+        requests = [post("/v1/translate", json.dumps(body | {"stream": s}).encode()) for s in (True, False)]
+        found = await at_once(self.leave(rng.choice(requests), rng) for _ in range(self.n(1000)))
+        await asyncio.sleep(1.0)
+        return found
+
+    async def long_words(self) -> Counter[str]:
+        """A million characters without a space."""
+        words = ["x" * 1_000_000, "Donaudampfschiff" * 62_500, "語" * 330_000]
+        bodies = [json.dumps({"text": word}, ensure_ascii=False).encode() for word in words]
+        requests = [post("/v1/translate", body) for body in bodies * self.n(3)]
+        return await at_once((self.exchange(each) for each in requests), 2)
+
+    async def surprising_texts(self) -> Counter[str]:
+        """Right to left, emoji, combining and invisible characters: all are to be answered."""
+        bodies = [
+            {"text": text, "align": True, "confidence": True, "n_best": 2, "stream": stream}
+            for text in SURPRISES.values()
+            for stream in (False, True)
+        ]
+        requests = [post("/v1/translate", json.dumps(body).encode()) for body in bodies] * self.n(5)
+        return await at_once((self.exchange(each) for each in requests), 2)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.service.port)
+
+    async def exchange(self, content: bytes, *, seconds: float = 2 * SECONDS) -> str:
+        """The status of the answer to `content`, which may be no request at all."""
+        try:
+            reader, writer = await self.connect()
+        except OSError:
+            return "refused"
+        try:
+            writer.write(content)
+            return await asyncio.wait_for(answered(reader), seconds)
+        except asyncio.TimeoutError:
+            return "late"
+        finally:
+            writer.close()
+
+    async def drip(self, start: bytes, drop: bytes) -> str:
+        """The status of the answer to what comes byte by byte."""
+        reader, writer = await self.connect()
+        answer = asyncio.ensure_future(answered(reader))
+        with suppress(ConnectionError):
+            writer.write(start)
+            while not answer.done():
+                writer.write(drop)
+                await asyncio.sleep(0.1)
+        writer.close()
+        return await answer
+
+    async def flood(self, start: bytes, piece: bytes) -> str:
+        """The status of the answer to what has no end."""
+        reader, writer = await self.connect()
+        answer = asyncio.ensure_future(answered(reader))
+        with suppress(ConnectionError):
+            writer.write(start)
+            while not answer.done():
+                writer.write(piece)
+                await writer.drain()
+        writer.close()
+        return await answer
+
+    async def read_slowly(self, content: bytes) -> str:
+        """Takes next to nothing of the answer, with as little room for it as there can be."""
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(client, ("127.0.0.1", self.service.port))
+        try:
+            await loop.sock_sendall(client, content)
+            first = await asyncio.wait_for(loop.sock_recv(client, 12), 2 * SECONDS)
+            for _ in range(round(4 * PATIENCE / 0.1)):
+                await asyncio.sleep(0.1)
+                await asyncio.wait_for(loop.sock_recv(client, 1), 1.0)
+            return first[9:].decode() or "none"
+        except (ConnectionError, asyncio.TimeoutError):
+            return "none"
+        finally:
+            client.close()
+
+    async def leave(self, content: bytes, rng: random.Random) -> str:
+        """Leaves somewhere between the first byte and the last."""
+        reader, writer = await self.connect()
+        with suppress(ConnectionError, asyncio.TimeoutError):
+            writer.write(content[: rng.choice([len(content), rng.randint(1, len(content))])])
+            await asyncio.wait_for(reader.read(rng.randint(1, 3000)), rng.random() * 0.3)
+        if rng.random() < 0.5:  # with a reset
+            connection = writer.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+        return "left"
+
+
+FAULTS: dict[str, Callable[[Faults], Awaitable[Counter[str]]]] = {
+    "malformed requests": Faults.malformed_requests,
+    "slow heads": Faults.slow_heads,
+    "slow bodies": Faults.slow_bodies,
+    "bodies that stop": Faults.silent_bodies,
+    "bodies without end": Faults.endless_bodies,
+    "readers that do not read": Faults.slow_readers,
+    "clients that leave": Faults.leaving_clients,
+    "surprising texts": Faults.surprising_texts,
+    "a million characters without a space": Faults.long_words,
+    "kill -9 of a worker under load": Faults.killed_workers,
+}
+
+LARGE_FAULTS = {"the same, where limits allow it": Faults.long_words}
+
+
+async def answered(reader: asyncio.StreamReader) -> str:
+    """The status of an answer that has come whole; "none": the connection ended before."""
+    try:
+        line = await reader.readline()
+        while line.startswith(b"HTTP/1.1 1"):  # go on
+            await reader.readuntil(b"\r\n\r\n")
+            line = await reader.readline()
+        if not line.startswith(b"HTTP/1.1 "):
+            return "none"
+        while await reader.read(1 << 16):
+            pass
+    except ConnectionError:
+        return "none"
+    return line[9:12].decode()
+
+
+async def at_once(tasks: Iterable[Awaitable[str]], n_clients: int = AT_ONCE) -> Counter[str]:
+    """What comes of the tasks, some of them at a time."""
+    left = iter(tasks)
+    found: Counter[str] = Counter()
+
+    async def work() -> None:
+        for task in left:
+            found[await task] += 1
+
+    await asyncio.gather(*(work() for _ in range(n_clients)))
+    return found
+
+
+async def together(tasks: Iterable[Awaitable[str]]) -> Counter[str]:
+    """What comes of the tasks, all of them at a time."""
+    return Counter(await asyncio.gather(*tasks))
+
+
+@dataclass
+class Other:
+    """A client that wants nothing but translations, five times a second."""
+
+    faults: Faults
+    slowest: float = 0.0
+    n_asked: int = 0
+    n_failed: int = 0
+    over: bool = False
+
+    async def run(self) -> None:
+        while not self.over:
+            begun = time.perf_counter()
+            status = await self.faults.exchange(GOOD)
+            self.slowest = max(self.slowest, time.perf_counter() - begun)
+            self.n_asked += 1
+            self.n_failed += status != "200"
+            await asyncio.sleep(0.2)
+
+
+async def suffer(faults: Faults, name: str) -> str:
+    """Does it, and says in a row of the table what came of it."""
+    service = faults.service
+    before, errors, deaths = service.pss, n_unexpected(service), service.logged("a worker has died")
+    killed = faults.n_killed
+    other = Other(faults)
+    asking = asyncio.ensure_future(other.run())
+    begun = time.perf_counter()
+    found = await (FAULTS | LARGE_FAULTS)[name](faults)
+    seconds = time.perf_counter() - begun
+    other.over = True
+    await asking
+    await asyncio.sleep(PATIENCE + 0.5)  # what still lingers
+    bad = sum(n for status, n in found.items() if status == "500") + n_unexpected(service) - errors
+    crashes = service.logged("a worker has died") - deaths - (faults.n_killed - killed)
+    statuses = ", ".join(f"{n:,} × {status}" for status, n in sorted(found.items()))
+    return (
+        f"| {name} | {sum(found.values()):,} | {statuses} | {bad} | {crashes} "
+        f"| {other.slowest:.2f} s, {other.n_failed} of {other.n_asked} "
+        f"| {before / MIB:.0f} → {service.pss / MIB:.0f} MiB | {seconds:.0f} s |"
+    )
+
+
+def n_unexpected(service: ServiceProcess) -> int:
+    """Errors in the log that should not be."""
+    return sum(service.logged(what) for what in UNEXPECTED)
+
+
+async def warm_up(faults: Faults) -> None:
+    """Lets all workers make what they make when they are first asked."""
+    requests = list(itertools.islice(malformed(seed=3), faults.n(2000))) + [("", GOOD)] * faults.n(500)
+    await at_once(faults.exchange(content) for _, content in requests)
+
+
+async def measure(service: ServiceProcess, scale: float, names: Iterable[str]) -> Faults:
+    """Prints rows of the table."""
+    faults = Faults(service, scale)
+    await warm_up(faults)
+    for name in names:
+        print(await suffer(faults, name), flush=True)
+    return faults
+
+
+def show_errors(service: ServiceProcess) -> None:
+    """What is in the log and should not be, on stderr."""
+    lines = service.log.read_text(encoding="utf-8").splitlines()
+    wrong = [i for i, line in enumerate(lines) if any(what in line for what in UNEXPECTED)]
+    for i in wrong[:3]:
+        print("\n".join(lines[i : i + 40]), file=sys.stderr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a service does when others misbehave.")
+    parser.add_argument("runs", nargs="+")
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--only", choices=list(FAULTS | LARGE_FAULTS), action="append")
+    given = parser.parse_args()
+    kinds: dict[str, Counter[str]] = {}
+    print("| fault | requests | answers | 500s, errors | crashes | others: slowest, failed | memory | time |")
+    print("|---|--:|---|--:|--:|--:|--:|--:|")
+    for faults, settings in ((FAULTS, SETTINGS), (LARGE_FAULTS, SETTINGS + LARGE)):
+        names = [name for name in faults if name in (given.only or faults)]
+        options = [part for setting in settings for part in ("--set", setting)]
+        if not names:
+            continue
+        with running(*given.runs, "--workers", "2", *options) as service:
+            kinds |= asyncio.run(measure(service, given.scale, names)).kinds
+            show_errors(service)
+    if kinds:
+        print("\n| malformed | answers |\n|---|---|")
+    for kind, found in kinds.items():
+        print(f"| {kind} | {', '.join(f'{n:,} × {status}' for status, n in sorted(found.items()))} |")
+
+
+if __name__ == "__main__":
+    main()

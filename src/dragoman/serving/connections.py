@@ -1,0 +1,240 @@
+"""Connections to clients that may be slow or hostile: heads and silences have bounds, bad HTTP an answer.
+
+The parser bounds nothing. What an application can see begins with a whole head; all before it is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from typing import Any
+
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from dragoman.serving.gate import SAFE
+from dragoman.serving.logs import log
+from dragoman.serving.refusals import RefusalError
+from dragoman.serving.service import Service
+
+MAX_HEAD = 1 << 16
+"""Bytes of a request's first line and headers."""
+
+PIECE = 1 << 12
+"""Bytes of a head that are parsed at once, so that its size is known to that many."""
+
+KEPT_SECONDS = 30
+"""How long a connection that asks for nothing is kept."""
+
+LAST_SECONDS = 1.0
+"""How long it is kept once the service is ending: whoever asks until then is answered, and told to leave."""
+
+LINGER_SECONDS = 5.0
+"""How long a client may take for nothing of the rest of its answer before the connection is cut."""
+
+
+class Connection(HttpToolsProtocol):
+    """A connection whose client has so long to send a head, and to take what it is sent."""
+
+    def __init__(self, *, service: Service, **given: Any) -> None:
+        """`given` is what uvicorn gives its protocols."""
+        super().__init__(**given)
+        self._service = service
+        self._patience = service.config.limits.body_seconds
+        self._head_bytes = 0
+        self._in_body = False
+        """Whether the newest request has a head, and no end yet."""
+        self._running: RequestResponseCycle | None = None
+        """The request that is being answered; `cycle` is the newest, which may wait for it."""
+        self._refusal: RefusalError | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(_Transport(transport, self))  # type: ignore[arg-type]
+        if len(self.connections) > 2 * self._service.config.limits.connections:
+            transport.abort()
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for cycle in (self._running, *(cycle for cycle, _ in self.pipeline)):
+            if cycle is not None:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+        for name in tuple(self._timers):
+            self._stop(name)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        left = memoryview(data)
+        while left and self._refusal is None and not self.transport.is_closing():
+            size = len(left)
+            if not self._in_body:
+                self._expect_head()
+                size = PIECE
+                self._head_bytes += len(left[:size])
+            self._parse(left[:size])
+            left = left[size:]
+
+    def _parse(self, data: memoryview) -> None:
+        try:
+            self.parser.feed_data(data)
+            if self._head_bytes > MAX_HEAD:
+                raise RefusalError(431, f"the head has more than {MAX_HEAD:,} bytes; send less")
+        except HttpParserCallbackError as error:
+            known = isinstance(error.__context__, RefusalError)
+            self._refuse(error.__context__ if known else _bad("its first line"))  # type: ignore[arg-type]
+        except RefusalError as refusal:
+            self._refuse(refusal)
+        except HttpParserError as error:
+            self._refuse(_bad(str(error)))
+        except HttpParserUpgrade:  # the request is answered as it is; what comes after it is not HTTP
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._expect_head()
+
+    def on_headers_complete(self) -> None:
+        if len(self.connections) > self._service.config.limits.connections:
+            raise RefusalError(503, "the service has no room for more connections; come again in 1 s",
+                               {"Retry-After": "1"})  # fmt: skip
+        super().on_headers_complete()
+        self._stop("head")
+        self._head_bytes, self._in_body = 0, True
+        self.cycle.keep_alive &= not self._service.closing
+        self._running = self._running or self.cycle
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_body = False
+
+    def on_response_complete(self) -> None:
+        self._running = self.pipeline[-1][0] if self.pipeline else None
+        super().on_response_complete()
+        if self._running is None and self._refusal is not None:
+            self._answer(self._refusal)
+        elif "head" in self._timers:  # it has begun to ask for more
+            self._unset_keepalive_if_required()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start("taking", self._patience, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop("taking")
+
+    def shutdown(self) -> None:
+        """The service is ending: what is asked is answered, and nothing is asked for long."""
+        if self._running is not None:
+            super().shutdown()
+        else:
+            self._start("last", LAST_SECONDS, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        if self._running is None and not self._head_bytes:
+            self.transport.close()
+
+    def _expect_head(self) -> None:
+        if "head" not in self._timers:
+            self._start("head", self._patience, self._head_is_late)
+
+    def _head_is_late(self) -> None:
+        if not self._head_bytes:  # it never asked for anything
+            self.transport.close()
+            return
+        message = f"the head of the request was not there in {self._patience:g} s; send it at once"
+        self._refuse(RefusalError(408, message))
+
+    def _refuse(self, refusal: RefusalError) -> None:
+        """Answers what cannot be understood, after what could be; then the connection ends."""
+        self._refusal = refusal
+        self._stop("head")
+        if self._in_body and self.cycle is not self._running:
+            self.pipeline.popleft()  # the newest, which will never be whole
+        elif self._in_body and self._running is not None:
+            self._running.disconnected = True
+            self._running.message_event.set()
+            if self._running.response_started:
+                self.transport.close()
+                return
+            self._running = None
+        if self._running is None:
+            self._answer(refusal)
+
+    def _answer(self, refusal: RefusalError) -> None:
+        content = json.dumps({"error": refusal.message}).encode()
+        request_id = secrets.token_hex(8)
+        headers = SAFE | refusal.headers | {
+            "Content-Type": "application/json", "Content-Length": str(len(content)),
+            "Connection": "close", "X-Request-ID": request_id,
+        }  # fmt: skip
+        lines = [f"{name.lower()}: {value}\r\n".encode() for name, value in headers.items()]
+        self.transport.write(b"".join([STATUS_LINE[refusal.status], *lines, b"\r\n", content]))
+        self.transport.close()
+        self._service.metrics.requests.labels("head", str(refusal.status)).inc()
+        log("refused", {"status": refusal.status, "why": refusal.message, "id": request_id})
+
+    def close(self, transport: asyncio.Transport) -> None:
+        """Ends the connection, once its client has taken what it was sent.
+
+        Where a client is still sending, what it sends is thrown away for a while: what nobody has read
+        would make the system throw away the answer instead.
+        """
+        if self._in_body or self._refusal is not None:
+            transport.write_eof()
+            self.flow.resume_reading()
+        else:
+            transport.close()
+        self._cut_later(transport, transport.get_write_buffer_size())
+
+    def _cut_later(self, transport: asyncio.Transport, size: int) -> None:
+        def look() -> None:
+            left = transport.get_write_buffer_size()
+            if 0 < left < size:
+                self._cut_later(transport, left)
+            else:
+                transport.abort()
+
+        self._start("end", LINGER_SECONDS, look)
+
+    def _start(self, name: str, seconds: float, then: Any) -> None:
+        def over() -> None:
+            self._timers.pop(name, None)
+            then()
+
+        self._stop(name)
+        self._timers[name] = self.loop.call_later(seconds, over)
+
+    def _stop(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+
+class _Transport:
+    """A transport whose end its connection decides on."""
+
+    def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:
+        self._transport, self._connection = transport, connection
+        self._is_closing = False
+
+    def close(self) -> None:
+        if not self.is_closing():
+            self._is_closing = True
+            self._connection.close(self._transport)
+
+    def is_closing(self) -> bool:
+        return self._is_closing or self._transport.is_closing()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def _bad(what: str) -> RefusalError:
+    """400: what came is no HTTP."""
+    return RefusalError(400, f"this is no HTTP/1.1 request ({what}); send one")

@@ -1,0 +1,337 @@
+"""A service in several processes: one that loads the models, and workers forked from it that answer.
+
+What is forked is shared until somebody writes to it, and nobody writes to weights: they are in memory once.
+A fork takes only the thread along that calls it. So the process that forks never has another: it computes
+with one thread when it loads models, and waits for signals the rest of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from prometheus_client import values
+from prometheus_client.multiprocess import mark_process_dead
+
+from dragoman.errors import ConfigError, ServiceError
+from dragoman.hardware import choose_device
+from dragoman.serving.access import Keys, Rates
+from dragoman.serving.logs import log
+from dragoman.serving.models import Models
+from dragoman.serving.operations import MULTIPROCESS
+from dragoman.serving.running import LoadKeys, Server, load_anew
+from dragoman.serving.service import Service
+from dragoman.serving.settings import ServeConfig
+from dragoman.serving.signals import ENDING, HANGUP, end_at_once, handled, has_terminal
+
+STEADY_SECONDS = 10.0
+"""A worker that lived so long did not die because it cannot live."""
+
+MAX_DEATHS = 8
+"""Workers that die before that, one after another, before the service gives up."""
+
+LONGEST_PAUSE = 5.0
+"""Seconds before another worker takes the place of one that died early, at most."""
+
+
+def check_workers(n_workers: int, *, device: str, engine: str) -> None:
+    """ConfigError: there cannot be several workers on this system, on a GPU, or with this engine."""
+    if n_workers == 1:
+        return
+    instead = f"--workers {n_workers}: {{}}; take --workers 1, and --set batching.threads=N for more at once"
+    if not hasattr(os, "fork"):
+        raise ConfigError(instead.format("this system cannot fork a process"))
+    if choose_device(device).type != "cpu":
+        raise ConfigError(
+            instead.format("a model on a GPU cannot be shared with forked processes") + ", or --device cpu"
+        )
+    if engine != "native":
+        raise ConfigError(instead.format(f"{engine} has threads of its own, which a fork leaves behind"))
+
+
+@dataclass
+class Worker:
+    """A process that answers requests."""
+
+    pid: int
+    slot: int
+    """The number under which it keeps its figures; no other living worker has it."""
+    generation: int
+    """Which models it has: how often they had been loaded anew when it was forked."""
+    since: float
+    starting: int | None
+    """The pipe in which it says that it answers; None: there is nothing more to be said."""
+    is_up: bool = False
+    is_told: bool = False
+    """Whether it was told to end."""
+
+
+class _EndingError(BaseException):
+    """The service is to end, and not to wait for models to be loaded."""
+
+
+class Supervisor:
+    """Keeps so many workers alive until a signal ends them."""
+
+    def __init__(
+        self,
+        models: Models,
+        config: ServeConfig,
+        listening: socket.socket,
+        *,
+        n_workers: int,
+        n_threads: int,
+        keys: Keys | None,
+        load_keys: LoadKeys,
+        on_start: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`n_threads` are those of each worker; `on_start` is called once all of them answer."""
+        self._models, self._config, self._listening, self._keys = models, config, listening, keys
+        self._n_workers, self._n_threads, self._load_keys = n_workers, n_threads, load_keys
+        self._on_start = on_start
+        self._rates = Rates()  # in memory that the workers share
+        self._workers: list[Worker] = []
+        self._generation = 0
+        self._has_started = self._is_ending = self._is_loading = False
+        self._signals: list[int] = []
+        self._n_deaths = 0
+        self._not_before = 0.0
+        """When the next worker may be forked."""
+        self._own_pipes: list[int] = []
+        self._had_terminal = has_terminal()
+
+    def run(self) -> None:
+        """Returns when the service has ended, as it was told to.
+
+        ServiceError: workers die as soon as they are there. A second signal ends this process at once.
+        """
+        woken, waking = self._pipe()
+        os.set_blocking(woken, False)
+        os.set_blocking(waking, False)
+        self._alive, _ = self._pipe()
+        wakes = signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+        try:
+            with _figures(), handled(dict.fromkeys(_SIGNALS, self._note)):
+                self._fork_the_missing()
+                while self._workers or not self._is_ending:
+                    self._wait(woken)
+                    self._obey()
+                    self._bury()
+                    self._fork_the_missing()
+                    self._relieve()
+        finally:
+            signal.set_wakeup_fd(wakes)
+            self._listening.close()
+            self._kill(signal.SIGKILL)
+            for end in self._own_pipes:
+                os.close(end)
+
+    def _pipe(self) -> tuple[int, int]:
+        ends = os.pipe()
+        self._own_pipes += ends
+        return ends
+
+    def _note(self, number: int, _: object) -> None:
+        if number in ENDING and self._is_ending:
+            self._kill(signal.SIGKILL)
+            end_at_once(number)
+        self._signals.append(number)
+        if number in ENDING and self._is_loading:
+            raise _EndingError
+
+    def _kill(self, number: int) -> None:
+        for worker in self._workers:
+            with suppress(ProcessLookupError):
+                os.kill(worker.pid, number)
+            worker.is_told = True
+
+    def _wait(self, woken: int) -> None:
+        """Until there is something to do: a signal, a worker that answers now, or the time to fork."""
+        starting = [worker.starting for worker in self._workers if worker.starting is not None]
+        left = max(0.0, self._not_before - time.monotonic()) if self._n_missing else None
+        ready, _, _ = select.select([woken, *starting], [], [], left)
+        if woken in ready:
+            with suppress(BlockingIOError):
+                os.read(woken, 1 << 12)
+        for worker in self._workers:
+            if worker.starting in ready:
+                worker.is_up = os.read(worker.starting, 1) != b""
+                os.close(worker.starting)
+                worker.starting = None
+
+    def _obey(self) -> None:
+        """Does what signals say."""
+        while self._signals:
+            number = self._signals.pop(0)
+            if number in ENDING or (number == HANGUP and self._had_terminal and not has_terminal()):
+                self._is_ending = True
+                self._listening.close()
+                self._kill(signal.SIGTERM)
+            elif number == HANGUP and not self._is_ending:
+                self._reload()
+
+    def _reload(self) -> None:
+        def use(keys: Keys | None) -> None:
+            self._keys = keys
+            self._generation += 1
+            self._n_deaths, self._not_before = 0, 0.0
+
+        self._is_loading = True
+        try:
+            load_anew(self._models, self._load_keys, use)
+        except _EndingError:
+            pass
+        finally:
+            self._is_loading = False
+
+    def _bury(self) -> None:
+        """Takes note of workers that have died. ServiceError: they cannot live."""
+        for worker in tuple(self._workers):
+            pid, status = os.waitpid(worker.pid, os.WNOHANG)
+            if not pid:
+                continue
+            self._workers.remove(worker)
+            if worker.starting is not None:
+                os.close(worker.starting)
+            mark_process_dead(worker.slot)  # type: ignore[no-untyped-call]
+            if not worker.is_told:
+                self._mourn(worker, os.waitstatus_to_exitcode(status))
+
+    def _mourn(self, worker: Worker, code: int) -> None:
+        lived = time.monotonic() - worker.since
+        why = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        facts = {"worker": worker.pid, "why": why, "seconds": round(lived, 1)}
+        log("a worker has died; another takes its place", facts, level=logging.ERROR)
+        self._n_deaths = 0 if lived >= STEADY_SECONDS else self._n_deaths + 1
+        if self._n_deaths >= max(MAX_DEATHS, 2 * self._n_workers):
+            raise ServiceError(
+                f"{self._n_deaths} workers died soon after they began, the last of {why}; the lines above "
+                "may say why; there may be too little memory for --workers"
+            )
+        if self._n_deaths > 1:
+            self._not_before = time.monotonic() + min(0.1 * 2 ** (self._n_deaths - 2), LONGEST_PAUSE)
+
+    @property
+    def _current(self) -> list[Worker]:
+        """The workers that have the newest models."""
+        return [worker for worker in self._workers if worker.generation == self._generation]
+
+    @property
+    def _n_missing(self) -> int:
+        return 0 if self._is_ending else self._n_workers - len(self._current)
+
+    def _fork_the_missing(self) -> None:
+        if not self._n_missing or time.monotonic() < self._not_before:
+            return
+        assert threading.active_count() == 1, "a fork takes no other threads along"
+        gc.freeze()  # collecting writes to all objects that it looks at, and what is written to is not shared
+        for _ in range(self._n_missing):
+            try:
+                self._workers.append(self._fork())
+            except OSError as error:
+                self._not_before = time.monotonic() + 1.0
+                log("no worker can be forked; trying again", {"why": str(error)}, level=logging.ERROR)
+                break
+        gc.unfreeze()
+
+    def _fork(self) -> Worker:
+        """A new worker. OSError: there is no room for it."""
+        slot = min(set(range(len(self._workers) + 1)) - {worker.slot for worker in self._workers})
+        starting, started = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            pid = os.fork()
+            if not pid:
+                self._be_worker(slot, starting, started)
+        except OSError:
+            os.close(starting)
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            os.close(started)
+        return Worker(pid, slot, self._generation, time.monotonic(), starting)
+
+    def _be_worker(self, slot: int, starting: int, started: int) -> NoReturn:
+        """What a fork does: it answers requests until it is told to end, or until its parent is no more."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            others = [worker.starting for worker in self._workers if worker.starting is not None]
+            for end in {*self._own_pipes, *others, starting} - {self._alive}:
+                os.close(end)
+            values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
+            self._answer(started)
+            code = 0
+        except BaseException:
+            log("a worker cannot go on", {}, level=logging.ERROR, exc_info=True)
+        finally:
+            with suppress(OSError):
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _answer(self, started: int) -> None:
+        service = Service(
+            self._models, self._config, keys=self._keys, rates=self._rates, n_threads=self._n_threads
+        )
+
+        def end(*_: object) -> None:
+            server.should_exit = True
+
+        def say_so() -> None:
+            os.write(started, b"1")
+            os.close(started)
+            asyncio.get_running_loop().add_reader(self._alive, parent_died)
+
+        def parent_died() -> None:
+            asyncio.get_running_loop().remove_reader(self._alive)
+            end()
+
+        server = Server(service, on_start=say_so)
+        handlers: dict[int, Any] = dict.fromkeys(_SIGNALS, signal.SIG_IGN)  # the parent is told, and tells
+        handlers |= {signal.SIGTERM: end, signal.SIGCHLD: signal.SIG_DFL}
+        with handled(handlers):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            server.run(sockets=[self._listening])
+
+    def _relieve(self) -> None:
+        """Once all workers with the newest models answer, the others are told to end."""
+        if self._is_ending or self._n_missing or not all(worker.is_up for worker in self._current):
+            return
+        if not self._has_started:
+            self._has_started = True
+            self._on_start()
+        for worker in self._workers:
+            if worker.generation < self._generation and not worker.is_told:
+                worker.is_told = True
+                os.kill(worker.pid, signal.SIGTERM)
+
+
+_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGCHLD") if hasattr(signal, name)
+)
+
+
+@contextmanager
+def _figures() -> Iterator[None]:
+    """Within it, there is a folder in which workers keep their figures for Prometheus."""
+    with tempfile.TemporaryDirectory(prefix="dragoman-figures-") as folder:
+        os.environ[MULTIPROCESS] = folder
+        try:
+            yield
+        finally:
+            del os.environ[MULTIPROCESS]

@@ -1,0 +1,142 @@
+"""How a service ends: what was accepted is finished, nothing is left, and the exit code says how it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from commands import succeed
+from services import Command, Wire, ask, command, request, until, wires_to_each
+from tiny import damaged_run
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+TEXT = {"text": "red cat"}
+
+
+def test_one_process_reloads_finishes_what_it_accepted_and_ends_with_0(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "tiny"))
+    keys = tmp_path / "keys.toml"
+    first = {"Authorization": f"Bearer {succeed('key', 'ann', '--file', keys).stdout.strip()}"}
+    with command(run, "--keys", keys, "--set", "log_format=json") as running:
+        second = {"X-API-Key": succeed("key", "bob", "--file", keys).stdout.strip()}
+        assert ask(running.port, "POST", "/v1/translate", TEXT, first).status == 200
+        assert ask(running.port, "POST", "/v1/translate", TEXT, second).status == 403
+        running.signal(signal.SIGHUP)
+        running.said('"loaded anew"')
+        for headers in (first, second):
+            assert ask(running.port, "POST", "/v1/translate", TEXT, headers).status == 200
+
+        weights = run / "model.safetensors"
+        weights.write_bytes((damaged_run(run, tmp_path / "damaged") / weights.name).read_bytes())
+        running.signal(signal.SIGHUP)
+        why = json.loads(running.said(".*the old models go on.*").group())["why"]
+        assert weights.name in why
+        asked = {**TEXT, "stream": True, "text": ["red cat"] * 40}
+        whole = request("POST", "/v1/translate", asked, first)
+        with Wire(running.port) as wire, Wire(running.port) as streaming:
+            wire.send(whole[:-3])
+            streaming.send(whole)
+            assert streaming.line() == b"HTTP/1.1 200 OK\r\n"
+            until(lambda: is_receiving(wire))
+            running.signal(signal.SIGTERM)
+            until(lambda: refuses(running.port))
+            wire.send(whole[-3:])
+            for each in (wire, streaming):
+                events = b"".join(iter(each.line, b""))
+                assert b"event: done" in events
+        assert running.wait() == 0
+        log = [json.loads(line) for line in running.lines if line.startswith("{")]
+        assert [line["status"] for line in log if line["event"] == "POST"] == [200, 403, 200, 200, 200, 200]
+        assert [line["user"] for line in log if line.get("status") == 200] == [
+            "ann", "ann", "bob", "ann", "ann",
+        ]  # fmt: skip
+
+
+def test_a_service_whose_first_process_is_killed_ends(tiny_run: Path) -> None:
+    with command(tiny_run, "--workers", 2) as running:
+        workers = running.workers()
+        running.process.kill()
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+
+
+def test_workers_finish_what_they_accepted_and_then_all_ends_with_0(tiny_run: Path) -> None:
+    with command(tiny_run, "--workers", 2) as running:
+        folder = figures_of(running)
+        assert folder.is_dir()
+        wires = wires_to_each(running)
+        asked = request("POST", "/v1/translate", TEXT)
+        for wire in wires:
+            wire.send(asked[:-5])
+        until(lambda: all(is_receiving(wire) for wire in wires))
+        running.signal(signal.SIGTERM)
+        until(lambda: refuses(running.port))
+        for wire in wires:
+            wire.send(asked[-5:])
+            assert wire.answer().status == 200
+            wire.__exit__()
+        assert running.wait() == 0
+        assert not folder.exists()
+
+
+def test_rates_are_those_of_all_workers_together(tiny_run: Path) -> None:
+    with command(tiny_run, "--workers", 2, "--set", "limits.per_minute=4") as running:
+        first, second = wires_to_each(running)
+        with first, second:
+            assert [first.ask("POST", "/v1/translate", TEXT).status for _ in range(2)] == [200, 200]
+            assert [second.ask("POST", "/v1/translate", TEXT).status for _ in range(2)] == [200, 200]
+            for wire in (first, second):
+                answer = wire.ask("POST", "/v1/translate", TEXT)
+                assert answer.status == 429
+                assert 0 < int(answer.headers["retry-after"]) <= 15  # 60 s / 4
+            first.send(request("POST", "/v1/translate", TEXT)[:-1])  # never whole
+            running.signal(signal.SIGINT)
+            until(lambda: refuses(running.port))
+            running.signal(signal.SIGINT)
+            assert running.wait() == 128 + signal.SIGINT
+
+
+def test_workers_that_cannot_live_end_the_service_with_1(tiny_run: Path) -> None:
+    with command(tiny_run, "--workers", 2) as running:
+        while running.process.poll() is None:
+            for pid in running.workers():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        assert running.wait() == 1
+        assert "workers died soon after they began" in running.said("^error: .*").group()
+
+
+def figures_of(running: Command) -> Path:
+    """The folder in which the workers keep their figures."""
+    environment = Path(f"/proc/{running.workers()[0]}/maps").read_text()
+    return Path(re.search(r"(/\S*dragoman-figures-[^/]+)/", environment).group(1))  # type: ignore[union-attr]
+
+
+def is_receiving(wire: Wire) -> bool:
+    """Whether what was sent on `wire` has been read by a worker."""
+    own = f"0100007F:{wire.socket.getsockname()[1]:04X}"  # 127.0.0.1, as /proc has it
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[2] == own:
+            return fields[4].split(":")[1] == "00000000"
+    return False
+
+
+def refuses(port: int) -> bool:
+    try:
+        Wire(port).__exit__()
+    except ConnectionRefusedError:
+        return True
+    return False

@@ -1,0 +1,143 @@
+"""A service in several processes: what one of them knows or suffers, and what that is to the others."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from commands import error_of
+from services import Answer, Command, Wire, ask, command, until, wires_to_each
+from tiny import damaged_run
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+TEXT = {"text": "red cat"}
+
+
+@pytest.fixture(scope="module")
+def run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy that may be damaged."""
+    return Path(shutil.copytree(tiny_run, tmp_path_factory.mktemp("served") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def service(run: Path) -> Iterator[Command]:
+    with command(run, "--workers", 2, "--set", "limits.per_minute=100000") as running:
+        yield running
+
+
+class Load(threading.Thread):
+    """A client that asks without a pause, on kept connections, until it is told to end."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+        self.statuses: list[int] = []
+        self.n_failed = 0
+        self.over = False
+
+    def run(self) -> None:
+        while not self.over:
+            try:
+                with Wire(self._port) as wire:
+                    answer: Answer | None = None
+                    while not self.over and (not answer or answer.headers.get("connection") != "close"):
+                        answer = wire.ask("POST", "/v1/translate", TEXT)
+                        self.statuses.append(answer.status)
+            except (OSError, IndexError):  # the connection was cut
+                self.n_failed += 1
+
+
+@contextmanager
+def load(port: int, n_clients: int = 3) -> Iterator[list[Load]]:
+    clients = [Load(port) for _ in range(n_clients)]
+    for client in clients:
+        client.start()
+    try:
+        until(lambda: all(client.statuses for client in clients))
+        yield clients
+        seen = [len(client.statuses) for client in clients]
+        until(lambda: all(len(c.statuses) > n + 3 for c, n in zip(clients, seen, strict=True)))
+    finally:
+        for client in clients:
+            client.over = True
+        for client in clients:
+            client.join()
+
+
+def counted(port: int, status: int) -> int:
+    """Requests for translations that the service has counted, in all its processes."""
+    text = ask(port, "GET", "/metrics").body.decode()
+    found = re.search(rf'dragoman_requests_total{{route="/v1/translate",status="{status}"}} (\S+)', text)
+    return int(float(found.group(1))) if found else 0
+
+
+def test_figures_are_those_of_all_workers(service: Command) -> None:
+    before = counted(service.port, 200)
+    for wire in wires_to_each(service):
+        with wire:
+            for _ in range(3):
+                assert wire.ask("POST", "/v1/translate", TEXT).status == 200
+    until(lambda: counted(service.port, 200) == before + 6)
+
+
+def test_a_worker_that_is_killed_is_replaced_and_only_its_requests_fail(service: Command) -> None:
+    seen = len(service.lines)
+    before = service.workers()
+    with load(service.port) as clients:
+        os.kill(before[0], signal.SIGKILL)
+        service.said(r"a worker has died.* signal 9", after=seen)
+        until(lambda: len(service.workers()) == 2)
+    assert before[1] in service.workers()
+    assert {status for client in clients for status in client.statuses} == {200}
+    assert sum(client.n_failed for client in clients) <= len(clients)  # each had one request on its way
+
+
+def test_a_reload_drops_no_request(service: Command) -> None:
+    seen, before = len(service.lines), service.workers()
+    with load(service.port) as clients:
+        service.signal(signal.SIGHUP)
+        service.said("loaded anew", after=seen)
+        until(lambda: len(service.workers()) == 2 and not set(before) & set(service.workers()))
+    assert {status for client in clients for status in client.statuses} == {200}
+    assert sum(client.n_failed for client in clients) == 0
+
+
+def test_a_reload_that_fails_leaves_the_old_models(service: Command, run: Path, tmp_path: Path) -> None:
+    seen, before = len(service.lines), service.workers()
+    weights = run / "model.safetensors"
+    whole = weights.read_bytes()
+    damaged = damaged_run(run, tmp_path / "damaged") / "model.safetensors"
+    weights.write_bytes(damaged.read_bytes())
+    try:
+        service.signal(signal.SIGHUP)
+        said = service.said("nothing is loaded anew; the old models go on.*", after=seen).group()
+    finally:
+        weights.write_bytes(whole)
+    assert "model.safetensors" in said
+    assert service.workers() == before
+    assert ask(service.port, "POST", "/v1/translate", TEXT).status == 200
+
+
+def test_several_workers_are_refused_where_they_cannot_be(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = error_of("serve", tiny_run, "--workers", 2, "--engine", "ctranslate2")
+    assert "--workers 1" in said
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    said = error_of("serve", tiny_run, "--workers", 2)
+    assert "GPU" in said
+    assert "--device cpu" in said
+    monkeypatch.delattr(os, "fork")
+    assert "cannot fork" in error_of("serve", tiny_run, "--workers", 2, "--device", "cpu")

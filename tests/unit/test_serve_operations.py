@@ -1,0 +1,313 @@
+"""What a service lets in, what it says of itself, and what it writes down."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from commands import error_of, succeed
+from dragoman.serving.access import Keys
+from dragoman.serving.batching import Client
+from dragoman.serving.gate import POLICY
+from dragoman.serving.logs import LOGGER, JsonLines, Lines
+from dragoman.serving.running import Server, is_local
+from services import Wire, ask, request, service_in_thread, until
+from tiny import damaged_run
+
+TEXT = {"text": "red cat"}
+
+
+@pytest.fixture(scope="module")
+def service(tiny_run: Path) -> Iterator[tuple[int, Server]]:
+    settings = (
+        "limits.characters=100", "limits.sentences=5", "limits.waiting_sentences=6", "limits.requests=3",
+        "limits.seconds=0.5", "limits.beam_size=4", "limits.body_bytes=4096",
+    )  # fmt: skip
+    with service_in_thread([tiny_run], *settings) as served:
+        yield served
+
+
+@pytest.fixture
+def port(service: tuple[int, Server]) -> int:
+    return service[0]
+
+
+@contextmanager
+def busy(server: Server) -> Iterator[None]:
+    """Within it, the one thread that computes does something else."""
+    begun, over = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        over.wait()
+
+    client = Client(server.service.batcher)
+    thread = threading.Thread(target=lambda: client.run(work, 1))
+    thread.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("asked", "setting"),
+    [
+        ({"text": "x" * 101}, "limits.characters"),
+        ({"text": ["a"] * 6, "split": False}, "limits.sentences"),
+        ({"text": "a", "beam_size": 5}, "limits.beam_size"),
+        ({"text": "a", "model": "x" * 5000}, "limits.body_bytes"),
+    ],
+)
+def test_what_is_over_a_limit_is_answered_with_413_and_the_name_of_the_limit(
+    port: int, asked: dict[str, object], setting: str
+) -> None:
+    answer = ask(port, "POST", "/v1/translate", asked)
+    assert answer.status == 413
+    assert setting in answer.json["error"]
+
+
+def test_a_request_that_takes_too_long_is_answered_with_504(service: tuple[int, Server]) -> None:
+    port, server = service
+    with busy(server):
+        answer = ask(port, "POST", "/v1/translate", TEXT)
+        assert answer.status == 504
+        assert "limits.seconds" in answer.json["error"]
+        assert ask(port, "GET", "/ready").status == 200  # who does not compute does not wait
+    assert ask(port, "POST", "/v1/translate", TEXT).status == 200
+
+
+def test_who_comes_when_too_much_waits_is_told_when_to_come_again(service: tuple[int, Server]) -> None:
+    port, server = service
+    with busy(server), Wire(port) as first, Wire(port) as second:
+        first.send(request("POST", "/v1/translate", {"text": ["a b"] * 5, "split": False}))
+        until(lambda: server.service.batcher.n_waiting == 5)
+        answer = ask(port, "POST", "/v1/translate", {"text": ["a b"] * 2, "split": False})
+        assert answer.status == 429
+        assert int(answer.headers["retry-after"]) >= 1
+        assert "wait already" in answer.json["error"]
+        second.send(request("POST", "/v1/translate", TEXT))  # one more may wait
+        until(lambda: server.service.batcher.n_waiting == 6)
+        assert second.answer().status == first.answer().status == 504
+
+
+def test_more_requests_than_allowed_at_once_are_answered_with_429(service: tuple[int, Server]) -> None:
+    port, server = service
+    wires = [Wire(port) for _ in range(3)]
+    with busy(server):
+        for n, wire in enumerate(wires):
+            wire.send(request("POST", "/v1/translate", TEXT))
+            until(lambda n=n: server.service.batcher.n_waiting == n + 1)
+        answer = ask(port, "POST", "/v1/translate", TEXT)
+        assert answer.status == 429
+        assert "3 requests" in answer.json["error"]
+        for wire in wires:
+            assert wire.answer().status == 504
+            wire.__exit__()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 200), ("GET", "/page/nothing", 404), ("GET", "/v1/models", 200), ("GET", "/health", 200),
+        ("GET", "/metrics", 200), ("GET", "/v1/translate", 405), ("GET", "/no", 404), ("BREW", "/", 400),
+    ],
+)  # fmt: skip
+def test_every_answer_has_safe_headers_and_a_name(port: int, method: str, path: str, status: int) -> None:
+    answer = ask(port, method, path)
+    assert answer.status == status
+    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+    assert "server" not in answer.headers
+    assert len(answer.headers["x-request-id"]) == 16
+    if status >= 400:
+        assert list(answer.json) == ["error"]
+
+
+def test_the_policy_allows_nothing_from_elsewhere() -> None:
+    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
+    assert rules["default-src"] == "'none'"
+    allowed = {source for sources in rules.values() for source in sources.split()}
+    assert allowed == {"'none'", "'self'", "data:", "blob:"}
+    assert {name for name, sources in rules.items() if "data:" in sources} == {"img-src"}
+
+
+def test_a_name_that_a_client_gives_is_kept_if_it_is_one(port: int) -> None:
+    given = ask(port, "GET", "/health", headers={"X-Request-ID": "job-7:a.b_c"})
+    assert given.headers["x-request-id"] == "job-7:a.b_c"
+    for bad in ("x" * 65, "a b", "ä", "<script>"):
+        answer = ask(port, "GET", "/health", headers={"X-Request-ID": bad})
+        assert answer.headers["x-request-id"] != bad
+
+
+def test_other_origins_are_let_in_only_where_the_settings_say_so(port: int, tiny_run: Path) -> None:
+    page = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+    assert "access-control-allow-origin" not in ask(port, "GET", "/health", headers=page).headers
+    assert ask(port, "OPTIONS", "/v1/translate", headers=page).status == 405
+    with service_in_thread([tiny_run], 'cors_origins=["https://example.org"]', "page=false") as (other, _):
+        answer = ask(other, "OPTIONS", "/v1/translate", headers=page)
+        assert answer.status == 200
+        assert answer.headers["access-control-allow-origin"] == "https://example.org"
+        stranger = ask(other, "GET", "/health", headers={"Origin": "https://example.com"})
+        assert "access-control-allow-origin" not in stranger.headers
+        assert ask(other, "GET", "/").status == 404  # and there is no page
+
+
+def test_keys_are_asked_for_and_have_their_own_rates(tiny_run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    ann = succeed("key", "ann", "--file", file, "--per-minute", 2).stdout.strip()
+    bob = succeed("key", "bob", "--file", file).stdout.strip()
+    assert ann not in file.read_text()
+    with service_in_thread([tiny_run], keys=Keys.load(file)) as (port, _):
+        nobody = ask(port, "POST", "/v1/translate", TEXT)
+        assert nobody.status == 401
+        assert nobody.headers["www-authenticate"] == "Bearer"
+        assert ask(port, "POST", "/v1/translate", TEXT, {"X-API-Key": "wrong"}).status == 403
+        as_ann = {"Authorization": f"Bearer {ann}"}
+        statuses = [ask(port, "POST", "/v1/translate", TEXT, as_ann).status for _ in range(3)]
+        assert statuses == [200, 200, 429]
+        assert ask(port, "POST", "/v1/translate", TEXT, {"X-API-Key": bob}).status == 200
+        assert ask(port, "GET", "/metrics").status == 401
+        assert ask(port, "GET", "/metrics", headers={"X-API-Key": bob}).status == 200
+        assert ask(port, "GET", "/health").status == ask(port, "GET", "/ready").status == 200
+
+
+def test_a_key_is_made_once_for_a_name(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    key = succeed("key", "ann", "--file", file).stdout.strip()
+    assert len(key) >= 43  # 256 bits in base64
+    assert "already" in error_of("key", "ann", "--file", file)
+    assert "is no name" in error_of("key", "a b", "--file", file)
+    file.write_text("keys = 3")
+    assert str(file) in error_of("key", "bob", "--file", file)
+
+
+@contextmanager
+def log_of(formatter: logging.Formatter) -> Iterator[list[str]]:
+    """What is written down within it."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(formatter.format(record))  # type: ignore[method-assign]
+    LOGGER.addHandler(handler)
+    level = LOGGER.level
+    LOGGER.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(level)
+
+
+SECRET = "a red secret"
+FORGED = "/no%0A12:00:00%20POST%20%1B[2J%E2%80%A8"
+
+
+def ask_for_the_log(port: int, lines: list[str]) -> None:
+    ask(port, "POST", "/v1/translate?api_key=hidden", {"text": SECRET}, {"X-Request-ID": "first"})
+    ask(port, "POST", "/v1/translate", {"text": SECRET, "stream": True})
+    ask(port, "POST", "/v1/translate", {"text": SECRET, "model": SECRET})
+    ask(port, "GET", FORGED)
+    ask(port, f"GET {SECRET} HTTP/1.1\r\nnonsense", "/")
+    until(lambda: len(lines) == 5)
+
+
+def test_a_log_for_programs_is_an_object_a_line_and_holds_no_text(port: int) -> None:
+    with log_of(JsonLines()) as lines:
+        ask_for_the_log(port, lines)
+    assert not any(SECRET in line or "hidden" in line or "\n" in line for line in lines)
+    log = [json.loads(line) for line in lines]
+    assert [line["status"] for line in log] == [200, 200, 400, 404, 400]
+    assert log[0]["id"] == "first"
+    assert log[0]["event"] == "POST"
+    assert log[0]["route"] == "/v1/translate"
+    assert log[0]["user"] == "127.0.0.1"
+    assert (log[0]["characters"], log[0]["sentences"]) == (len(SECRET), 1)
+    assert all(line["time"].endswith("+00:00") and line["level"] == "info" for line in log)
+
+
+def test_nobody_can_write_a_line_into_a_log_for_people(port: int) -> None:
+    with log_of(Lines()) as lines:
+        ask_for_the_log(port, lines)
+    assert all(len(line.splitlines()) == 1 and line.isprintable() for line in lines)
+    assert not any(SECRET in line or "hidden" in line for line in lines)
+
+
+def test_a_traceback_cannot_look_like_other_lines_of_the_log() -> None:
+    with log_of(Lines()) as lines:
+        try:
+            raise ValueError("bad\n12:00:00 POST \x1b[2J\u2028x")
+        except ValueError:
+            LOGGER.error("it failed", exc_info=True)
+    first, *others = lines[0].split("\n")
+    assert first.endswith("it failed")
+    assert others
+    assert all(line.startswith("    ") and line.isprintable() for line in others)
+
+
+def test_the_log_holds_texts_where_it_is_told_to(tiny_run: Path) -> None:
+    with service_in_thread([tiny_run], "log_text=true") as (port, _), log_of(Lines()) as lines:
+        ask(port, "POST", "/v1/translate", {"text": "red\ncat"})
+        until(lambda: lines)
+    assert r"text red\ncat" in lines[0]
+    assert "\n" not in lines[0]
+
+
+def test_figures_tell_what_was_asked_and_how_it_ended(tiny_run: Path) -> None:
+    with service_in_thread([tiny_run]) as (port, _):
+        ask(port, "POST", "/v1/translate", TEXT)
+        ask(port, "POST", "/v1/translate", {})
+        ask(port, "GET", "/one/path"), ask(port, "GET", "/another")
+        with Wire(port) as wire:
+            wire.send("nonsense\r\n\r\n")
+            assert wire.answer().status == 400
+        figures = ask(port, "GET", "/metrics").body.decode()
+    for line in (
+        'dragoman_requests_total{route="/v1/translate",status="200"} 1.0',
+        'dragoman_requests_total{route="/v1/translate",status="400"} 1.0',
+        'dragoman_requests_total{route="other",status="404"} 2.0',
+        'dragoman_requests_total{route="head",status="400"} 1.0',
+        'dragoman_characters_total{model="run"} 7.0',
+        'dragoman_sentences_total{model="run"} 1.0',
+        "dragoman_waiting 0.0",
+        'dragoman_request_seconds_count{route="/v1/translate"} 2.0',
+    ):
+        assert line in figures.splitlines()
+
+
+def test_only_loopback_addresses_are_this_machine_alone() -> None:
+    for host in ("localhost", "127.0.0.1", "127.9.9.9", "::1"):
+        assert is_local(host)
+    for host in ("0.0.0.0", "::", "192.168.1.1", "example.org", "127.0.0.1.example.org"):
+        assert not is_local(host)
+
+
+def test_what_cannot_be_served_is_said_in_a_line(tiny_run: Path, tmp_path: Path) -> None:
+    assert "--keys" in error_of("serve", tiny_run, "--host", "0.0.0.0")
+    nowhere = tmp_path / "nowhere"
+    assert str(nowhere) in error_of("serve", nowhere, "--port", 0)
+    damaged = damaged_run(tiny_run, tmp_path / "damaged")
+    assert str(damaged) in error_of("serve", damaged, "--port", 0)
+    said = error_of("serve", tiny_run, f"{tiny_run}/../{tiny_run.name}", "--port", 0)
+    assert "another model of the name" in said
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        number = other.getsockname()[1]
+        said = error_of("serve", tiny_run, "--port", number)
+        assert f"--port {number}: cannot be listened on" in said
+    assert "limits.character" in error_of("serve", tiny_run, "--set", "limits.character=3")
+    assert "keys.toml" in error_of("serve", tiny_run, "--keys", tmp_path / "keys.toml")
+    settings = tmp_path / "serve.toml"
+    settings.write_text("[limits]\ncharacters = 0\n")
+    assert str(settings) in error_of("serve", tiny_run, "--settings", settings)
