@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
-from serving import named, running, service_of
+from services import named, running, service_of
 
 SETTINGS = """\
 [generation]

@@ -25,7 +25,7 @@ from dragoman.predict.translator import Translator
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
 from dragoman.serving.documents import Asked, opened
-from serving import named, service_of
+from services import named, service_of
 
 SENTENCES = ["A red cat.", "The big old house!", "blue bird", "Small dogs, old trees?", "river"]
 TEXTS = [

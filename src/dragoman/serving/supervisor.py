@@ -29,6 +29,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from dragoman.errors import ConfigError, ServiceError
 from dragoman.hardware import choose_device
 from dragoman.serving.access import Keys, Rates
+from dragoman.serving.downloads import Downloads
 from dragoman.serving.logs import log
 from dragoman.serving.models import Models
 from dragoman.serving.operations import MULTIPROCESS
@@ -103,6 +104,8 @@ class Supervisor:
         self._n_workers, self._n_threads, self._load_keys = n_workers, n_threads, load_keys
         self._on_start = on_start
         self._rates = Rates()  # in memory that the workers share
+        limits = config.limits
+        self._downloads = Downloads(seconds=limits.kept_seconds, max_bytes=limits.kept_bytes)
         self._workers: list[Worker] = []
         self._generation = 0
         self._has_started = self._is_ending = self._is_loading = False
@@ -138,6 +141,7 @@ class Supervisor:
             self._kill(signal.SIGKILL)
             for end in self._own_pipes:
                 os.close(end)
+            self._downloads.close()
 
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe()
@@ -286,8 +290,9 @@ class Supervisor:
 
     def _answer(self, started: int) -> None:
         service = Service(
-            self._models, self._config, keys=self._keys, rates=self._rates, n_threads=self._n_threads
-        )
+            self._models, self._config, keys=self._keys, rates=self._rates, downloads=self._downloads,
+            n_threads=self._n_threads,
+        )  # fmt: skip
 
         def end(*_: object) -> None:
             server.should_exit = True
