@@ -13,6 +13,10 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("libretranslatepy")
+
 from libretranslatepy import LibreTranslateAPI
 
 from dragoman.predict.documents import translate_file

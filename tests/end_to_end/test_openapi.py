@@ -11,6 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("schemathesis")
+
 from fastapi.testclient import TestClient
 
 from dragoman.serving.access import make_key
