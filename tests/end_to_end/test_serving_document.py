@@ -1,0 +1,82 @@
+"""What docs/serving.md shows of programs that ask a service works, with a service on another port."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services import service_in_thread
+
+PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+RUN_HERE = "<!-- not run: tests/end_to_end/test_serving_document.py runs it against a service -->"
+SENTENCES = ["A man is riding a bike.", "Two dogs play."]
+
+
+def blocks(language: str) -> list[str]:
+    """The blocks that this file runs."""
+    return re.findall(rf"{re.escape(RUN_HERE)}\n```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def port(tiny_run: Path) -> Iterator[int]:
+    with service_in_thread([tiny_run]) as (port, _):
+        yield port
+
+
+def here(code: str, port: int) -> str:
+    assert "127.0.0.1:8000" in code
+    return code.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
+
+
+def test_every_block_left_out_elsewhere_is_run_here() -> None:
+    n_here = sum(map(len, map(blocks, ("sh", "python", "js"))))
+    assert n_here == PAGE.count(RUN_HERE) == 4
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
+def test_curl(port: int, tmp_path: Path) -> None:
+    (tmp_path / "input.txt").write_text("red cat\n\nblue dog\n", encoding="utf-8")
+    (block,) = blocks("sh")
+    whole, streamed, file = re.split(r"\n(?=curl)", here(block, port).strip())
+
+    def output(command: str) -> str:
+        done = subprocess.run(
+            ["sh", "-ec", f"{command} --silent --fail-with-body"],
+            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        return done.stdout
+
+    answer = json.loads(output(whole))
+    sentences = answer["translations"][0]["sentences"]
+    assert [each["source"] for each in sentences] == SENTENCES
+    assert all(each["alternatives"] and each["words"] is not None for each in sentences)
+    events = re.findall(r"^event: (\w+)$", output(streamed), re.MULTILINE)
+    assert (events[0], events[-1]) == ("begin", "done")
+    assert events.count("sentence") == len(SENTENCES)
+    output(file)
+    assert (tmp_path / "output.txt").read_text(encoding="utf-8").count("\n") == 3
+
+
+def test_python(port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    ours, theirs = blocks("python")
+    exec(compile(here(ours, port), "<document>", "exec"), {"__name__": "__main__"})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(" [")[0] for line in lines] == SENTENCES
+    exec(compile(here(theirs, port), "<document>", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="needs Node.js")
+def test_javascript(port: int) -> None:
+    (block,) = blocks("js")
+    done = subprocess.run(
+        ["node", "--input-type=module", "--eval", here(block, port)],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert len(done.stdout.splitlines()) == len(SENTENCES)
