@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
@@ -104,7 +105,7 @@ async def translate_document(request: Request, service: Service, asked: Asked) -
         if n_characters > limits.file_characters:
             raise too_much("characters", n_characters, limits.file_characters, "file_characters")
         service.metrics.sentences.labels(name).inc(n_sentences)
-        content = document.translated(served.for_client(client))
+        content = document.translated(served.for_client(client), align=partial(served.align, client))
         return Translated(_in_language(asked.name, served.languages[1]), content)
 
     return await service.carry_out(request, work, seconds=limits.file_seconds)
