@@ -1,0 +1,1043 @@
+"""The page of `dragoman serve` as people use it: every feature by click and key, by what is seen.
+
+With DRAGOMAN_PICTURES=docs/pictures and DRAGOMAN_PICTURES_RUN=a run from English to German, the pictures
+of the documentation are taken as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pages import Watched, ask, browsing, served
+
+pytest.importorskip("fastapi", reason="needs pip install 'dragoman[serve]'")
+
+TEXT = "the red cat. 😀 the old dog!"
+"""Two sentences; the emoji is one character here and two in JavaScript."""
+
+
+def renamed(run: Path, folder: Path, languages: tuple[str, str]) -> Path:
+    """A copy of `run` that says it translates between other languages."""
+    shutil.copytree(run, folder)
+    config = (folder / "config.toml").read_text("utf-8")
+    for side, language in zip(("src", "tgt"), languages, strict=True):
+        config = re.sub(rf'{side}_lang = "\w+"', f'{side}_lang = "{language}"', config)
+    (folder / "config.toml").write_text(config, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with browsing() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def url(
+    browser: Any, tiny_run: Path, tiny_classifier_run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A service with two translators en → de, one back, and a classifier."""
+    folder = tmp_path_factory.mktemp("served")
+    runs = [
+        renamed(tiny_run, folder / "first", ("en", "de")),
+        renamed(tiny_run, folder / "second", ("en", "de")),
+        renamed(tiny_run, folder / "back", ("de", "en")),
+        Path(shutil.copytree(tiny_classifier_run, folder / "praise")),
+    ]
+    with served(runs) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def single(browser: Any, tiny_run: Path) -> Iterator[str]:
+    """A service with one translator, which takes 60 characters."""
+    with served([tiny_run], characters=60) as address:
+        yield address
+
+
+class Opened:
+    """Opens pages, and keeps what they did."""
+
+    def __init__(self, browser: Any) -> None:
+        self.browser = browser
+        self.watched = Watched()
+        self.expected: list[str] = []
+        """Parts of complaints that a test provokes."""
+        self.stack = ExitStack()
+
+    def __call__(self, url: str, *, kept: dict[str, str] | None = None, **settings: Any) -> Any:
+        context = self.browser.new_context(**{"locale": "en-GB", **settings})
+        self.stack.callback(context.close)
+        context.set_default_timeout(8000)
+        page = context.new_page()
+        self.watched.watch(page)
+        if kept:
+            items = "".join(f"localStorage.setItem({f'dragoman.{k}'!r}, {v!r});" for k, v in kept.items())
+            context.add_init_script(f"if (!localStorage.length) {{ {items} }}")
+        page.goto(url)
+        page.wait_for_selector("nav [aria-current]")
+        return page
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Opened]:
+    """Every page of every test: it asks nothing of others, and its console stays empty."""
+    found = Opened(browser)
+    yield found
+    found.stack.close()
+    hosts = {urllib.parse.urlsplit(address).hostname for address in found.watched.addresses}
+    assert hosts <= {"127.0.0.1", None}  # None: blob:, data:
+    left = [text for text in found.watched.complaints if not any(part in text for part in found.expected)]
+    assert left == []
+
+
+@pytest.fixture
+def direct(opened: Opened, url: str) -> Callable[..., Any]:
+    """A page of the first service that translates from English into German."""
+
+    def page(**settings: Any) -> Any:
+        return opened(url, kept={"direction": '["en", "de", "first"]'}, **settings)
+
+    return page
+
+
+def translated(page: Any, text: str = TEXT) -> dict[str, Any]:
+    """Types the text and waits until the page shows what the service says: its answer."""
+    base = page.url.split("#")[0]
+    asked = {"text": text.split("\n"), "source": "en", "target": "de", "align": True, "confidence": True}
+    answer = ask(f"{base}v1/translate", asked)
+    page.fill("#source", text)
+    seen(page, "\n".join(each["text"] for each in answer["translations"]))
+    return answer
+
+
+def seen(page: Any, text: str) -> None:
+    """Waits until the translation is this."""
+    page.wait_for_function(
+        """(text) => document.querySelector("#working").hidden
+             && [...document.querySelectorAll("#output .line")]
+               .map((e) => e.textContent).join("\\n") === text""",
+        arg=text,
+    )
+
+
+def texts(page: Any, selector: str) -> list[str]:
+    found: list[str] = page.eval_on_selector_all(selector, "(all) => all.map((e) => e.textContent)")
+    return found
+
+
+def cut(text: str, span: list[int]) -> str:
+    return text[span[0] : span[1]]
+
+
+def frames(page: Any) -> None:
+    """Waits until what was changed is drawn."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def throttled(page: Any, bytes_a_second: int) -> None:
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    conditions = {
+        "offline": False,
+        "latency": 0,
+        "uploadThroughput": -1,
+        "downloadThroughput": bytes_a_second,
+    }
+    session.send("Network.emulateNetworkConditions", conditions)
+
+
+# --- translating -------------------------------------------------------------------------------------------
+
+
+def test_what_is_typed_is_translated_as_the_service_translates_it(
+    direct: Callable[..., Any], opened: Opened
+) -> None:
+    page = direct()
+    answer = translated(page)
+    sentences = answer["translations"][0]["sentences"]
+    assert texts(page, "#output .sentence") == [sentence["text"] for sentence in sentences]
+    assert page.get_attribute("#output", "lang") == "de"
+    assert page.get_attribute("#source", "lang") == "en"
+    assert [each["stream"] for each in opened.watched.sent("translate")] == [True]
+
+
+def test_the_translation_appears_sentence_by_sentence_and_is_said_once(direct: Callable[..., Any]) -> None:
+    page = direct()
+    throttled(page, 6000)
+    page.evaluate(
+        """() => {
+          window.states = [];
+          window.said = [];
+          const look = () => states.push([...document.querySelectorAll("#output .sentence")]
+            .map((e) => e.className.replace(/sentence|near/g, "").trim()).join(" "));
+          const listen = () => said.push(document.querySelector("#spoken").textContent);
+          const all = { childList: true, subtree: true, characterData: true };
+          new MutationObserver(look).observe(document.querySelector("#output"), all);
+          new MutationObserver(listen).observe(document.querySelector("#spoken"), all);
+        }"""
+    )
+    answer = translated(page, "the red cat. the old dog! a big house. my small tree.")
+    states = page.evaluate("states.filter((state, i) => state !== states[i - 1])")
+    assert any("partial" in state for state in states)
+    assert any(state.startswith("done") and state.endswith("waiting") for state in states)
+    assert states[-1] == "done done done done"
+    page.wait_for_function("() => said.length > 0")
+    assert page.evaluate("said") == [answer["translations"][0]["text"]]
+
+
+def test_only_a_rest_in_typing_asks_and_only_for_the_line_that_changed(
+    direct: Callable[..., Any], opened: Opened
+) -> None:
+    page = direct()
+    translated(page, "the red cat\n\nthe old dog")
+    asked = [request["text"] for request in opened.watched.sent("translate")]
+    assert asked == [["the red cat", "the old dog"]]
+    page.locator("#source").press_sequentially(" big", delay=15)
+    page.wait_for_function("() => document.querySelectorAll('#output .line').length === 3")
+    page.wait_for_timeout(400)
+    asked = [request["text"] for request in opened.watched.sent("translate")]
+    assert asked[1:] == [["the old dog big"]]
+    assert len(texts(page, "#output .line")) == 3
+
+
+def test_a_new_text_gives_up_the_old_request(direct: Callable[..., Any]) -> None:
+    page = direct()
+    given_up: list[Any] = []
+    page.on(
+        "requestfailed", lambda request: given_up.append((request.failure, request.post_data_json["text"]))
+    )
+    throttled(page, 2500)
+    old = "the red cat. the old dog. " * 8
+    page.fill("#source", old)
+    page.wait_for_selector("#output .sentence")
+    throttled(page, -1)
+    translated(page, "a bird")
+    assert ("net::ERR_ABORTED", [old]) in given_up
+
+
+def test_clearing_empties_both_sides(direct: Callable[..., Any]) -> None:
+    page = direct()
+    translated(page)
+    page.click("#clear")
+    seen(page, "")
+    assert page.input_value("#source") == ""
+    assert page.is_visible("#output-placeholder")
+    assert page.is_disabled("#copy")
+
+
+def test_a_reload_does_not_lose_the_text(direct: Callable[..., Any]) -> None:
+    page = direct()
+    answer = translated(page)
+    page.reload()
+    seen(page, answer["translations"][0]["text"])
+    assert page.input_value("#source") == TEXT
+
+
+def test_copying(direct: Callable[..., Any]) -> None:
+    page = direct(permissions=["clipboard-read", "clipboard-write"])
+    answer = translated(page)
+    page.click("#copy")
+    page.wait_for_selector("#copy:has-text('Copied')")
+    assert page.evaluate("navigator.clipboard.readText()") == answer["translations"][0]["text"]
+
+
+def test_copying_where_the_clipboard_is_closed(direct: Callable[..., Any]) -> None:
+    page = direct()
+    answer = translated(page)
+    page.evaluate(
+        """() => {
+          navigator.clipboard.writeText = () => Promise.reject(new Error("closed"));
+          document.addEventListener("copy", () => (window.copied = document.activeElement.value));
+        }"""
+    )
+    page.click("#copy")
+    page.wait_for_selector("#copy:has-text('Copied')")
+    assert page.evaluate("copied") == answer["translations"][0]["text"]
+    assert page.evaluate("document.activeElement.id") == "copy"
+
+
+# --- alternatives ------------------------------------------------------------------------------------------
+
+
+def n_best(url: str, source: str, prefix: str | None) -> list[str]:
+    asked = {"text": source, "source": "en", "target": "de", "split": False, "n_best": 5, "prefix": prefix}
+    found = ask(f"{url}/v1/translate", asked)["translations"][0]["sentences"][0]["alternatives"]
+    return list(dict.fromkeys(each["text"] for each in found if each["text"]))
+
+
+def test_a_click_on_a_word_offers_what_else_could_follow(
+    direct: Callable[..., Any], opened: Opened, url: str
+) -> None:
+    page = direct()
+    sentence = translated(page)["translations"][0]["sentences"][0]
+    word = page.locator("#output .sentence").first.locator(".word").last
+    start = int(word.get_attribute("data-start"))
+    word.click()
+    page.wait_for_selector("#alternatives-list button")
+    prefix = sentence["text"][:start].rstrip() or None
+    assert opened.watched.sent("translate")[-1]["prefix"] == prefix
+    others = [text for text in n_best(url, sentence["source"], prefix) if text != sentence["text"]]
+    assert texts(page, "#alternatives-list button") == [sentence["text"], *others]
+    assert all(text.startswith(prefix or "") for text in others)
+
+
+def test_a_sentence_is_replaced_by_the_alternative_that_is_chosen(
+    direct: Callable[..., Any], opened: Opened, url: str
+) -> None:
+    page = direct()
+    first, second = translated(page)["translations"][0]["sentences"]
+    page.locator("#output .word").first.click(modifiers=["Shift"])
+    page.wait_for_selector("#alternatives-list button >> nth=1")
+    assert page.get_attribute("#alternatives-sentence", "aria-pressed") == "true"
+    offered = texts(page, "#alternatives-list button")
+    assert offered[1:] == [text for text in n_best(url, first["source"], None) if text != first["text"]]
+    page.click("#alternatives-list button >> nth=1")
+    seen(page, f"{offered[1]} {second['text']}")
+    assert page.is_hidden("#alternatives")
+    fresh = {"text": first["source"], "source": "en", "target": "de", "split": False, "prefix": offered[1]}
+    found = ask(f"{url}/v1/translate", {**fresh, "align": True})["translations"][0]["sentences"][0]
+    if found["text"] == offered[1] and found["links"]:  # the search may go on after what was chosen
+        page.wait_for_function(
+            "() => document.querySelectorAll('#mirror .sentence:first-child .word').length > 0"
+        )
+        page.locator("#output .word").first.hover()
+        spans = [link["source"] for link in found["links"] if link["target"][0] == 0]
+        assert texts(page, "#mirror .word.linked") == [cut(first["source"], span) for span in spans]
+    page.locator("#source").press("End")
+    page.locator("#source").press_sequentially(" a")
+    page.wait_for_timeout(500)
+    assert texts(page, "#output .sentence")[0] == offered[1], "what was chosen stays while typing goes on"
+
+
+def test_alternatives_are_reached_and_left_with_keys(direct: Callable[..., Any]) -> None:
+    page = direct()
+    translated(page)
+    page.focus("#source")
+    page.keyboard.press("Alt+KeyO")
+    assert page.evaluate("document.activeElement.matches('#output .word')")
+    page.keyboard.press("ArrowRight")
+    word = page.evaluate("document.activeElement.textContent")
+    assert word == texts(page, "#output .word")[1]
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#alternatives-list button")
+    assert page.evaluate("document.activeElement.matches('.option')")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#alternatives")
+    assert page.evaluate("document.activeElement.textContent") == word
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_selector("#alternatives-list button >> nth=1")
+    page.keyboard.press("ArrowDown")
+    chosen = page.evaluate("document.activeElement.textContent")
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "(text) => document.querySelector('#output .sentence').textContent === text", arg=chosen
+    )
+    frames(page)
+    assert page.evaluate("document.activeElement.matches('#output .word')")
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.textContent") == texts(page, "#output .word")[-1]
+    assert page.locator("#output [tabindex='0']").count() == 1
+
+
+# --- alignment ---------------------------------------------------------------------------------------------
+
+
+def linked(page: Any) -> tuple[list[str], list[str]]:
+    return texts(page, "#mirror .word.linked"), texts(page, "#output .word.linked")
+
+
+def test_words_that_belong_together_are_marked_from_both_sides(direct: Callable[..., Any]) -> None:
+    page = direct()
+    sentence = translated(page)["translations"][0]["sentences"][1]
+    assert sentence["source"].startswith("😀")
+    words = page.locator("#output .sentence >> nth=1").locator(".word")
+    for i, each in enumerate(sentence["words"]):
+        links = [link for link in sentence["links"] if link["target"][0] == each["start"]]
+        words.nth(i).hover()
+        sources, targets = linked(page)
+        assert sources == list(dict.fromkeys(cut(sentence["source"], link["source"]) for link in links))
+        assert targets == [cut(sentence["text"], [each["start"], each["end"]])]
+    for word in page.locator("#mirror .sentence >> nth=1").locator(".word").all():
+        box = word.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        start = int(word.get_attribute("data-start"))
+        links = [link for link in sentence["links"] if link["source"][0] == start]
+        sources, targets = linked(page)
+        assert sources == [word.text_content()]
+        assert targets == [cut(sentence["text"], link["target"]) for link in links]
+    page.mouse.move(0, 0)
+    assert linked(page) == ([], [])
+
+
+def test_words_are_marked_at_the_caret_and_at_the_focus(direct: Callable[..., Any]) -> None:
+    page = direct()
+    sentence = translated(page)["translations"][0]["sentences"][1]
+    span = max(link["source"] for link in sentence["links"])
+    page.focus("#source")
+    page.keyboard.press("Control+Home")
+    for _ in range(sentence["source_start"] + span[0] + 1):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#mirror .word.linked")
+    assert linked(page)[0] == [cut(sentence["source"], span)]
+    page.keyboard.press("Alt+KeyO")
+    assert linked(page)[1] == texts(page, "#output .word")[:1]
+
+
+def test_the_mirror_lies_under_the_text_and_nothing_in_the_field_scrolls(direct: Callable[..., Any]) -> None:
+    page = direct(viewport={"width": 900, "height": 500}, reduced_motion="reduce")
+    translated(page, "\n".join(["the red cat and the big old dog " * 6, "", "a bird"] * 4))
+    box, field = page.locator("#mirror").bounding_box(), page.locator("#source").bounding_box()
+    assert box == field
+    assert page.evaluate(
+        "(() => { const f = document.querySelector('#source'); return f.scrollHeight <= f.clientHeight; })()"
+    )
+    word = page.locator("#mirror .word").last
+    word.scroll_into_view_if_needed()
+    at = word.bounding_box()
+    page.mouse.move(at["x"] + at["width"] / 2, at["y"] + at["height"] / 2)
+    assert linked(page)[0] == [word.text_content()]
+
+
+# --- confidence and attention ------------------------------------------------------------------------------
+
+
+def test_confidence_is_shown_by_shade_line_and_word(direct: Callable[..., Any]) -> None:
+    page = direct()
+    sentences = translated(page)["translations"][0]["sentences"]
+    assert page.is_hidden("#legend")
+    page.click("#confidence")
+    assert page.get_attribute("#confidence", "aria-pressed") == "true"
+    assert page.is_visible("#legend")
+    frames(page)
+    words = page.locator("#output .word").all()
+    every = [(s["text"], word) for s in sentences for word in s["words"]]
+    assert len(words) == len(every)
+    for element, (text, word) in zip(words, every, strict=True):
+        step = sum(word["probability"] >= bound for bound in (0.25, 0.5, 0.75))
+        assert f"sure-{step}" in element.get_attribute("class")
+        label = element.get_attribute("aria-label")
+        assert label == f"{text[word['start'] : word['end']]}, {round(100 * word['probability'])}%"
+    styles = page.eval_on_selector_all(
+        "#legend li span", "(all) => all.map((e) => getComputedStyle(e).textDecoration)"
+    )
+    assert len(set(styles)) == 4
+    page.reload()
+    page.wait_for_selector("#output .word[aria-label]")
+    page.keyboard.press("Alt+KeyK")
+    frames(page)
+    assert page.locator("#output .word[aria-label]").count() == 0
+
+
+def test_attention_is_a_picture_with_words(direct: Callable[..., Any], url: str) -> None:
+    page = direct()
+    first, second = translated(page)["translations"][0]["sentences"]
+    page.click("#open-attention")
+    for number, sentence in enumerate((first, second)):
+        asked = {"model": "first", "text": sentence["source"], "target": sentence["text"]}
+        attention = ask(f"{url}/v1/attention", asked)
+        n_rows, n_columns = len(attention["target_tokens"]), len(attention["source_tokens"])
+        page.select_option("#attention-sentence", index=number)
+        page.wait_for_function(
+            "(n) => document.querySelectorAll('#attention-picture .weight').length === n",
+            arg=n_rows * n_columns,
+        )
+        assert page.locator("#attention-picture svg[role=img][aria-label]").count() == 1
+        assert page.locator("#attention-head option").count() == 1 + len(attention["weights"][0])
+        assert page.locator("#attention-layer option").count() == 1 + len(attention["weights"])
+        page.select_option("#attention-layer", index=1)
+        page.select_option("#attention-head", index=2)
+        weights = [weight for row in attention["weights"][0][1] for weight in row]
+        drawn = page.eval_on_selector_all(
+            "#attention-picture .weight", "(all) => all.map((e) => Number(e.getAttribute('fill-opacity')))"
+        )
+        assert drawn == pytest.approx(weights, abs=6e-4)
+        assert page.locator("#attention-rows tr").count() == n_rows
+        best = max(range(n_columns), key=lambda s: attention["weights"][0][1][0][s])
+        said = texts(page, "#attention-rows td")[0]
+        assert said.split(", ")[0].endswith(f" {round(100 * attention['weights'][0][1][0][best])}%")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#attention")
+
+
+# --- languages and models ----------------------------------------------------------------------------------
+
+
+def options(page: Any, selector: str) -> list[str]:
+    return texts(page, f"{selector} option")
+
+
+def test_menus_offer_what_is_served(opened: Opened, url: str) -> None:
+    page = opened(url)
+    assert options(page, "#source-language") == ["Detect language", "English", "German"]
+    page.select_option("#source-language", "en")
+    assert options(page, "#target-language") == ["German"]
+    assert options(page, "#model") == [f"{name} · {parameters(url, name)}" for name in ("first", "second")]
+    page.select_option("#model", "second")
+    page.fill("#source", "a cat")
+    page.wait_for_selector("#output .sentence.done")
+    assert opened.watched.sent("translate")[-1]["model"] == "second"
+    page.reload()
+    page.wait_for_selector("nav [aria-current]")
+    assert page.input_value("#model") == "second"
+    page.select_option("#source-language", "de")
+    assert options(page, "#target-language") == ["English"]
+    assert page.is_hidden("#model")
+
+
+def parameters(url: str, name: str) -> str:
+    n = next(m["parameters"] for m in ask(f"{url}/v1/models")["models"] if m["name"] == name)
+    return f"{round(n / 1000)} k"
+
+
+def test_the_language_is_detected_and_the_direction_follows(opened: Opened, url: str) -> None:
+    page = opened(url)
+    page.fill("#source", "Der alte Hund schläft vor dem großen Haus am Fluss.")
+    page.wait_for_selector("#output .sentence.done")
+    assert options(page, "#source-language")[0] == "German (detected)"
+    assert page.input_value("#target-language") == "en"
+    assert opened.watched.sent("translate")[-1]["source"] == "de"
+    page.fill("#source", "The old dog is sleeping in front of the big house by the river.")
+    page.wait_for_function("() => document.querySelector('#target-language').value === 'de'")
+    assert options(page, "#source-language")[0] == "English (detected)"
+    assert page.get_attribute("#source", "lang") == "en"
+
+
+def test_swapping_takes_the_translation_along(direct: Callable[..., Any], opened: Opened) -> None:
+    page = direct()
+    answer = translated(page, "the red cat")
+    page.click("#swap")
+    assert page.input_value("#source") == answer["translations"][0]["text"]
+    assert (page.input_value("#source-language"), page.input_value("#target-language")) == ("de", "en")
+    page.wait_for_function("() => document.querySelector('#output').lang === 'en'")
+    assert opened.watched.sent("translate")[-1]["model"] == "back"
+
+
+def test_no_way_back_is_explained(opened: Opened, single: str) -> None:
+    page = opened(single)
+    assert page.get_attribute("#swap", "aria-disabled") == "true"
+    assert page.text_content("#swap-reason") == "No model here translates from German to English."
+    page.click("#swap", force=True)
+    assert page.input_value("#target-language") == "de"
+    assert page.is_hidden("[data-view=classify]")
+    assert options(page, "#source-language") == ["English"]
+
+
+# --- documents ---------------------------------------------------------------------------------------------
+
+
+def test_a_document_comes_back_translated(direct: Callable[..., Any], url: str) -> None:
+    page = direct()
+    page.click("[data-view=documents]")
+    text = "the red cat.\n\nthe old dog.\n"
+    with page.expect_download() as coming:
+        page.set_input_files(
+            "#file", {"name": "letter.txt", "mimeType": "text/plain", "buffer": text.encode()}
+        )
+    asked = {"text": text, "source": "en", "target": "de"}
+    expected = ask(f"{url}/v1/translate", asked)["translations"][0]["text"]
+    assert Path(coming.value.path()).read_text("utf-8") == expected
+    assert coming.value.suggested_filename == "letter.de.txt"
+    with page.expect_download() as again:
+        page.click("#jobs .ready a")
+    assert again.value.suggested_filename == "letter.de.txt"
+    page.click("#jobs li .icon")
+    assert page.locator("#jobs li").count() == 0
+
+
+def test_documents_are_dropped_anywhere_and_what_is_wrong_is_said(
+    direct: Callable[..., Any], url: str
+) -> None:
+    page = direct()
+    dropping = """(name) => {
+      const transfer = new DataTransfer();
+      transfer.items.add(new File(["text"], name));
+      for (const type of ["dragenter", "dragover", "drop"]) {
+        document.body.dispatchEvent(
+          new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true }));
+      }
+    }"""
+    page.evaluate(dropping, "picture.png")
+    page.wait_for_selector("#jobs .failed")
+    assert page.is_visible("#documents-view")
+    formats = " ".join(ask(f"{url}/v1/models")["formats"])
+    assert page.text_content("#jobs .failed .hint") == f"This format is not served; there are {formats}."
+    page.evaluate(dropping, "letter.txt")
+    page.wait_for_selector("#jobs .ready")
+
+
+def test_a_document_that_fails_says_why_and_can_be_tried_again(
+    direct: Callable[..., Any], opened: Opened
+) -> None:
+    opened.expected = ["400"]
+    page = direct()
+    answers = iter([(400, '{"error": "letter.txt: line 3 is not UTF-8; save it as UTF-8"}'), (200, "gut")])
+
+    def answer(route: Any) -> None:
+        status, body = next(answers)
+        route.fulfill(status=status, body=body)
+
+    page.route("**/v1/documents", answer)
+    page.click("[data-view=documents]")
+    page.set_input_files("#file", {"name": "letter.txt", "mimeType": "text/plain", "buffer": b"x"})
+    page.wait_for_selector("#jobs .failed")
+    assert "letter.txt: line 3 is not UTF-8; save it as UTF-8" in page.text_content("#jobs .failed .hint")
+    with page.expect_download():
+        page.click("#jobs .failed .quiet")
+
+
+# --- history -----------------------------------------------------------------------------------------------
+
+
+def test_history_is_kept_on_the_device_searched_restored_and_cleared(direct: Callable[..., Any]) -> None:
+    page = direct()
+    for text in ("the red cat", "an old dog"):
+        translated(page, text)
+        if text == "an old dog":  # the first was kept after a while, the second is at once
+            page.click("#copy")
+        page.wait_for_function(
+            "(text) => (localStorage.getItem('dragoman.history') ?? '').includes(text)", arg=text
+        )
+    page.click("#open-history")
+    assert texts(page, "#history .said") == ["an old dog", "the red cat"]
+    page.fill("#history-search", "CAT")
+    assert texts(page, "#history .said") == ["the red cat"]
+    page.fill("#history-search", "zebra")
+    assert page.text_content("#history-state") == "Nothing found."
+    page.fill("#history-search", "")
+    page.click("#history .entry >> nth=1")
+    assert page.input_value("#source") == "the red cat"
+    page.keyboard.press("Alt+KeyH")
+    page.locator("#history li .icon").first.click()
+    assert texts(page, "#history .said") == ["the red cat"]
+    page.click("#history-clear")
+    page.click("#history-yes")
+    assert page.text_content("#history-state") == "Nothing here yet."
+    assert page.evaluate("localStorage.getItem('dragoman.history')") is None
+
+
+def test_history_can_be_switched_off(direct: Callable[..., Any]) -> None:
+    page = direct()
+    page.click("#open-history")
+    page.click("#history .switch")
+    page.keyboard.press("Escape")
+    translated(page, "a bird")
+    page.click("#copy")
+    page.wait_for_selector("#copy:has-text('Copied')")
+    assert page.evaluate("localStorage.getItem('dragoman.history')") is None
+    page.click("#open-history")
+    assert page.text_content("#history-state") == "Nothing is being kept."
+
+
+# --- how it looks and speaks -------------------------------------------------------------------------------
+
+
+def test_the_theme_follows_the_system_until_one_is_chosen(direct: Callable[..., Any]) -> None:
+    page = direct(color_scheme="dark")
+    paper = "getComputedStyle(document.querySelector('#translator')).backgroundColor"
+    dark = page.evaluate(paper)
+    assert page.get_attribute("#theme", "aria-pressed") == "true"
+    page.click("#theme")
+    light = page.evaluate(paper)
+    assert light == "rgb(255, 255, 255)" != dark
+    page.reload()
+    assert page.evaluate(paper) == light
+    page.keyboard.press("Alt+KeyT")
+    assert page.evaluate(paper) == dark
+
+
+@pytest.mark.parametrize(
+    ("locale", "lang", "heading"),
+    [
+        ("de-AT", "de", "Text"),
+        ("pl-PL", "pl", "Tekst"),
+        ("zh-CN", "zh-Hans", "文本"),
+        ("fr-FR", "en", "Text"),
+    ],
+)
+def test_the_page_speaks_the_reader_s_language(
+    opened: Opened, url: str, locale: str, lang: str, heading: str
+) -> None:
+    page = opened(url, locale=locale)
+    assert page.get_attribute("html", "lang") == lang
+    assert page.text_content("[data-view=text]") == heading
+    page.select_option("#interface-language", "de")
+    page.wait_for_selector("[data-view=documents]:has-text('Dokumente')")
+    assert options(page, "#source-language") == ["Sprache erkennen", "Deutsch", "Englisch"]
+    assert page.get_attribute("#source", "placeholder") == "Text eingeben oder einfügen"
+    page.reload()
+    page.wait_for_selector("html[lang=de]")
+
+
+def test_writing_from_right_to_left(direct: Callable[..., Any]) -> None:
+    page = direct()
+    page.fill("#source", "مرحبا بالعالم")
+    assert page.evaluate("document.querySelector('#source').matches(':dir(rtl)')")
+    assert page.evaluate("document.querySelector('#mirror').matches(':dir(rtl)')")
+
+
+def test_nothing_is_wider_than_a_phone(direct: Callable[..., Any]) -> None:
+    width = 320
+    page = direct(viewport={"width": width, "height": 640}, has_touch=True)
+    translated(page, f"{TEXT} {'word' * 40}")
+    page.click("#confidence")
+    for view in ("text", "documents", "classify"):
+        page.click(f"[data-view={view}]")
+        assert page.evaluate("document.documentElement.scrollWidth") == width, view
+    page.click("[data-view=text]")
+    page.locator("#output .word").first.tap()
+    page.wait_for_selector("#alternatives-list button")
+    box = page.locator("#alternatives").bounding_box()
+    assert (box["x"], box["width"]) == (0, width)
+    page.keyboard.press("Escape")
+    for button in ("history", "shortcuts", "attention"):
+        page.click(f"#open-{button}")
+        box = page.locator(f"#{button}").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        page.keyboard.press("Escape")
+
+
+def test_nothing_moves_for_those_who_do_not_want_it(direct: Callable[..., Any]) -> None:
+    page = direct(reduced_motion="reduce")
+    page.evaluate("document.querySelector('#working').hidden = false")
+    moving = "getComputedStyle(document.querySelector('#working'), '::after').animationName"
+    assert page.evaluate(moving) == "none"
+
+
+def test_keys(direct: Callable[..., Any], opened: Opened) -> None:
+    page = direct()
+    page.keyboard.press("Alt+KeyE")
+    assert page.evaluate("document.activeElement.id") == "source"
+    page.keyboard.type("?a cat")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#output .sentence.done")
+    assert opened.watched.sent("translate")[0]["text"] == ["?a cat"]
+    page.locator("#source").blur()
+    page.keyboard.press("?")
+    rows = page.locator("#shortcuts-list dt")
+    assert rows.count() == 14
+    page.keyboard.press("Escape")
+    page.keyboard.press("Alt+KeyA")
+    page.wait_for_selector("#attention-picture .weight")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Alt+KeyS")
+    assert page.input_value("#source-language") == "de"
+
+
+def test_the_first_stop_of_tab_leads_to_the_text(direct: Callable[..., Any]) -> None:
+    page = direct()
+    page.wait_for_selector("#source:focus")  # whoever comes can type at once
+    page.focus(".brand")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.id") == "skip"
+    assert page.evaluate("document.querySelector('a, button, input, select, textarea').id") == "skip"
+    assert page.locator("#skip").bounding_box()["y"] >= 0
+    page.keyboard.press("Enter")
+    page.keyboard.type("a")
+    assert page.input_value("#source") == "a"
+    stops = []
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    page.focus(".brand")
+    for _ in range(14):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate("document.activeElement.id || document.activeElement.dataset.view"))
+        assert page.evaluate(
+            """(() => { const e = document.activeElement, s = getComputedStyle(e);
+            return e.matches("textarea") || s.outlineStyle !== "none" })()"""
+        ), stops[-1]
+    order = ["text", "documents", "classify", "open-history", "theme", "open-shortcuts", "interface-language"]
+    assert stops[:12] == [*order, "source-language", "swap", "target-language", "model", "source"]
+
+
+# --- what goes wrong ---------------------------------------------------------------------------------------
+
+
+def test_a_text_that_is_too_long_is_kept_and_not_sent(opened: Opened, single: str) -> None:
+    page = opened(single)
+    page.fill("#source", "😀" * 61)
+    page.wait_for_selector("#notice:visible")
+    assert page.text_content("#counter") == "61 / 60"
+    assert page.get_attribute("#source", "aria-invalid") == "true"
+    assert "too long" in page.text_content("#notice-text")
+    page.wait_for_timeout(400)
+    assert opened.watched.sent("translate") == []
+    page.fill("#source", "😀" * 60)
+    page.wait_for_selector("#output .sentence.done, #output .line")
+    page.wait_for_selector("#notice", state="hidden")
+    assert page.text_content("#counter") == "60 / 60"
+
+
+def test_a_service_that_is_away_is_waited_for(direct: Callable[..., Any], opened: Opened) -> None:
+    opened.expected = ["ERR_INTERNET_DISCONNECTED"]
+    page = direct()
+    page.context.set_offline(True)
+    page.fill("#source", "the red cat")
+    page.wait_for_selector("#notice:visible")
+    assert page.text_content("#notice-text") == "The service does not answer. Your text is still here."
+    assert re.fullmatch(r"again in \d s", page.text_content("#notice-count"))
+    page.context.set_offline(False)
+    page.wait_for_selector("#output .sentence.done")
+    assert page.is_hidden("#notice")
+    assert page.input_value("#source") == "the red cat"
+
+
+def test_too_many_requests_are_counted_down(opened: Opened, browser: Any, tiny_run: Path) -> None:
+    opened.expected = ["429"]
+    with served([tiny_run], per_minute=1) as url:
+        page = opened(url)
+        page.fill("#source", "the red cat")
+        page.wait_for_selector("#output .sentence.done")
+        page.fill("#source", "the old dog")
+        page.wait_for_selector("#notice:visible")
+        assert "too much to do" in page.text_content("#notice-text")
+        first = int(re.findall(r"\d+", page.text_content("#notice-count"))[0])
+        assert 50 <= first <= 60
+        page.wait_for_function(
+            "(n) => document.querySelector('#notice-count').textContent.includes(n)", arg=first - 1
+        )
+        assert page.input_value("#source") == "the old dog"
+        page.context.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (503, "The service is not ready yet."),
+        (504, "This took too long. A shorter text may help."),
+        (400, "The service says: what, where, what to do"),
+    ],
+)
+def test_what_the_service_refuses_is_said_and_the_text_stays(
+    direct: Callable[..., Any], opened: Opened, status: int, said: str
+) -> None:
+    opened.expected = [str(status)]
+    page = direct()
+    refusal = {
+        "status": status,
+        "body": '{"error": "what, where, what to do"}',
+        "headers": {"Retry-After": "1"},
+    }
+    page.route("**/v1/translate", lambda route: route.fulfill(**refusal))
+    page.fill("#source", "the red cat")
+    page.wait_for_selector("#notice:visible")
+    assert page.text_content("#notice-text") == said
+    assert page.input_value("#source") == "the red cat"
+    page.unroute("**/v1/translate")
+    if status == 504:
+        page.click("#notice-retry")
+    if status != 400:  # 503 is tried again by itself, after the second that the service asked for
+        page.wait_for_selector("#output .sentence.done")
+        assert page.is_hidden("#notice")
+
+
+def test_a_stream_that_breaks_or_ends_in_an_error_is_told(direct: Callable[..., Any], opened: Opened) -> None:
+    page = direct()
+    bodies = iter(['event: error\ndata: {"error": "took more than the 60 s"}\n\n', ""])
+    page.route("**/v1/translate", lambda route: route.fulfill(body=next(bodies)))
+    page.fill("#source", "the red cat")
+    page.wait_for_selector("#notice:has-text('The service says: took more than the 60 s')")
+    page.fill("#source", "the red dog")
+    page.wait_for_selector("#notice:has-text('The service does not answer')")
+
+
+def test_a_key_is_asked_for_kept_for_the_tab_and_sent(
+    opened: Opened, browser: Any, tiny_run: Path, tmp_path: Path
+) -> None:
+    from dragoman.serving.access import make_key
+
+    opened.expected = ["403"]
+    key = make_key(tmp_path / "keys.toml", "reader")
+    with served([tiny_run], keys=tmp_path / "keys.toml") as url:
+        page = opened(url)
+        page.wait_for_selector("#key[open]")
+        page.keyboard.press("Enter")
+        assert page.text_content("#key-error") == "Enter the key."
+        page.fill("#key-value", "wrong")
+        page.keyboard.press("Enter")
+        page.fill("#source", "the red cat")
+        page.wait_for_selector("#key[open]")
+        assert page.text_content("#key-error") == "This key was not accepted."
+        page.fill("#key-value", key)
+        page.click("#key-form .primary")
+        page.wait_for_selector("#output .sentence.done")
+        assert page.input_value("#source") == "the red cat"
+        assert page.evaluate("Object.values(localStorage).join()").find(key) == -1
+        page.reload()
+        page.wait_for_selector("#output .sentence.done")
+        assert page.is_hidden("#key")
+        page.context.close()
+
+
+# --- classes -----------------------------------------------------------------------------------------------
+
+
+def test_classes_are_bars_and_words_show_what_moved_them(opened: Opened, url: str) -> None:
+    page = opened(f"{url}/#classify")
+    text = "😀 great cat"
+    answer = ask(f"{url}/v1/classify", {"text": text, "model": "praise", "explain": True})["results"][0]
+    page.fill("#classify-source", text)
+    page.wait_for_selector("#bars li")
+    assert page.text_content("#label") == answer["label"] == "praise"
+    shares = sorted(answer["probabilities"].items(), key=lambda each: -each[1])
+    assert texts(page, "#bars .name") == [name for name, _ in shares]
+    widths = page.eval_on_selector_all("#bars .fill", "(all) => all.map((e) => parseFloat(e.style.width))")
+    assert widths == pytest.approx([100 * share for _, share in shares], abs=1e-3)
+    strongest = max(answer["words"], key=lambda word: abs(word["effect"]))
+    marked = page.locator("#effect-words mark.strong").first
+    assert marked.evaluate("(e) => e.firstChild.data") == text[strongest["start"] : strongest["end"]]
+    assert ("for" if strongest["effect"] > 0 else "against") in marked.get_attribute("class").split()
+    assert texts(page, ".effect-legend span") == ["speaks for praise", "speaks against praise"]
+    page.fill("#classify-source", "")
+    page.wait_for_selector("#classify-placeholder:visible")
+    assert page.locator("#bars li").count() == 0
+
+
+def test_a_service_of_classifiers_alone_shows_only_classes(
+    opened: Opened, browser: Any, tiny_classifier_run: Path
+) -> None:
+    with served([tiny_classifier_run]) as url:
+        page = opened(url)
+        assert page.is_visible("#classify-view")
+        assert page.is_hidden("[data-view=text]")
+        assert page.is_hidden("#translator")
+        page.context.close()
+
+
+# --- accessibility -----------------------------------------------------------------------------------------
+
+
+def violations(page: Any, part: str = "html") -> list[str]:
+    """What axe-core finds in a part of the page against WCAG 2.2 AA and its own best practices."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(axe.Axe().axe_script)
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    found = page.evaluate(
+        "([part, tags]) => axe.run(part, { runOnly: tags, resultTypes: ['violations'] })", [part, tags]
+    )
+    assert found["passes"]
+    return [
+        f"{each['id']}: {node['html'][:120]} {node['failureSummary'][:300]}"
+        for each in found["violations"]
+        for node in each["nodes"]
+    ]
+
+
+def test_axe_finds_what_is_wrong(opened: Opened, single: str) -> None:
+    page = opened(single)
+    page.evaluate(
+        """() => {
+          for (const name of ["aria-label", "aria-describedby", "placeholder"]) {
+            document.querySelector("#source").removeAttribute(name);
+          }
+          document.querySelector("#counter").style.color = "#ccc";
+        }"""
+    )
+    assert {each.split(":")[0] for each in violations(page)} == {"label", "color-contrast"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"color_scheme": "light"},
+        {"color_scheme": "dark"},
+        {"color_scheme": "light", "viewport": {"width": 320, "height": 640}},
+    ],
+    ids=["light", "dark", "phone"],
+)
+def test_axe_finds_nothing(direct: Callable[..., Any], settings: dict[str, Any]) -> None:
+    page = direct(reduced_motion="reduce", **settings)
+    translated(page, "a 😀")
+    page.click("#confidence")
+    page.locator("#output .word").first.hover()
+    frames(page)
+    assert violations(page) == []
+    page.locator("#output .word").first.click()
+    page.wait_for_selector("#alternatives-list button")
+    assert violations(page, "#alternatives") == []
+    page.keyboard.press("Escape")
+    if settings.get("viewport"):
+        return  # dialogs are the same on a phone
+    page.click("#open-attention")
+    page.wait_for_selector("#attention-picture .weight")
+    page.click("#attention summary")
+    assert violations(page, "#attention") == []
+    page.keyboard.press("Escape")
+    page.click("#copy")
+    page.click("#open-history")
+    assert violations(page, "#history") == []
+    page.click("#history-clear")
+    page.keyboard.press("Escape")
+    page.click("#open-shortcuts")
+    assert violations(page, "#shortcuts") == []
+    page.keyboard.press("Escape")
+    page.click("[data-view=documents]")
+    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"x"})
+    assert violations(page, "#documents-view") == []
+    page.click("[data-view=classify]")
+    page.fill("#classify-source", "a great cat and an awful dog")
+    page.wait_for_selector("#bars li")
+    assert violations(page, "#classify-view") == []
+
+
+def test_axe_finds_nothing_where_something_is_wrong(opened: Opened, single: str) -> None:
+    page = opened(single)
+    page.fill("#source", "a" * 61)
+    page.wait_for_selector("#notice:visible")
+    assert violations(page) == []
+    page.evaluate("document.querySelector('#open-key').hidden = false")
+    page.click("#open-key")
+    assert violations(page, "#key") == []
+
+
+# --- pictures ----------------------------------------------------------------------------------------------
+
+SENTENCES = (
+    "A brown dog is running through the snow. Two young women are sitting on a bench in the park and "
+    "talking to each other."
+)
+
+
+@pytest.mark.skipif(
+    not {"DRAGOMAN_PICTURES", "DRAGOMAN_PICTURES_RUN"} <= os.environ.keys(),
+    reason="takes the pictures of the documentation where DRAGOMAN_PICTURES and DRAGOMAN_PICTURES_RUN say",
+)
+def test_pictures(opened: Opened, browser: Any) -> None:
+    folder, run = Path(os.environ["DRAGOMAN_PICTURES"]), Path(os.environ["DRAGOMAN_PICTURES_RUN"])
+    with served([run]) as url:
+        wide = {"viewport": {"width": 1280, "height": 720}, "device_scale_factor": 1.5}
+        page = opened(url, reduced_motion="reduce", **wide)
+        page.fill("#source", SENTENCES)
+        page.wait_for_selector("#output .sentence.done >> nth=1")
+        page.locator("#output .word:has-text('rennt')").hover()
+        page.screenshot(path=folder / "page.png")
+        page.locator("#output .word:has-text('rennt')").click()
+        page.wait_for_selector("#alternatives-list button")
+        page.screenshot(path=folder / "page-alternatives.png")
+        page.keyboard.press("Escape")
+        page.click("#theme")
+        page.click("#confidence")
+        page.locator("#output .word:has-text('Frauen')").hover()
+        page.screenshot(path=folder / "page-dark.png")
+        page.click("#theme")
+        page.click("#open-attention")
+        page.wait_for_selector("#attention-picture .weight")
+        page.screenshot(path=folder / "page-attention.png")
+        phone = {"viewport": {"width": 390, "height": 720}, "device_scale_factor": 2, "has_touch": True}
+        page = opened(url, reduced_motion="reduce", **phone)
+        page.fill("#source", SENTENCES)
+        page.wait_for_selector("#output .sentence.done >> nth=1")
+        page.click("#confidence")
+        page.screenshot(path=folder / "page-phone.png")
+        page.context.close()

@@ -1,0 +1,99 @@
+"""The page of a service in a browser: the service runs in this process, the browser has no window."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+def ask(url: str, request: dict[str, Any] | None = None) -> Any:
+    """What a program gets from the service: GET, or POST with a request."""
+    data = None if request is None else json.dumps(request).encode()
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:
+        return json.load(answer)
+
+
+@contextmanager
+def served(runs: Sequence[Path], *, keys: Path | None = None, **limits: float) -> Iterator[str]:
+    """The address of a service of these runs, which ends when this is left."""
+    import uvicorn
+
+    from dragoman.serving.access import Keys
+    from dragoman.serving.app import create_app
+    from dragoman.serving.models import How, Models
+    from dragoman.serving.running import listen, url_of
+    from dragoman.serving.service import Service
+    from dragoman.serving.settings import load_settings
+
+    config = load_settings(None, [f"limits.{name}={value}" for name, value in limits.items()])
+    models = Models(runs, How(device="cpu", precision="fp32"))
+    service = Service(models, config, keys=None if keys is None else Keys.load(keys))
+    with listen("127.0.0.1", 0) as listening:
+        server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.005)
+        try:
+            yield url_of(listening)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@contextmanager
+def browsing() -> Iterator[Any]:
+    """A browser. Skips the tests where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: apt install chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Watched:
+    """What a page asked for, and what it complained about."""
+
+    addresses: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    bodies: list[tuple[str, Any]] = field(default_factory=list)
+    """(route, request) of all that was sent as JSON."""
+
+    def watch(self, page: Any) -> None:
+        page.on("request", self._request)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on(
+            "console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text)
+        )
+
+    def _request(self, request: Any) -> None:
+        self.addresses.append(request.url)
+        if request.method == "POST" and "json" in request.headers.get("content-type", ""):
+            self.bodies.append((request.url.rsplit("/", 1)[-1], json.loads(request.post_data)))
+
+    def sent(self, route: str) -> list[Any]:
+        """The requests to a route."""
+        return [body for there, body in self.bodies if there == route]
