@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from src/dragoman/config.py: every setting, its default and its docstring.
+"""Writes docs/configuration.md from the code: every setting, its default and its docstring.
 
     python docs/generate_configuration.py
 
@@ -17,13 +17,15 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dragoman import config
+from dragoman.serving import settings as serving
 
 PAGE = Path(__file__).resolve().parent / "configuration.md"
 
 INTRODUCTION = """\
 # Configuration
 
-<!-- Written by docs/generate_configuration.py from src/dragoman/config.py. Change the docstrings there. -->
+<!-- Written by docs/generate_configuration.py from src/dragoman/config.py and
+src/dragoman/serving/settings.py. Change the docstrings there. -->
 
 A recipe is one TOML file. What it does not say has the default below; `dragoman train` writes every
 setting, defaults included, into the run's `config.toml`, so that a default which changes later never changes
@@ -36,6 +38,13 @@ checked like the file. A name that does not exist is an error, with the closest 
 ```
 training.learing_rate is not a setting; did you mean training.learning_rate?
 ```
+"""
+
+SERVICE = """\
+# A service
+
+What `dragoman serve` allows and how it behaves is in a TOML file of its own, `--settings serve.toml`; `--set`
+changes one of them here, too.
 """
 
 WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
@@ -53,6 +62,12 @@ def page() -> str:
             for name, field in recipe.model_fields.items()
             if is_section(field) and not (recipe is config.ClassificationConfig and name == "tokenizer")
         ]
+    parts += [SERVICE, section_text(None, serving.ServeConfig, docstrings)]
+    parts += [
+        section_text(name, field.annotation, docstrings)
+        for name, field in serving.ServeConfig.model_fields.items()
+        if is_section(field)
+    ]
     return "\n".join(parts)
 
 
@@ -81,7 +96,10 @@ def is_section(field: FieldInfo) -> bool:
 
 def setting_docstrings() -> dict[tuple[str, str], str]:
     """The string that stands under each attribute, by class and attribute."""
-    return dict(_docstrings(ast.parse(Path(config.__file__).read_text(encoding="utf-8"))))
+    found: dict[tuple[str, str], str] = {}
+    for module in (config, serving):
+        found |= _docstrings(ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8")))
+    return found
 
 
 def _docstrings(module: ast.Module) -> Iterator[tuple[tuple[str, str], str]]:
@@ -113,6 +131,8 @@ def type_in_words(field: FieldInfo) -> str:
         return "number or name"
     if annotation == tuple[config.Column, config.Column]:
         return "two numbers or names"
+    if annotation == list[str]:
+        return "a list of texts"
     if get_origin(annotation) is tuple:
         return f"two {WORDS[get_args(annotation)[0]]}s"
     bounds = []

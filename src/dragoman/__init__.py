@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from dragoman.interop.publishing import push_to_hub
     from dragoman.predict.alignment import align
     from dragoman.predict.classifier import Classification, Classifier
-    from dragoman.predict.documents import translate_document
+    from dragoman.predict.documents.files import translate_file
+    from dragoman.predict.documents.text import translate_document
     from dragoman.predict.protection import Protection, translate_protected
     from dragoman.predict.reranking import minimum_risk
     from dragoman.predict.translator import Translation, Translator
@@ -45,7 +46,8 @@ _HOME = {
     "pipeline": "dragoman.interop.pipeline",
     "push_to_hub": "dragoman.interop.publishing",
     "train": "dragoman.training.loop",
-    "translate_document": "dragoman.predict.documents",
+    "translate_document": "dragoman.predict.documents.text",
+    "translate_file": "dragoman.predict.documents.files",
     "translate_protected": "dragoman.predict.protection",
 }
 
@@ -65,6 +67,7 @@ __all__ = [
     "push_to_hub",
     "train",
     "translate_document",
+    "translate_file",
     "translate_protected",
 ]
 

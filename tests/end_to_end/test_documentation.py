@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import docx
 import pytest
 from typer.testing import CliRunner
 
@@ -97,6 +98,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, n_pairs in STAND_INS.items():
         write_corpus(folder, name, n_pairs, seed=n_pairs)
     write_labelled(folder, "reviews", 60, seed=60)
+    write_documents(folder)
     for recipe in ROOT.glob("recipes/*/recipe.toml"):
         _copy_recipe(recipe, folder / recipe.relative_to(ROOT), data)
     programs.mkdir()
@@ -113,6 +115,18 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.chdir(folder)
     return folder
+
+
+def write_documents(folder: Path) -> None:
+    """A letter, subtitles and a translation memory."""
+    document = docx.Document()
+    document.add_paragraph("The red ").add_run("cat sleeps.").bold = True
+    document.save(str(folder / "letter.docx"))
+    (folder / "film.srt").write_text(
+        "1\n00:00:01,000 --> 00:00:02,000\nThe <i>red</i> cat.\n\n", encoding="utf-8"
+    )
+    unit = '<tu><tuv xml:lang="en"><seg>The <hi>red</hi> cat.</seg></tuv></tu>'
+    (folder / "memory.tmx").write_text(f"<tmx><body>{unit}</body></tmx>", encoding="utf-8")
 
 
 def _copy_recipe(recipe: Path, copy: Path, data: Path) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import sys
 from pathlib import Path
 
+import docx
 import pytest
 
 from commands import error_of, succeed
+from dragoman.cli.translating import document_ending
+from dragoman.errors import ConfigError
 from dragoman.predict.alignment import align
-from dragoman.predict.documents import translate_document
+from dragoman.predict.documents import translate_document, translate_file
 from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.translator import Translator
 
@@ -110,3 +116,74 @@ def test_a_document_that_is_not_utf8_is_refused_and_nothing_written(tiny_run: Pa
     message = error_of("translate", tiny_run, "bad.txt", "--document", "--out", "out.txt")
     assert message == "error: bad.txt, line 2: is not UTF-8; convert the text to UTF-8"
     assert not Path("out.txt").exists()
+
+
+SUBTITLES = (
+    "1\n00:00:01,000 --> 00:00:02,000\n<i>The red cat.</i>\n\n2\n00:00:03,000 --> 00:00:04,000\nA dog!\n\n"
+)
+MEMORY = '<tmx><tu><tuv xml:lang="en"><seg>The <hi>red</hi> cat.</seg></tuv></tu></tmx>'
+
+
+def write_letter(path: str) -> None:
+    document = docx.Document()
+    paragraph = document.add_paragraph("The ")
+    paragraph.add_run("red").bold = True
+    paragraph.add_run(" cat. A dog!")
+    document.save(path)
+
+
+def test_subtitles_memories_and_letters_are_written_as_python_writes_them(
+    tiny_run: Path, translator: Translator
+) -> None:
+    Path("film.srt").write_text(SUBTITLES, encoding="utf-8")
+    Path("memory.tmx").write_text(MEMORY, encoding="utf-8")
+    write_letter("letter.docx")
+    for name in ("film.srt", "memory.tmx", "letter.docx"):
+        expected = translate_file(translator, name, Path(name).read_bytes())
+        out = f"out{Path(name).suffix}"
+        assert succeed("translate", tiny_run, name, "--document", "--out", out).stdout == ""
+        piped = succeed("translate", tiny_run, name, "--document").stdout_bytes
+        if name == "letter.docx":
+            found = [
+                docx.Document(file).paragraphs for file in (io.BytesIO(expected), out, io.BytesIO(piped))
+            ]
+            first, *others = ([[(r.text, r.bold) for r in p.runs] for p in file] for file in found)
+            assert all(other == first for other in others)
+        else:
+            assert Path(out).read_bytes() == piped == expected
+
+
+def test_a_document_may_be_compressed(tiny_run: Path, translator: Translator) -> None:
+    Path("film.srt.gz").write_bytes(gzip.compress(SUBTITLES.encode()))
+    succeed("translate", tiny_run, "film.srt.gz", "--document", "--out", "out.srt.gz")
+    expected = translate_file(translator, "film.srt", SUBTITLES.encode())
+    assert gzip.decompress(Path("out.srt.gz").read_bytes()) == expected
+
+
+def test_a_document_of_another_format_is_refused(tiny_run: Path) -> None:
+    write_letter("letter.docx")
+    Path("doc.txt").write_bytes(DOCUMENT.encode())
+    without = error_of("translate", tiny_run, "letter.docx")
+    assert without.startswith("error: letter.docx: is no text of a sentence a line; say --document")
+    other = error_of("translate", tiny_run, "letter.docx", "--document", "--out", "out.pdf")
+    assert other.startswith(
+        "error: --out out.pdf: a document keeps its format; give a name that ends in .docx"
+    )
+    other = error_of("translate", tiny_run, "doc.txt", "--document", "--out", "out.docx")
+    assert other.startswith(
+        "error: --out out.docx: a document keeps its format; give a name that ends in .txt"
+    )
+    Path("bad.docx").write_bytes(b"Hello")
+    bad = error_of("translate", tiny_run, "bad.docx", "--document", "--out", "out.docx")
+    assert bad.startswith("error: bad.docx: is damaged, cut short, or no .docx")
+    assert not Path("out.docx").exists()
+
+
+def test_a_letter_is_nothing_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    with pytest.raises(
+        ConfigError, match=r"^letter\.docx: a Word document is nothing for a terminal; give --out"
+    ):
+        document_ending("letter.docx", None, as_document=True)
+    assert document_ending("letter.docx", Path("out.docx"), as_document=True) == ".docx"
+    assert document_ending("film.srt", None, as_document=True) == ".srt"

@@ -24,10 +24,11 @@ from dragoman.cli.translating import (
     Pharaoh,
     Protect,
     ProtectPattern,
+    document_ending,
     link_record,
     pharaoh_line,
-    read_text,
-    translate_document_text,
+    translate_document_file,
+    write_document,
 )
 from dragoman.errors import ConfigError, DataError
 
@@ -152,7 +153,8 @@ def translate(
     An empty line stays empty. What arrives through a pipe is translated as it comes. From a file into
     another one (--out) the text may be of any size, and the same command continues after a kill. A line with
     more tokens than the model accepts is translated in parts. With --document, a line may hold several
-    sentences. What is not said here is as in the run's [search].
+    sentences, and subtitles (.srt), translation memories (.tmx), Word documents (.docx) and pages (.html)
+    keep their format. What is not said here is as in the run's [search].
     """
     if n_best > 1 and not (json_ or mbr):
         raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")
@@ -166,6 +168,7 @@ def translate(
         document=document, align=align, pharaoh=pharaoh, protect=protect, patterns=protect_pattern,
         consensus=mbr, as_json=json_,
     )  # fmt: skip
+    ending = document_ending(file, out, as_document=document)
     if (prefixes or required) and (document or extras.protection):
         raise ConfigError(
             "--prefixes and --required are for lines as they are: not with --document or --protect"
@@ -198,7 +201,7 @@ def translate(
     settings["n_best"] = extras.n_candidates(n_best, settings["beam_size"] or own.beam_size)
     asked = Asked(translator, file, settings, content, extras)
     if document:
-        write_results(out, [translate_document_text(translator, read_text(file), extras, asked.search)])
+        write_document(out, translate_document_file(translator, file, extras, asked.search, ending))
     else:
         translate_lines(asked, out=out, pharaoh=pharaoh, alternatives=n_best if json_ else None, align=align)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dragoman.cli.app import say
-from dragoman.errors import ConfigError, DataError
+from dragoman.cli.app import obeyed_by_nobody, say
+from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.predict.alignment import Link
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 PANEL = "Documents"
 
+DOCUMENT_ENDINGS = (".srt", ".tmx", ".docx", ".html")
+"""Of documents that are no plain text; all others are."""
+
 AsDocument = Annotated[
     bool,
     typer.Option(
         "--document",
-        help="A line is a paragraph of any number of sentences. White space and line ends stay.",
+        help="A line is a paragraph of any number of sentences. White space and line ends stay. "
+        "Also for .srt, .tmx, .docx and .html, whose formatting is kept.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -106,9 +110,18 @@ class Extras:
         return n_best if n_best > 1 else beam_size
 
     def translate(
-        self, translator: Translator, texts: Sequence[str], *, search: Translate, lines: Sequence[int]
+        self,
+        translator: Translator,
+        texts: Sequence[str],
+        *,
+        search: Translate,
+        lines: Sequence[int],
+        noun: str = "line",
     ) -> list[Translation]:
-        """The translations of `texts`, which stand on these `lines`; what is unusual is said on stderr."""
+        """The translations of `texts`, which stand on these `lines`; what is unusual is said on stderr.
+
+        `noun` is what a line is called.
+        """
         translate = _by_consensus(search) if self.consensus else search
         if self.protection is None:
             translations = translate(texts)
@@ -117,7 +130,7 @@ class Extras:
 
             def report(i: int, outcome: Outcome) -> None:
                 if outcome == "untranslated":
-                    say(f"line {lines[i]}: left as it is; no translation keeps what is protected in it")
+                    say(f"{noun} {lines[i]}: left as it is; no translation keeps what is protected in it")
 
             translations = translate_protected(
                 translator, texts, self.protection, translate=translate, report=report
@@ -126,7 +139,7 @@ class Extras:
         for line, translation in zip(lines, translations, strict=True):
             if translation.parts:
                 say(
-                    f"line {line} is longer than the model's {limit} tokens: "
+                    f"{noun} {line} is longer than the model's {limit} tokens: "
                     f"translated in {len(translation.parts)} parts"
                 )
         return translations
@@ -144,39 +157,77 @@ class Extras:
         return found
 
 
-def translate_document_text(
-    translator: Translator, text: str, extras: Extras, search: Callable[..., list[Translation]]
-) -> str:
-    """The document `text` in the other language. `search` takes sentences, and `progress` in their number."""
-    from dragoman.predict.documents import Document
+def document_ending(file: str, out: Path | None, *, as_document: bool) -> str:
+    """The ending of the format in which `file` is read and `out` written: ".txt" if it is none of ours.
 
-    languages = translator.config.languages
-    document = Document.read(text, languages[0])
+    ConfigError: it is not to be a document, the two are of different formats, or `out` is None, stdout is a
+    terminal, and the format is not for terminals.
+    """
+    from dragoman.data.readers.files import format_suffix
+
+    ending = format_suffix(file)
+    ending = ending if ending in DOCUMENT_ENDINGS else ".txt"
+    if not as_document:
+        if ending != ".txt":
+            raise ConfigError(
+                f"{file}: is no text of a sentence a line; say --document, and its format is kept"
+            )
+        return ending
+    target = format_suffix(out.name) if out is not None else ending
+    if target != ending and (ending != ".txt" or target in DOCUMENT_ENDINGS):
+        raise ConfigError(f"--out {out}: a document keeps its format; give a name that ends in {ending}")
+    if ending == ".docx" and out is None and sys.stdout.isatty():
+        raise ConfigError(f"{file}: a Word document is nothing for a terminal; give --out FILE.docx")
+    return ending
+
+
+def translate_document_file(
+    translator: Translator, file: str, extras: Extras, search: Callable[..., list[Translation]], ending: str
+) -> bytes:
+    """The document `file` in the other language. `search` takes sentences, and `progress` in their number.
+
+    DataError: it is missing, damaged or of another format than `ending` says.
+    """
+    from dragoman.predict.documents.files import DocumentFile
+
+    name = "stdin" if file == "-" else file
+    document = DocumentFile.read(name, read_bytes(file), translator.config.languages, ending=ending)
+    extras = replace(extras, protection=document.protection(extras.protection))
     with _bar(len(document.sentences)) as progress:
         translations = extras.translate(
             translator,
             document.sentences,
             search=lambda sentences: search(sentences, progress=progress),
-            lines=document.line_numbers,
+            lines=document.places,
+            noun=document.noun,
         )
-    return document.written([translation.text for translation in translations], languages)
+    return document.written([translation.text for translation in translations])
 
 
-def read_text(name: str) -> str:
-    """The whole of a file, or of stdin for "-", with its line ends. DataError: missing, or not UTF-8."""
+def read_bytes(name: str) -> bytes:
+    """The whole of a file, decompressed by its suffix, or of stdin for "-". DataError: it is missing."""
     from dragoman.data.readers.files import find_file, open_bytes
 
     if name == "-":
-        content = sys.stdin.buffer.read()
+        return sys.stdin.buffer.read()
+    with open_bytes(find_file(name)) as file:
+        return file.read()
+
+
+def write_document(path: Path | None, content: bytes) -> None:
+    """Writes a document to a file, whole or not at all and compressed as its name says, or to stdout."""
+    if path is not None:
+        from dragoman.data.readers.files import compressed
+        from dragoman.runs import write_atomically
+
+        write_atomically(path, compressed(content, path.name))
+    elif sys.stdout.isatty():
+        from dragoman.predict.documents.plain import decoded
+
+        sys.stdout.write(obeyed_by_nobody(decoded("output", content)[0]))
     else:
-        with open_bytes(find_file(name)) as file:
-            content = file.read()
-    try:
-        return content.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        where = "stdin" if name == "-" else name
-        raise DataError(f"{where}, line {line}: is not UTF-8; convert the text to UTF-8") from None
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()
 
 
 def link_record(link: Link) -> dict[str, Any]:

@@ -94,10 +94,17 @@ class PackedDecoder:
         return PackedSteps(self, src, src_mask, forbidden)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
-        """src (B, S), src_mask (B, S) -> memory (B, S, D): some sentences at a time, which stay in cache."""
-        at_once = max(1, ENCODED_AT_ONCE // src.shape[1])
-        parts = zip(torch.split(src, at_once), torch.split(src_mask, at_once), strict=True)
-        return torch.cat([self._encode(ids, mask) for ids, mask in parts])
+        """src (B, S), src_mask (B, S) -> memory (B, S, D): some sentences at a time, which stay in cache.
+
+        What is padding to all of those is not computed; its memory is 0.
+        """
+        at_once, S = max(1, ENCODED_AT_ONCE // src.shape[1]), src.shape[1]
+        parts = []
+        for ids, mask in zip(torch.split(src, at_once), torch.split(src_mask, at_once), strict=True):
+            n_columns = int(mask.any(0).nonzero()[-1]) + 1
+            memory = self._encode(ids[:, :n_columns], mask[:, :n_columns])
+            parts.append(F.pad(memory, (0, 0, 0, S - n_columns)))
+        return torch.cat(parts)
 
     def _encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         B, S = src.shape
@@ -275,7 +282,7 @@ def rounded_up(n_rows: int) -> int:
     oneDNN prepares a product anew for every number of rows, which takes as long as the product itself, and
     keeps but a few: so there are few numbers.
     """
-    multiple = 64 if n_rows > 64 else 16 if n_rows > 16 else 4
+    multiple = 64 if n_rows > 256 else 32 if n_rows > 64 else 16 if n_rows > 16 else 4
     return -(-n_rows // multiple) * multiple
 
 

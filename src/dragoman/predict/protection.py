@@ -78,6 +78,14 @@ class Protection:
             except re.error as error:
                 raise ConfigError(f"{pattern!r}: is no regular expression ({error})") from None
 
+    def including(self, pattern: str) -> Protection:
+        """One that protects the same and, before all else, what the regular expression `pattern` matches."""
+        other = Protection((), (pattern,))
+        if other._patterns[0] in self._patterns:
+            return self
+        other._patterns += self._patterns
+        return other
+
     def spans(self, text: str) -> list[Span]:
         """What is protected in `text`, in order. Of overlapping spans the first counts, then the kind."""
         found = [

@@ -66,9 +66,12 @@ def gap_between(space: str, languages: tuple[str, str]) -> str:
     The same, but for a translation from a language that puts spaces between sentences into one that does not,
     where it is nothing, and the other way round, where it is one space. `languages`: source and target.
     """
-    src_spaced, tgt_spaced = (
-        language.lower().replace("_", "-").partition("-")[0] not in _WITHOUT_SPACES for language in languages
-    )
+    src_spaced, tgt_spaced = map(has_spaces, languages)
     if src_spaced == tgt_spaced:
         return space
     return " " if tgt_spaced else ""
+
+
+def has_spaces(language: str) -> bool:
+    """It is written with spaces between words and sentences."""
+    return language.lower().replace("_", "-").partition("-")[0] not in _WITHOUT_SPACES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -15,14 +16,18 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from dragoman.errors import ConfigError, DataError, DragomanError
-from dragoman.serving import operations, v1
+from dragoman.serving import documents, libretranslate, operations, v1
 from dragoman.serving.batching import GoneError
 from dragoman.serving.gate import Gate
+from dragoman.serving.openapi import describe, operation_id
 from dragoman.serving.refusals import RefusalError
 from dragoman.serving.service import Service
 
 MAX_PROBLEMS = 5
 """Mistakes in a request that a message names."""
+
+BETWEEN_SWEEPS = 60
+"""Seconds."""
 
 PAGE = Path(__file__).parent / "page"
 
@@ -38,27 +43,40 @@ def create_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        sweeping = asyncio.create_task(_sweep(service))
         yield
+        sweeping.cancel()
         service.close()
 
     app = FastAPI(
         title="Dragoman", version=version("dragoman"), description=DESCRIPTION, lifespan=lifespan,
         docs_url=None, redoc_url=None,  # those pages would fetch from elsewhere
+        generate_unique_id_function=operation_id,
     )  # fmt: skip
     app.state.service = service
-    app.include_router(v1.router, tags=["dragoman"])
+    describe(app)
+    for router in (v1.router, documents.router):
+        app.include_router(router, tags=["dragoman"])
+    app.include_router(libretranslate.router)
     app.include_router(operations.router)
     if service.config.page:
         _add_page(app)
     _add_handlers(app)
     if service.config.cors_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(service.config.cors_origins), allow_methods=["GET", "POST"],
+            CORSMiddleware, allow_origins=service.config.cors_origins, allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
             expose_headers=["X-Request-ID", "Retry-After", "Content-Disposition"],
         )  # fmt: skip
     app.add_middleware(Gate, service=service)  # around all others
     return app
+
+
+async def _sweep(service: Service) -> None:
+    """Deletes, again and again, what has waited too long to be fetched."""
+    while True:
+        await asyncio.sleep(BETWEEN_SWEEPS)
+        await asyncio.to_thread(service.downloads.sweep)
 
 
 def _add_page(app: FastAPI) -> None:

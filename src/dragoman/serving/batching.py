@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -28,8 +29,15 @@ Work: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 WORTH_A_THREAD = 16
 """Items in a batch, at least, before another thread takes some of them."""
 
-SIMILAR = 8
+SIMILAR = 32
 """Tokens by which the sentences of a batch may differ, if they are not within a factor of 2 of each other."""
+
+
+PAUSE, LONGEST_PAUSE = 0.01, 0.05
+"""Seconds that a thread waits for the next item of a batch; and for a batch in all."""
+
+RECENT = 0.1
+"""Seconds for which whoever got a result may ask again, as a program does that has much to ask."""
 
 
 class GoneError(Exception):
@@ -108,6 +116,9 @@ class Batcher:
         self.max_items, self.max_tokens = max_items, max_tokens
         self._note = note
         self._waiting: list[_Waiting] = []
+        self._n_running = 0
+        self._finished: deque[tuple[float, int]] = deque()
+        """When batches were finished, and their sizes; the recent ones."""
         self._changed = threading.Condition()
         self._closed = False
         self._threads = [
@@ -160,10 +171,39 @@ class Batcher:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
+                self._gather()
                 if not self._waiting:
-                    return
+                    if self._closed:
+                        return
+                    continue
                 batch = self._take()
+                self._n_running += len(batch)
             self._carry_out(batch)
+
+    @property
+    def _share(self) -> int:
+        """Items of a batch, if all threads have as many of those that are here or may come back at once.
+
+        The clients of a batch that is done ask again one after the other. A thread that took the first of
+        them alone would do much of its work in vain, for half a batch takes more than half as long; one that
+        took all would leave nothing for the others.
+        """
+        now = time.monotonic()
+        while self._finished and self._finished[0][0] < now - RECENT:
+            self._finished.popleft()
+        n_recent = sum(n for _, n in self._finished)
+        n_active = len(self._waiting) + self._n_running + n_recent
+        return min(-(-n_active // len(self._threads)), self.max_items)
+
+    def _gather(self) -> None:
+        """Waits until there is a share of what may come, or until nothing more comes."""
+        end = time.monotonic() + LONGEST_PAUSE
+        n_before = 0
+        while n_before < len(self._waiting) < self._share and not self._closed:
+            n_before = len(self._waiting)
+            if time.monotonic() >= end:
+                return
+            self._changed.wait(PAUSE)
 
     def _take(self) -> list[_Waiting]:
         """The next batch: whoever has waited longest for how much it waits for, and what goes with it."""
@@ -171,17 +211,16 @@ class Batcher:
         urgent = sorted(self._waiting, key=lambda each: (each.since - now) / each.client.cost)
         first = urgent[0]
         like = [each for each in urgent if each.work == first.work and _are_similar(each.cost, first.cost)]
-        fair = max(-(-len(like) // len(self._threads)), WORTH_A_THREAD)
         batch: list[_Waiting] = []
         longest = 0
-        for each in like[: min(fair, self.max_items)]:
+        for each in like[: min(max(self._share, WORTH_A_THREAD), self.max_items)]:
             longest = max(longest, each.cost)
             if batch and longest * (len(batch) + 1) > self.max_tokens:
                 break
             batch.append(each)
         taken = set(map(id, batch))
         self._waiting = [each for each in self._waiting if id(each) not in taken]
-        return batch
+        return sorted(batch, key=lambda each: each.cost)  # neighbours share their padding
 
     def _carry_out(self, batch: list[_Waiting]) -> None:
         results: Sequence[Any] = ()
@@ -193,6 +232,8 @@ class Batcher:
             problem = error
         self._note(len(batch))
         with self._changed:
+            self._n_running -= len(batch)
+            self._finished.append((time.monotonic(), len(batch)))
             for each in batch:
                 each.client.cost -= each.cost
         for i, each in enumerate(batch):

@@ -1,3 +1,149 @@
-"""Documents over HTTP."""
+"""Documents over HTTP: one comes in, one of the same format goes out."""
 
-ENDINGS = (".txt",)
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import quote
+
+from fastapi import APIRouter, File, Form, Request, Response, UploadFile
+
+from dragoman.errors import DataError
+from dragoman.predict.documents import FORMATS, DocumentFile
+from dragoman.serving.batching import Client
+from dragoman.serving.detection import AUTO, detect_source
+from dragoman.serving.downloads import safe_name
+from dragoman.serving.models import Models, ServedTranslator
+from dragoman.serving.openapi import PROBLEMS
+from dragoman.serving.refusals import too_much
+from dragoman.serving.service import Service
+
+ENDINGS = FORMATS
+"""Endings of the names of documents that are translated."""
+
+MEDIA_TYPES = {
+    ".txt": "text/plain",
+    ".srt": "application/x-subrip",
+    ".tmx": "application/xml",
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".html": "text/html",
+}
+
+router = APIRouter(prefix="/v1")
+
+
+class Asked(NamedTuple):
+    """A document to be translated."""
+
+    name: str
+    """Safe, as `safe_name` makes it."""
+    content: bytes
+    model: str | None = None
+    source: str | None = None
+    """Or "auto"."""
+    target: str | None = None
+
+
+class Translated(NamedTuple):
+    """A translated document."""
+
+    name: str
+    """With the language before the ending."""
+    content: bytes
+
+
+@router.post(
+    "/documents",
+    summary="Translate a document",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The document, as an attachment whose name ends like that of the file sent.",
+            "content": {media: {"schema": {"type": "string", "format": "binary"}} for media in (
+                *dict.fromkeys(MEDIA_TYPES.values()), "application/octet-stream",
+            )},
+        },
+        **PROBLEMS,
+    },
+)  # fmt: skip
+async def documents(
+    request: Request,
+    file: Annotated[UploadFile, File(description=f"Its name ends in {', '.join(FORMATS)}.")],
+    model: Annotated[
+        str | None, Form(description="Its name; without one the first of the direction.")
+    ] = None,
+    source: Annotated[str | None, Form(description='Its language, or "auto".', examples=["en"])] = None,
+    target: Annotated[str | None, Form(description="That of the translation.", examples=["de"])] = None,
+) -> Response:
+    """A document in another language: the same format, formatting and all else kept."""
+    service: Service = request.app.state.service
+    service.admit(request)
+    asked = Asked(safe_name(file.filename or ""), await file.read(), model, source, target)
+    translated = await translate_document(request, service, asked)
+    return attachment(translated.name, translated.content)
+
+
+async def translate_document(request: Request, service: Service, asked: Asked) -> Translated:
+    """The document in another language.
+
+    RefusalError: it is too large, or takes too long. DataError: it is damaged, of no known format, or there
+    is no model for it. MissingExtraError: a package for its format is not installed.
+    """
+    limits = service.config.limits
+    if len(asked.content) > limits.file_bytes:
+        raise too_much("bytes", len(asked.content), limits.file_bytes, "file_bytes")
+    service.expect(1)
+
+    def work(client: Client) -> Translated:
+        served, document = opened(service.models, asked)
+        n_characters, n_sentences = document.n_characters, len(document.sentences)
+        name = served.info.name
+        request.state.model, request.state.characters = name, n_characters
+        request.state.sentences = n_sentences
+        service.metrics.characters.labels(name).inc(n_characters)
+        if n_characters > limits.file_characters:
+            raise too_much("characters", n_characters, limits.file_characters, "file_characters")
+        service.metrics.sentences.labels(name).inc(n_sentences)
+        path = PurePath(asked.name)
+        content = document.translated(served.for_client(client))
+        return Translated(f"{path.stem}.{served.languages[1]}{path.suffix}", content)
+
+    return await service.carry_out(request, work, seconds=limits.file_seconds)
+
+
+def opened(models: Models, asked: Asked) -> tuple[ServedTranslator, DocumentFile]:
+    """A document, and the model for it. DataError: it is damaged, or there is none."""
+    source = asked.source
+    if source == AUTO:
+        source = None if asked.model is not None else _detected(models, asked)
+    served = models.translator(asked.model, source, asked.target)
+    return served, DocumentFile.read(asked.name, asked.content, served.languages)
+
+
+def _detected(models: Models, asked: Asked) -> str:
+    """The language of a document, among those that a model translates into the target."""
+    directions = [pair for pair in models.directions if asked.target in (None, pair[1])]
+    sources = list(dict.fromkeys(source for source, _ in directions))
+    if len(sources) < 2:
+        return detect_source("", sources)
+    problem: DataError | None = None
+    for languages in directions:  # a translation memory can only be read in the languages that it has
+        try:
+            document = DocumentFile.read(asked.name, asked.content, languages)
+        except DataError as error:
+            problem = problem or error
+        else:
+            return detect_source(" ".join(document.sentences), sources)
+    assert problem is not None
+    raise problem
+
+
+def attachment(name: str, content: bytes) -> Response:
+    """A file that a browser saves under `name`, in whatever script that is (RFC 6266, RFC 5987)."""
+    plain = name.encode("ascii", "replace").decode().replace("?", "_")
+    headers: dict[str, Any] = {
+        "Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}",
+        "Content-Type": MEDIA_TYPES.get(PurePath(name).suffix.lower(), "application/octet-stream"),
+        "Cache-Control": "no-store",
+    }
+    return Response(content, headers=headers)

@@ -279,3 +279,106 @@ class ModelsResponse(Message):
     limits: LimitsMessage
     needs_key: bool
     formats: list[str] = Field(description="Endings of documents that are translated.")
+
+
+class LibreTranslate(BaseModel):
+    """Texts to be translated, as LibreTranslate's clients ask for it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [
+        {"q": "A man is riding a bike.", "source": "en", "target": "de"},
+        {"q": "<p>Two <b>dogs</b> play.</p>", "source": "auto", "target": "de", "format": "html"},
+    ]})  # fmt: skip
+
+    q: str | list[str] = Field(description="A text or, in JSON, several.")
+    source: str = Field(description='The language of the text, or "auto".')
+    target: str = Field(description="The language of the translation.")
+    format: Literal["text", "html", ""] | None = "text"
+    alternatives: int | Annotated[str, Field(pattern="^-?[0-9]{1,9}$")] | None = Field(
+        default=0, description="More translations of each text, at most."
+    )
+    api_key: str | None = None
+
+
+class LibreDetect(BaseModel):
+    """A text whose language is asked for."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"q": "Wo ist der Bahnhof?"}]})
+
+    q: str
+    api_key: str | None = None
+
+
+class LibreTranslateFile(BaseModel):
+    """A document to be translated."""
+
+    file: bytes = Field(json_schema_extra={"format": "binary"})
+    source: str = Field(description='The language of the document, or "auto".', examples=["en"])
+    target: str = Field(description="The language of the translation.", examples=["de"])
+    api_key: str | None = None
+
+
+class LibreDetection(Message):
+    """A language, and how sure it is, 0 to 100."""
+
+    confidence: float
+    language: str
+
+
+class LibreTranslation(Message):
+    """The translation; a list for a list of texts, as is all else. What was not asked for is not there."""
+
+    translatedText: str | list[str]  # noqa: N815
+    detectedLanguage: LibreDetection | list[LibreDetection] | None = Field(  # noqa: N815
+        default=None, description='With source = "auto".'
+    )
+    alternatives: list[str] | list[list[str]] | None = Field(
+        default=None, description="Where they were asked for."
+    )
+
+
+class LibreLanguage(Message):
+    """A language, and those into which it is translated."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class LibreFile(Message):
+    """From where a translated document can be fetched."""
+
+    translatedFileUrl: str  # noqa: N815
+
+
+class NamedLanguage(Message):
+    """A language with its name."""
+
+    code: str
+    name: str
+
+
+class LibreDirection(Message):
+    """The languages with which a page begins."""
+
+    source: NamedLanguage
+    target: NamedLanguage
+
+
+class LibreSettings(Message):
+    """What a page in front of the service has to know."""
+
+    apiKeys: bool  # noqa: N815
+    charLimit: int  # noqa: N815
+    filesTranslation: bool  # noqa: N815
+    frontendTimeout: int  # noqa: N815
+    keyRequired: bool  # noqa: N815
+    language: LibreDirection
+    suggestions: bool
+    supportedFilesFormat: list[str]  # noqa: N815
+
+
+def body_of(model: type[BaseModel], *kinds: str) -> dict[str, Any]:
+    """The description of a request's body, which may come in several kinds, by default JSON or a form."""
+    schema = model.model_json_schema()
+    kinds = kinds or ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+    return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}

@@ -12,6 +12,7 @@ from fastapi import Request
 
 from dragoman.serving.access import Keys, Rates, User
 from dragoman.serving.batching import Batcher, Client, GoneError
+from dragoman.serving.downloads import Downloads
 from dragoman.serving.models import Models
 from dragoman.serving.operations import Metrics
 from dragoman.serving.refusals import RefusalError, come_later
@@ -36,11 +37,14 @@ class Service:
         *,
         keys: Keys | None = None,
         rates: Rates | None = None,
+        downloads: Downloads | None = None,
         n_threads: int = 1,
     ) -> None:
         """Starts `n_threads` threads that compute; `close` ends them."""
         self.models, self.config, self.keys = models, config, keys
         self.rates = rates or Rates()
+        limits = config.limits
+        self.downloads = downloads or Downloads(seconds=limits.kept_seconds, max_bytes=limits.kept_bytes)
         self.metrics = Metrics()
         self.batcher = Batcher(
             n_threads=n_threads,
@@ -57,6 +61,7 @@ class Service:
         """Finishes what it has accepted, and ends."""
         self.closing = True
         self.batcher.close()
+        self.downloads.close()
 
     @property
     def is_working(self) -> bool:
@@ -117,7 +122,7 @@ class Service:
                     return working.result()
                 if leaving.done():
                     raise GoneError
-                raise _too_slow(limit)
+                raise _too_slow(limit, "seconds" if seconds is None else "file_seconds")
             finally:
                 leaving.cancel()
                 if not working.done():
@@ -203,9 +208,9 @@ async def _end(working: asyncio.Future[Any]) -> None:
         await asyncio.shield(working)
 
 
-def _too_slow(seconds: float) -> RefusalError:
+def _too_slow(seconds: float, setting: str = "seconds") -> RefusalError:
     return RefusalError(
-        504, f"took more than the {seconds:g} s that limits.seconds allows; send less at a time"
+        504, f"took more than the {seconds:g} s that limits.{setting} allows; send less at a time"
     )
 
 

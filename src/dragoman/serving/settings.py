@@ -30,6 +30,11 @@ class LimitsConfig(Section):
     """That a request may take, from its head to its answer."""
     file_seconds: float = Field(default=600.0, gt=0.0)
     """That a document may take."""
+    kept_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    """Of translated documents that wait to be fetched (LibreTranslate's /download_file), all together; then
+    the oldest go."""
+    kept_seconds: float = Field(default=1800.0, gt=0.0)
+    """For which such a document waits."""
     body_seconds: float = Field(default=20.0, gt=0.0)
     """In which the head of a request must be there; and, after that, its body, or the next part of it."""
     waiting_sentences: int = Field(default=4000, ge=1)
@@ -46,7 +51,7 @@ class LimitsConfig(Section):
 class BatchingConfig(Section):
     """How sentences of several requests are decoded together."""
 
-    sentences: int = Field(default=32, ge=1)
+    sentences: int = Field(default=64, ge=1)
     """In a batch, at most."""
     tokens: int = Field(default=4096, ge=1)
     """In a batch, at most, padding included."""
@@ -59,7 +64,7 @@ class ServeConfig(Section):
 
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     batching: BatchingConfig = Field(default_factory=BatchingConfig)
-    cors_origins: tuple[str, ...] = Field(default=(), strict=False)
+    cors_origins: list[str] = Field(default_factory=list)
     """Pages of other origins that may use the service, such as "https://example.org"; "*": all."""
     log_format: Literal["text", "json"] = "text"
     """A request in the log: as a line for people, or as an object."""

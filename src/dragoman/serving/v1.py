@@ -16,8 +16,10 @@ from dragoman.predict.classifier import Classification, Classifier
 from dragoman.predict.occlusion import Explanation, word_effects
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
-from dragoman.serving.detection import detect, detect_source
+from dragoman.serving.detection import AUTO, detect, detect_source
+from dragoman.serving.documents import ENDINGS
 from dragoman.serving.models import Models, ServedTranslator
+from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.refusals import RefusalError, too_much
 from dragoman.serving.schemas import (
     AttentionRequest,
@@ -27,7 +29,6 @@ from dragoman.serving.schemas import (
     DetectRequest,
     DetectResponse,
     ModelsResponse,
-    Problem,
     ScoreRequest,
     ScoreResponse,
     TranslateRequest,
@@ -41,25 +42,15 @@ router = APIRouter(prefix="/v1")
 CHARACTERS_A_TOKEN = 4
 """About; what a text costs, before it is cut into tokens."""
 
-AUTO = "auto"
-"""The language of a text whose language is to be detected."""
-
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 408, 413, 429, 503, 504)
-}
-"""What may go wrong with any request."""
-
 
 def answers(model: type) -> dict[int | str, dict[str, Any]]:
     """What a route answers with: `model`, or a problem."""
     return {200: {"model": model}, **PROBLEMS}
 
 
-@router.get("/models", responses={200: {"model": ModelsResponse}})
+@router.get("/models", summary="List models", responses={200: {"model": ModelsResponse}})
 def models(request: Request) -> Response:
     """What there is: models, their languages or labels, and the limits of a request. Needs no key."""
-    from dragoman.serving.documents import ENDINGS
-
     service: Service = request.app.state.service
     limits = service.config.limits
     found: list[dict[str, Any]] = []
@@ -81,7 +72,24 @@ def models(request: Request) -> Response:
     )
 
 
-@router.post("/translate", responses=answers(TranslateResponse))
+EVENTS = {
+    "description": "Translations; with `stream`, server-sent events, whose data are JSON.",
+    "content": {"text/event-stream": {"schema": {
+        "type": "object",
+        "properties": {
+            "event": {"enum": ["begin", "partial", "sentence", "done", "error"]},
+            "data": {"type": "string", "contentMediaType": "application/json"},
+        },
+        "required": ["event", "data"],
+    }}},
+}  # fmt: skip
+
+
+@router.post(
+    "/translate",
+    summary="Translate text",
+    responses=answers(TranslateResponse) | {200: {"model": TranslateResponse, **EVENTS}},
+)
 async def translate(request: Request, asked: TranslateRequest) -> Response:
     """Translations of a text or several; with `stream`, as server-sent events while they appear."""
     service: Service = request.app.state.service
@@ -90,13 +98,7 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
     served = choose(service.models, asked.model, asked.source, asked.target, "\n".join(texts))
     note(request, service, served.info.name, texts)
 
-    def job(client: Client) -> TranslationJob:
-        made = TranslationJob(served, asked, service.config.limits, client)
-        service.expect(made.n_sentences)
-        request.state.sentences = made.n_sentences
-        service.metrics.sentences.labels(served.info.name).inc(made.n_sentences)
-        return made
-
+    job = partial(begin, request, service, served, asked)
     if not asked.stream:
         return JSONResponse(await service.carry_out(request, lambda client: job(client).answer()))
 
@@ -108,6 +110,17 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
     return StreamingResponse(
         _sent(first, events), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
     )
+
+
+def begin(
+    request: Request, service: Service, served: ServedTranslator, asked: TranslateRequest, client: Client
+) -> TranslationJob:
+    """The job of a request, noted. Errors as `TranslationJob`, and RefusalError: too much waits already."""
+    job = TranslationJob(served, asked, service.config.limits, client)
+    service.expect(job.n_sentences)
+    request.state.sentences = job.n_sentences
+    service.metrics.sentences.labels(served.info.name).inc(job.n_sentences)
+    return job
 
 
 async def _sent(
@@ -130,7 +143,7 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-@router.post("/attention", responses=answers(AttentionResponse))
+@router.post("/attention", summary="Show attention", responses=answers(AttentionResponse))
 async def attention(request: Request, asked: AttentionRequest) -> Response:
     """Where a translator looks in a sentence while it writes a translation, of every layer and head."""
     service: Service = request.app.state.service
@@ -155,7 +168,7 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
     return JSONResponse(await service.carry_out(request, work))
 
 
-@router.post("/score", responses=answers(ScoreResponse))
+@router.post("/score", summary="Score translations", responses=answers(ScoreResponse))
 async def score(request: Request, asked: ScoreRequest) -> Response:
     """How probable given translations are, token by token."""
     service: Service = request.app.state.service
@@ -183,7 +196,7 @@ def _score(scored: ScoredTranslation) -> dict[str, Any]:
     }
 
 
-@router.post("/classify", responses=answers(ClassifyResponse))
+@router.post("/classify", summary="Classify text", responses=answers(ClassifyResponse))
 async def classify(request: Request, asked: ClassifyRequest) -> Response:
     """The label of a text or several, how likely each label is, and, on demand, what each word does."""
     service: Service = request.app.state.service
@@ -228,7 +241,7 @@ def _classification(found: Classification, why: Explanation | None) -> dict[str,
     }
 
 
-@router.post("/detect", responses=answers(DetectResponse))
+@router.post("/detect", summary="Detect a language", responses=answers(DetectResponse))
 def detect_language(request: Request, asked: DetectRequest) -> Response:
     """The languages that a text may be in, the five most likely first."""
     service: Service = request.app.state.service

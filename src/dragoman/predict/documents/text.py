@@ -87,9 +87,18 @@ def translate_document(translator: Translator, text: str, *, translate: Translat
     """`text` in the other language: paragraphs, empty lines, indents and line ends stay as they are.
 
     A line is a paragraph of any number of sentences; those of all paragraphs are translated together by
-    `translate`, by default `translator.translate`. MissingExtraError: sentencex is not installed.
+    `translate`, by default `translator.translate`. One without a letter stays as it is.
+    MissingExtraError: sentencex is not installed.
     """
     languages = translator.config.languages
     document = Document.read(text, languages[0])
-    translations = (translate or translator.translate)(document.sentences)
-    return document.written([translation.text for translation in translations], languages)
+    wordy = [sentence for sentence in document.sentences if is_wordy(sentence)]
+    translations = iter((translate or translator.translate)(wordy))
+    return document.written(
+        [next(translations).text if is_wordy(s) else s for s in document.sentences], languages
+    )
+
+
+def is_wordy(text: str) -> bool:
+    """There is a letter in it. Of "12.5" or "* * *" a model makes something else; they stay as they are."""
+    return any(map(str.isalpha, text))

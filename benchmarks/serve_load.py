@@ -1,0 +1,213 @@
+"""What a service does under load, beside the same sentences translated offline.
+
+    python benchmarks/serve_load.py RUN
+    python benchmarks/serve_load.py RUN --seconds 60 --workers 2
+
+Sentences of the run's first test set, one a request, with the run's own beam, by clients on the same machine:
+
+1. offline: all of them at once by `Translator.translate`, three times, in a process of its own;
+2. one client, which waits for each answer before it asks again;
+3. --clients clients that do so, for --seconds: throughput, and the memory of the service as it goes on;
+4. half load: requests that come at random moments (a Poisson process), at half of that throughput, for a
+   fifth of --seconds;
+5. --clients clients as before, but one of them sends a text of 100 sentences again and again, for as long.
+
+A latency is from the first byte of a request to the last of its answer, p50 and p95 of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from dragoman.runs import environment
+from service_client import Connection, request_bytes
+from service_process import ServiceProcess, running
+
+PART = 5
+"""A phase beside the main one takes this part of its time."""
+
+
+@dataclass
+class Phase:
+    """What clients found."""
+
+    name: str
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    statuses: dict[int, int] = field(default_factory=dict)
+
+    def note(self, status: int, latency: float) -> None:
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        self.latencies.append(latency)
+
+    @property
+    def n_errors(self) -> int:
+        """Answers other than 200, and connections that broke (status 0)."""
+        return sum(n for status, n in self.statuses.items() if status != 200)
+
+    @property
+    def throughput(self) -> float:
+        """Requests a second."""
+        return len(self.latencies) / self.seconds
+
+    def row(self) -> str:
+        """A line of the table."""
+        p50, p95 = (quantile(self.latencies, share) for share in (0.5, 0.95))
+        return (
+            f"| {self.name} | {len(self.latencies):,} | {self.n_errors} | {self.throughput:.0f} | "
+            f"{1000 * p50:.0f} | {1000 * p95:.0f} |"
+        )
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value below which so large a share of `values` lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--limit", type=int, default=1000, help="sentences of the test set")
+    parser.add_argument("--offline", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.offline:
+        print(json.dumps(translate_offline(options.run, options.limit)))
+        return
+    facts = environment()
+    print(f"{facts['cpu']}, PyTorch {torch.__version__}, {options.workers} worker(s)\n")
+    command = [sys.executable, __file__, str(options.run), "--offline", "--limit", str(options.limit)]
+    offline = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    with running(str(options.run), "--workers", str(options.workers)) as service:
+        phases, memory = asyncio.run(under_load(service, offline["sources"], options))
+    report(offline["sentences_per_second"], phases, memory)
+
+
+def translate_offline(run: Path, limit: int) -> dict[str, object]:
+    """The sentences, and the median of how many are translated in a second."""
+    from decode_speed import test_set
+    from dragoman.predict.translator import Translator
+
+    sources, _, _ = test_set(run, limit)
+    translator = Translator.load(run)
+    translator.translate(sources[:100])
+    speeds = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        translator.translate(sources)
+        speeds.append(len(sources) / (time.perf_counter() - begun))
+    return {"sources": sources, "sentences_per_second": statistics.median(speeds)}
+
+
+async def under_load(
+    service: ServiceProcess, sources: list[str], options: argparse.Namespace
+) -> tuple[list[Phase], list[float]]:
+    """The phases, and the service's memory in MiB at moments of the main one."""
+    requests = [request_bytes("/v1/translate", {"text": source, "split": False}) for source in sources]
+    part = options.seconds / PART
+    warm = Phase("warm-up")
+    await closed_loop(service, requests, warm, n_clients=options.clients, seconds=min(5.0, part))
+    alone = Phase("one client")
+    await closed_loop(service, requests, alone, n_clients=1, seconds=part)
+    full = Phase(f"{options.clients} clients")
+    memory: list[float] = []
+    watching = asyncio.create_task(watch_memory(service, memory))
+    await closed_loop(service, requests, full, n_clients=options.clients, seconds=options.seconds)
+    watching.cancel()
+    half = Phase("half load")
+    await open_loop(service, requests, half, per_second=full.throughput / 2, seconds=part)
+    beside = Phase(f"{options.clients - 1} clients beside a book")
+    book = request_bytes("/v1/translate", {"text": "\n".join(sources[:100])})
+    await closed_loop(service, requests, beside, n_clients=options.clients - 1, seconds=part, beside=[book])
+    return [alone, full, half, beside], memory
+
+
+async def closed_loop(
+    service: ServiceProcess,
+    requests: list[bytes],
+    phase: Phase,
+    *,
+    n_clients: int,
+    seconds: float,
+    beside: list[bytes] | None = None,
+) -> None:
+    """Clients that ask again as soon as they are answered; one more sends what is `beside`, uncounted."""
+    begun = time.perf_counter()
+    end = begun + seconds
+
+    async def client(number: int, own: list[bytes], note: Phase) -> None:
+        connection = Connection(service.port)
+        turn = number * 7919
+        while time.perf_counter() < end:
+            await connection.timed(own[turn % len(own)], note.note)
+            turn += 1
+        connection.close()
+
+    clients = [client(i, requests, phase) for i in range(n_clients)]
+    if beside is not None:
+        clients.append(client(0, beside, Phase("beside")))
+    await asyncio.gather(*clients)
+    phase.seconds = time.perf_counter() - begun
+
+
+async def open_loop(
+    service: ServiceProcess, requests: list[bytes], phase: Phase, *, per_second: float, seconds: float
+) -> None:
+    """Requests at random moments, whether those before are answered or not."""
+    rng = random.Random(1)
+    idle: list[Connection] = []
+    begun = time.perf_counter()
+
+    async def ask(request: bytes) -> None:
+        connection = idle.pop() if idle else Connection(service.port)
+        await connection.timed(request, phase.note)
+        idle.append(connection)
+
+    asked, moment = [], begun
+    while moment < begun + seconds:
+        moment += rng.expovariate(per_second)
+        await asyncio.sleep(max(0.0, moment - time.perf_counter()))
+        asked.append(asyncio.create_task(ask(rng.choice(requests))))
+    await asyncio.gather(*asked)
+    phase.seconds = time.perf_counter() - begun
+    for connection in idle:
+        connection.close()
+
+
+async def watch_memory(service: ServiceProcess, memory: list[float]) -> None:
+    """Notes the memory of the service every second."""
+    while True:
+        memory.append(service.pss / 2**20)
+        await asyncio.sleep(1.0)
+
+
+def report(offline: float, phases: list[Phase], memory: list[float]) -> None:
+    """Prints the table, and how it compares."""
+    alone, full, half, _ = phases
+    print("| | requests | errors | a second | p50, ms | p95, ms |\n|---|---|---|---|---|---|")
+    print(f"| offline | | | {offline:.0f} | | |")
+    print("\n".join(phase.row() for phase in phases))
+    ratio = quantile(half.latencies, 0.95) / statistics.median(alone.latencies)
+    print(f"\nThroughput: {full.throughput / offline:.0%} of offline.")
+    print(f"p95 at half load: {ratio:.1f} times the median of one client.")
+    tenth = max(1, len(memory) // 10)
+    first, last = (statistics.median(part) for part in (memory[tenth : 2 * tenth], memory[-tenth:]))
+    print(f"Memory: {first:.0f} MiB in the second tenth of the time, {last:.0f} MiB in the last.")
+
+
+if __name__ == "__main__":
+    main()

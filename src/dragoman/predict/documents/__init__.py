@@ -1,0 +1,10 @@
+"""Documents in, documents of the same format out: text, subtitles, translation memories, Word.
+
+`text` knows sentences and lines, `passages` sentences with formatting in them; `subtitles`, `memory` and
+`word` take a file apart and put it together again, and `files` is what chooses among them.
+"""
+
+from dragoman.predict.documents.files import FORMATS, DocumentFile, translate_file
+from dragoman.predict.documents.text import Document, segments, translate_document
+
+__all__ = ["FORMATS", "Document", "DocumentFile", "segments", "translate_document", "translate_file"]

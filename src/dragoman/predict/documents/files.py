@@ -1,0 +1,162 @@
+"""A document to a document of the same format, chosen by the ending of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import PurePath
+from typing import Protocol
+
+from dragoman.errors import DataError
+from dragoman.predict.documents.passages import CutPassage, Passage, Pieces, Tags
+from dragoman.predict.protection import Protection, translate_protected
+from dragoman.predict.translator import Translate, Translator
+
+
+class Format(Protocol):
+    """A file of some format, taken apart. It belongs to one thread; another one takes its own apart."""
+
+    noun: str
+    """What `Passage.place` counts."""
+    passages: Sequence[Passage]
+
+    def written(self, translations: Sequence[Pieces]) -> bytes:
+        """The file with a translation in place of each passage, or beside it."""
+        ...
+
+
+_HOME = {
+    ".txt": "plain",
+    ".srt": "subtitles",
+    ".tmx": "memory",
+    ".docx": "word",
+    ".html": "hypertext",
+}
+
+FORMATS = tuple(_HOME)
+"""The endings of the names of documents."""
+
+
+class DocumentFile:
+    """A document as the sentences that are to be translated, and all that stands around them.
+
+        document = DocumentFile.read("letter.docx", content, ("en", "de"))
+        document.written(translations_of(document.sentences))  # bytes
+
+    Written with its own `sentences`, it says what it said. It belongs to one thread.
+    """
+
+    sentences: tuple[str, ...]
+    """Each has a letter. Formatting and other things inside one are tags, which `protection` keeps."""
+    places: tuple[int, ...]
+    """Where each is, counted from 1 in units of `noun`."""
+    noun: str
+    """Such as "line" or "paragraph"."""
+    n_characters: int
+    """Those of all sentences, without tags."""
+
+    def __init__(self, file: Format, languages: tuple[str, str]) -> None:
+        """Cuts the passages of `file` into sentences. `languages`: source and target.
+
+        MissingExtraError: sentencex is not installed.
+        """
+        self.noun = file.noun
+        self._file, self._languages = file, languages
+        self._cut = [CutPassage.of(passage, languages[0]) for passage in file.passages]
+        self._tags = Tags.apart_from(passage.text for passage in file.passages)
+        each = [s for passage in self._cut for s in passage.sentences]
+        self.sentences = tuple(self._tags.marked(sentence.pieces) for sentence in each)
+        self.places = tuple(
+            passage.place + sentence.line - 1 if self.noun == "line" else passage.place
+            for passage, cut in zip(file.passages, self._cut, strict=True)
+            for sentence in cut.sentences
+        )
+        self.n_characters = sum(
+            len(piece) for sentence in each for piece in sentence.pieces if isinstance(piece, str)
+        )
+        self._has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
+
+    @classmethod
+    def read(
+        cls, name: str, content: bytes, languages: tuple[str, str], *, ending: str | None = None
+    ) -> DocumentFile:
+        """The document `content`, whose format the ending of `name` says; `languages`: source and target.
+
+        `ending` is one of `FORMATS`, for a name that does not end so.
+
+        DataError: there is no such format, or the file is damaged, hostile or none of its format.
+        MissingExtraError: a package for the format is not installed.
+        """
+        ending = ending or PurePath(name).suffix.lower()
+        if ending not in _HOME:
+            raise DataError(
+                f"{name}: {ending or 'a name without an ending'} is no format of documents; "
+                f"there are {', '.join(FORMATS)}"
+            )
+        module = import_module(f"dragoman.predict.documents.{_HOME[ending]}")
+        return cls(module.read(name, content, languages), languages)
+
+    def protection(self, other: Protection | None = None) -> Protection | None:
+        """What `translate_protected` needs to keep the tags in `sentences`, and what `other` protects.
+
+        None: there is nothing to protect.
+        """
+        if not self._has_tags:
+            return other
+        return (other or Protection(())).including(self._tags.pattern)
+
+    def written(self, translations: Sequence[str]) -> bytes:
+        """The file with a translation in place of each sentence, whatever has become of the tags in it.
+
+        A thing without its tag stands at the end of its sentence, and formatting without its tags is lost.
+        """
+        assert len(translations) == len(self.sentences)
+        texts = iter(translations)
+        return self._file.written([
+            passage.written(
+                [self._tags.read(next(texts), sentence.pieces) for sentence in passage.sentences],
+                self._languages,
+            )
+            for passage in self._cut
+        ])  # fmt: skip
+
+    def translated(
+        self,
+        translator: Translator,
+        *,
+        translate: Translate | None = None,
+        protection: Protection | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> bytes:
+        """The file in the other language; see `translate_file`."""
+
+        search = translate or partial(translator.translate, progress=progress)
+        kept = self.protection(protection)
+        found = (
+            search(self.sentences)
+            if kept is None
+            else translate_protected(translator, self.sentences, kept, translate=search)
+        )
+        if progress is not None:
+            progress(len(self.sentences))
+        return self.written([translation.text for translation in found])
+
+
+def translate_file(
+    translator: Translator,
+    name: str,
+    content: bytes,
+    *,
+    translate: Translate | None = None,
+    protection: Protection | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> bytes:
+    """The document `content` in the other language: same format, formatting kept. `name` ends in its format.
+
+    All sentences go through `translate`, by default `translator.translate`, and more than once where tags or
+    what `protection` protects do not come out whole. `progress` is called with the number of sentences
+    finished; the default `translate` does so, too, as it gets on. Errors as `DocumentFile.read`.
+    """
+    document = DocumentFile.read(name, content, translator.config.languages)
+    return document.translated(translator, translate=translate, protection=protection, progress=progress)

@@ -1,0 +1,219 @@
+"""HTML: text is translated, markup stays as it was written, however badly.
+
+What is markup and what is text is told apart as section 13.2.5 of the HTML standard has it (WHATWG), in one
+pass. Tags that may stand within a sentence go through the translation with it; all others are borders.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from dragoman.predict.documents.passages import Code, Passage, Pieces, pairs
+from dragoman.predict.documents.plain import Encoding, decoded
+from dragoman.predict.documents.text import is_wordy
+from dragoman.predict.protection import INLINE_TAGS
+
+UNTRANSLATED = frozenset((
+    "address", "applet", "audio", "canvas", "code", "iframe", "kbd", "math", "noembed", "noframes", "object",
+    "samp", "script", "style", "svg", "template", "textarea", "time", "var", "video", "xmp",
+))  # fmt: skip
+"""Elements whose text is left alone, as is that of elements with translate="no" or of class "notranslate"."""
+
+_WITHIN_SENTENCES = INLINE_TAGS | {"acronym", "data", "img", "math", "nobr", "svg", "time", "wbr"}
+_VOID = frozenset((
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr",
+))  # fmt: skip
+_WITHOUT_TAGS = frozenset((
+    "iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp",
+))  # fmt: skip
+"""Elements in which "<" begins no tag but their own end."""
+
+MOST = 400
+"""Pieces of text and tags that may belong to one passage; markup that never ends is cut there."""
+
+_NAME = re.compile(r"</?([A-Za-z][^\s/>]*)", re.ASCII)
+_ATTRIBUTE = re.compile(
+    r"""[\s/]*([^\s/>][^\s/>=]*)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>"'][^\s>]*))?""", re.ASCII
+)
+_REST_OF_TAG = re.compile(r"[\s/]*>", re.ASCII)
+_MARKUP = re.compile(r"<(?=[A-Za-z!?/])")
+_SPACE = " \t\n\r\f"
+_SPACES = re.compile(f"[{_SPACE}]+")
+
+
+class Token(NamedTuple):
+    """A piece of HTML. All of them, joined, are the whole."""
+
+    kind: Literal["text", "open", "close", "other"]
+    """A comment is "other", and so is all that is to be left alone."""
+    raw: str
+    name: str = ""
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+class Hypertext:
+    """HTML, whole or a fragment, taken apart."""
+
+    noun = "paragraph"
+
+    def __init__(self, text: str, encoding: Encoding | None = None) -> None:
+        """`encoding` is how `written` writes; without one in UTF-8."""
+        self._encoding = encoding or Encoding("utf-8")
+        self._parts: list[str | dict[Code, str]] = []
+        """In order: markup and text as they are, or what the codes of the next passage stand for."""
+        passages: list[Passage] = []
+        run: list[Token] = []
+        n_open_pre = 0
+        for token in _untranslated_as_one(tokens(text)):
+            within = token.name in _WITHIN_SENTENCES or (token.kind in ("text", "other") and not token.name)
+            if within and len(run) < MOST:
+                run.append(token)
+                continue
+            passages += self._taken(run, len(passages) + 1, keeps_lines=n_open_pre > 0)
+            run = [token] if within else []
+            if not within:
+                self._parts.append(token.raw)
+            if token.name == "pre":
+                n_open_pre = max(0, n_open_pre + {"open": 1, "close": -1}.get(token.kind, 0))
+        passages += self._taken(run, len(passages) + 1, keeps_lines=n_open_pre > 0)
+        self.passages: Sequence[Passage] = passages
+
+    def _taken(self, run: Sequence[Token], place: int, *, keeps_lines: bool) -> list[Passage]:
+        """The passage that `run` is, if there is a letter in it; what its codes stand for is noted."""
+        texts = [html.unescape(token.raw) if token.kind == "text" else "" for token in run]
+        if not is_wordy("".join(texts)):
+            self._parts.append("".join(token.raw for token in run))
+            return []
+        if not keeps_lines:
+            texts = _on_one_line(texts)
+        partners = pairs([(token.kind, token.name) for token in run])
+        keys = {end: begin for begin, end in partners.items()} | {begin: begin for begin in partners}
+        markup: dict[Code, str] = {}
+        pieces: list[str | Code] = []
+        for i, (token, text) in enumerate(zip(run, texts, strict=True)):
+            if token.kind == "text":
+                pieces += [text] if text else []
+                continue
+            paired = Code("open" if i in partners else "close", keys.get(i, i))
+            code = paired if i in keys else Code("point", i)
+            markup[code] = token.raw
+            pieces.append(code)
+        self._parts.append(markup)
+        return [Passage(tuple(pieces), place)]
+
+    def text(self, translations: Sequence[Pieces]) -> str:
+        """The HTML with a translation in place of each passage."""
+        left = iter(translations)
+        return "".join(
+            part
+            if isinstance(part, str)
+            else "".join(part[p] if isinstance(p, Code) else escaped(p) for p in next(left))
+            for part in self._parts
+        )
+
+    def written(self, translations: Sequence[Pieces]) -> bytes:
+        """The file in its encoding."""
+        return self._encoding.encoded(self.text(translations))
+
+
+def read(name: str, content: bytes, languages: tuple[str, str]) -> Hypertext:
+    """The HTML file `content`. DataError: it is no text."""
+    return Hypertext(*decoded(name, content))
+
+
+def plain(text: str) -> str:
+    """What a reader sees of `text`, more or less."""
+    found = _untranslated_as_one(tokens(text))
+    return "".join(html.unescape(token.raw) if token.kind == "text" else " " for token in found)
+
+
+def escaped(text: str) -> str:
+    """`text` as it stands in HTML."""
+    return html.escape(text, quote=False).replace("\xa0", "&nbsp;")
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """`text` as text, tags, and other markup. What is not closed goes on to the end."""
+    position = 0
+    while position < len(text):
+        found = _MARKUP.search(text, position)
+        start = len(text) if found is None else found.start()
+        if start > position:
+            yield Token("text", text[position:start])
+        if found is None:
+            return
+        token = _tag(text, start) if _NAME.match(text, start) else _other(text, start)
+        yield token
+        position = start + len(token.raw)
+        if token.kind == "open" and token.name in _WITHOUT_TAGS:
+            closing = re.compile(rf"</{token.name}(?=[\s/>])", re.ASCII | re.IGNORECASE)
+            end = closing.search(text, position)
+            inner = text[position : len(text) if end is None else end.start()]
+            if inner:
+                yield Token("text", inner)
+            position += len(inner)
+
+
+def _tag(text: str, start: int) -> Token:
+    """The tag that begins at `start`."""
+    named = _NAME.match(text, start)
+    assert named is not None
+    position = named.end()
+    attributes: list[tuple[str, str]] = []
+    while (end := _REST_OF_TAG.match(text, position)) is None:
+        attribute = _ATTRIBUTE.match(text, position)
+        if attribute is None:  # the tag is cut short
+            return Token("other", text[start:])
+        value = attribute[2] or ""
+        attributes.append(
+            (attribute[1].lower(), value.strip(value[:1]) if value[:1] in ("'", '"') else value)
+        )
+        position = attribute.end()
+    kind: Literal["open", "close"] = "close" if text[start + 1] == "/" else "open"
+    return Token(kind, text[start : end.end()], named[1].lower(), tuple(attributes))
+
+
+def _other(text: str, start: int) -> Token:
+    """The comment or declaration that begins at `start`."""
+    if text.startswith("<!--", start):
+        end, length = text.find("-->", start + 2), 3
+    else:
+        end, length = text.find(">", start + 1), 1
+    return Token("other", text[start:] if end < 0 else text[start : end + length])
+
+
+def _untranslated_as_one(found: Iterator[Token]) -> Iterator[Token]:
+    """`found`, with each element whose text is to be left alone as one token."""
+    for token in found:
+        if token.kind != "open" or token.name in _VOID or not _is_untranslated(token):
+            yield token
+            continue
+        raw, depth = [token.raw], 1
+        for inner in found:
+            raw.append(inner.raw)
+            if inner.name == token.name:
+                depth += {"open": 1, "close": -1}[inner.kind]
+            if depth == 0:
+                break
+        yield Token("other", "".join(raw), token.name)
+
+
+def _is_untranslated(token: Token) -> bool:
+    attributes = dict(token.attributes)
+    is_marked = attributes.get("translate", "").lower() == "no"
+    return is_marked or token.name in UNTRANSLATED or "notranslate" in attributes.get("class", "").split()
+
+
+def _on_one_line(texts: Sequence[str]) -> list[str]:
+    """`texts` with one space for white space, as a browser shows them; before and behind all it stays."""
+    whole = "".join(texts)
+    begin, end = len(whole) - len(whole.lstrip(_SPACE)), len(whole.rstrip(_SPACE))
+    found, position = [], 0
+    for text in texts:
+        low, high = (min(max(place - position, 0), len(text)) for place in (begin, end))
+        found.append(text[:low] + _SPACES.sub(" ", text[low:high]) + text[high:])
+        position += len(text)
+    return found

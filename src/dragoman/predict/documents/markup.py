@@ -1,0 +1,86 @@
+"""XML that a stranger wrote: read without expanding entities or opening other files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+from xml.parsers import expat
+from xml.sax.saxutils import escape
+
+from dragoman.errors import DataError
+
+DEEPEST = 200
+"""Elements within one another, at most."""
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Reader:
+    """An expat parser that refuses declarations of entities, and what is nested too deep."""
+
+    def __init__(self, name: str, content: bytes, *, encoding: str | None = None) -> None:
+        """`name` is for messages; `encoding` counts more than what the file says of itself."""
+        self._name, self._content, self._depth = name, content, 0
+        self._start: Callable[[str, dict[str, str]], None] | None = None
+        self._end: Callable[[str], None] | None = None
+        self.parser = expat.ParserCreate(encoding)
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._started
+        self.parser.EndElementHandler = self._ended
+        self.parser.EntityDeclHandler = self._declared
+        self.parser.SkippedEntityHandler = self._skipped
+
+    def read(
+        self,
+        *,
+        start: Callable[[str, dict[str, str]], None] | None = None,
+        end: Callable[[str], None] | None = None,
+        text: Callable[[str], None] | None = None,
+    ) -> None:
+        """Calls `start`, `end` and `text` for what is there. DataError: it is no XML, or refused."""
+        self._start, self._end = start, end
+        self.parser.CharacterDataHandler = text
+        try:
+            self.parser.Parse(self._content, True)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise DataError(
+                f"{self._name}, line {error.lineno}: is not XML, or cut short ({reason} at column "
+                f"{error.offset}); write it again with the program it is from"
+            ) from None
+
+    def refuse(self, why: str) -> NoReturn:
+        """DataError: `why`, with the line that is being read."""
+        raise DataError(f"{self._name}, line {self.parser.CurrentLineNumber}: {why}")
+
+    def _started(self, tag: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            self.refuse(f"more than {DEEPEST} elements within one another; refused")
+        if self._start is not None:
+            self._start(tag, attributes)
+
+    def _ended(self, tag: str) -> None:
+        self._depth -= 1
+        if self._end is not None:
+            self._end(tag)
+
+    def _declared(self, name: str, *_: Any) -> None:
+        self.refuse(
+            f"declares the entity {name!r}; refused, for entities can fill the memory and fetch other files; "
+            "remove the declaration"
+        )
+
+    def _skipped(self, name: str, _: Any) -> None:
+        self.refuse(f"&{name}; is not defined; write the character itself, or &amp; for a plain &")
+
+
+def without_controls(text: str) -> str:
+    """`text` without the characters that no XML may hold; a model can write them by their bytes."""
+    return _NO_XML.sub("", text)
+
+
+def escaped(text: str) -> str:
+    """`text` as it stands in an element."""
+    return escape(without_controls(text))

@@ -1,0 +1,296 @@
+"""Translation memories (TMX): every unit with a segment of the source language has one of the target's.
+
+A target segment that is there and holds anything stays as it is; an empty one is filled, and a missing one
+is added. All else stays to the byte: header, notes, other languages, comments, DOCTYPE, encoding. Inline
+elements (<bpt>, <ept>, <ph>, <it>, <hi>, ...) come into the translation as they are in the source.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dragoman.data.readers.formats import language_matches
+from dragoman.errors import DataError
+from dragoman.predict.documents.markup import Reader, escaped
+from dragoman.predict.documents.passages import Code, Passage, Pieces, pairs
+
+MOST_ELEMENTS = 1000
+"""A segment with more inline elements is none of a translator's, and gets no translation."""
+
+_CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
+"""Inline elements that hold no text of the sentence."""
+_DECLARATION = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+_SUPPORTED = re.compile(
+    r"utf-?8|us-?ascii|ascii|iso-?8859-?\d{1,2}|latin-?\d|windows-?125\d|cp125\d|koi8-?[ru]|gb(k|2312|18030)"
+    r"|big5|shift_?jis|euc-?(jp|kr)",
+    re.IGNORECASE,
+)
+_TAG = re.compile(rb"""<(?:[^>"']|"[^"]*"|'[^']*')*>""")
+
+
+@dataclass
+class Variant:
+    """A <tuv>. Places are those of bytes."""
+
+    attribute: str
+    """The name of the attribute that holds the language."""
+    language: str
+    start: int
+    end: int = 0
+    inner: int = 0
+    """Where its start tag ends."""
+    segment: tuple[int, int] | None = None
+    """Where its <seg> begins and ends, tags included."""
+    text: tuple[int, int] = (0, 0)
+    """Where what is in it does. At the same place in "<seg/>"."""
+    items: list[str | Item] = field(default_factory=list)
+
+    @property
+    def is_filled(self) -> bool:
+        """There is more than white space in it."""
+        return any(not isinstance(item, str) or item.strip() for item in self.items)
+
+
+@dataclass
+class Item:
+    """An inline element, or the begin or end of one."""
+
+    side: str
+    """ "open", "close", "point" or "gap"."""
+    name: str
+    """The same for both sides of a pair."""
+    start: int
+    end: int
+
+
+@dataclass
+class Unit:
+    """A source segment that is to be translated, and where its translation belongs."""
+
+    source: Variant
+    pieces: Pieces
+    raw: dict[Code, str]
+    target: Variant | None
+    """One that is empty."""
+    end: int
+    """Where the last <tuv> of the unit ends."""
+
+
+class Memory:
+    """A translation memory, taken apart."""
+
+    noun = "unit"
+
+    def __init__(self, name: str, content: bytes, languages: tuple[str, str]) -> None:
+        """DataError: it is no TMX, damaged or hostile, or has no segment of the source language."""
+        self._mark, self._encoding, text = _decoded(name, content)
+        self._bytes = text.encode()
+        self._target = languages[1]
+        found = _Units(name, self._bytes, languages)
+        self._units = found.units
+        self.passages = [
+            Passage(unit.pieces, place) for place, unit in zip(found.places, self._units, strict=True)
+        ]
+
+    def written(self, translations: Sequence[Pieces]) -> bytes:
+        """The file with the translations; characters that its encoding has not are numbered references."""
+        parts: list[bytes] = []
+        done = 0
+        for unit, translation in zip(self._units, translations, strict=True):
+            start, end, text = self._edit(unit, translation)
+            parts += [self._bytes[done:start], text.encode()]
+            done = end
+        whole = b"".join([*parts, self._bytes[done:]]).decode()
+        return self._mark + whole.encode(self._encoding, "xmlcharrefreplace")
+
+    def _edit(self, unit: Unit, translation: Pieces) -> tuple[int, int, str]:
+        """From where to where what is to be put for a unit."""
+        text = "".join(escaped(piece) if isinstance(piece, str) else unit.raw[piece] for piece in translation)
+        target, source = unit.target, unit.source
+        if target is not None and target.segment is not None:
+            start, end = target.text
+            if start < end or self._bytes[start - 2 : start] != b"/>":
+                return start, end, text
+            return start - 2, start, f">{text}</seg>"
+        assert source.segment is not None
+        before = self._space(self._bytes[max(0, source.start - 200) : source.start], at_end=True)
+        opening = self._space(self._bytes[source.inner : source.segment[0]])
+        closing = self._space(self._bytes[source.segment[1] : source.end])
+        return unit.end, unit.end, (
+            f'{before}<tuv {source.attribute}="{self._target}">{opening}<seg>{text}</seg>{closing}</tuv>'
+        )  # fmt: skip
+
+    @staticmethod
+    def _space(content: bytes, *, at_end: bool = False) -> str:
+        """The white space that `content` begins or ends with."""
+        rest = content.rstrip() if at_end else content.lstrip()
+        return (content[len(rest) :] if at_end else content[: len(content) - len(rest)]).decode()
+
+
+def read(name: str, content: bytes, languages: tuple[str, str]) -> Memory:
+    """The translation memory `content`. DataError: see `Memory`."""
+    return Memory(name, content, languages)
+
+
+class _Units:
+    """The units of a memory that lack a translation, in order."""
+
+    def __init__(self, name: str, content: bytes, languages: tuple[str, str]) -> None:
+        self.units: list[Unit] = []
+        self.places: list[int] = []
+        self._languages, self._content = languages, content
+        self._n_units = self._n_sources = 0
+        self._there: set[str] = set()
+        self._variants: list[Variant] = []
+        self._variant: Variant | None = None
+        self._within: list[tuple[str, int, bool]] = []  # inline elements: name, number, is a code
+        self._segment_start = -1
+        self._root = ""
+        self._reader = Reader(name, content, encoding="utf-8")
+        self._reader.read(start=self._start, end=self._end, text=self._text)
+        if self._n_units and not self._n_sources:
+            there = ", ".join(sorted(self._there)[:20]) or "none"
+            raise DataError(f"{name}: no unit has a segment in {languages[0]}; its languages: {there}")
+
+    def _place(self) -> int:
+        return self._reader.parser.CurrentByteIndex
+
+    def _tag_at(self, start: int) -> tuple[int, bool]:
+        """Where the tag that begins at `start` ends, and whether it is of an empty element."""
+        found = _TAG.match(self._content, start)
+        assert found is not None
+        return found.end(), found[0].endswith(b"/>")
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        tag = tag.rpartition(":")[2]
+        start = self._place()
+        if not self._root:
+            self._root = tag
+            if tag != "tmx":
+                self._reader.refuse(f"not TMX, for it begins with <{tag}>")
+        if self._segment_start >= 0:
+            self._start_inline(tag, attributes, start)
+        elif tag == "tu":
+            self._variants = []
+            self._n_units += 1
+        elif tag == "tuv":
+            attribute = "xml:lang" if "xml:lang" in attributes else "lang"
+            self._variant = Variant(attribute, attributes.get(attribute, ""), start)
+            self._variant.inner, _ = self._tag_at(start)
+            if len(self._there) < 100:
+                self._there.add(self._variant.language)
+        elif tag == "seg" and self._variant is not None and self._variant.segment is None:
+            end, _ = self._tag_at(start)
+            self._segment_start = start
+            self._variant.text = (end, end)
+
+    def _start_inline(self, tag: str, attributes: dict[str, str], start: int) -> None:
+        """An element within a segment begins."""
+        assert self._variant is not None
+        is_hidden = bool(self._within) and self._within[-1][2]
+        number = len(self._variant.items)
+        if not is_hidden:
+            end, is_empty = self._tag_at(start)
+            pair = f"{attributes.get('i', '')} in {self._within[-1][1] if self._within else -1}"
+            side = {"bpt": "open", "ept": "close", "ph": "gap", "ut": "gap", "it": "point"}.get(tag)
+            name = pair if tag in ("bpt", "ept") else f"element {number}"
+            if side is None:
+                side = "point" if is_empty else "open"
+            self._variant.items.append(Item(side, name, start, end))
+        is_code = tag in _CODES or is_hidden
+        self._within.append((tag, number, is_code))
+
+    def _text(self, text: str) -> None:
+        if self._segment_start >= 0 and not (self._within and self._within[-1][2]):
+            assert self._variant is not None
+            self._variant.items.append(text)
+
+    def _end(self, tag: str) -> None:
+        tag = tag.rpartition(":")[2]
+        place = self._place()
+        if self._within:
+            self._end_inline(place)
+        elif self._segment_start >= 0 and self._variant is not None:
+            start = self._variant.text[0]
+            is_empty = self._tag_at(self._segment_start)[1]
+            self._variant.text = (start, start if is_empty else place)
+            end = place if is_empty else self._tag_at(place)[0]
+            self._variant.segment = (self._segment_start, end)
+            self._segment_start = -1
+        elif tag == "tuv" and self._variant is not None:
+            self._variant.end = self._end_of_element(place, self._variant.start)
+            self._variants.append(self._variant)
+            self._variant = None
+        elif tag == "tu":
+            self._finish()
+
+    def _end_of_element(self, place: int, start: int) -> int:
+        """Where the element that began at `start` ends, for an event at `place`."""
+        return place if self._tag_at(start)[1] else self._tag_at(place)[0]
+
+    def _end_inline(self, place: int) -> None:
+        """An element within a segment ends."""
+        assert self._variant is not None
+        _, number, is_code = self._within.pop()
+        if self._within and self._within[-1][2]:
+            return  # within a code
+        item = self._variant.items[number]
+        assert isinstance(item, Item)
+        end = self._end_of_element(place, item.start)
+        if is_code:
+            item.end = end
+        elif item.side == "open":
+            self._variant.items.append(Item("close", item.name, place, end))
+
+    def _finish(self) -> None:
+        """A unit has ended: is there anything to translate?"""
+        source, target = (self._variant_in(language) for language in self._languages)
+        if source is None or source.segment is None:
+            return
+        self._n_sources += 1
+        is_wanted = source.is_filled and (target is None or not target.is_filled) and target is not source
+        if is_wanted and sum(isinstance(item, Item) for item in source.items) <= MOST_ELEMENTS:
+            pieces, raw = self._pieces(source)
+            self.units.append(Unit(source, pieces, raw, target, max(v.end for v in self._variants)))
+            self.places.append(self._n_units)
+
+    def _variant_in(self, language: str) -> Variant | None:
+        """The one in the language itself, else in a variant of it; one that is filled comes first."""
+        fitting = [v for v in self._variants if language_matches(v.language, language) and v.segment]
+        fitting.sort(key=lambda v: (not v.is_filled, len(v.language) != len(language)))
+        return next(iter(fitting), None)
+
+    def _pieces(self, variant: Variant) -> tuple[Pieces, dict[Code, str]]:
+        """A segment as text and codes, and what each code is in the file."""
+        items = [(i, item) for i, item in enumerate(variant.items) if isinstance(item, Item)]
+        partners = pairs([(item.side, item.name) for _, item in items])
+        codes: dict[int, Code] = {}
+        for k, (i, item) in enumerate(items):
+            if k in partners:
+                codes[i], codes[items[partners[k]][0]] = Code("open", k), Code("close", k)
+            elif i not in codes:
+                codes[i] = Code("gap" if item.side == "gap" else "point", k)
+        raw = {codes[i]: self._content[item.start : item.end].decode() for i, item in items}
+        return tuple(
+            codes[i] if isinstance(item, Item) else item for i, item in enumerate(variant.items)
+        ), raw
+
+
+def _decoded(name: str, content: bytes) -> tuple[bytes, str, str]:
+    """The byte order mark, the encoding and the text of an XML file. DataError: it is not in its encoding."""
+    marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+    mark = next((mark for mark in marks if content.startswith(mark)), b"")
+    declared = _DECLARATION.match(content)
+    encoding = marks[mark] if mark else declared[1].decode() if declared else "utf-8"
+    if not mark and not _SUPPORTED.fullmatch(encoding):
+        raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8")
+    try:
+        return mark, encoding, content[len(mark) :].decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{name}, line {line}: is not {encoding}; convert it to UTF-8") from None
+    except LookupError:
+        raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8") from None

@@ -1,0 +1,282 @@
+"""A stretch of text with formatting and other things in it, and its way through a translator and back.
+
+A format hands over its text as passages. Each is cut into sentences; what stands inside a sentence becomes
+tags, which `translate_protected` puts back around the words that are aligned with those they stood around;
+what encloses a sentence, or stands between two, needs no tags and stays where it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, count, groupby
+from typing import Literal, NamedTuple, TypeAlias
+
+from dragoman.predict.documents.text import Document, is_wordy
+from dragoman.predict.protection import INLINE_TAGS
+from dragoman.predict.splitting import gap_between
+
+MOST_CODES = 200
+"""So many codes are put back into a sentence, at most: the work grows with their square."""
+
+
+class Code(NamedTuple):
+    """Something in a text that is no text. What it is only the format knows, by its key."""
+
+    kind: Literal["open", "close", "point", "gap"]
+    """The begin or end of what is around some text; or a thing at a place: a "gap" also keeps words apart."""
+    key: int
+    """One for each pair, and for each thing, of a passage."""
+
+
+Pieces: TypeAlias = tuple[str | Code, ...]
+"""Text and codes in order. Pairs are closed and nested."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Text that belongs together: a paragraph, a segment of a translation memory, what somebody says."""
+
+    pieces: Pieces
+    place: int
+    """Where it is in the document, counted from 1: its line, cue, unit or paragraph."""
+    separators: str = ""
+    """Characters that end a sentence as the end of a line does."""
+
+    @property
+    def text(self) -> str:
+        """The text alone."""
+        return text_of(self.pieces)
+
+
+def text_of(pieces: Iterable[str | Code]) -> str:
+    """What is left without the codes."""
+    return "".join(piece for piece in pieces if isinstance(piece, str))
+
+
+class Cut(NamedTuple):
+    """Where to cut: before the character `place`. What stands there, but closes nothing, goes to `codes`."""
+
+    place: int
+    codes: Literal["left", "right"]
+
+
+def cut(pieces: Pieces, cuts: Sequence[Cut]) -> list[Pieces]:
+    """`pieces` in one part more than there are `cuts`, which ascend; `joined`, the parts are what they were.
+
+    A pair across a cut becomes two with the same key. What closes at a cut is on its left.
+    """
+    parts: list[Pieces] = []
+    part: list[str | Code] = []
+    opened: list[Code] = []
+    position, left = 0, list(reversed(cuts))
+
+    def finish() -> None:
+        left.pop()
+        for code in reversed(opened):
+            if part and part[-1] == code:  # nothing is in it yet
+                part.pop()
+            else:
+                part.append(Code("close", code.key))
+        parts.append(tuple(part))
+        part[:] = opened
+
+    for piece in pieces:
+        if isinstance(piece, str):
+            done = 0
+            while left and left[-1].place < position + len(piece):
+                part += [piece[done : left[-1].place - position]] if left[-1].place > position + done else []
+                done = left[-1].place - position
+                finish()
+            part += [piece[done:]] if done < len(piece) else []
+            position += len(piece)
+            continue
+        while left and left[-1] == Cut(position, "right") and piece.kind != "close":
+            finish()
+        if piece.kind == "open":
+            opened.append(piece)
+        elif piece.kind == "close":
+            opened.pop()
+        part.append(piece)
+    while left:
+        finish()
+    return [*parts, tuple(part)]
+
+
+def joined(parts: Iterable[Pieces]) -> Pieces:
+    """All of `parts` in order; a pair that `cut` made two of is one again where its halves meet."""
+    merged: list[str | Code] = []
+    for piece in chain.from_iterable(parts):
+        last = merged[-1] if merged else ""
+        if isinstance(piece, Code) and piece.kind == "open" and last == Code("close", piece.key):
+            merged.pop()
+        elif piece:
+            merged.append(piece)
+    runs = (tuple(run) for _, run in groupby(merged, lambda piece: isinstance(piece, str)))
+    return tuple(chain.from_iterable((text_of(run),) if isinstance(run[0], str) else run for run in runs))
+
+
+def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:
+    """Which begin ("open", name) belongs to which end ("close", name): numbers in `sides`, nested pairs only.
+
+    The last one of a name that is open is closed first; what is open within it then has no end.
+    """
+    partners: dict[int, int] = {}
+    unclosed: list[tuple[int, str]] = []
+    n_unclosed: Counter[str] = Counter()
+    for i, (side, name) in enumerate(sides):
+        if side == "open":
+            unclosed.append((i, name))
+            n_unclosed[name] += 1
+        elif side == "close" and n_unclosed[name]:
+            other = ""
+            while other != name:
+                first, other = unclosed.pop()
+                n_unclosed[other] -= 1
+            partners[first] = i
+    return partners
+
+
+class Sentence(NamedTuple):
+    """A sentence of a passage, and what is around it."""
+
+    outer: tuple[int, ...]
+    """The keys of the pairs that enclose all of it, the outermost first."""
+    pieces: Pieces
+    line: int
+    """The line of the passage on which it stands, counted from 1."""
+
+    @classmethod
+    def of(cls, pieces: Pieces, line: int) -> Sentence:
+        outer: list[int] = []
+        while encloses(pieces):
+            first = pieces[0]
+            assert isinstance(first, Code)
+            outer.append(first.key)
+            pieces = pieces[1:-1]
+        return cls(tuple(outer), pieces, line)
+
+    def whole(self, translation: Pieces) -> Pieces:
+        """A translation of it, enclosed as it is."""
+        opens = tuple(Code("open", key) for key in self.outer)
+        return (*opens, *translation, *(Code("close", key) for key in reversed(self.outer)))
+
+
+def encloses(pieces: Pieces) -> bool:
+    """A pair begins before all text, and ends behind it."""
+    first = pieces[0] if pieces else ""
+    return isinstance(first, Code) and first.kind == "open" and pieces[-1] == Code("close", first.key)
+
+
+class CutPassage(NamedTuple):
+    """A passage in sentences, and all that stands around them: one gap more."""
+
+    sentences: tuple[Sentence, ...]
+    gaps: tuple[Pieces, ...]
+
+    @classmethod
+    def of(cls, passage: Passage, language: str) -> CutPassage:
+        """Sentences are told apart by the rules of `language`.
+
+        Those without a letter, or with more than `MOST_CODES` codes, belong to gaps: they stay as they are.
+
+        MissingExtraError: sentencex is not installed.
+        """
+        text = passage.text.translate(dict.fromkeys(map(ord, passage.separators), "\n"))
+        document = Document.read(text, language)
+        cuts: list[Cut] = []
+        lines: list[int] = []
+        place = 0
+        for gap, sentence, line in zip(
+            document.gaps, document.sentences, document.line_numbers, strict=False
+        ):
+            start, place = place + len(gap), place + len(gap) + len(sentence)
+            if is_wordy(sentence):
+                cuts += [Cut(start, "left"), Cut(place, "right")]
+                lines.append(line)
+        parts = cut(passage.pieces, cuts)
+        sentences: list[Sentence] = []
+        gaps = parts[:1]
+        for inside, after, line in zip(parts[1::2], parts[2::2], lines, strict=True):
+            if sum(isinstance(piece, Code) for piece in inside) > MOST_CODES:
+                gaps[-1] = joined((gaps[-1], inside, after))
+            else:
+                sentences.append(Sentence.of(inside, line))
+                gaps.append(after)
+        return cls(tuple(sentences), tuple(gaps))
+
+    def written(self, translations: Sequence[Pieces], languages: tuple[str, str]) -> Pieces:
+        """The passage with a translation in place of each sentence. `languages`: source and target."""
+        parts: list[Pieces] = [self.gaps[0]]
+        for i, (sentence, translation) in enumerate(zip(self.sentences, translations, strict=True)):
+            gap = self.gaps[i + 1]
+            following = self.sentences[i + 1].line if i + 1 < len(self.sentences) else None
+            space = text_of(gap)
+            if following == sentence.line and not space.strip():
+                gap = _with_text(gap, gap_between(space, languages))
+            parts += [sentence.whole(translation), gap]
+        return joined(parts)
+
+
+def _with_text(gap: Pieces, text: str) -> Pieces:
+    """`gap` with another text, before its codes if it has to be another one."""
+    if text == text_of(gap):
+        return gap
+    return (*([text] if text else []), *(piece for piece in gap if isinstance(piece, Code)))
+
+
+class Tags(NamedTuple):
+    """Tags for codes, of names that no text has a tag of, so that none is taken for what it is not."""
+
+    pair: str
+    point: str
+    gap: str
+
+    @classmethod
+    def apart_from(cls, texts: Iterable[str]) -> Tags:
+        """Tags that none of `texts` has."""
+        used = {name.lower() for text in texts for name in re.findall(r"</?([A-Za-z][\w:.-]*)", text)}
+        within_words = (name for name in ("g", "x", *sorted(INLINE_TAGS - {"g", "x"})) if name not in used)
+        others = (name for n in count() if (name := f"gap{n}") not in used)
+        names = chain(within_words, others)
+        return cls(next(names), next(names), next(others))
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression of all of them."""
+        return rf'<(?:{self.pair} id="[0-9]+"|/{self.pair}|(?:{self.point}|{self.gap}) id="[0-9]+"/)>'
+
+    def written(self, code: Code) -> str:
+        """The tag of a code."""
+        if code.kind == "close":
+            return f"</{self.pair}>"
+        name = {"open": self.pair, "point": self.point, "gap": self.gap}[code.kind]
+        return f'<{name} id="{code.key}"{"" if code.kind == "open" else "/"}>'
+
+    def marked(self, pieces: Pieces) -> str:
+        """Text with tags for the codes."""
+        return "".join(piece if isinstance(piece, str) else self.written(piece) for piece in pieces)
+
+    def read(self, text: str, original: Pieces) -> Pieces:
+        """The pieces that `text`, a translation of `original`, means, whatever has become of its tags.
+
+        What stood at a place and is missing is added at the end; a pair that is none any more is dropped.
+        """
+        codes = {self.written(piece): piece for piece in original if isinstance(piece, Code)}
+        closing = f"</{self.pair}>"
+        codes.pop(closing, None)
+        pieces: list[str | Code] = []
+        unclosed: list[int] = []
+        for i, piece in enumerate(re.split(f"({self.pattern})", text)):
+            if i % 2 == 0:
+                pieces += [piece] if piece else []
+            elif piece == closing:
+                pieces += [Code("close", unclosed.pop())] if unclosed else []
+            elif piece in codes:
+                code = codes.pop(piece)
+                pieces.append(code)
+                unclosed += [code.key] if code.kind == "open" else []
+        pieces += [Code("close", key) for key in reversed(unclosed)]
+        return (*pieces, *(code for code in codes.values() if code.kind != "open"))

@@ -1,0 +1,61 @@
+"""Text files: UTF-8 or UTF-16 in, the same out."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dragoman.errors import DataError
+from dragoman.predict.documents.passages import Passage, Pieces, text_of
+
+
+class TextFile:
+    """A text, in which a line is a paragraph."""
+
+    noun = "line"
+
+    def __init__(self, text: str, encoding: Encoding) -> None:
+        self.passages = (Passage((text,), 1),)
+        self._encoding = encoding
+
+    def written(self, translations: Sequence[Pieces]) -> bytes:
+        """The file in its encoding."""
+        return self._encoding.encoded(text_of(translations[0]))
+
+
+def read(name: str, content: bytes, languages: tuple[str, str]) -> TextFile:
+    """The text file `content`. DataError: it is no text."""
+    return TextFile(*decoded(name, content))
+
+
+class Encoding(NamedTuple):
+    """How a text file is written."""
+
+    name: str
+    byte_order_mark: bytes = b""
+
+    def encoded(self, text: str) -> bytes:
+        """The file that holds `text`; what UTF cannot hold is a question mark."""
+        return self.byte_order_mark + text.encode(self.name, "replace")
+
+
+def decoded(name: str, content: bytes) -> tuple[str, Encoding]:
+    """The text of a file, and how it is written.
+
+    In UTF-8, with a byte order mark or without, or in UTF-16 with one. DataError: it is in neither.
+    """
+    marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+    mark = next((mark for mark in marks if content.startswith(mark)), b"")
+    encoding = Encoding(marks.get(mark, "utf-8"), mark)
+    content = content[len(mark) :]
+    try:
+        text = content.decode(encoding.name)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        shown = "UTF-16" if "16" in encoding.name else "UTF-8"
+        raise DataError(f"{name}, line {line}: is not {shown}; convert the text to UTF-8") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError(f"{name}, line {line}: holds a NUL byte, so it is no text; convert it to UTF-8")
+    return text, encoding

@@ -1,0 +1,291 @@
+"""Subtitles in SubRip's format: cues keep their numbers, times and tags.
+
+What somebody says may run over the lines of a cue, and over several cues. It is translated as a whole and
+cut where its source is cut, in proportion, between two words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from dragoman.errors import DataError, MissingExtraError
+from dragoman.predict.documents.passages import Code, Cut, Passage, Pieces, cut, pairs, text_of
+from dragoman.predict.documents.plain import Encoding, decoded
+from dragoman.predict.splitting import has_spaces
+
+if TYPE_CHECKING:
+    import srt
+
+MOST_CUES = 4
+"""So many cues hold one sentence, at most: a song may have no full stop at all."""
+LONGEST_PAUSE = timedelta(seconds=2)
+"""After a longer one nobody goes on with a sentence."""
+
+LONGEST_CUE = 4000
+"""Characters of a cue, its number and times included, at most."""
+
+_REMEDY = 'a subtitle is a number, a line such as "00:00:01,000 --> 00:00:02,500", and text'
+_TIMES = re.compile(r"\s*[0-9]{1,20}[,.:，．。：][^>]{1,60}>")
+_NUMBER = re.compile(r"\s*-?[0-9]{1,20}(?:\.[0-9]{0,20})?\s*\Z")
+_TOO_MANY_DIGITS = re.compile(r"[0-9]{21}")
+_TAG = re.compile(r"(<(?P<closes>/?)(?P<name>i|b|u|s|font)\b[^<>]*>|\{\\[^{}]*\})", re.IGNORECASE)
+_POSITION = re.compile(r"\s*(?:\{\\[^{}]*\})+")
+_WRAPPED = re.compile(r"(<(?P<name>i|b|u|s|font)\b[^<>]*>)(.*)(</(?P=name)\s*>)", re.IGNORECASE | re.DOTALL)
+_DASH = re.compile(r"\s*[-–—‐]\s*")
+_ENDS = re.compile(r"[.!?…。！？♪:;؟।][\"'”’»)\]』」]*\s*\Z")
+_NO_START = frozenset(".,;:!?)]}%…»”’，。、！？；：）」』】")
+
+
+@dataclass
+class Line:
+    """A line of a cue. `prefix` and `suffix` are tags around all of it, and the dash of a speaker."""
+
+    cue: int
+    prefix: str
+    text: str
+    suffix: str
+    has_dash: bool
+    """Somebody else begins to speak."""
+
+    @classmethod
+    def of(cls, cue: int, text: str) -> Line:
+        found = _POSITION.match(text)
+        prefix, suffix = found[0] if found else "", ""
+        text = text[len(prefix) :]
+        while (found := _WRAPPED.fullmatch(text)) and len(_TAG.findall(found[3])) == 0:
+            prefix, text, suffix = prefix + found[1], found[3], found[4] + suffix
+        dash = _DASH.match(text)
+        start = dash.end() if dash else 0
+        return cls(cue, prefix + text[:start], text[start:], suffix, dash is not None)
+
+    @property
+    def words(self) -> str:
+        """The text without tags."""
+        return _TAG.sub("", self.text)
+
+
+class Saying:
+    """Lines that say one thing, as a passage."""
+
+    def __init__(self, lines: list[Line], *, spaces: bool) -> None:
+        """`spaces`: lines are joined with a space; else only where Latin letters or digits would meet."""
+        self.lines = lines
+        self.tags: dict[Code, str] = {}
+        self.ends: list[int] = []
+        """Where each line but the last ends, in characters of the passage."""
+        text, n_characters = "", 0
+        for line, following in zip(lines, [*lines[1:], None], strict=True):
+            text, n_characters = text + line.text, n_characters + len(line.words)
+            if following is not None:
+                self.ends.append(n_characters)
+                words_meet = _are_latin(line.words[-1:], following.words[:1])
+                text, n_characters = (
+                    (text + " ", n_characters + 1) if spaces or words_meet else (text, n_characters)
+                )
+        self.passage = Passage(_pieces(text, self.tags), lines[0].cue + 1)
+
+    def rewrapped(self, translation: Pieces, *, spaces: bool) -> list[str]:
+        """The translation on as many lines, some of them empty where it has too few words.
+
+        `spaces`: lines may only end where a space is.
+        """
+        places = self._places(text_of(translation), spaces=spaces)
+        text = text_of(translation)
+        cuts: list[Cut] = []
+        for place in sorted(p for p in places if p is not None):
+            is_space = text[place].isspace()  # which goes
+            cuts += [Cut(place, "left" if is_space else "right"), Cut(place + is_space, "right")]
+        parts = cut(translation, cuts)[::2]
+        full = [0, *(k for k, place in enumerate(places, start=1) if place is not None)]
+        for i, k in enumerate(full[1:], start=1):
+            before, after = self.lines[full[i - 1]], self.lines[k]
+            if before.cue == after.cue and not before.suffix and not after.prefix:
+                parts[i - 1], parts[i] = _linked(parts[i - 1], parts[i])
+        rewrapped = [""] * len(self.lines)
+        for k, part in zip(full, parts, strict=True):
+            line = self.lines[k]
+            written = "".join(piece if isinstance(piece, str) else self.tags[piece] for piece in part)
+            rewrapped[k] = f"{line.prefix}{written}{line.suffix}"
+        return rewrapped
+
+    def _places(self, text: str, *, spaces: bool) -> list[int | None]:
+        """Where each line but the last ends in `text`: in proportion, no two at a place. None: nowhere."""
+        possible = [place for place in range(1, len(text)) if _may_end(text, place, spaces=spaces)]
+        wanted = list(range(len(self.ends)))
+        if len(possible) < len(wanted):
+            wanted = [k for k in wanted if self.lines[k].cue != self.lines[k + 1].cue][: len(possible)]
+        places: list[int | None] = [None] * len(self.ends)
+        scale = len(text) / max(1, len(self.passage.text))
+        first = 0
+        for n_left, k in zip(range(len(wanted), 0, -1), wanted, strict=True):
+            reach = possible[first : len(possible) - n_left + 1]
+            target = self.ends[k] * scale
+            best = min(range(len(reach)), key=lambda i: abs(reach[i] - target))
+            places[k] = reach[best]
+            first += best + 1
+        return places
+
+
+class Subtitles:
+    """A file of subtitles, taken apart."""
+
+    noun = "cue"
+
+    def __init__(
+        self, cues: list[srt.Subtitle], encoding: Encoding, text: str, languages: tuple[str, str]
+    ) -> None:
+        """`text` is the whole file. `languages`: source and target."""
+        self._cues, self._encoding = cues, encoding
+        self._line_end = "\r\n" if "\r\n" in text else "\n"
+        self._n_last = len(text.replace("\r", "")) - len(text.replace("\r", "").rstrip("\n"))
+        src_spaced, self._tgt_spaced = map(has_spaces, languages)
+        self._sayings = [Saying(lines, spaces=src_spaced) for lines in _sayings(cues)]
+        self.passages = [saying.passage for saying in self._sayings]
+
+    def written(self, translations: Sequence[Pieces]) -> bytes:
+        """The file with a translation in place of what is said. A cue may become empty."""
+        import srt
+
+        texts: list[list[str]] = [[] for _ in self._cues]
+        for saying, translation in zip(self._sayings, translations, strict=True):
+            lines = saying.rewrapped(translation, spaces=self._tgt_spaced)
+            for line, text in zip(saying.lines, lines, strict=True):
+                texts[line.cue] += [text] if text or not line.text else []
+        for cue, texts_of_cue in zip(self._cues, texts, strict=True):
+            cue.content = "\n".join(texts_of_cue)
+        text = srt.compose(self._cues, reindex=False, strict=False)
+        text = text.rstrip("\n") + "\n" * self._n_last
+        return self._encoding.encoded(text.replace("\n", self._line_end))
+
+
+def read(name: str, content: bytes, languages: tuple[str, str]) -> Subtitles:
+    """The subtitles `content`. DataError: they are damaged, or no text. MissingExtraError: without srt."""
+    try:
+        import srt
+    except ImportError:
+        raise MissingExtraError("srt", extra="documents", purpose="reading subtitles") from None
+    text, encoding = decoded(name, content)
+    cues: list[srt.Subtitle] = []
+    for line, block in _blocks(text.replace("\r\n", "\n")):
+        if len(block) > LONGEST_CUE or _TOO_MANY_DIGITS.search(block):
+            raise DataError(
+                f"{name}, line {line}: more than a subtitle of {LONGEST_CUE} characters; {_REMEDY}"
+            )
+        try:
+            cues.extend(srt.parse(block))
+        except srt.SRTParseError as error:
+            at = line + block.count("\n", 0, error.expected_start)
+            raise DataError(
+                f"{name}, line {at}: {_shown(error.unmatched_content)} is no part of a subtitle; {_REMEDY}"
+            ) from None
+        except (ValueError, OverflowError):
+            raise DataError(f"{name}, line {line}: a number or a time that is none; {_REMEDY}") from None
+    if not cues:
+        raise DataError(f"{name}: holds no subtitles; {_REMEDY}")
+    return Subtitles(cues, encoding, text, languages)
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str]]:
+    """The cues of a file, the number of the line where each begins, and what it is.
+
+    For each by itself the time that the parser takes is bounded; of a whole file it is not.
+    """
+    lines = text.split("\n")
+    starts = []
+    for i, line in enumerate(lines):
+        if _TIMES.match(line):
+            back = i - 1
+            while back > i - 3 and back >= 0 and not lines[back].strip():
+                back -= 1
+            starts.append(back if back >= 0 and _NUMBER.match(lines[back]) else i)
+    if not starts or any(line.strip() for line in lines[: starts[0]]):
+        starts.insert(0, 0)
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        block = "\n".join(lines[start:end]) + ("\n" if end < len(lines) else "")
+        if block.strip():
+            yield start + 1, block
+
+
+def _shown(text: str) -> str:
+    """The first line of `text` that says something, not too long of it."""
+    line = next(iter(text.strip().splitlines()), "")
+    return repr(line if len(line) <= 40 else f"{line[:40]}…")
+
+
+def _sayings(cues: Sequence[srt.Subtitle]) -> list[list[Line]]:
+    """The lines of all cues, together where one goes on in the next."""
+    sayings: list[list[Line]] = []
+    for k, cue in enumerate(cues):
+        for i, text in enumerate(cue.content.split("\n") if cue.content else []):
+            line = Line.of(k, text)
+            last = sayings[-1] if sayings else None
+            if last and _goes_on(last, line, cues, is_first=i == 0):
+                last.append(line)
+            else:
+                sayings.append([line])
+    return sayings
+
+
+def _goes_on(lines: list[Line], line: Line, cues: Sequence[srt.Subtitle], *, is_first: bool) -> bool:
+    """What `lines` say goes on in `line`, the first one of another cue or not.
+
+    From one cue to the next only a sentence does that has not ended, and goes on with a small letter at once.
+    """
+    said, words = lines[-1].words, line.words
+    if _ENDS.search(said) or line.has_dash or not said.strip() or not words.strip():
+        return False
+    if not is_first:
+        return True
+    pause = cues[line.cue].start - cues[lines[-1].cue].end
+    is_near = lines[-1].cue == line.cue - 1 and line.cue - lines[0].cue < MOST_CUES
+    return is_near and pause <= LONGEST_PAUSE and words.lstrip()[0].islower()
+
+
+def _pieces(text: str, tags: dict[Code, str]) -> Pieces:
+    """`text` with codes for its tags, which are added to `tags`: pairs where they are pairs."""
+    found = list(_TAG.finditer(text))
+    sides = ["" if tag["name"] is None else "close" if tag["closes"] else "open" for tag in found]
+    partners = pairs([(side, (tag["name"] or "").lower()) for side, tag in zip(sides, found, strict=True)])
+    opening = {closing: first for first, closing in partners.items()}
+    pieces: list[str | Code] = []
+    position = 0
+    for i, tag in enumerate(found):
+        pieces += [text[position : tag.start()]] if tag.start() > position else []
+        position = tag.end()
+        code = (
+            Code("open", i)
+            if i in partners
+            else Code("close", opening[i])
+            if i in opening
+            else Code("point", i)
+        )
+        tags[code] = tag[0]
+        pieces.append(code)
+    pieces += [text[position:]] if position < len(text) else []
+    return tuple(pieces)
+
+
+def _may_end(text: str, place: int, *, spaces: bool) -> bool:
+    """Whether a line may end before the character `place`."""
+    before, after = text[place - 1], text[place]
+    if after.isspace():
+        return place + 1 < len(text)
+    return not spaces and not before.isspace() and after not in _NO_START and not _are_latin(before, after)
+
+
+def _are_latin(before: str, after: str) -> bool:
+    """Both are ASCII letters or digits: of one word, if nothing is between them."""
+    return before.isascii() and before.isalnum() and after.isascii() and after.isalnum()
+
+
+def _linked(before: Pieces, after: Pieces) -> tuple[Pieces, Pieces]:
+    """Two parts of a cue, without the tags that end in the one to begin anew in the other."""
+    while before and after and isinstance(after[0], Code) and after[0].kind == "open":
+        if before[-1] != Code("close", after[0].key):
+            break
+        before, after = before[:-1], after[1:]
+    return before, after

@@ -1,0 +1,85 @@
+"""Files that wait to be fetched: few, for a short time, and only by whoever knows their names."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path, PurePath
+
+from dragoman.runs import write_atomically
+from dragoman.serving.refusals import too_much
+
+MAX_STEM = 40
+"""Characters of a file's name before its ending: 160 bytes at most, of the 255 that a file system takes."""
+
+_NOT_IN_NAMES = re.compile(r"[^\w.()\[\] -]+")
+_KEPT = re.compile(r"[A-Za-z0-9_-]{32}\.[^/\\]{1,80}")
+
+
+class Downloads:
+    """Files that workers of a service share, in a folder of their own. Make one before they are forked.
+
+    A file goes when it is older than `seconds`, or, the oldest first, when all have more than `max_bytes`.
+    The folder, which only this user can read, is there from the first file on.
+    """
+
+    def __init__(self, *, seconds: float, max_bytes: int, within: Path | None = None) -> None:
+        """`within` is the folder in which the folder is made; by default where temporary files are."""
+        self.folder = (within or Path(tempfile.gettempdir())) / f"dragoman-files-{secrets.token_hex(16)}"
+        self._seconds, self._max_bytes = seconds, max_bytes
+        self._owner = os.getpid()
+
+    def keep(self, name: str, content: bytes) -> str:
+        """Keeps a file. Returned is its name here: 192 random bits, a dot, and its own name.
+
+        RefusalError: it is larger than all files may be together. RunError: there is no space for it.
+        """
+        if len(content) > self._max_bytes:
+            raise too_much("bytes", len(content), self._max_bytes, "kept_bytes")
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self.sweep(room=len(content))
+        kept = f"{secrets.token_urlsafe(24)}.{safe_name(name)}"
+        write_atomically(self.folder / kept, content)
+        return kept
+
+    def fetch(self, kept: str) -> tuple[str, bytes] | None:
+        """The own name of the file kept as `kept`, and its content; None: there is none, or no more."""
+        self.sweep()
+        if not _KEPT.fullmatch(kept):
+            return None
+        try:
+            return kept.partition(".")[2], (self.folder / kept).read_bytes()
+        except (OSError, ValueError):
+            return None
+
+    def sweep(self, *, room: int = 0) -> None:
+        """Deletes what is too old, and the oldest of the rest until there is `room` for so many bytes."""
+        files = []
+        for path in self.folder.glob("*"):
+            with suppress(OSError):  # another worker may have deleted it
+                state = path.stat()
+                files.append((state.st_mtime, state.st_size, path))
+        total = room + sum(size for _, size, _ in files)
+        for written, size, path in sorted(files):
+            if total <= self._max_bytes and written >= time.time() - self._seconds:
+                break
+            with suppress(OSError):
+                path.unlink()
+            total -= size
+
+    def close(self) -> None:
+        """Deletes everything, in the process that made the folder; in any other nothing."""
+        if os.getpid() == self._owner:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def safe_name(name: str) -> str:
+    """`name` as a file may be called anywhere: no folder, not too long, only letters, digits and . _-()[]."""
+    last = PurePath(name.replace("\\", "/")).name
+    path = PurePath(_NOT_IN_NAMES.sub("_", last).strip(". ") or "document")
+    return path.stem[:MAX_STEM].strip(". ") + path.suffix[:MAX_STEM]

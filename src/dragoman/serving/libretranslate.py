@@ -1,0 +1,439 @@
+"""LibreTranslate's HTTP interface, so that its clients work unchanged.
+
+Routes, parameters, answers and messages are those of libretranslate/app.py at commit e9e58e6, with /health
+(its pull request 868) and the codes for languages of version 1.7 on. What is different on purpose:
+
+- What is too much for a limit of this service, and which original has not, is answered with 413, 429 or 504.
+- Where keys are needed, a request without one is answered with 403 rather than 400. A key may also be sent as
+  `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+- Translations are what the model says: neither their case nor their last character is made like the source's,
+  and entities such as "&lt;" are left as they are. With format = "html" alternatives are left out, as there.
+- With source = "auto", languages are told apart among those that can be translated into the target, and the
+  target, a text in which comes back as it is.
+- /suggest is always off, and there is no header that lets pages of all origins in: `cors_origins` does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from starlette.datastructures import UploadFile
+
+from dragoman.predict.documents import DocumentFile
+from dragoman.predict.documents.hypertext import Hypertext, plain
+from dragoman.predict.protection import Protection, translate_protected
+from dragoman.serving import schemas
+from dragoman.serving.batching import Client
+from dragoman.serving.detection import AUTO, Detected, detect
+from dragoman.serving.documents import ENDINGS, Asked, attachment, translate_document
+from dragoman.serving.downloads import safe_name
+from dragoman.serving.languages import known, name_of
+from dragoman.serving.models import Models, ServedTranslator
+from dragoman.serving.openapi import PROBLEMS
+from dragoman.serving.refusals import RefusalError, too_much
+from dragoman.serving.service import Service
+from dragoman.serving.translating import TranslationJob
+from dragoman.serving.v1 import begin, note
+
+FRONTEND_TIMEOUT = 500
+"""Milliseconds for which a page waits for another key before it translates; LibreTranslate's own."""
+
+MAX_SHOWN = 40
+"""Characters of what a client sent that a message shows."""
+
+
+class Route(APIRoute):
+    """A route whose 429 begins as LibreTranslate's does, and which closes the files of a form."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except RefusalError as refusal:
+                if refusal.status == 429:
+                    raise RefusalError(429, f"Slowdown: {refusal.message}", refusal.headers) from None
+                raise
+            finally:
+                await request.close()
+
+        return answer
+
+
+router = APIRouter(tags=["LibreTranslate"], route_class=Route)
+
+
+@router.post(
+    "/translate",
+    name="libretranslate_translate",
+    summary="Translate text or HTML",
+    responses={200: {"model": schemas.LibreTranslation}, **PROBLEMS},
+    openapi_extra=schemas.body_of(schemas.LibreTranslate),
+)
+async def translate(request: Request) -> Response:
+    """A text or several in another language; `alternatives` says how many more translations of each."""
+    service: Service = request.app.state.service
+    fields = await read_fields(request)
+    admit(service, request, fields)
+    texts, source, target = _texts(fields), required(fields, "source"), required(fields, "target")
+    n_alternatives = _n_alternatives(fields, service)
+    n_characters, limit = sum(map(len, texts)), service.config.limits.characters
+    if n_characters > limit:
+        raise invalid(f"Invalid request: request ({n_characters}) exceeds text limit ({limit})")
+    text_format = fields.get("format")
+    is_html = text_format == "html"
+    direction = choose(service.models, source, target, [plain(text) for text in texts] if is_html else texts)
+    if text_format not in ("text", "html", "", None):
+        raise invalid(f"{shown(text_format)} format is not supported")
+    if direction.served is None:
+        found: list[Rendered] = [Rendered(text) for text in texts]
+    else:
+        note(request, service, direction.served.info.name, texts)
+        translated = translate_html if is_html else translate_text
+        found = await translated(request, service, direction.served, texts, n_alternatives)
+    is_batch = isinstance(fields["q"], list)
+    answer: dict[str, Any] = {"translatedText": [each.text for each in found] if is_batch else found[0].text}
+    if source == AUTO:
+        detected = _detected(direction.source)
+        answer["detectedLanguage"] = [detected] * len(texts) if is_batch else detected
+    if n_alternatives:
+        answer["alternatives"] = [each.others for each in found] if is_batch else found[0].others
+    return JSONResponse(answer)
+
+
+class Rendered(NamedTuple):
+    """A text in the other language."""
+
+    text: str
+    others: tuple[str, ...] = ()
+    """More translations, which differ from it."""
+
+
+async def translate_text(
+    request: Request, service: Service, served: ServedTranslator, texts: Sequence[str], n_alternatives: int
+) -> list[Rendered]:
+    """The translation of each text, and others that differ from it, at most so many."""
+    asked = schemas.TranslateRequest(text=list(texts), n_best=n_alternatives + 1)
+
+    def work(client: Client) -> dict[str, Any]:
+        job: TranslationJob = begin(request, service, served, asked, client)
+        return job.answer()
+
+    answer = await service.carry_out(request, work)
+    found = []
+    for translation in answer["translations"]:
+        every = [alternative_of(translation, k) for k in range(n_alternatives + 1)]
+        others = dict.fromkeys(text for text in every[1:] if text not in ("", translation["text"]))
+        found.append(Rendered(translation["text"], tuple(others)))
+    return found
+
+
+def alternative_of(translation: dict[str, Any], k: int) -> str:
+    """The text of a `TranslationMessage`, made of the alternative `k` of each sentence, or its last one."""
+    text, written, position = translation["text"], "", 0
+    for sentence in translation["sentences"]:
+        alternatives = sentence["alternatives"]
+        written += text[position : sentence["start"]] + alternatives[min(k, len(alternatives) - 1)]["text"]
+        position = sentence["end"]
+    return written + text[position:]
+
+
+async def translate_html(
+    request: Request, service: Service, served: ServedTranslator, texts: Sequence[str], n_alternatives: int
+) -> list[Rendered]:
+    """The translation of each text, which is HTML. There are no alternatives."""
+    limits = service.config.limits
+
+    def work(client: Client) -> list[Rendered]:
+        pages = [DocumentFile(Hypertext(text), served.languages) for text in texts]
+        sentences = [sentence for page in pages for sentence in page.sentences]
+        if len(sentences) > limits.sentences:
+            raise too_much("sentences", len(sentences), limits.sentences, "sentences")
+        service.expect(len(sentences))
+        request.state.sentences = len(sentences)
+        service.metrics.sentences.labels(served.info.name).inc(len(sentences))
+        protection: Protection | None = None
+        for page in pages:
+            protection = page.protection(protection)
+        translator = served.for_client(client)
+        found = (
+            translator.translate(sentences)
+            if protection is None
+            else translate_protected(translator, sentences, protection)
+        )
+        left = (translation.text for translation in found)
+        return [Rendered(page.written(list(islice(left, len(page.sentences)))).decode()) for page in pages]
+
+    return await service.carry_out(request, work)
+
+
+@router.get(
+    "/languages",
+    name="libretranslate_languages",
+    summary="List languages",
+    responses={200: {"model": list[schemas.LibreLanguage]}},
+)
+def languages(request: Request) -> Response:
+    """All languages, and those into which each is translated. Needs no key."""
+    models: Models = request.app.state.service.models
+    return JSONResponse([
+        {"code": code, "name": name_of(code), "targets": sorted({
+            code, *(target for source, target in models.directions if source == code),
+        })}
+        for code in _languages(models)
+    ])  # fmt: skip
+
+
+@router.post(
+    "/detect",
+    name="libretranslate_detect",
+    summary="Detect the language of a text",
+    responses={200: {"model": list[schemas.LibreDetection]}, **PROBLEMS},
+    openapi_extra=schemas.body_of(schemas.LibreDetect),
+)
+async def detect_language(request: Request) -> Response:
+    """Which of the languages of this service a text may be in, the most likely first."""
+    service: Service = request.app.state.service
+    fields = await read_fields(request)
+    admit(service, request, fields)
+    text = "\n".join(_texts(fields))
+    note(request, service, "detection", [text])
+    there = _languages(service.models)
+    found = [each for each in detect(text) if not there or each.language in there]
+    return JSONResponse([_detected(each) for each in found or [Detected("en", 0.0)]])
+
+
+@router.post(
+    "/translate_file",
+    name="libretranslate_translate_file",
+    summary="Translate a file",
+    responses={200: {"model": schemas.LibreFile}, **PROBLEMS},
+    openapi_extra=schemas.body_of(schemas.LibreTranslateFile, "multipart/form-data"),
+)
+async def translate_file(request: Request) -> Response:
+    """A document in another language: the address from which it can be fetched, for a while."""
+    service: Service = request.app.state.service
+    fields = await read_fields(request)
+    admit(service, request, fields)
+    file = fields.get("file")
+    if not isinstance(file, UploadFile):
+        raise invalid("Invalid request: missing file parameter")
+    source, target = required(fields, "source"), required(fields, "target")
+    if not file.filename:
+        raise invalid("Invalid request: empty file")
+    name = safe_name(file.filename)
+    if not name.lower().endswith(tuple(ENDINGS)):
+        raise invalid("Invalid request: file format not supported")
+    direction = choose(service.models, source, target, None)
+    asked = Asked(name, await file.read(), None, direction.source.language, direction.target)
+    translated = await translate_document(request, service, asked)
+    kept = await to_thread.run_sync(service.downloads.keep, *translated)
+    return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{quote(kept)}"})
+
+
+@router.get(
+    "/download_file/{filename}",
+    name="libretranslate_download_file",
+    summary="Fetch a translated file",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The file, as an attachment.",
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        },
+        404: {"model": schemas.Problem, "description": "There is no such file, or no more."},
+    },
+)
+def download_file(request: Request, filename: str) -> Response:
+    """What /translate_file made. Whoever knows the name needs no key."""
+    service: Service = request.app.state.service
+    found = service.downloads.fetch(filename)
+    if found is None:
+        raise RefusalError(404, "there is no such file, or no more; translate it again")
+    return attachment(*found)
+
+
+@router.get(
+    "/frontend/settings",
+    name="libretranslate_frontend_settings",
+    summary="Settings for a page",
+    responses={200: {"model": schemas.LibreSettings}},
+)
+def frontend_settings(request: Request) -> Response:
+    """What a page in front of this service has to know. Needs no key."""
+    service: Service = request.app.state.service
+    automatic = {"code": AUTO, "name": "Auto Detect"}
+    targets = [{"code": target, "name": name_of(target)} for _, target in service.models.directions]
+    return JSONResponse({
+        "apiKeys": service.keys is not None,
+        "charLimit": service.config.limits.characters,
+        "filesTranslation": True,
+        "frontendTimeout": FRONTEND_TIMEOUT,
+        "keyRequired": service.keys is not None,
+        "language": {"source": automatic, "target": next(iter(targets), automatic)},
+        "suggestions": False,
+        "supportedFilesFormat": list(ENDINGS),
+    })  # fmt: skip
+
+
+@router.post(
+    "/suggest",
+    name="libretranslate_suggest",
+    summary="Suggest a better translation",
+    status_code=403,
+    responses={403: {"model": schemas.Problem, "description": "Always."}},
+)
+def suggest() -> Response:
+    """Not here: suggestions are not kept."""
+    raise RefusalError(403, "Suggestions are disabled on this server.")
+
+
+class Direction(NamedTuple):
+    """From which language to which, and the model for it; None where a text is to come back as it is."""
+
+    source: Detected
+    target: str
+    served: ServedTranslator | None
+
+
+def choose(models: Models, source: str, target: str, texts: Sequence[str] | None) -> Direction:
+    """The languages that `source` and `target` mean, and the model; without `texts` "auto" stays as it is.
+
+    RefusalError 400: a language is not known, or is not translated into the other one.
+    """
+    there = _languages(models)
+    into = known(target, there)
+    if source != AUTO:
+        language = known(source, there)
+        if language is None:
+            raise invalid(f"{shown(source)} is not supported")
+        found = Detected(language, 1.0)
+    if into is None:
+        raise invalid(f"{shown(target)} is not supported")
+    if source == AUTO:
+        sources = [src for src, tgt in models.directions if tgt == into]
+        found = Detected(AUTO, 0.0) if texts is None else _most_likely("\n".join(texts), [*sources, into])
+        if texts is None:
+            return Direction(found, into, None)
+    if (found.language, into) in models.directions:
+        return Direction(found, into, models.translator(None, found.language, into))
+    if found.language == into and texts is not None:
+        return Direction(found, into, None)
+    raise invalid(
+        f"{name_of(into)} ({into}) is not available as a target language from "
+        f"{name_of(found.language)} ({found.language})"
+    )
+
+
+def _most_likely(text: str, among: Iterable[str]) -> Detected:
+    """The language of `text`, as sure as it is among all there are."""
+    best = detect(text, among)[0].language
+    confidence = next((each.confidence for each in detect(text) if each.language == best), 0.0)
+    return Detected(best, confidence)
+
+
+def _languages(models: Models) -> list[str]:
+    """Every language of which or into which something is translated."""
+    return list(dict.fromkeys(language for pair in models.directions for language in pair))
+
+
+def _detected(found: Detected) -> dict[str, Any]:
+    """A language as LibreTranslate tells of it: sure of it from 0 to 100."""
+    return {"confidence": round(100 * found.confidence, 1), "language": found.language}
+
+
+async def read_fields(request: Request) -> dict[str, Any]:
+    """What a request says, in JSON, or in its query and, where that says nothing, in a form.
+
+    RefusalError 400: it is no JSON object.
+    """
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
+        try:
+            fields = json.loads(await request.body())
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise invalid("Invalid JSON format")
+        return fields
+    form = await request.form(max_part_size=request.app.state.service.config.limits.body_bytes)
+    fields = {**dict(reversed(form.multi_items())), **dict(reversed(request.query_params.multi_items()))}
+    if isinstance(q := fields.get("q"), str):  # forms end lines with "\r\n", whatever was written
+        fields["q"] = q.replace("\r\n", "\n").replace("\r", "\n")
+    return fields
+
+
+def admit(service: Service, request: Request, fields: dict[str, Any]) -> None:
+    """Lets a request in. RefusalError: its key is missing or wrong (403), it comes too often (429)."""
+    key = fields.get("api_key")
+    if key is not None and not isinstance(key, str):
+        raise invalid("Invalid request: api_key parameter is not a text")
+    try:
+        service.admit(request, key)
+    except RefusalError as refusal:
+        if refusal.status == 401:
+            raise RefusalError(403, "Please contact the server operator to get an API key") from None
+        if refusal.status == 403:
+            raise RefusalError(403, "Invalid API key") from None
+        raise
+
+
+def required(fields: dict[str, Any], name: str) -> str:
+    """A field that must be there. RefusalError 400: it is not, or is no text."""
+    value = fields.get(name)
+    if not value:
+        raise invalid(f"Invalid request: missing {name} parameter")
+    if not isinstance(value, str):
+        raise invalid(f"Invalid request: {name} parameter is not a text")
+    return value
+
+
+def _texts(fields: dict[str, Any]) -> list[str]:
+    """The texts in `q`: one, or those of a list."""
+    q = fields.get("q")
+    if not q:
+        raise invalid("Invalid request: missing q parameter")
+    texts = q if isinstance(q, list) else [q]
+    for text in texts:
+        if not isinstance(text, str):
+            raise invalid("Invalid request: q parameter is not a text, nor a list of texts")
+        try:
+            schemas.whole(text)
+        except ValueError as error:
+            raise invalid(f"Invalid request: q parameter {error}") from None
+    return texts
+
+
+def _n_alternatives(fields: dict[str, Any], service: Service) -> int:
+    given = fields.get("alternatives")
+    if given is None:
+        return 0
+    if isinstance(given, str) and re.fullmatch("-?[0-9]{1,9}", given):
+        given = int(given)
+    if isinstance(given, bool) or not isinstance(given, int | float) or given % 1:
+        raise invalid("Invalid request: alternatives parameter is not a number")
+    n = max(0, int(given))
+    most = service.config.limits.beam_size - 1
+    if n > most:
+        raise invalid(f"Invalid request: alternatives parameter must be <= {most}")
+    return n
+
+
+def invalid(message: str) -> RefusalError:
+    """400."""
+    return RefusalError(400, message)
+
+
+def shown(value: Any) -> str:
+    """What a client sent, for a message: on one line, and not too long."""
+    return " ".join(str(value).encode("utf-8", "replace").decode().split())[:MAX_SHOWN]

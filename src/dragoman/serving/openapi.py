@@ -1,0 +1,56 @@
+"""The description of a service for programs: /openapi.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from dragoman.serving.schemas import Problem
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "The request is wrong, or asks for what is not there."},
+    401: {"model": Problem, "description": "A key is needed."},
+    403: {"model": Problem, "description": "The key is unknown."},
+    408: {"model": Problem, "description": "The body came too slowly."},
+    413: {"model": Problem, "description": "The request asks for more than a limit allows."},
+    429: {"model": Problem, "description": "Too many requests; Retry-After says when to come again."},
+    503: {"model": Problem, "description": "The service is coming to its end."},
+    504: {"model": Problem, "description": "The request took longer than a limit allows."},
+}
+"""What may go wrong with any request."""
+
+SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A key, where the service has any."},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same."},
+}
+"""How a key is sent."""
+
+
+def operation_id(route: APIRoute) -> str:
+    """What a route is called in a client that is made from the description."""
+    return route.name
+
+
+def describe(app: FastAPI) -> None:
+    """Gives `app` its description: FastAPI's, without the answer 422, which this service never gives."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes
+            )
+            for path in found["paths"].values():
+                for operation in path.values():
+                    operation["responses"].pop("422", None)
+                    if "401" in operation["responses"]:
+                        operation["security"] = [{}, *({name: []} for name in SECURITY)]
+            found["components"]["securitySchemes"] = SECURITY
+            for name in ("HTTPValidationError", "ValidationError"):
+                found["components"]["schemas"].pop(name, None)
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

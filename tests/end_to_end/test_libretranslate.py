@@ -1,0 +1,299 @@
+"""LibreTranslate's clients against this service, over a real connection."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+from dragoman.predict.documents import translate_file
+from dragoman.predict.translator import Translator
+from dragoman.serving.access import make_key
+from dragoman.serving.downloads import Downloads
+from dragoman.serving.service import Service
+from serving import running, service_of
+
+HTTP = httpx.Client(limits=httpx.Limits(max_keepalive_connections=0))
+
+
+class Running(NamedTuple):
+    """A service, and where it is."""
+
+    url: str
+    service: Service
+    key: str = ""
+
+    def post(self, path: str, body: Any) -> httpx.Response:
+        return HTTP.post(f"{self.url}{path}", json=body)
+
+
+@pytest.fixture(scope="module")
+def free(tiny_run: Path) -> Iterator[Running]:
+    """A service that needs no keys."""
+    service = service_of([tiny_run], "limits.characters=500", "limits.beam_size=4")
+    with running(service) as url:
+        yield Running(url, service)
+
+
+@pytest.fixture(scope="module")
+def locked(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service that needs keys."""
+    file = tmp_path_factory.mktemp("keys") / "keys.toml"
+    key = make_key(file, "somebody")
+    service = service_of([tiny_run], keys=file)
+    with running(service) as url:
+        yield Running(url, service, key)
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, device="cpu", precision="fp32")
+
+
+def error_of(response: httpx.Response, status: int) -> str:
+    """The one line of an answer that must have `status`."""
+    assert response.status_code == status
+    assert response.headers["X-Request-ID"]
+    ((name, message),) = response.json().items()
+    assert name == "error"
+    assert "\n" not in message
+    return message
+
+
+def test_the_client_gets_what_the_translator_makes_of_each_sentence(
+    free: Running, translator: Translator
+) -> None:
+    first, second = (each.text for each in translator.translate(["A red cat.", "A big old house."]))
+    found = LibreTranslateAPI(free.url).translate("A red cat. A big old house.", "en", "de")
+    assert found == f"{first} {second}".strip()
+
+
+def test_the_client_learns_which_languages_there_are(free: Running) -> None:
+    assert LibreTranslateAPI(free.url).languages() == [
+        {"code": "en", "name": "English", "targets": ["de", "en"]},
+        {"code": "de", "name": "German", "targets": ["de"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "language"), [("Where is the station?", "en"), ("Wo ist denn der Bahnhof?", "de")]
+)
+def test_the_client_learns_the_language_of_a_text(free: Running, text: str, language: str) -> None:
+    found = LibreTranslateAPI(free.url).detect(text)
+    confidences = [each["confidence"] for each in found]
+    assert found[0]["language"] == language
+    assert {each["language"] for each in found} == {"en", "de"}, "no others are served"
+    assert confidences == sorted(confidences, reverse=True)
+    assert all(0 <= confidence <= 100 for confidence in confidences)
+
+
+def test_the_client_needs_the_right_key_where_keys_are_needed(locked: Running) -> None:
+    with_key = LibreTranslateAPI(locked.url, api_key=locked.key)
+    assert isinstance(with_key.translate("A red cat.", "en", "de"), str)
+    assert with_key.detect("A red cat.")
+    assert LibreTranslateAPI(locked.url).languages()
+    for key, message in {None: "Please contact the server operator", "wrong": "Invalid API key"}.items():
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            LibreTranslateAPI(locked.url, api_key=key).translate("A red cat.", "en", "de")
+        with refused.value as answer:
+            assert answer.code == 403
+            assert json.load(answer)["error"].startswith(message)
+
+
+def test_a_key_may_stand_in_the_body_the_query_or_a_header(locked: Running) -> None:
+    asked = {"q": "red", "source": "en", "target": "de"}
+    given = {"api_key": locked.key}
+    url = f"{locked.url}/translate"
+    answers = [
+        HTTP.post(url, json=asked | given),
+        HTTP.post(url, data=asked | given),
+        HTTP.post(url, files={name: (None, value) for name, value in (asked | given).items()}),
+        HTTP.post(url, params=asked | given),
+        HTTP.post(url, json=asked, params=given),
+        HTTP.post(url, json=asked, headers={"Authorization": f"Bearer {locked.key}"}),
+        HTTP.post(url, json=asked, headers={"X-API-Key": locked.key}),
+    ]
+    assert [answer.status_code for answer in answers] == [200] * len(answers)
+    assert len({answer.text for answer in answers}) == 1
+
+
+def test_who_comes_too_often_is_told_to_slow_down(tiny_run: Path, tmp_path: Path) -> None:
+    key = make_key(tmp_path / "keys.toml", "hasty", per_minute=2)
+    with running(service_of([tiny_run], keys=tmp_path / "keys.toml")) as url:
+        asked = {"q": "red", "source": "en", "target": "de", "api_key": key}
+        answers = [HTTP.post(f"{url}/translate", json=asked) for _ in range(3)]
+    assert [answer.status_code for answer in answers[:2]] == [200, 200]
+    assert error_of(answers[2], 429).startswith("Slowdown: ")
+    assert int(answers[2].headers["Retry-After"]) > 0
+
+
+def test_a_list_of_texts_is_answered_with_lists(free: Running) -> None:
+    texts = ["A red cat.", "", "A blue bird."]
+    asked = {"source": "en", "target": "de", "alternatives": 2}
+    together = free.post("/translate", asked | {"q": texts}).json()
+    assert together["translatedText"][1] == ""
+    for i in (0, 2):
+        alone = free.post("/translate", asked | {"q": texts[i]}).json()
+        assert alone["translatedText"] == together["translatedText"][i]
+        assert alone["alternatives"] == together["alternatives"][i]
+
+
+def test_alternatives_are_others_of_the_search(free: Running, translator: Translator) -> None:
+    asked = {"q": "A red cat.", "source": "en", "target": "de"}
+    assert "alternatives" not in free.post("/translate", asked).json()
+    (found,) = translator.translate(["A red cat."], n_best=4, beam_size=4)
+    answer = free.post("/translate", asked | {"alternatives": 3}).json()
+    others = [each.text for each in found.alternatives[1:] if each.text not in ("", found.text)]
+    assert answer == {"translatedText": found.text, "alternatives": list(dict.fromkeys(others))}
+
+
+def test_a_detected_language_is_told(free: Running) -> None:
+    answer = free.post("/translate", {"q": "The old house by the river.", "source": "auto", "target": "de"})
+    detected = answer.json()["detectedLanguage"]
+    assert detected["language"] == "en"
+    assert 0 < detected["confidence"] <= 100
+    both = free.post("/translate", {"q": ["The old house.", "A red cat."], "source": "auto", "target": "de"})
+    assert [each["language"] for each in both.json()["detectedLanguage"]] == ["en", "en"]
+
+
+def test_a_text_that_is_in_the_target_language_stays(free: Running) -> None:
+    text = "Das alte Haus steht am Fluss."
+    for source in ("auto", "de"):
+        asked = {"q": text, "source": source, "target": "de", "alternatives": 1}
+        answer = free.post("/translate", asked).json()
+        detected = answer.pop("detectedLanguage", None)
+        assert answer == {"translatedText": text, "alternatives": []}
+        assert (source == "auto") == (detected is not None)
+
+
+def test_lines_of_a_form_end_as_those_of_a_text(free: Running) -> None:
+    asked = {"source": "en", "target": "de"}
+    in_form = HTTP.post(f"{free.url}/translate", data=asked | {"q": "red cat\r\nold house\r\n"}).json()
+    in_json = free.post("/translate", asked | {"q": "red cat\nold house\n"}).json()
+    assert in_form == in_json
+    assert in_json["translatedText"].count("\n") == 2
+
+
+def test_markup_stays_and_text_between_is_translated(free: Running, translator: Translator) -> None:
+    q = "<p class='a&amp;b'>\n  <b>red cat</b>\n</p> <script>if (1 < 2) \"red\"</script> 12 &lt; 13"
+    answer = free.post("/translate", {"q": q, "source": "en", "target": "de", "format": "html"}).json()
+    (cat,) = (each.text for each in translator.translate(["red cat"]))
+    escaped = cat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    assert answer["translatedText"] == q.replace("red cat", escaped)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"q": None}, "Invalid request: missing q parameter"),
+        ({"q": ""}, "Invalid request: missing q parameter"),
+        ({"source": None}, "Invalid request: missing source parameter"),
+        ({"target": None}, "Invalid request: missing target parameter"),
+        ({"q": 3}, "Invalid request: q parameter is not a text, nor a list of texts"),
+        ({"q": ["a", {}]}, "Invalid request: q parameter is not a text, nor a list of texts"),
+        ({"q": "\ud83d"}, "Invalid request: q parameter holds half of a surrogate pair, which is no text"),
+        ({"source": 5}, "Invalid request: source parameter is not a text"),
+        ({"source": "fr"}, "fr is not supported"),
+        ({"target": "xx\n" + "y" * 100}, "xx " + "y" * 37 + " is not supported"),
+        (
+            {"source": "de", "target": "en"},
+            "English (en) is not available as a target language from German (de)",
+        ),
+        ({"format": "pdf"}, "pdf format is not supported"),
+        ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a number"),
+        ({"alternatives": 4}, "Invalid request: alternatives parameter must be <= 3"),
+        ({"q": "x" * 501}, "Invalid request: request (501) exceeds text limit (500)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_as_libretranslate_says_it(
+    free: Running, changed: dict[str, Any], message: str
+) -> None:
+    asked = {"q": "A red cat.", "source": "en", "target": "de"} | changed
+    body = json.dumps({name: value for name, value in asked.items() if value is not None})
+    headers = {"Content-Type": "application/json"}
+    answer = HTTP.post(f"{free.url}/translate", content=body, headers=headers)
+    assert error_of(answer, 400) == message
+
+
+def test_what_is_no_object_is_no_request(free: Running) -> None:
+    for body in ("[1]", "{", "\xff", "[" * 100_000):
+        for path in ("/translate", "/detect", "/translate_file"):
+            headers = {"Content-Type": "application/json"}
+            answer = HTTP.post(f"{free.url}{path}", content=body.encode("latin-1"), headers=headers)
+            assert error_of(answer, 400) == "Invalid JSON format"
+
+
+def send_file(where: Running, name: str, content: bytes, **fields: str) -> httpx.Response:
+    """What /translate_file answers."""
+    data = {"source": "en", "target": "de"} | fields
+    return HTTP.post(f"{where.url}/translate_file", data=data, files={"file": (name, content)})
+
+
+def test_a_file_is_translated_and_fetched_under_its_name(free: Running, translator: Translator) -> None:
+    content = b"A red cat.\n\nA big old house.\n"
+    for source in ("en", "auto"):
+        answer = send_file(free, "../secret/żółw letter.txt", content, source=source)
+        url = answer.json()["translatedFileUrl"]
+        assert url.startswith(f"{free.url}/download_file/")
+        fetched = HTTP.get(url)
+        assert fetched.content == translate_file(translator, "letter.txt", content)
+        disposition = fetched.headers["Content-Disposition"]
+        assert disposition == (
+            'attachment; filename="___w letter.de.txt"; '
+            "filename*=UTF-8''%C5%BC%C3%B3%C5%82w%20letter.de.txt"
+        )
+
+
+def test_a_file_that_is_wrong_is_refused(free: Running) -> None:
+    assert error_of(send_file(free, "a.exe", b"x"), 400) == "Invalid request: file format not supported"
+    assert error_of(send_file(free, "a.txt", b"\xff\xfe\xfa"), 400).startswith("a.txt, line 1: is not UTF-16")
+    assert error_of(send_file(free, "a.docx", b"x"), 400).startswith("a.docx: ")
+    assert error_of(send_file(free, "a.txt", b"x", target="pl"), 400) == "pl is not supported"
+    without = HTTP.post(f"{free.url}/translate_file", data={"source": "en", "target": "de"})
+    assert error_of(without, 400) == "Invalid request: missing file parameter"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nothing.txt", "..%2f..%2fetc%2fpasswd", f"{'a' * 32}.txt", f"{'a' * 32}.{'b' * 300}", "%00", "%ff"],
+)
+def test_only_what_was_translated_can_be_fetched(free: Running, name: str) -> None:
+    error_of(HTTP.get(f"{free.url}/download_file/{name}"), 404)
+
+
+def test_workers_share_their_files_which_go_when_the_service_does(tiny_run: Path, tmp_path: Path) -> None:
+    downloads = Downloads(seconds=100, max_bytes=1 << 20, within=tmp_path)
+    one = service_of([tiny_run], downloads=downloads)
+    other = service_of([tiny_run], downloads=downloads)
+    with running(one) as first, running(other) as second:
+        url = send_file(Running(first, one), "a.txt", b"A red cat.").json()["translatedFileUrl"]
+        assert HTTP.get(url.replace(first, second)).content == HTTP.get(url).content
+        assert list(tmp_path.iterdir()) == [downloads.folder]
+        assert downloads.folder.stat().st_mode & 0o077 == 0, "nobody else can read them"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_learns_what_the_service_is_like(free: Running, locked: Running) -> None:
+    settings = HTTP.get(f"{free.url}/frontend/settings").json()
+    assert settings.pop("supportedFilesFormat")[0] == ".txt"
+    assert settings == {
+        "apiKeys": False, "charLimit": 500, "filesTranslation": True, "frontendTimeout": 500,
+        "keyRequired": False, "suggestions": False,
+        "language": {
+            "source": {"code": "auto", "name": "Auto Detect"}, "target": {"code": "de", "name": "German"},
+        },
+    }  # fmt: skip
+    assert HTTP.get(f"{locked.url}/frontend/settings").json()["keyRequired"] is True
+
+
+def test_it_is_healthy_and_takes_no_suggestions(free: Running) -> None:
+    assert HTTP.get(f"{free.url}/health").json() == {"status": "ok"}
+    suggested = free.post("/suggest", {"q": "red", "s": "rot", "source": "en", "target": "de"})
+    assert error_of(suggested, 403) == "Suggestions are disabled on this server."

@@ -1,0 +1,99 @@
+"""/openapi.json describes the service, and the service keeps to it whatever it is sent (schemathesis)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from serving import named, running, service_of
+
+SETTINGS = """\
+[generation]
+deterministic = true
+max-examples = 3
+database = "none"
+
+[checks]
+# A language that is not there, or texts over a limit, are refused although their form is right.
+positive_data_acceptance.expected-statuses = ["2xx", "400", "403", "404", "413"]
+"""
+
+
+@pytest.fixture(scope="module")
+def url(tiny_run: Path, tiny_classifier_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A running service of a translator and a classifier."""
+    folder = tmp_path_factory.mktemp("models")
+    runs = [named(tiny_run, folder, "translator"), named(tiny_classifier_run, folder, "classifier")]
+    with running(service_of(runs, "limits.characters=300", "limits.beam_size=4")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def operations(url: str) -> dict[str, Any]:
+    """What there is, as "POST /v1/translate" and the like."""
+    paths = httpx.get(f"{url}/openapi.json").json()["paths"]
+    return {
+        f"{method.upper()} {path}": operation
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+    }
+
+
+def test_every_route_is_described(operations: dict[str, Any]) -> None:
+    ids = [operation["operationId"] for operation in operations.values()]
+    assert len(set(ids)) == len(ids)
+    assert all(name.isidentifier() for name in ids)
+    for operation in operations.values():
+        assert operation["summary"]
+        assert operation["description"].endswith(".")
+        assert operation["tags"]
+
+
+def test_what_may_go_wrong_is_described(operations: dict[str, Any]) -> None:
+    for name, operation in operations.items():
+        statuses = operation["responses"].keys()
+        assert "422" not in statuses
+        if name.startswith("POST ") and name != "POST /suggest":
+            assert {"200", "400", "401", "403", "413", "429", "503", "504"} <= statuses
+        for status, response in operation["responses"].items():
+            if status.startswith(("4", "5")):
+                schema = response["content"]["application/json"]["schema"]
+                assert schema == {"$ref": "#/components/schemas/Problem"}
+
+
+def test_every_example_of_a_json_body_is_answered(url: str, operations: dict[str, Any]) -> None:
+    components = httpx.get(f"{url}/openapi.json").json()["components"]["schemas"]
+    n_bodies = n_examples = 0
+    with httpx.Client() as client:
+        for name, operation in operations.items():
+            content = operation.get("requestBody", {}).get("content", {})
+            if "application/json" not in content:
+                continue
+            n_bodies += 1
+            schema = content["application/json"]["schema"]
+            schema = components[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+            for example in schema["examples"]:
+                n_examples += 1
+                answer = client.post(f"{url}{name.removeprefix('POST ')}", json=example)
+                assert answer.status_code == 200, f"{name} {json.dumps(example)}: {answer.text}"
+    assert n_examples >= n_bodies > 0
+
+
+def test_every_answer_is_as_described_whatever_is_asked(url: str, tmp_path: Path) -> None:
+    settings = tmp_path / "schemathesis.toml"
+    settings.write_text(SETTINGS, encoding="utf-8")
+    command = Path(sys.executable).with_name("schemathesis")
+    phases = "examples,coverage,fuzzing"
+    done = subprocess.run(
+        [command, "--config-file", settings, "run", f"{url}/openapi.json", "--no-color", "--phases", phases],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "Tested: " in done.stdout

@@ -1,0 +1,143 @@
+"""HTML through a translator: text changes, markup does not, however bad it is."""
+
+from __future__ import annotations
+
+import html
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dragoman.errors import DataError
+from dragoman.predict.documents import DocumentFile
+from dragoman.predict.documents.hypertext import MOST, Hypertext, plain, tokens
+
+PIECES = st.sampled_from([
+    "a", " b. C ", "\n", "&amp;", "&lt", "é", "猫。", "<", ">", "</", "<b>", "</b>", "<i class='x'>", "</i>",
+    "<p>", "</p>", "<br/>", "<!--", "-->", "<!DOCTYPE html>", "<a href=\"x>y\">", "</a>", "<img alt='", "'",
+    "<script>", "</script>", "<title>", "</title >",
+    "<pre>", "</pre>", "<span translate=no>", "</span>", "\0",
+    "<code>", "</code>", "=", '"', "&nbsp;", "<svg/>", "<?x?>",
+])  # fmt: skip
+PAGES = st.lists(PIECES, max_size=30).map("".join)
+
+
+def translated(page: str, translate: dict[str, str] | None = None) -> str:
+    """`page`, of whose sentences those in `translate` are replaced; tags in them are written as in Word."""
+    document = DocumentFile(Hypertext(page), ("en", "de"))
+    return document.written([(translate or {}).get(s, s) for s in document.sentences]).decode()
+
+
+class Structure(HTMLParser):
+    """The tags of a page and, apart from white space, its text, as Python's own parser sees them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, object]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, attrs))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append((f"/{tag}", None))
+
+    def handle_data(self, data: str) -> None:
+        self.text += "".join(data.split())
+
+
+@given(PAGES)
+@example("<b>" * (2 * MOST) + "x" + "</b>" * MOST)
+def test_tokens_are_the_whole_page(page: str) -> None:
+    assert "".join(token.raw for token in tokens(page)) == page
+
+
+@given(PAGES)
+@example("a &amp; b &lt;b&gt; c")
+@example("a<b>b.</b> C <b>d</b>")
+def test_a_page_whose_sentences_stay_says_what_it_said(page: str) -> None:
+    before, after = tokens(page), tokens(translated(page))
+    found = [[token.raw for token in side if token.kind != "text"] for side in (before, after)]
+    assert found[0] == found[1], "all markup is there, in order, unchanged"
+    assert "".join(plain(page).split()) == "".join(plain(translated(page)).split())
+
+
+def test_sentences_are_translated_and_nothing_else() -> None:
+    page = (
+        "<!DOCTYPE html>\n<html lang=en><title>Cats &amp; dogs</title>\n<style>p { color: red }</style>\n"
+        "<p class='red'>A red\n  cat. It sleeps.<br>12.5 % <!-- red -->\n<script>if (a < b) 'red';</script>\n"
+        "<ul><li>Old<li>House</ul> <textarea>old</textarea> <code>red</code>"
+    )
+    changes = {
+        "Cats & dogs": "Katzen < & Hunde",
+        "A red cat.": "Eine rote\u00a0Katze.",
+        "It sleeps.": "Sie schläft.",
+        "Old": "Alt",
+        "House": "Haus",
+    }
+    expected = page.replace("A red\n  cat.", "Eine rote&nbsp;Katze.").replace(
+        "Cats &amp;", "Katzen &lt; &amp;"
+    )
+    expected = expected.replace("It sleeps.", "Sie schläft.").replace("dogs", "Hunde")
+    expected = expected.replace(">Old", ">Alt").replace(">House", ">Haus")
+    document = DocumentFile(Hypertext(page), ("en", "de"))
+    assert document.sentences == tuple(changes)
+    assert translated(page, changes) == expected
+
+
+def test_tags_within_a_sentence_go_with_the_words_they_enclose() -> None:
+    page = '<p>A <b class="x">red</b> cat<img src=a.png> sleeps.</p>'
+    document = DocumentFile(Hypertext(page), ("en", "de"))
+    (sentence,) = document.sentences
+    assert sentence == 'A <g id="1">red</g> cat<x id="5"/> sleeps.'
+    moved = 'Es schläft <x id="5"/> eine <g id="1">rote</g> Katze.'
+    assert document.written([moved]).decode() == (
+        '<p>Es schläft <img src=a.png> eine <b class="x">rote</b> Katze.</p>'
+    )
+
+
+def test_a_translation_cannot_bring_markup_of_its_own() -> None:
+    assert translated("<p>cat</p>", {"cat": "<script>x</script> & <b>"}) == (
+        "<p>&lt;script&gt;x&lt;/script&gt; &amp; &lt;b&gt;</p>"
+    )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<div translate="no">red <div>cat</div></div>',
+        "<p class='a notranslate b'>red cat</p>",
+        "<script>red('</p>')</script>", "<style>red {}</style>", "<TEXTAREA>red <b> cat</textarea>",
+        "<code>red</code>", "<svg><text>red</text></svg>", "<!-- red -->", "<!doctype red>", "<?red cat?>",
+        "<p title='red cat'>", "<a red", "<a b='red", "<!-- red", "<script>red", "</red cat>",
+    ],
+)  # fmt: skip
+def test_what_is_not_to_be_translated_is_no_sentence(page: str) -> None:
+    assert DocumentFile(Hypertext(page), ("en", "de")).sentences == ()
+    assert translated(page) == page
+
+
+def test_lines_end_sentences_only_where_they_are_shown() -> None:
+    assert DocumentFile(Hypertext("<p>red\ncat</p><pre>red\ncat</pre>"), ("en", "de")).sentences == (
+        "red cat", "red", "cat",
+    )  # fmt: skip
+
+
+def test_pythons_parser_finds_the_same_tags_and_text() -> None:
+    page = "<p>Red &amp; <b>old &lt;1&gt; cat</b>.</p><ul><li>x &eacute; y<li>z&nbsp;z</ul>"
+    before, after = Structure(page), Structure(translated(page))
+    assert before.tags == after.tags
+    assert before.text == after.text
+
+
+def test_a_file_keeps_its_encoding() -> None:
+    page = "<p>żółty kot</p>"
+    for encoding in ("utf-8-sig", "utf-16"):
+        content = page.encode(encoding)
+        document = DocumentFile.read("a.html", content, ("pl", "de"))
+        assert document.written(["gelbe Kätze"]).decode(encoding) == html.unescape("<p>gelbe Kätze</p>")
+    with pytest.raises(DataError, match=r"a\.html, line 2: is not UTF-8; convert the text to UTF-8"):
+        DocumentFile.read("a.html", "x\n\xe9".encode("latin-1"), ("en", "de"))

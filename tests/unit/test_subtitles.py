@@ -1,0 +1,208 @@
+"""Subtitles keep their numbers, times and tags, and a sentence over several cues is one sentence."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import srt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.errors import DataError
+from dragoman.predict.documents.files import DocumentFile
+from dragoman.predict.documents.subtitles import LONGEST_CUE, MOST_CUES
+
+EN_DE = ("en", "de")
+FILM = """\
+1
+00:00:01,000 --> 00:00:02,500
+{\\an8}<i>A red cat
+sleeps</i> here.
+
+2
+00:00:03,000 --> 00:00:04,000 X1:20 X2:40
+- Hello <b>you</b>.
+- Bye!
+
+3
+00:00:05,000 --> 00:00:06,000
+The man who went
+
+4
+00:00:06,100 --> 00:00:07,000
+<i>home</i> was
+never seen again.
+
+7
+00:00:10,000 --> 00:00:11,000
+<font color="#fff">♪ la 3 < 4 la</i>
+
+8
+00:00:12,000 --> 00:00:13,000
+...
+
+"""
+N_LINES = FILM.count("\n")
+
+
+def film(*contents: str, pause_s: int = 0) -> str:
+    """A file whose cues, of a second each, say `contents`."""
+    cues = [
+        f"{k}\n{stamp(k * (1 + pause_s))} --> {stamp(k * (1 + pause_s) + 1)}\n{content}\n\n"
+        for k, content in enumerate(contents, start=1)
+    ]
+    return "".join(cues)
+
+
+def stamp(seconds: int) -> str:
+    return f"00:{seconds // 60:02}:{seconds % 60:02},000"
+
+
+def sentences(text: str, languages: tuple[str, str] = EN_DE) -> tuple[str, ...]:
+    return DocumentFile.read("film.srt", text.encode(), languages).sentences
+
+
+def translated(text: str, *translations: str, languages: tuple[str, str] = EN_DE) -> list[srt.Subtitle]:
+    document = DocumentFile.read("film.srt", text.encode(), languages)
+    return list(srt.parse(document.written(translations).decode()))
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("text", [FILM, FILM.rstrip("\n"), FILM.rstrip("\n") + "\n"])
+def test_its_own_sentences_give_the_same_bytes(text: str, line_end: str, mark: bytes) -> None:
+    content = mark + text.replace("\n", line_end).encode()
+    document = DocumentFile.read("film.srt", content, EN_DE)
+    assert document.written(document.sentences) == content
+
+
+PIECES = ["a", "Bc", "d.", "-", "<u>", "</i>", "{\\an8}", "e,", "  ", "♪", "<b>f</b>"]
+LINES = st.lists(st.sampled_from(PIECES), max_size=6).map(" ".join)
+CHINESE = st.lists(st.sampled_from(["我", "猫。", "x", "y z", "<i>猫</i>"]), min_size=1, max_size=4).map(
+    "".join
+)
+
+
+def cues_of(lines: st.SearchStrategy[str]) -> st.SearchStrategy[list[list[str]]]:
+    return st.lists(st.lists(lines, min_size=1, max_size=3), min_size=1, max_size=5)
+
+
+@settings(deadline=None)
+@given(st.one_of(st.tuples(st.just("en"), cues_of(LINES)), st.tuples(st.just("zh"), cues_of(CHINESE))))
+def test_its_own_sentences_give_the_same_bytes_whatever_is_said(said: tuple[str, list[list[str]]]) -> None:
+    language, cues = said
+    text = film(*("\n".join(line if line.strip() else "x" for line in lines) for lines in cues))
+    document = DocumentFile.read("film.srt", text.encode(), (language, language))
+    assert document.written(document.sentences).decode() == text
+
+
+def test_utf16_stays_utf16() -> None:
+    content = b"\xff\xfe" + FILM.encode("utf-16-le")
+    document = DocumentFile.read("film.srt", content, EN_DE)
+    assert document.written(document.sentences) == content
+
+
+def test_numbers_times_and_positions_stay_whatever_is_said() -> None:
+    document = DocumentFile.read("film.srt", FILM.encode(), EN_DE)
+    written = list(srt.parse(document.written(["ja"] * len(document.sentences)).decode()))
+    for before, after in zip(srt.parse(FILM), written, strict=True):
+        assert (before.index, before.start, before.end, before.proprietary) == (
+            after.index, after.start, after.end, after.proprietary,
+        )  # fmt: skip
+    assert written[0].content.startswith("{\\an8}")
+    assert written[-1].content == "...", "what holds no letter is not translated"
+
+
+def test_lines_of_a_cue_are_one_sentence_on_as_many_lines() -> None:
+    text = film("A red cat\nsleeps on the mat.")
+    assert sentences(text) == ("A red cat sleeps on the mat.",)
+    (cue,) = translated(text, "Eine rote Katze schläft auf der Matte.")
+    lines = cue.content.split("\n")
+    assert len(lines) == 2
+    assert " ".join(lines) == "Eine rote Katze schläft auf der Matte."
+
+
+def test_speakers_and_finished_lines_are_told_apart() -> None:
+    assert sentences(film("- Who is it?\n- Me.")) == ("Who is it?", "Me.")
+    assert sentences(film("Stop.\nWho goes there?")) == ("Stop.", "Who goes there?")
+    assert sentences(film("- Who\nis it\n– me")) == ("Who is it", "me")
+
+
+def test_dashes_of_speakers_are_not_translated() -> None:
+    (cue,) = translated(film("- Who is it?\n<i>– Me.</i>"), "Wer ist da?", "Ich.")
+    assert cue.content == "- Wer ist da?\n<i>– Ich.</i>"
+
+
+def test_a_sentence_goes_on_in_the_next_cue_and_is_cut_in_proportion() -> None:
+    text = film("The man who went", "home was never seen again.")
+    assert sentences(text) == ("The man who went home was never seen again.",)
+    first, second = translated(text, "Der Mann der ging wurde zuhause niemals gesehen.")
+    assert f"{first.content} {second.content}" == "Der Mann der ging wurde zuhause niemals gesehen."
+    share = len("The man who went") / len("The man who went home was never seen again.")
+    cuts = [found.start() for found in re.finditer(" ", f"{first.content} {second.content}")]
+    target = share * len("Der Mann der ging wurde zuhause niemals gesehen.")
+    assert len(first.content) == min(cuts, key=lambda place: abs(place - target))
+
+
+def test_only_what_has_not_ended_and_goes_on_small_goes_on() -> None:
+    assert len(sentences(film("A cat.", "sleeps here"))) == 2
+    assert len(sentences(film("A cat", "Sleeps here"))) == 2
+    assert len(sentences(film("A cat", "- sleeps here"))) == 2
+    assert len(sentences(film("A cat", "sleeps here", pause_s=3))) == 2
+    assert len(sentences(film(*["and on"] * (2 * MOST_CUES)))) == 2
+
+
+def test_tags_over_a_cut_are_closed_and_opened_again() -> None:
+    text = film("The <i>man who went", "home</i> was never seen.")
+    (sentence,) = sentences(text)
+    assert sentence.count("<g id=") == 1
+    first, second = translated(text, 'Der <g id="0">Mann der nach Haus</g> ging.')
+    assert first.content.count("<i>") == first.content.count("</i>") == 1
+    assert second.content.count("<i>") == second.content.count("</i>") == 1
+
+
+def test_a_cue_that_is_all_italic_stays_so() -> None:
+    text = film("<i>The man who went</i>", "<i>home was seen.</i>")
+    assert sentences(text) == ("The man who went home was seen.",)
+    for cue in translated(text, "Der Mann der heimging wurde gesehen."):
+        assert re.fullmatch("<i>[^<>]+</i>", cue.content)
+
+
+def test_too_few_words_leave_lines_and_at_last_cues_empty() -> None:
+    text = film("One two\nthree four", "five six\nseven eight.")
+    assert [cue.content for cue in translated(text, "Eins zwei")] == ["Eins", "zwei"]
+    assert [cue.content for cue in translated(text, "Eins")] == ["Eins", ""]
+
+
+def test_chinese_lines_are_joined_and_cut_without_spaces() -> None:
+    text = film("我喜欢\n红色的猫。")
+    assert sentences(text, ("zh", "en")) == ("我喜欢红色的猫。",)
+    (cue,) = translated(film("I like\nred cats."), "我喜欢红色的猫。", languages=("en", "zh"))
+    assert cue.content.replace("\n", "") == "我喜欢红色的猫。"
+    assert cue.content.count("\n") == 1
+    assert not cue.content.split("\n")[1].startswith("。")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "film.srt: holds no subtitles; a subtitle is a number, a line such as"),
+        (b"\n \n", "film.srt: holds no subtitles"),
+        (b"Hello\n" + FILM.encode(), "film.srt, line 1: 'Hello' is no part of a subtitle"),
+        (FILM.encode() + b"9\n00:00:14,000 -> \nOops\n", f"film.srt, line {N_LINES + 1}: '9' is no part"),
+        (FILM.encode().replace(b"00:00:05,000 -->", b"00:00:05,000 "), "film.srt, line 11: '3' is no part"),
+        (FILM.encode().replace(b"Hello", b"H\xe9llo"), "film.srt, line 8: is not UTF-8; convert the text to"),
+        (b"\xff\xfeabc", "film.srt, line 1: is not UTF-16; convert"),
+        (FILM.encode().replace(b"Hello", b"H\0llo"), "film.srt, line 8: holds a NUL byte"),
+        (b"1" * 100_000, "film.srt, line 1: more than a subtitle of"),
+        (film("x " * LONGEST_CUE).encode(), "film.srt, line 1: more than a subtitle of 4000 characters"),
+        (film("9" * 30).encode(), "film.srt, line 1: more than a subtitle of"),
+        (b"1\n99999999999999999:00:01,000 --> 00:00:02,000\nx\n", "film.srt, line 1: a number or a time"),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_refused_in_one_line(content: bytes, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        DocumentFile.read("film.srt", content, EN_DE)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,148 @@
+"""A translation memory gets the segments it lacks; not a byte of the rest changes."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from dragoman.errors import DataError
+from dragoman.predict.documents.files import DocumentFile
+from dragoman.predict.documents.memory import MOST_ELEMENTS
+
+EN_DE = ("en", "de")
+MEMORY = """\
+<?xml version="1.0" encoding="{encoding}"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<!-- as it was -->
+<tmx version="1.4">
+  <header srclang="en" o-tmf='a>b'/>
+  <body>
+    <tu tuid="1">
+      <note>é &amp; &#233;</note>
+      <tuv xml:lang="en-US">
+        <seg>A <bpt i="1">&lt;b></bpt>red<ept i="1">&lt;/b></ept> cat<ph x="1"/>, <hi>a <it pos="begin">\
+x<sub>words</sub></it>dog</hi> &lt; 3. Bye<ph/></seg>
+      </tuv>
+      <tuv xml:lang="fr"><seg>Chat</seg></tuv>
+    </tu>
+    <tu><tuv lang="en"><seg>Fine</seg></tuv><tuv lang="de-AT"><seg/></tuv></tu>
+    <tu><tuv xml:lang="en"><seg>Kept</seg></tuv><tuv xml:lang="de"><seg>Bleibt</seg></tuv></tu>
+    <tu><tuv xml:lang="en"><seg>12</seg></tuv><tuv xml:lang="de"><seg>
+</seg></tuv></tu>
+    <tu><tuv xml:lang="fr"><seg>Seul</seg></tuv></tu>
+    <tu><tuv xml:lang="EN"><seg><![CDATA[a <b> c]]><hi/></seg></tuv></tu>
+  </body>
+</tmx>
+"""
+INLINE = (
+    'A <bpt i="1">&lt;b></bpt>red<ept i="1">&lt;/b></ept> cat<ph x="1"/>, <hi>a <it pos="begin">x<sub>'
+    "words</sub></it>dog</hi> &lt; 3. Bye<ph/>"
+)
+
+
+def read(text: str = MEMORY, *, encoding: str = "utf-8") -> DocumentFile:
+    return DocumentFile.read("m.tmx", text.replace("{encoding}", encoding).encode(encoding), EN_DE)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "windows-1252"])
+def test_only_what_is_missing_is_added(encoding: str) -> None:
+    document = read(encoding=encoding)
+    expected = MEMORY.replace("{encoding}", encoding)
+    added = f'\n      <tuv xml:lang="de">\n        <seg>{INLINE}</seg>\n      </tuv>'
+    french = '<tuv xml:lang="fr"><seg>Chat</seg></tuv>'
+    expected = expected.replace(french, french + added)
+    expected = expected.replace("<seg/>", "<seg>Fine</seg>").replace("<seg>\n</seg>", "<seg>12</seg>")
+    expected = expected.replace(
+        "<hi/></seg></tuv>", '<hi/></seg></tuv><tuv xml:lang="de"><seg>a &lt;b&gt; c<hi/></seg></tuv>'
+    )
+    assert document.written(document.sentences).decode(encoding) == expected
+
+
+def test_written_twice_the_second_time_changes_nothing() -> None:
+    document = read()
+    whole = document.written(document.sentences)
+    again = DocumentFile.read("m.tmx", whole, EN_DE)
+    assert again.sentences == ()
+    assert again.written(()) == whole
+
+
+def test_sentences_know_their_units_and_their_characters() -> None:
+    document = read()
+    assert document.noun == "unit"
+    assert document.places == (1, 1, 2, 6)
+    plain = ("A red cat, a dog < 3.", "Bye", "Fine", "a <b> c")
+    assert document.n_characters == sum(map(len, plain))
+
+
+def test_utf16_and_characters_that_an_encoding_has_not() -> None:
+    for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
+        content = mark + MEMORY.replace("{encoding}", "utf-16").encode(encoding)
+        document = DocumentFile.read("m.tmx", content, EN_DE)
+        written = document.written(document.sentences)
+        assert written.startswith(mark)
+        assert "<seg>Fine</seg></tuv></tu>" in written[2:].decode(encoding)
+    unit = '<tu><tuv xml:lang="en"><seg>Hi</seg></tuv></tu>'
+    document = read(f'<?xml version="1.0" encoding="iso-8859-1"?><tmx>{unit}</tmx>')
+    written = document.written(["Cześć"])
+    assert "Cześć" in "".join(ET.fromstring(written).itertext())
+
+
+def test_what_a_model_writes_is_text_and_no_markup() -> None:
+    document = read()
+    written = document.written(["<evil>&x;\x00\x1b"] * len(document.sentences))
+    assert "<evil>&x;" in "".join(ET.fromstring(written).itertext())
+
+
+def test_elements_may_change_places_but_none_is_lost() -> None:
+    document = read()
+    sentence = 'Ein <g id="3">Hund</g>, <g id="0">rote</g> Katze.'
+    written = document.written([sentence, *document.sentences[1:]]).decode()
+    segment = written.split('<tuv xml:lang="de">')[1].split("</seg>")[0]
+    assert '<hi>Hund</hi>, <bpt i="1">&lt;b></bpt>rote<ept i="1">&lt;/b></ept> Katze.' in segment
+    assert segment.count("<ph") == 2
+    assert "<it pos=" in segment
+
+
+def test_crossing_codes_are_each_kept_by_itself() -> None:
+    text = (
+        '<tmx><tu><tuv xml:lang="en"><seg>a <bpt i="1"/>b <hi>c<ept i="1"/> d</hi> e</seg></tuv></tu></tmx>'
+    )
+    document = read(text)
+    written = document.written(document.sentences)
+    assert len(ET.fromstring(written).findall(".//bpt")) == len(ET.fromstring(written).findall(".//ept")) == 2
+
+
+def test_a_segment_of_too_many_elements_gets_no_translation() -> None:
+    unit = '<tu><tuv xml:lang="en"><seg>cat {}</seg></tuv></tu>'
+    text = f"<tmx>{unit.format('<ph/>' * (MOST_ELEMENTS + 1))}{unit.format('<ph/>')}</tmx>"
+    document = read(text)
+    assert document.places == (2,)
+    assert document.written(document.sentences).decode().startswith(text[: text.index("</tu>") + 5])
+
+
+BOMB = "<!DOCTYPE tmx [<!ENTITY a 'aaa'><!ENTITY b '&a;&a;'>]><tmx>&b;</tmx>"
+THIEF = "<!DOCTYPE tmx [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><tmx>&a;</tmx>"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "m.tmx, line 1: is not XML, or cut short"),
+        (MEMORY[:700].replace("{encoding}", "utf-8").encode(), "m.tmx, line 1"),
+        (BOMB.encode(), "m.tmx, line 1: declares the entity 'a'; refused"),
+        (THIEF.encode(), "m.tmx, line 1: declares the entity 'a'; refused"),
+        (b"<!DOCTYPE tmx SYSTEM 'x'>\n<tmx>&foo;</tmx>", "m.tmx, line 2: &foo; is not defined"),
+        (b"<x/>", "m.tmx, line 1: not TMX, for it begins with <x>"),
+        (b"<tmx>\n\xff</tmx>", "m.tmx, line 2: is not utf-8; convert it"),
+        (b"<?xml version='1.0' encoding='zip'?><tmx/>", "m.tmx: is in zip, which is not supported"),
+        (b"<?xml version='1.0' encoding='iso-8859-99'?><tmx/>", "m.tmx: is in iso-8859-99, which is not"),
+        (b"<tmx>" + b"<a>" * 1000, "m.tmx, line 1: more than 200 elements within one another"),
+        (b"<tmx><tu><tuv xml:lang='fr'><seg>a</seg></tuv></tu></tmx>", "m.tmx: no unit has a segment in en"),
+    ],
+)  # fmt: skip
+def test_a_damaged_or_hostile_file_is_refused_in_one_line(content: bytes, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        DocumentFile.read("m.tmx", content, EN_DE)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)

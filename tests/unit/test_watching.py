@@ -1,0 +1,98 @@
+"""Searches that somebody looks on at: nothing changes but what is given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pytest
+from torch import Tensor
+
+from dragoman.decoding import (
+    Hypothesis,
+    NextToken,
+    WatchedSearch,
+    beam_search,
+    diverse_beam_search,
+    greedy_search,
+    sample,
+)
+from tables import BOS, EOS, Stepper, Table
+
+LENGTHS = [4, 2, 5, 3]
+Search = Callable[..., list[list[Hypothesis]]]
+SEARCHES: dict[str, Search] = {
+    "greedy": greedy_search,
+    "beam": partial(beam_search, beam_size=3, n_best=2),
+    "diverse": partial(diverse_beam_search, beam_size=4, n_best=2, n_groups=2, diversity_penalty=0.5),
+    "sampling": partial(sample, n_samples=2, seed=3, numbers=range(4), temperature=1.0, top_k=0, top_p=1.0),
+}
+every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+
+
+class Watching:
+    """Remembers what it has seen, and leaves after so many looks."""
+
+    def __init__(self, patience: int = 1000) -> None:
+        self.patience = patience
+        self.seen: list[tuple[int, ...]] = []
+
+    def wants(self) -> bool:
+        return len(self.seen) < self.patience
+
+    def see(self, ids: Sequence[int]) -> None:
+        self.seen.append(tuple(ids))
+
+
+class Counting:
+    """A next-token function that remembers which sentences each of its calls was for."""
+
+    def __init__(self, step: Stepper) -> None:
+        self.step = step
+        self.calls: list[set[int]] = []
+
+    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+        found = self.step(last, parents)
+        self.calls.append({sentence for sentence, _ in self.step.rows})
+        return found
+
+
+def stepper() -> Stepper:
+    return Stepper(Table(5, n_tokens=4), list(range(len(LENGTHS))))
+
+
+def run(search: Search, step: NextToken) -> list[list[Hypothesis]]:
+    return search(step, max_lengths=LENGTHS, bos_id=BOS, eos_id=EOS)
+
+
+@every_search
+def test_looking_on_changes_nothing(search: Search) -> None:
+    watchers = [Watching(), None, Watching(), None]
+    assert run(search, WatchedSearch(stepper(), watchers, eos_id=EOS)) == run(search, stepper())
+
+
+@every_search
+def test_what_nobody_waits_for_ends_at_the_next_step_and_leaves_the_others_alone(search: Search) -> None:
+    alone = run(search, stepper())
+    impatient = Watching(patience=1)
+    counting = Counting(stepper())
+    found = run(search, WatchedSearch(counting, [None, None, impatient, None], eos_id=EOS))
+    others = [0, 1, 3]
+    assert [found[i] for i in others] == [alone[i] for i in others]
+    assert len(impatient.seen) == 1
+    assert not any(2 in sentences for sentences in counting.calls[2:])
+
+
+def test_greedy_search_shows_every_beginning_of_what_it_finds() -> None:
+    watcher = Watching()
+    found = run(greedy_search, WatchedSearch(stepper(), [watcher, None, None, None], eos_id=EOS))
+    ids = found[0][0].ids
+    assert watcher.seen == [ids[:n] for n in range(len(ids) + 1)]
+
+
+def test_beam_search_shows_hypotheses_that_grow_by_a_token_at_a_time() -> None:
+    watchers = [Watching() for _ in LENGTHS]
+    run(SEARCHES["beam"], WatchedSearch(stepper(), watchers, eos_id=EOS))
+    for watcher, limit in zip(watchers, LENGTHS, strict=True):
+        assert [len(ids) for ids in watcher.seen] == list(range(len(watcher.seen)))
+        assert len(watcher.seen) <= limit + 1
