@@ -177,3 +177,16 @@ def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def test_a_service_that_is_told_to_end_while_it_loads_models_ends(tiny_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "tiny"))
+    (run / "config.toml").unlink()
+    os.mkfifo(run / "config.toml")  # whoever reads it waits
+    arguments = [sys.executable, "-m", "dragoman", "serve", run, "--port", "0"]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE) as process:
+        with (run / "config.toml").open("wb"):  # once it reads
+            process.terminate()
+            assert process.wait(10) == 128 + signal.SIGTERM
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
