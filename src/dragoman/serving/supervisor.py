@@ -38,8 +38,8 @@ from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig
 from dragoman.serving.signals import ENDING, HANGUP, end_at_once, handled, has_terminal
 
-STEADY_SECONDS = 10.0
-"""A worker that lived so long did not die because it cannot live."""
+STEADY_SECONDS = 1.0
+"""A worker that answered for so long did not die because it cannot live."""
 
 MAX_DEATHS = 8
 """Workers that die before that, one after another, before the service gives up."""
@@ -73,6 +73,7 @@ class Worker:
     generation: int
     """Which models it has: how often they had been loaded anew when it was forked."""
     since: float
+    """When it was forked, or, later, when it began to answer."""
     starting: int | None
     """The pipe in which it says that it answers; None: there is nothing more to be said."""
     is_up: bool = False
@@ -173,6 +174,7 @@ class Supervisor:
         for worker in self._workers:
             if worker.starting in ready:
                 worker.is_up = os.read(worker.starting, 1) != b""
+                worker.since = time.monotonic()
                 os.close(worker.starting)
                 worker.starting = None
 
@@ -185,7 +187,8 @@ class Supervisor:
                 self._listening.close()
                 self._kill(signal.SIGTERM)
             elif number == HANGUP and not self._is_ending:
-                self._reload()
+                with suppress(_EndingError):
+                    self._reload()
 
     def _reload(self) -> None:
         def use(keys: Keys | None) -> None:
@@ -196,8 +199,6 @@ class Supervisor:
         self._is_loading = True
         try:
             load_anew(self._models, self._load_keys, use)
-        except _EndingError:
-            pass
         finally:
             self._is_loading = False
 
@@ -219,7 +220,8 @@ class Supervisor:
         why = f"exit code {code}" if code >= 0 else f"signal {-code}"
         facts = {"worker": worker.pid, "why": why, "seconds": round(lived, 1)}
         log("a worker has died; another takes its place", facts, level=logging.ERROR)
-        self._n_deaths = 0 if lived >= STEADY_SECONDS else self._n_deaths + 1
+        is_steady = worker.is_up and lived >= STEADY_SECONDS
+        self._n_deaths = 0 if is_steady else self._n_deaths + 1
         if self._n_deaths >= max(MAX_DEATHS, 2 * self._n_workers):
             raise ServiceError(
                 f"{self._n_deaths} workers died soon after they began, the last of {why}; the lines above "
