@@ -69,7 +69,7 @@ def post(path: str, body: bytes, content_type: str = "application/json", *more: 
 
 
 def _broken_http(rng: random.Random) -> bytes:
-    return rng.choice([
+    request = rng.choice([
         rng.randbytes(rng.randint(1, 200)) + b"\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rng.randbytes(100),
         b"GET / HTTP/%d.%d\r\n\r\n" % (rng.randint(0, 9), rng.randint(2, 9)),
@@ -89,6 +89,7 @@ def _broken_http(rng: random.Random) -> bytes:
         b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
         b"GET /" + b"a" * rng.randint(1, 100_000) + b" HTTP/1.1\r\nConnection: close\r\n\r\n",
     ])  # fmt: skip
+    return request.replace(b" HTTP/1.1\r\n", b" HTTP/1.1\r\nConnection: close\r\n", 1)
 
 
 def _odd_target(rng: random.Random) -> bytes:

@@ -38,7 +38,6 @@ PATIENCE = 1.0
 SECONDS = 20.0
 """That the service gives a request."""
 
-SETTINGS = (f"limits.body_seconds={PATIENCE}", f"limits.seconds={SECONDS}", "log_format=json")
 LARGE = ("limits.characters=1200000", "limits.body_bytes=2000000")
 """Settings of a service that takes a million characters."""
 
@@ -57,13 +56,15 @@ class Faults:
 
     service: ServiceProcess
     scale: float
+    patience: float = PATIENCE
+    seconds: float = SECONDS
     n_killed: int = 0
     kinds: dict[str, Counter[str]] = field(default_factory=dict)
     """Of malformed requests, the statuses of each kind."""
 
     def n(self, number: int) -> int:
         """So many at this scale."""
-        return max(2, round(number * self.scale))
+        return max(1, round(number * self.scale))
 
     async def killed_workers(self) -> Counter[str]:
         """Workers are killed while clients ask without a pause."""
@@ -126,7 +127,7 @@ class Faults:
         stream = post("/v1/translate", json.dumps({"text": text, "stream": True}).encode())
         large = post("/v1/attention", json.dumps({"text": " ".join([SENTENCE] * 8)}).encode())
         some = self.n(40)
-        return await together(self.read_slowly(each) for each in [stream, large] * (some // 2))
+        return await together(self.read_slowly(each) for each in [stream, large] * max(1, some // 2))
 
     async def leaving_clients(self) -> Counter[str]:
         """Clients that leave in the middle of a request or an answer, politely or not."""
@@ -151,13 +152,14 @@ class Faults:
             for text in SURPRISES.values()
             for stream in (False, True)
         ]
-        requests = [post("/v1/translate", json.dumps(body).encode()) for body in bodies] * self.n(5)
+        requests = [post("/v1/translate", json.dumps(body).encode()) for body in bodies] * 5
+        requests = requests[: self.n(len(requests))]
         return await at_once((self.exchange(each) for each in requests), 2)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.service.port)
 
-    async def exchange(self, content: bytes, *, seconds: float = 2 * SECONDS) -> str:
+    async def exchange(self, content: bytes, *, seconds: float | None = None) -> str:
         """The status of the answer to `content`, which may be no request at all."""
         try:
             reader, writer = await self.connect()
@@ -165,7 +167,7 @@ class Faults:
             return "refused"
         try:
             writer.write(content)
-            return await asyncio.wait_for(answered(reader), seconds)
+            return await asyncio.wait_for(answered(reader), seconds or 2 * self.seconds)
         except asyncio.TimeoutError:
             return "late"
         finally:
@@ -204,8 +206,8 @@ class Faults:
         await loop.sock_connect(client, ("127.0.0.1", self.service.port))
         try:
             await loop.sock_sendall(client, content)
-            first = await asyncio.wait_for(loop.sock_recv(client, 12), 2 * SECONDS)
-            for _ in range(round(4 * PATIENCE / 0.1)):
+            first = await asyncio.wait_for(loop.sock_recv(client, 12), 2 * self.seconds)
+            for _ in range(round(4 * self.patience / 0.1)):
                 await asyncio.sleep(0.1)
                 await asyncio.wait_for(loop.sock_recv(client, 1), 1.0)
             return first[9:].decode() or "none"
@@ -309,7 +311,7 @@ async def suffer(faults: Faults, name: str) -> str:
     seconds = time.perf_counter() - begun
     other.over = True
     await asking
-    await asyncio.sleep(PATIENCE + 0.5)  # what still lingers
+    await asyncio.sleep(max(faults.patience, 1.2))  # what still lingers
     bad = sum(n for status, n in found.items() if status == "500") + n_unexpected(service) - errors
     crashes = service.logged("a worker has died") - deaths - (faults.n_killed - killed)
     statuses = ", ".join(f"{n:,} × {status}" for status, n in sorted(found.items()))
@@ -329,6 +331,12 @@ async def warm_up(faults: Faults) -> None:
     """Lets all workers make what they make when they are first asked."""
     requests = list(itertools.islice(malformed(seed=3), faults.n(2000))) + [("", GOOD)] * faults.n(500)
     await at_once(faults.exchange(content) for _, content in requests)
+
+
+def options(patience: float, seconds: float, *more: str) -> list[str]:
+    """Those of a service that gives slow clients `patience`, and each request so many seconds."""
+    given = (f"limits.body_seconds={patience}", f"limits.seconds={seconds}", "log_format=json", *more)
+    return ["--workers", "2", *(part for setting in given for part in ("--set", setting))]
 
 
 async def measure(service: ServiceProcess, scale: float, names: Iterable[str]) -> Faults:
@@ -357,12 +365,11 @@ def main() -> None:
     kinds: dict[str, Counter[str]] = {}
     print("| fault | requests | answers | 500s, errors | crashes | others: slowest, failed | memory | time |")
     print("|---|--:|---|--:|--:|--:|--:|--:|")
-    for faults, settings in ((FAULTS, SETTINGS), (LARGE_FAULTS, SETTINGS + LARGE)):
+    for faults, more in ((FAULTS, ()), (LARGE_FAULTS, LARGE)):
         names = [name for name in faults if name in (given.only or faults)]
-        options = [part for setting in settings for part in ("--set", setting)]
         if not names:
             continue
-        with running(*given.runs, "--workers", "2", *options) as service:
+        with running(*given.runs, *options(PATIENCE, SECONDS, *more)) as service:
             kinds |= asyncio.run(measure(service, given.scale, names)).kinds
             show_errors(service)
     if kinds:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -107,15 +108,19 @@ def ask(port: int, method: str, path: str, body: Any = None, headers: dict[str, 
         return wire.ask(method, path, body, {"Connection": "close", **(headers or {})})
 
 
-@contextmanager
-def service_in_thread(
-    runs: Sequence[Path], *settings: str, keys: Keys | None = None
-) -> Iterator[tuple[int, Server]]:
-    """The port of a service in a thread of this process, and its server."""
+def service_of(runs: Sequence[Path], *settings: str, keys: Path | Keys | None = None, **more: Any) -> Service:
+    """A service of these runs; `settings` are such as "limits.characters=100"."""
     config = parse_section(ServeConfig, {}, overrides=settings, where="test")
+    known = Keys.load(keys) if isinstance(keys, Path) else keys
+    return Service(Models(runs, How("cpu", "fp32")), config, keys=known, **more)
+
+
+@contextmanager
+def in_thread(service: Service) -> Iterator[tuple[int, Server]]:
+    """The port of `service`, which runs in a thread of this process until the block ends, and its server."""
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
-        server = Server(Service(Models(runs, How("cpu")), config, keys=keys, n_threads=1))
+        server = Server(service)
         thread = threading.Thread(target=server.run, args=[[listening]])
         thread.start()
         try:
@@ -123,6 +128,33 @@ def service_in_thread(
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextmanager
+def service_in_thread(
+    runs: Sequence[Path], *settings: str, keys: Keys | None = None
+) -> Iterator[tuple[int, Server]]:
+    """The port of a service in a thread of this process, and its server."""
+    with in_thread(service_of(runs, *settings, keys=keys)) as found:
+        yield found
+
+
+@contextmanager
+def running(service: Service) -> Iterator[str]:
+    """The URL at which `service` answers until the block ends; it is closed then."""
+    with in_thread(service) as (port, _):
+        yield f"http://127.0.0.1:{port}"
+
+
+def named(run: Path, folder: Path, name: str, *, source: str = "en", target: str = "de") -> Path:
+    """A copy of a run in `folder`, of this name, that says it translates from `source` to `target`."""
+    copy = Path(shutil.copytree(run, folder / name))
+    config = copy / "config.toml"
+    settings = config.read_text(encoding="utf-8")
+    for side, language in {"src_lang": source, "tgt_lang": target}.items():
+        settings = re.sub(rf'^{side} = ".*"$', f'{side} = "{language}"', settings, flags=re.MULTILINE)
+    config.write_text(settings, encoding="utf-8")
+    return copy
 
 
 class Command:

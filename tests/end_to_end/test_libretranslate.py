@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +13,10 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("libretranslatepy")
+
 from libretranslatepy import LibreTranslateAPI
 
 from dragoman.predict.documents import translate_file
@@ -18,7 +24,7 @@ from dragoman.predict.translator import Translator
 from dragoman.serving.access import make_key
 from dragoman.serving.downloads import Downloads
 from dragoman.serving.service import Service
-from serving import running, service_of
+from services import command, running, service_of, wires_to_each
 
 HTTP = httpx.Client(limits=httpx.Limits(max_keepalive_connections=0))
 
@@ -278,6 +284,28 @@ def test_workers_share_their_files_which_go_when_the_service_does(tiny_run: Path
         assert list(tmp_path.iterdir()) == [downloads.folder]
         assert downloads.folder.stat().st_mode & 0o077 == 0, "nobody else can read them"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_each_worker_of_a_service_has_the_files_of_the_others(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with command(tiny_run, "--workers", 2) as service:
+        url = f"http://127.0.0.1:{service.port}"
+        data, files = {"source": "en", "target": "de"}, {"file": ("a.txt", b"A red cat.")}
+        address = HTTP.post(f"{url}/translate_file", data=data, files=files).json()["translatedFileUrl"]
+        contents = set()
+        for wire in wires_to_each(service):
+            with wire:
+                answer = wire.ask("GET", address.removeprefix(url))
+                assert answer.status == 200
+                contents.add(answer.body)
+        assert len(contents) == 1
+        assert len(list(tmp_path.glob("dragoman-files-*"))) == 1
+        service.signal(signal.SIGTERM)
+        assert service.wait() == 0
+    assert list(tmp_path.glob("dragoman-files-*")) == []
 
 
 def test_a_page_learns_what_the_service_is_like(free: Running, locked: Running) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -140,3 +141,52 @@ def refuses(port: int) -> bool:
     except ConnectionRefusedError:
         return True
     return False
+
+
+AS_A_TERMINAL_DOES = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "dragoman", "serve", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is_closed(
+    tiny_run: Path, workers: int
+) -> None:
+    master, terminal = os.openpty()
+    command = [sys.executable, "-c", AS_A_TERMINAL_DOES, tiny_run, "--port", "0", "--workers", str(workers)]
+    process = subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
+    )
+    os.close(terminal)
+    try:
+        shown = b""
+        while b"ends it" not in shown:
+            shown += os.read(master, 1000)
+        assert b"loading run (1 of 1)" in shown
+        plain = re.sub(rb"\x1b\[[0-9;]*[mK]|\r", b"", shown).decode()
+        found = re.search(r"serving run on http://127\.0\.0\.1:(\d+); Ctrl-C ends it", plain)
+        assert found, plain
+        assert ask(int(found[1]), "GET", "/health").status == 200
+        process.send_signal(signal.SIGHUP)  # the terminal is still there
+        assert ask(int(found[1]), "GET", "/health").status == 200
+        os.close(master)
+        assert process.wait(15) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def test_a_service_that_is_told_to_end_while_it_loads_models_ends(tiny_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "tiny"))
+    (run / "config.toml").unlink()
+    os.mkfifo(run / "config.toml")  # whoever reads it waits
+    arguments = [sys.executable, "-m", "dragoman", "serve", run, "--port", "0"]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE) as process:
+        with (run / "config.toml").open("wb"):  # once it reads
+            process.terminate()
+            assert process.wait(10) == 128 + signal.SIGTERM
+        assert process.stderr is not None
+        assert process.stderr.read() == b""

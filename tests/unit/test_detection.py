@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
+
+pytest.importorskip("py3langid")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

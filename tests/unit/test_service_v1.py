@@ -10,6 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
+
+pytest.importorskip("fastapi")
+
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +28,8 @@ from dragoman.predict.translator import Translator
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
 from dragoman.serving.documents import Asked, opened
-from serving import named, service_of
+from dragoman.serving.downloads import MAX_STEM
+from services import named, service_of
 
 SENTENCES = ["A red cat.", "The big old house!", "blue bird", "Small dogs, old trees?", "river"]
 TEXTS = [
@@ -395,6 +399,12 @@ def test_the_language_of_a_document_chooses_the_model(
     served, document = opened(models, Asked(name, content.encode(), None, "auto", target))
     assert served.info.name == model
     assert document.sentences
+
+
+def test_a_long_name_keeps_its_language_and_its_ending(client: TestClient) -> None:
+    response = client.post("/v1/documents", files={"file": ("a" * 100 + ".txt", b"red cat")})
+    stem = "a" * (MAX_STEM - len(".de"))
+    assert f'filename="{stem}.de.txt"' in response.headers["Content-Disposition"]
 
 
 def test_a_document_that_takes_too_long_is_given_up(tiny_run: Path) -> None:

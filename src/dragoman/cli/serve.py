@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -60,6 +61,7 @@ def serve(
     from dragoman.serving.running import check_address, listen, prepare, run, url_of
     from dragoman.serving.service import Service
     from dragoman.serving.settings import load_settings
+    from dragoman.serving.signals import handled
     from dragoman.serving.supervisor import Supervisor, check_workers
 
     config = load_settings(settings, set_ or [])
@@ -70,7 +72,7 @@ def serve(
         return None if keys is None else Keys.load(keys)
 
     known = load_keys()
-    with listen(host, port) as listening:
+    with listen(host, port) as listening, handled({signal.SIGTERM: _leave}):
         n_threads = prepare(config, n_workers=workers)
         with _loading(len(runs)) as note:
             models = Models(runs, How(device, precision, engine), note=note)
@@ -92,6 +94,11 @@ def serve(
                 models, config, listening, n_workers=workers, n_threads=n_threads, keys=known,
                 load_keys=load_keys, on_start=welcome,
             ).run()  # fmt: skip
+
+
+def _leave(number: int, _: object) -> NoReturn:
+    """Ends the loading of models: the first process of a container is not ended by a signal alone."""
+    raise typer.Exit(128 + number)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,10 @@ class WordAlignment(NamedTuple):
         framed = [(t, s) for s, t in self.links]
         caption = "Share of attention, %; links are framed"
         return heat_map(self.weights.tolist(), self.tgt_words, self.src_words, caption=caption, marked=framed)
+
+
+Align: TypeAlias = Callable[[Sequence[Translation]], list[list[Link]]]
+"""Translations to their links with their sources: `align_translations`, or a function around it."""
 
 
 def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[list[Link]]:

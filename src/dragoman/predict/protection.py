@@ -12,10 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from dragoman.errors import ConfigError
-from dragoman.predict.alignment import Link, align_translations
+from dragoman.predict.alignment import Align, Link, align_translations
 from dragoman.predict.translator import Alternative, Translate, Translation, Translator
 
 Outcome: TypeAlias = Literal["copied", "put back", "untranslated"]
@@ -113,9 +114,12 @@ def translate_protected(
     protection: Protection,
     *,
     translate: Translate | None = None,
+    align: Align | None = None,
     report: Callable[[int, Outcome], None] | None = None,
 ) -> list[Translation]:
     """The translation of each text by `translate`, by default `translator.translate`, with what is protected.
+
+    What is put back stands where `align` says, by default `align_translations`.
 
     Each protected span of a text is in its translation, exactly as often, and unchanged; spans that had to be
     put back are in the order of the source. Paired tags stay paired and nested. Of several alternatives the
@@ -125,6 +129,7 @@ def translate_protected(
     of what was left of it when spans had been taken out.
     """
     translate = translate or translator.translate
+    align = align or partial(align_translations, translator)
     spans = [protection.spans(text) for text in texts]
     results: dict[int, Translation] = {}
 
@@ -143,7 +148,7 @@ def translate_protected(
             for i, skeleton, translation in zip(left, skeletons, found, strict=True)
         ]
         taken = [w for w, skeleton in zip(whole, skeletons, strict=True) if w and skeleton.taken]
-        links = iter(align_translations(translator, taken))
+        links = iter(align(taken))
         for i, skeleton, candidate in zip(left, skeletons, whole, strict=True):
             restored = candidate
             if candidate is not None and skeleton.taken:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from dragoman.errors import DataError
 
@@ -50,8 +50,16 @@ def _best_cut(text: str) -> int | None:
     for ends in places.values():
         if ends:
             return min(ends, key=lambda end: abs(end - middle))
-    inside = sorted(range(first + 1, last), key=lambda place: abs(place - middle))
-    return next((place for place in inside if _is_between_characters(text, place)), next(iter(inside), None))
+    between = (place for place in _outwards(middle, first, last) if _is_between_characters(text, place))
+    return next(between, next(_outwards(middle, first, last), None))
+
+
+def _outwards(middle: int, first: int, last: int) -> Iterator[int]:
+    """The places inside `first` and `last`, the nearest to `middle` first."""
+    for distance in range(last - first):
+        for place in dict.fromkeys((middle - distance, middle + distance)):
+            if first < place < last:
+                yield place
 
 
 def _is_between_characters(text: str, place: int) -> bool:

@@ -19,7 +19,7 @@ from dragoman.errors import ConfigError, DataError, DragomanError
 from dragoman.serving import documents, libretranslate, operations, v1
 from dragoman.serving.batching import GoneError
 from dragoman.serving.gate import Gate
-from dragoman.serving.openapi import describe, operation_id
+from dragoman.serving.openapi import PROBLEMS, describe, operation_id
 from dragoman.serving.refusals import RefusalError
 from dragoman.serving.service import Service
 
@@ -58,7 +58,7 @@ def create_app(service: Service) -> FastAPI:
     for router in (v1.router, documents.router):
         app.include_router(router, tags=["dragoman"])
     app.include_router(libretranslate.router)
-    app.include_router(operations.router)
+    app.include_router(operations.router, responses={503: PROBLEMS[503]})
     if service.config.page:
         _add_page(app)
     _add_handlers(app)

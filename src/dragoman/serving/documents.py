@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
@@ -12,7 +13,7 @@ from dragoman.errors import DataError
 from dragoman.predict.documents import FORMATS, DocumentFile
 from dragoman.serving.batching import Client
 from dragoman.serving.detection import AUTO, detect_source
-from dragoman.serving.downloads import safe_name
+from dragoman.serving.downloads import MAX_STEM, safe_name
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.refusals import too_much
@@ -104,11 +105,16 @@ async def translate_document(request: Request, service: Service, asked: Asked) -
         if n_characters > limits.file_characters:
             raise too_much("characters", n_characters, limits.file_characters, "file_characters")
         service.metrics.sentences.labels(name).inc(n_sentences)
-        path = PurePath(asked.name)
-        content = document.translated(served.for_client(client))
-        return Translated(f"{path.stem}.{served.languages[1]}{path.suffix}", content)
+        content = document.translated(served.for_client(client), align=partial(served.align, client))
+        return Translated(_in_language(asked.name, served.languages[1]), content)
 
     return await service.carry_out(request, work, seconds=limits.file_seconds)
+
+
+def _in_language(name: str, language: str) -> str:
+    """The name of a document in another language: "letter.de.docx"."""
+    path = PurePath(name)
+    return safe_name(f"{path.stem[: MAX_STEM - len(language) - 1]}.{language}{path.suffix}")
 
 
 def opened(models: Models, asked: Asked) -> tuple[ServedTranslator, DocumentFile]:

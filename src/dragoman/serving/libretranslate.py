@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -169,7 +170,7 @@ async def translate_html(
         found = (
             translator.translate(sentences)
             if protection is None
-            else translate_protected(translator, sentences, protection)
+            else translate_protected(translator, sentences, protection, align=partial(served.align, client))
         )
         left = (translation.text for translation in found)
         return [Rendered(page.written(list(islice(left, len(page.sentences)))).decode()) for page in pages]

@@ -13,8 +13,9 @@ from typing import NamedTuple, TypeAlias
 import torch
 
 from dragoman.errors import ConfigError, DataError
+from dragoman.predict.alignment import Link, align_translations
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.translator import Translator
+from dragoman.predict.translator import Translation, Translator
 from dragoman.runs import Run
 from dragoman.serving.batching import BatchedEngine, Client
 
@@ -45,6 +46,11 @@ class ServedTranslator:
         own = copy(self.translator)
         own.engine = BatchedEngine(self.translator.engine, client)
         return own
+
+    def align(self, client: Client, translations: Sequence[Translation]) -> list[list[Link]]:
+        """The links of translations with their sources, found in one of the threads that compute."""
+        cost = sum(len(ids) for translation in translations for ids in translation.ids[:1])
+        return client.run(lambda: align_translations(self.translator, translations), cost)
 
 
 @dataclass(frozen=True)

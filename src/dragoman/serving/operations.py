@@ -16,6 +16,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.refusals import RefusalError
 
 if TYPE_CHECKING:
@@ -67,7 +68,11 @@ class Metrics:
         return bytes(generate_latest(registry))
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}}, **{status: PROBLEMS[status] for status in (401, 403)}},
+)
 def metrics(request: Request) -> Response:
     """Figures for Prometheus. Where the service has keys, one is needed."""
     service: Service = request.app.state.service

@@ -29,6 +29,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from dragoman.errors import ConfigError, ServiceError
 from dragoman.hardware import choose_device
 from dragoman.serving.access import Keys, Rates
+from dragoman.serving.downloads import Downloads
 from dragoman.serving.logs import log
 from dragoman.serving.models import Models
 from dragoman.serving.operations import MULTIPROCESS
@@ -37,8 +38,8 @@ from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig
 from dragoman.serving.signals import ENDING, HANGUP, end_at_once, handled, has_terminal
 
-STEADY_SECONDS = 10.0
-"""A worker that lived so long did not die because it cannot live."""
+STEADY_SECONDS = 1.0
+"""A worker that answered for so long did not die because it cannot live."""
 
 MAX_DEATHS = 8
 """Workers that die before that, one after another, before the service gives up."""
@@ -72,6 +73,7 @@ class Worker:
     generation: int
     """Which models it has: how often they had been loaded anew when it was forked."""
     since: float
+    """When it was forked, or, later, when it began to answer."""
     starting: int | None
     """The pipe in which it says that it answers; None: there is nothing more to be said."""
     is_up: bool = False
@@ -103,6 +105,8 @@ class Supervisor:
         self._n_workers, self._n_threads, self._load_keys = n_workers, n_threads, load_keys
         self._on_start = on_start
         self._rates = Rates()  # in memory that the workers share
+        limits = config.limits
+        self._downloads = Downloads(seconds=limits.kept_seconds, max_bytes=limits.kept_bytes)
         self._workers: list[Worker] = []
         self._generation = 0
         self._has_started = self._is_ending = self._is_loading = False
@@ -138,6 +142,7 @@ class Supervisor:
             self._kill(signal.SIGKILL)
             for end in self._own_pipes:
                 os.close(end)
+            self._downloads.close()
 
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe()
@@ -169,6 +174,7 @@ class Supervisor:
         for worker in self._workers:
             if worker.starting in ready:
                 worker.is_up = os.read(worker.starting, 1) != b""
+                worker.since = time.monotonic()
                 os.close(worker.starting)
                 worker.starting = None
 
@@ -181,7 +187,8 @@ class Supervisor:
                 self._listening.close()
                 self._kill(signal.SIGTERM)
             elif number == HANGUP and not self._is_ending:
-                self._reload()
+                with suppress(_EndingError):
+                    self._reload()
 
     def _reload(self) -> None:
         def use(keys: Keys | None) -> None:
@@ -192,8 +199,6 @@ class Supervisor:
         self._is_loading = True
         try:
             load_anew(self._models, self._load_keys, use)
-        except _EndingError:
-            pass
         finally:
             self._is_loading = False
 
@@ -215,7 +220,8 @@ class Supervisor:
         why = f"exit code {code}" if code >= 0 else f"signal {-code}"
         facts = {"worker": worker.pid, "why": why, "seconds": round(lived, 1)}
         log("a worker has died; another takes its place", facts, level=logging.ERROR)
-        self._n_deaths = 0 if lived >= STEADY_SECONDS else self._n_deaths + 1
+        is_steady = worker.is_up and lived >= STEADY_SECONDS
+        self._n_deaths = 0 if is_steady else self._n_deaths + 1
         if self._n_deaths >= max(MAX_DEATHS, 2 * self._n_workers):
             raise ServiceError(
                 f"{self._n_deaths} workers died soon after they began, the last of {why}; the lines above "
@@ -286,8 +292,9 @@ class Supervisor:
 
     def _answer(self, started: int) -> None:
         service = Service(
-            self._models, self._config, keys=self._keys, rates=self._rates, n_threads=self._n_threads
-        )
+            self._models, self._config, keys=self._keys, rates=self._rates, downloads=self._downloads,
+            n_threads=self._n_threads,
+        )  # fmt: skip
 
         def end(*_: object) -> None:
             server.should_exit = True

@@ -6,10 +6,10 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from dragoman.errors import DataError
-from dragoman.predict.alignment import align_translations
 from dragoman.predict.confidence import word_probabilities
 from dragoman.predict.documents import Document
 from dragoman.predict.protection import Protection, translate_protected
@@ -80,6 +80,7 @@ class TranslationJob:
         self._settings = search_settings(request, served.translator, limits)
         self._protection = Protection(request.protect) if request.protect else None
         self._translator = served.for_client(client)
+        self._align = partial(served.align, client)
 
     @property
     def n_sentences(self) -> int:
@@ -149,7 +150,7 @@ class TranslationJob:
         cost = sum(len(ids) for translation in translations for ids in translation.ids[:1]) + 1
         links = words = None
         if self.request.align:
-            links = self._client.run(lambda: align_translations(self._translator, translations), cost)
+            links = self._align(translations)
         if self.request.confidence:
             texts = [translation.text for translation in translations]
             words = self._client.run(lambda: word_probabilities(self._translator, sources, texts), cost)
@@ -188,7 +189,9 @@ class TranslationJob:
 
         if self._protection is None:
             return search(sources)
-        return translate_protected(self._translator, sources, self._protection, translate=search)
+        return translate_protected(
+            self._translator, sources, self._protection, translate=search, align=self._align
+        )
 
 
 def search_settings(

@@ -1,7 +1,7 @@
-"""Documents in, documents of the same format out: text, subtitles, translation memories, Word.
+"""Documents in, documents of the same format out: text, subtitles, translation memories, Word, HTML.
 
-`text` knows sentences and lines, `passages` sentences with formatting in them; `subtitles`, `memory` and
-`word` take a file apart and put it together again, and `files` is what chooses among them.
+`text` knows sentences and lines, `passages` sentences with formatting in them; `subtitles`, `memory`, `word`
+and `hypertext` take a file apart and put it together again, and `files` is what chooses among them.
 """
 
 from dragoman.predict.documents.files import FORMATS, DocumentFile, translate_file

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from dragoman.errors import DataError
+from dragoman.predict.alignment import Align
 from dragoman.predict.documents.passages import CutPassage, Passage, Pieces, Tags
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.predict.translator import Translate, Translator
@@ -126,17 +127,17 @@ class DocumentFile:
         translator: Translator,
         *,
         translate: Translate | None = None,
+        align: Align | None = None,
         protection: Protection | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> bytes:
-        """The file in the other language; see `translate_file`."""
-
+        """The file in the other language; see `translate_file`, and for `align` `translate_protected`."""
         search = translate or partial(translator.translate, progress=progress)
         kept = self.protection(protection)
         found = (
             search(self.sentences)
             if kept is None
-            else translate_protected(translator, self.sentences, kept, translate=search)
+            else translate_protected(translator, self.sentences, kept, translate=search, align=align)
         )
         if progress is not None:
             progress(len(self.sentences))

@@ -1,0 +1,72 @@
+"""A reduced benchmarks/serve_faults.py: whatever is done to a service, it goes on and answers no 500."""
+
+from __future__ import annotations
+
+import asyncio
+import runpy
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[dict[str, Any]]:
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        yield runpy.run_path(str(BENCHMARKS / "serve_faults.py"))
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def faults(script: dict[str, Any], tiny_run: Path) -> Iterator[Any]:
+    with script["running"](str(tiny_run), *script["options"](0.3, 3.0)) as service:
+        yield script["Faults"](service, 0.02, patience=0.3, seconds=3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        ("malformed requests", {"200", "400", "404", "405", "408", "413", "416", "431", "none"}),
+        ("slow heads", {"408"}),
+        ("slow bodies", {"408"}),
+        ("bodies that stop", {"408"}),
+        ("bodies without end", {"413"}),
+        ("readers that do not read", {"200", "none"}),
+        ("clients that leave", {"left"}),
+        ("surprising texts", {"200", "504"}),
+        ("a million characters without a space", {"413"}),
+        ("kill -9 of a worker under load", {"200", "none"}),
+    ],
+)
+def test_a_fault_harms_only_who_makes_it(
+    script: dict[str, Any], faults: Any, name: str, answers: set[str]
+) -> None:
+    row = [cell.strip() for cell in asyncio.run(script["suffer"](faults, name)).strip("|").split("|")]
+    statuses = {part.split(" × ")[1] for part in row[2].split(", ")}
+    assert statuses <= answers
+    assert row[3:5] == ["0", "0"], faults.service.log.read_text()[-3000:]
+    if "kill" not in name:
+        assert ", 0 of " in row[5], "another client was not answered"
+
+
+def test_malformed_requests_are_the_same_each_time_and_of_all_kinds() -> None:
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        import malformed
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    first, again = (list(islice(malformed.malformed(), 50)) for _ in range(2))
+    assert first == again
+    assert {kind for kind, _ in first} == set(malformed.KINDS)
+    assert list(islice(malformed.malformed(2), 50)) != first

@@ -1,0 +1,245 @@
+"""The files in deploy/ fit each other and the command line: checked without the engines they are for."""
+
+from __future__ import annotations
+
+import configparser
+import fnmatch
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+pytest.importorskip("fastapi")
+pytest.importorskip("yaml")
+
+import yaml
+
+from dragoman.cli import app
+from dragoman.serving.connections import LAST_SECONDS
+from dragoman.serving.settings import LimitsConfig, load_settings
+from services import service_in_thread
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def options(arguments: list[str]) -> dict[str, Any]:
+    """What the command line makes of arguments to `dragoman serve`; a mistake in them is an error."""
+    command = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    return dict(command.make_context("serve", list(arguments)).params)
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    """Those of a Dockerfile: their names, and what they say, on one line each."""
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    text = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [tuple(line.split(maxsplit=1)) for line in text.splitlines() if line]  # type: ignore[misc]
+
+
+def ignored(name: str) -> bool:
+    """Whether .dockerignore keeps a file or folder out of what is sent to Docker: the last rule decides."""
+    out = False
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        pattern = line.lstrip("!").removeprefix("**/")
+        parts = name.split("/")
+        heads = {"/".join(parts[: n + 1]) for n in range(len(parts))}
+        anywhere = set(parts) if line.lstrip("!").startswith("**/") else heads
+        if any(fnmatch.fnmatch(each, pattern) for each in anywhere):
+            out = not line.startswith("!")
+    return out
+
+
+@pytest.fixture(scope="module")
+def context() -> list[str]:
+    """The files of the repository that Docker is sent."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = [name for name in listed.stdout.split("\0") if name and not ignored(name)]
+    assert found
+    return found
+
+
+def test_docker_is_sent_sources_and_nothing_else(context: list[str]) -> None:
+    top = {name.split("/")[0] for name in context}
+    assert top <= {
+        "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "constraints.txt",
+        "recipes", "src",
+    }  # fmt: skip
+    for name in (
+        ".git/config",
+        "runs/a/model.safetensors",
+        "src/runs/x",
+        "keys.toml",
+        ".env",
+        "shared/x",
+        "deploy/x",
+    ):
+        assert ignored(name)
+    assert not any("__pycache__" in name or "egg-info" in name for name in context)
+    assert "src/dragoman/serving/page/index.html" in context
+
+
+def test_the_dockerfile_copies_what_is_there_and_can_be_sent(context: list[str]) -> None:
+    known = {"FROM", "ARG", "ENV", "RUN", "WORKDIR", "COPY", "USER", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK",
+             "ENTRYPOINT", "CMD"}  # fmt: skip
+    found = instructions(DEPLOY / "Dockerfile")
+    assert {name for name, _ in found} <= known
+    stages = [text.split() for name, text in found if name == "FROM"]
+    for name, text in found:
+        if name != "COPY":
+            continue
+        *sources, _ = text.split()
+        if sources[0].startswith("--from="):
+            assert sources[0].removeprefix("--from=") in [stage[-1] for stage in stages[:-1]]
+            continue
+        for source in sources:
+            assert any(each == source or each.startswith(f"{source}/") for each in context), source
+    declared = {text.partition("=")[0] for name, text in found if name == "ARG"}
+    assert set(re.findall(r"\$\{(\w+)\}", (DEPLOY / "Dockerfile").read_text())) <= declared
+    last = found[max(i for i, (name, _) in enumerate(found) if name == "FROM") :]
+    assert ("USER", "10001:10001") in last
+    assert not any("pip" in text for _, text in last), "nothing is installed where it runs"
+
+
+def test_what_docker_is_sent_is_enough_to_build_the_package(context: list[str], tmp_path: Path) -> None:
+    for name in context:
+        target = tmp_path / "source" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, target)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--wheel-dir", tmp_path, tmp_path / "source"], check=True, timeout=120)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as content:
+        names = content.namelist()
+    assert "dragoman/serving/page/index.html" in names
+    assert any(name.startswith("dragoman/recipes/") for name in names)
+
+
+def test_the_image_runs_a_command_that_there_is_and_asks_for_keys() -> None:
+    found = dict(instructions(DEPLOY / "Dockerfile"))
+    assert json.loads(found["ENTRYPOINT"]) == ["dragoman", "serve"]
+    given = options(json.loads(found["CMD"]))
+    assert given["host"] == "0.0.0.0"
+    assert given["keys"] is not None
+    assert str(given["port"]) == found["EXPOSE"]
+    assert load_settings(None, given["set_"]).log_format == "json"
+
+
+def test_the_check_of_the_image_tells_a_service_that_answers_from_none(tiny_run: Path) -> None:
+    _, _, check = dict(instructions(DEPLOY / "Dockerfile"))["HEALTHCHECK"].partition(" CMD ")
+    command = json.loads(check)
+    assert command[0] == "python"
+    assert "127.0.0.1:8000/health" in command[2]
+
+    def outcome(port: int) -> int:
+        program = [sys.executable, "-c", command[2].replace(":8000", f":{port}")]
+        return subprocess.run(program, capture_output=True, timeout=20, check=False).returncode
+
+    with service_in_thread([tiny_run]) as (port, _):
+        assert outcome(port) == 0
+    assert outcome(port) != 0
+
+
+def unit() -> configparser.ConfigParser:
+    parsed = configparser.ConfigParser(strict=False, interpolation=None)
+    parsed.optionxform = str  # type: ignore[assignment, method-assign]
+    parsed.read_string((DEPLOY / "dragoman.service").read_text())
+    return parsed
+
+
+def test_the_unit_starts_a_command_that_there_is_and_reloads_it() -> None:
+    service = unit()["Service"]
+    program, serve, *arguments = service["ExecStart"].split()
+    assert (program.rsplit("/", 1)[1], serve) == ("dragoman", "serve")
+    given = options(arguments)
+    assert given["keys"] == Path("${CREDENTIALS_DIRECTORY}/keys.toml")
+    assert service["LoadCredential"].split(":")[0] == "keys.toml"
+    assert load_settings(None, given["set_"]).log_format == "json"
+    assert service["ExecReload"] == "kill -HUP $MAINPID"
+    limits = LimitsConfig()
+    assert int(service["TimeoutStopSec"]) > limits.file_seconds + LAST_SECONDS
+    assert int(service["LimitNOFILE"]) >= 2 * limits.connections + 64
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_finds_no_mistake_in_the_unit_and_little_that_it_could_do(tmp_path: Path) -> None:
+    copy = tmp_path / "dragoman.service"
+    text = (DEPLOY / "dragoman.service").read_text()
+    copy.write_text(text.replace("/opt/dragoman/bin/dragoman", sys.executable))
+    analyze = ["systemd-analyze", "--no-pager"]
+    verify = [*analyze, "verify", "--man=no", copy]
+    done = subprocess.run(verify, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    security = [*analyze, "security", "--offline=true", copy]
+    done = subprocess.run(security, capture_output=True, text=True, check=False)
+    exposure = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
+    if exposure is None:
+        pytest.skip(f"this systemd-analyze cannot say: {done.stderr}")
+    assert float(exposure[1]) < 2, done.stdout  # of 10; a unit without any of it has 9.6
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    found = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    return {manifest["kind"]: manifest for manifest in found}
+
+
+def test_the_manifests_fit_together_and_fit_the_command(tmp_path: Path) -> None:
+    found = manifests()
+    assert set(found) == {
+        "PersistentVolumeClaim", "ConfigMap", "Service", "PodDisruptionBudget", "Deployment",
+    }  # fmt: skip
+    deployment = found["Deployment"]["spec"]
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert deployment["selector"]["matchLabels"] == found["Service"]["spec"]["selector"] == labels
+    assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+
+    given = options(container["args"])
+    (port,) = container["ports"]
+    assert given["port"] == port["containerPort"]
+    assert found["Service"]["spec"]["ports"][0]["targetPort"] == port["name"]
+    assert given["workers"] == int(container["resources"]["limits"]["cpu"])
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    for path in (given["runs"][0], given["keys"], given["settings"]):
+        assert mounts["/" + path.parts[1]]["readOnly"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert {mount["name"] for mount in mounts.values()} == set(volumes)
+    claim = volumes["runs"]["persistentVolumeClaim"]["claimName"]
+    assert claim == found["PersistentVolumeClaim"]["metadata"]["name"]
+    config = found["ConfigMap"]
+    assert volumes["settings"]["configMap"]["name"] == config["metadata"]["name"]
+
+    settings = tmp_path / given["settings"].name
+    settings.write_text(config["data"][settings.name])
+    limits = load_settings(settings).limits
+    pause = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod["terminationGracePeriodSeconds"] > pause + limits.file_seconds + LAST_SECONDS
+
+
+def test_kubernetes_asks_what_is_answered_without_a_key_and_the_pod_has_no_rights() -> None:
+    pod = manifests()["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")]
+    assert [probe["path"] for probe in probes] == ["/health", "/health", "/ready"]
+    assert {probe["port"] for probe in probes} == {"http"}
+    user = dict(instructions(DEPLOY / "Dockerfile"))["USER"].split(":")[0]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert str(pod["securityContext"]["runAsUser"]) == user
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
