@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -264,6 +265,28 @@ def test_copying_where_the_clipboard_is_closed(direct: Callable[..., Any]) -> No
     page.wait_for_selector("#copy:has-text('Copied')")
     assert page.evaluate("copied") == answer["translations"][0]["text"]
     assert page.evaluate("document.activeElement.id") == "copy"
+
+
+def test_what_was_said_before_stays_until_the_new_is_there(
+    direct: Callable[..., Any], opened: Opened
+) -> None:
+    opened.expected = ["503"]
+    page = direct()
+    answer = translated(page, "the red cat")
+    page.route("**/v1/translate", lambda route: route.fulfill(status=503, headers={"Retry-After": "60"}))
+    page.fill("#source", "the red dog")
+    page.wait_for_selector("#output .sentence.waiting")
+    assert texts(page, "#output .line") == [answer["translations"][0]["text"]]
+    assert page.is_hidden("#output-placeholder")
+    page.fill("#source", "")
+    seen(page, "")
+    assert page.is_visible("#output-placeholder")
+
+
+def test_a_browser_asks_each_time_whether_the_files_are_the_same(url: str) -> None:
+    for route in ("/", "/page/page.js", "/page/page.css", "/page/messages/pl.json"):
+        with urllib.request.urlopen(url + route) as answer:
+            assert answer.headers["Cache-Control"] == "no-cache"
 
 
 # --- alternatives ------------------------------------------------------------------------------------------

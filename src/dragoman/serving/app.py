@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from os import PathLike, stat_result
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
@@ -14,6 +15,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import Scope
 
 from dragoman.errors import ConfigError, DataError, DragomanError
 from dragoman.serving import documents, libretranslate, operations, v1
@@ -79,12 +81,23 @@ async def _sweep(service: Service) -> None:
         await asyncio.to_thread(service.downloads.sweep)
 
 
+class PageFiles(StaticFiles):
+    """The page's files, each time asked whether they are still the same: old and new ones must not meet."""
+
+    def file_response(
+        self, full_path: str | PathLike[str], stat_result: stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
 def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     def page() -> Response:
         return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
 
-    app.mount("/page", StaticFiles(directory=PAGE), name="page")
+    app.mount("/page", PageFiles(directory=PAGE), name="page")
 
 
 def _add_handlers(app: FastAPI) -> None:

@@ -10,7 +10,7 @@ import { pieces } from "./text.js";
 const REST = 350;
 
 /** The share of the strongest effect from which on a word is shaded, and from which on strongly. */
-const WORTH_SHADING = 0.08;
+const WORTH_SHADING = 0.15;
 const STRONG = 0.5;
 
 export class Classification {

@@ -69,11 +69,10 @@ export class Output {
     elements.forEach((element, i) => (element.dataset.line = i));
     contain(this.root, elements);
     if (this.root.lang !== this.language) this.root.lang = this.language ?? "";
-    const text = lines.map((line) => line.text).join("\n");
-    const n = length(text);
+    const n = length(this.root.textContent);
     this.#long = n > LONG;
     this.root.classList.toggle("short", n <= SHORT);
-    named("output-placeholder").hidden = text.trim() !== "";
+    named("output-placeholder").hidden = n > 0;
     this.#stopAt(active ? this.#find(active) : this.root.querySelector(".word"));
     if (active) this.#current?.focus();
   }

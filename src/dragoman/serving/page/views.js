@@ -28,6 +28,7 @@ export function showView() {
   const { view } = link.dataset;
   named("translator").hidden = view === "classify";
   for (const name of Object.keys(BEGINNINGS)) named(`${name}-view`).hidden = name !== view;
+  named("facts").hidden = view === "classify"; // they are those of a translator
   named("skip").href = BEGINNINGS[view];
   named("heading").dataset.message = `view.${view}`;
   named("heading").textContent = say(`view.${view}`);
