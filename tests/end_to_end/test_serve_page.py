@@ -211,6 +211,31 @@ def test_only_a_rest_in_typing_asks_and_only_for_the_line_that_changed(
     assert len(texts(page, "#output .line")) == 3
 
 
+def test_what_an_input_method_has_half_written_is_not_sent(
+    direct: Callable[..., Any], opened: Opened
+) -> None:
+    page = direct()
+    page.evaluate(
+        """() => {
+          const field = document.querySelector("#source");
+          field.value = "ni";
+          field.dispatchEvent(new InputEvent("input", { isComposing: true, bubbles: true }));
+        }"""
+    )
+    page.wait_for_timeout(400)
+    assert opened.watched.sent("translate") == []
+    page.evaluate(
+        """() => {
+          const field = document.querySelector("#source");
+          field.value = "你";
+          field.dispatchEvent(new InputEvent("input", { isComposing: true, bubbles: true }));
+          field.dispatchEvent(new CompositionEvent("compositionend", { data: "你", bubbles: true }));
+        }"""
+    )
+    page.wait_for_selector("#output .sentence.done")
+    assert [request["text"] for request in opened.watched.sent("translate")] == [["你"]]
+
+
 def test_a_new_text_gives_up_the_old_request(direct: Callable[..., Any]) -> None:
     page = direct()
     given_up: list[Any] = []
@@ -340,6 +365,22 @@ def test_a_sentence_is_replaced_by_the_alternative_that_is_chosen(
     page.locator("#source").press_sequentially(" a")
     page.wait_for_timeout(500)
     assert texts(page, "#output .sentence")[0] == offered[1], "what was chosen stays while typing goes on"
+
+
+def test_a_click_beside_the_words_asks_for_the_whole_sentence(
+    direct: Callable[..., Any], opened: Opened
+) -> None:
+    page = direct()
+    translated(page)
+    page.locator("#output .sentence").last.evaluate("(sentence) => sentence.click()")
+    page.wait_for_selector("#alternatives-list button")
+    assert page.get_attribute("#alternatives-sentence", "aria-pressed") == "true"
+    assert opened.watched.sent("translate")[-1]["prefix"] is None
+    page.click("#alternatives-word")
+    page.wait_for_selector("#alternatives-list button")
+    assert page.get_attribute("#alternatives-word", "aria-pressed") == "true"
+    page.mouse.click(5, 5)
+    assert page.is_hidden("#alternatives")
 
 
 def test_alternatives_are_reached_and_left_with_keys(direct: Callable[..., Any]) -> None:

@@ -21,10 +21,11 @@ export class SourceField {
     this.mirror = mirror;
     this.counter = counter;
     this.spans = new Map();
-    field.addEventListener("input", () => {
+    field.addEventListener("input", ({ isComposing }) => {
       this.refresh();
-      changed(this.text);
+      if (!isComposing) changed(this.text); // what an input method has half written is no text yet
     });
+    field.addEventListener("compositionend", () => changed(this.text));
   }
 
   get text() {
