@@ -125,9 +125,8 @@ class Service:
                 raise _too_slow(limit, "seconds" if seconds is None else "file_seconds")
             finally:
                 leaving.cancel()
-                if not working.done():
-                    client.leave()
-                    await _end(working)
+                client.leave()
+                await _end(working)
 
     async def stream(
         self, request: Request, work: Callable[[Client, Callable[[str, dict[str, Any]], None]], None]
@@ -169,9 +168,8 @@ class Service:
                 await working
             finally:
                 leaving.cancel()
-                if not working.done():
-                    client.leave()
-                    await _end(working)
+                client.leave()
+                await _end(working)
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         return await to_thread.run_sync(work, limiter=self._threads)
