@@ -250,7 +250,8 @@ async def answered(reader: asyncio.StreamReader) -> str:
     try:
         line = await reader.readline()
         while line.startswith(b"HTTP/1.1 1"):  # go on
-            await reader.readuntil(b"\r\n\r\n")
+            while (await reader.readline()).strip():
+                pass
             line = await reader.readline()
         if not line.startswith(b"HTTP/1.1 "):
             return "none"
