@@ -152,13 +152,18 @@ os.execv(sys.executable, [sys.executable, "-m", "dragoman", "serve", *sys.argv[1
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is_closed(
-    tiny_run: Path, workers: int
+    tiny_run: Path, tmp_path: Path, workers: int
 ) -> None:
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
     master, terminal = os.openpty()
-    command = [sys.executable, "-c", AS_A_TERMINAL_DOES, tiny_run, "--port", "0", "--workers", str(workers)]
+    options = ["--port", "0", "--open", "--workers", str(workers)]
     process = subprocess.Popen(
-        command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
-    )
+        [sys.executable, "-c", AS_A_TERMINAL_DOES, tiny_run, *options],
+        stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        env={**os.environ, "BROWSER": f"{browser} %s"},
+    )  # fmt: skip
     os.close(terminal)
     try:
         shown = b""
@@ -168,6 +173,7 @@ def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is
         plain = re.sub(rb"\x1b\[[0-9;]*[mK]|\r", b"", shown).decode()
         found = re.search(r"serving run on http://127\.0\.0\.1:(\d+); Ctrl-C ends it", plain)
         assert found, plain
+        until(lambda: opened.exists() and opened.read_text() == f"http://127.0.0.1:{found[1]}\n")
         assert ask(int(found[1]), "GET", "/health").status == 200
         process.send_signal(signal.SIGHUP)  # the terminal is still there
         assert ask(int(found[1]), "GET", "/health").status == 200
