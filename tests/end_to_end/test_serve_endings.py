@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from commands import succeed
+from commands import dragoman, succeed
 from services import Command, Wire, ask, command, request, until, wires_to_each
 from tiny import damaged_run
 
@@ -185,14 +185,12 @@ def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is
             process.wait()
 
 
-def test_a_service_that_is_told_to_end_while_it_loads_models_ends(tiny_run: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(tiny_run, tmp_path / "tiny"))
-    (run / "config.toml").unlink()
-    os.mkfifo(run / "config.toml")  # whoever reads it waits
-    arguments = [sys.executable, "-m", "dragoman", "serve", run, "--port", "0"]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE) as process:
-        with (run / "config.toml").open("wb"):  # once it reads
-            process.terminate()
-            assert process.wait(10) == 128 + signal.SIGTERM
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
+def test_a_service_that_is_told_to_end_while_it_loads_models_ends(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.serving.models.How.load", lambda *_: signal.raise_signal(signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    result = dragoman("serve", tiny_run, "--port", 0)
+    assert result.exit_code == 128 + signal.SIGTERM
+    assert result.output == ""
+    assert signal.getsignal(signal.SIGTERM) == before
