@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,13 +65,6 @@ def test_one_process_reloads_finishes_what_it_accepted_and_ends_with_0(
         ]  # fmt: skip
 
 
-def test_a_service_whose_first_process_is_killed_ends(tiny_run: Path) -> None:
-    with command(tiny_run, "--workers", 2) as running:
-        workers = running.workers()
-        running.process.kill()
-        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
-
-
 def test_workers_finish_what_they_accepted_and_then_all_ends_with_0(tiny_run: Path) -> None:
     with command(tiny_run, "--workers", 2) as running:
         folder = figures_of(running)
@@ -107,16 +99,6 @@ def test_rates_are_those_of_all_workers_together(tiny_run: Path) -> None:
             until(lambda: refuses(running.port))
             running.signal(signal.SIGINT)
             assert running.wait() == 128 + signal.SIGINT
-
-
-def test_workers_that_cannot_live_end_the_service_with_1(tiny_run: Path) -> None:
-    with command(tiny_run, "--workers", 2) as running:
-        while running.process.poll() is None:
-            for pid in running.workers():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        assert running.wait() == 1
-        assert "workers died soon after they began" in running.said("^error: .*").group()
 
 
 def figures_of(running: Command) -> Path:
