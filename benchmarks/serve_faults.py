@@ -1,6 +1,6 @@
 """What a service does when its clients, and its own processes, misbehave.
 
-    python benchmarks/serve_faults.py RUN [RUN …] [--scale 1.0]
+    python benchmarks/serve_faults.py RUN [RUN …] [--scale 1.0] [--rounds 1]
 
 Starts `dragoman serve RUN --workers 2` and does one bad thing after another to it; while it does, another
 client asks for a translation five times a second, on connections of its own. A row for each: how many
@@ -8,7 +8,8 @@ requests (connections, deaths) there were; the statuses of their answers, where 
 connection ended without one; 500s and errors in the log that should not be; workers that died although
 nobody killed them; the slowest answer to the other client, and how many of its requests failed; the memory
 of all processes (PSS, which counts what they share once) before and after; and the time. `--scale` makes
-everything so much shorter.
+everything so much shorter; `--rounds` does all of it so many times to one service, whose memory should then
+be what it was after the first.
 """
 
 from __future__ import annotations
@@ -250,7 +251,8 @@ async def answered(reader: asyncio.StreamReader) -> str:
     try:
         line = await reader.readline()
         while line.startswith(b"HTTP/1.1 1"):  # go on
-            await reader.readuntil(b"\r\n\r\n")
+            while (await reader.readline()).strip():
+                pass
             line = await reader.readline()
         if not line.startswith(b"HTTP/1.1 "):
             return "none"
@@ -360,13 +362,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What a service does when others misbehave.")
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", choices=list(FAULTS | LARGE_FAULTS), action="append")
     given = parser.parse_args()
     kinds: dict[str, Counter[str]] = {}
     print("| fault | requests | answers | 500s, errors | crashes | others: slowest, failed | memory | time |")
     print("|---|--:|---|--:|--:|--:|--:|--:|")
     for faults, more in ((FAULTS, ()), (LARGE_FAULTS, LARGE)):
-        names = [name for name in faults if name in (given.only or faults)]
+        names = [name for name in faults if name in (given.only or faults)] * given.rounds
         if not names:
             continue
         with running(*given.runs, *options(PATIENCE, SECONDS, *more)) as service:

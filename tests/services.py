@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -79,6 +80,10 @@ class Wire:
         else:
             answer.body = self._read.read(int(answer.headers.get("content-length", 0)))
         return answer
+
+    def has_more(self, seconds: float) -> bool:
+        """Whether there is an answer, or an end, within so many seconds."""
+        return bool(select.select([self.socket], [], [], seconds)[0])
 
     def is_closed(self) -> bool:
         """Whether nothing more comes. Waits for it."""

@@ -9,14 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-from commands import succeed
+from commands import dragoman, succeed
 from services import Command, Wire, ask, command, request, until, wires_to_each
 from tiny import damaged_run
 
@@ -66,13 +65,6 @@ def test_one_process_reloads_finishes_what_it_accepted_and_ends_with_0(
         ]  # fmt: skip
 
 
-def test_a_service_whose_first_process_is_killed_ends(tiny_run: Path) -> None:
-    with command(tiny_run, "--workers", 2) as running:
-        workers = running.workers()
-        running.process.kill()
-        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
-
-
 def test_workers_finish_what_they_accepted_and_then_all_ends_with_0(tiny_run: Path) -> None:
     with command(tiny_run, "--workers", 2) as running:
         folder = figures_of(running)
@@ -109,16 +101,6 @@ def test_rates_are_those_of_all_workers_together(tiny_run: Path) -> None:
             assert running.wait() == 128 + signal.SIGINT
 
 
-def test_workers_that_cannot_live_end_the_service_with_1(tiny_run: Path) -> None:
-    with command(tiny_run, "--workers", 2) as running:
-        while running.process.poll() is None:
-            for pid in running.workers():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        assert running.wait() == 1
-        assert "workers died soon after they began" in running.said("^error: .*").group()
-
-
 def figures_of(running: Command) -> Path:
     """The folder in which the workers keep their figures."""
     environment = Path(f"/proc/{running.workers()[0]}/maps").read_text()
@@ -152,13 +134,18 @@ os.execv(sys.executable, [sys.executable, "-m", "dragoman", "serve", *sys.argv[1
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is_closed(
-    tiny_run: Path, workers: int
+    tiny_run: Path, tmp_path: Path, workers: int
 ) -> None:
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
     master, terminal = os.openpty()
-    command = [sys.executable, "-c", AS_A_TERMINAL_DOES, tiny_run, "--port", "0", "--workers", str(workers)]
+    options = ["--port", "0", "--open", "--workers", str(workers)]
     process = subprocess.Popen(
-        command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
-    )
+        [sys.executable, "-c", AS_A_TERMINAL_DOES, tiny_run, *options],
+        stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        env={**os.environ, "BROWSER": f"{browser} %s"},
+    )  # fmt: skip
     os.close(terminal)
     try:
         shown = b""
@@ -168,6 +155,7 @@ def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is
         plain = re.sub(rb"\x1b\[[0-9;]*[mK]|\r", b"", shown).decode()
         found = re.search(r"serving run on http://127\.0\.0\.1:(\d+); Ctrl-C ends it", plain)
         assert found, plain
+        until(lambda: opened.exists() and opened.read_text() == f"http://127.0.0.1:{found[1]}\n")
         assert ask(int(found[1]), "GET", "/health").status == 200
         process.send_signal(signal.SIGHUP)  # the terminal is still there
         assert ask(int(found[1]), "GET", "/health").status == 200
@@ -179,14 +167,12 @@ def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is
             process.wait()
 
 
-def test_a_service_that_is_told_to_end_while_it_loads_models_ends(tiny_run: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(tiny_run, tmp_path / "tiny"))
-    (run / "config.toml").unlink()
-    os.mkfifo(run / "config.toml")  # whoever reads it waits
-    arguments = [sys.executable, "-m", "dragoman", "serve", run, "--port", "0"]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE) as process:
-        with (run / "config.toml").open("wb"):  # once it reads
-            process.terminate()
-            assert process.wait(10) == 128 + signal.SIGTERM
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
+def test_a_service_that_is_told_to_end_while_it_loads_models_ends(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.serving.models.How.load", lambda *_: signal.raise_signal(signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    result = dragoman("serve", tiny_run, "--port", 0)
+    assert result.exit_code == 128 + signal.SIGTERM
+    assert result.output == ""
+    assert signal.getsignal(signal.SIGTERM) == before

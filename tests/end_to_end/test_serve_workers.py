@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -141,3 +141,20 @@ def test_several_workers_are_refused_where_they_cannot_be(
     assert "--device cpu" in said
     monkeypatch.delattr(os, "fork")
     assert "cannot fork" in error_of("serve", tiny_run, "--workers", 2, "--device", "cpu")
+
+
+def test_a_service_whose_first_process_is_killed_ends(tiny_run: Path) -> None:
+    with command(tiny_run, "--workers", 2) as running:
+        workers = running.workers()
+        running.process.kill()
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+
+
+def test_workers_that_cannot_live_end_the_service_with_1(tiny_run: Path) -> None:
+    with command(tiny_run, "--workers", 2) as running:
+        while running.process.poll() is None:
+            for pid in running.workers():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        assert running.wait() == 1
+        assert "workers died soon after they began" in running.said("^error: .*").group()
