@@ -33,7 +33,7 @@ SIMILAR = 32
 """Tokens by which the sentences of a batch may differ, if they are not within a factor of 2 of each other."""
 
 
-PAUSE, LONGEST_PAUSE = 0.01, 0.05
+PAUSE, LONGEST_PAUSE = 0.02, 0.1
 """Seconds that a thread waits for the next item of a batch; and for a batch in all."""
 
 RECENT = 0.1
@@ -191,8 +191,8 @@ class Batcher:
         now = time.monotonic()
         while self._finished and self._finished[0][0] < now - RECENT:
             self._finished.popleft()
-        n_recent = sum(n for _, n in self._finished)
-        n_active = len(self._waiting) + self._n_running + n_recent
+        n_recent = sum(n for _, n in self._finished)  # some of whom may wait again
+        n_active = self._n_running + max(len(self._waiting), n_recent)
         return min(-(-n_active // len(self._threads)), self.max_items)
 
     def _gather(self) -> None:
