@@ -63,7 +63,13 @@ def malformed(seed: int = 1) -> Iterator[tuple[str, bytes]]:
 
 def post(path: str, body: bytes, content_type: str = "application/json", *more: str) -> bytes:
     """A request in good HTTP, whatever its body is."""
-    lines = [f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", "Connection: close", *more]
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        *more,
+    ]
     lines += [f"Content-Type: {content_type}"] if content_type else []
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
@@ -102,7 +108,7 @@ def _odd_target(rng: random.Random) -> bytes:
         "/v1/models?api_key=" + "k" * 5000, "/metrics?api_key=%00", "/frontend/settings", "/languages?x=%zz",
     ])  # fmt: skip
     method = rng.choice(["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "PROPFIND", "get"])
-    return f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
 
 
 def _odd_headers(rng: random.Random) -> bytes:

@@ -166,6 +166,16 @@ def test_other_origins_are_let_in_only_where_the_settings_say_so(port: int, tiny
         assert ask(other, "GET", "/").status == 404  # and there is no page
 
 
+def test_a_service_with_names_is_called_by_no_other(tiny_run: Path) -> None:
+    with service_in_thread([tiny_run], 'hosts=["localhost", "[::1]"]') as (port, _):
+        for name in ("localhost", "LocalHost:8000", "[::1]:80", "[::1]"):
+            assert ask(port, "GET", "/health", headers={"Host": name}).status == 200
+        for name in ("evil.example", "evil.example:8000", "localhost.evil.example", "", "127.0.0.1"):
+            answer = ask(port, "GET", "/v1/models", headers={"Host": name})
+            assert answer.status == 421
+            assert "hosts" in answer.json["error"]
+
+
 def test_keys_are_asked_for_and_have_their_own_rates(tiny_run: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     ann = succeed("key", "ann", "--file", file, "--per-minute", 2).stdout.strip()

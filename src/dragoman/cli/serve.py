@@ -58,7 +58,15 @@ def serve(
     from dragoman.serving.access import Keys
     from dragoman.serving.logs import set_up
     from dragoman.serving.models import How, Models
-    from dragoman.serving.running import check_address, listen, prepare, run, url_of
+    from dragoman.serving.running import (
+        LOCAL_NAMES,
+        check_address,
+        is_local,
+        listen,
+        prepare,
+        run,
+        url_of,
+    )
     from dragoman.serving.service import Service
     from dragoman.serving.settings import load_settings
     from dragoman.serving.signals import handled
@@ -66,6 +74,8 @@ def serve(
 
     config = load_settings(settings, set_ or [])
     check_address(host, has_keys=keys is not None, forced=force_public)
+    if is_local(host) and keys is None and not config.hosts:
+        config = config.model_copy(update={"hosts": [*LOCAL_NAMES, host]})
     check_workers(workers, device=device, engine=engine)
 
     def load_keys() -> Keys | None:

@@ -38,6 +38,7 @@ UPLOADS = ("/v1/documents", "/translate_file")
 LEFT = 499
 """The status in the log of a request whose client left before it was answered."""
 
+_PORT = re.compile(r":\d*$", re.ASCII)
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
@@ -68,6 +69,7 @@ class Gate:
             await send(message)
 
         try:
+            self._check_host(Headers(scope=scope).get("Host", ""))
             body = await self._body(scope, receive)
             if body is not None:
                 await self._app(scope, _with_body(body, receive), send_safely)
@@ -81,6 +83,12 @@ class Gate:
             await _refuse(RefusalError(500, message), send_safely)
         finally:
             self._note(scope, status, time.perf_counter() - begun)
+
+    def _check_host(self, host: str) -> None:
+        """RefusalError 421: the service is called by a name that is not its own."""
+        hosts = self._service.config.hosts
+        if hosts and _PORT.sub("", host).lower() not in hosts:
+            raise RefusalError(421, "the service is not called so; its settings name its hosts")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The whole body of a request; None where its client has left. RefusalError: too large or slow."""

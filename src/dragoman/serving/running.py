@@ -52,6 +52,10 @@ def check_address(host: str, *, has_keys: bool, forced: bool) -> None:
     )
 
 
+LOCAL_NAMES = ["localhost", "127.0.0.1", "[::1]"]
+"""What this machine is to itself, as browsers write it."""
+
+
 def is_local(host: str) -> bool:
     """Whether `host` is this machine as it is to itself alone."""
     if host == "localhost":

@@ -53,8 +53,8 @@ class BatchingConfig(Section):
 
     sentences: int = Field(default=64, ge=1)
     """In a batch, at most."""
-    tokens: int = Field(default=4096, ge=1)
-    """In a batch, at most, padding included."""
+    tokens: int = Field(default=1536, ge=1)
+    """In a batch, at most, padding included: how long a batch of long sentences may hold up others."""
     threads: int = Field(default=0, ge=0)
     """Batches worked on at once; 0: one for each processor, shared among the workers."""
 
@@ -64,6 +64,10 @@ class ServeConfig(Section):
 
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     batching: BatchingConfig = Field(default_factory=BatchingConfig)
+    hosts: list[str] = Field(default_factory=list)
+    """Names by which it may be called (the header Host). Empty: those of this machine, where only that can
+    reach the service and there are no keys, so that no stranger's page can call it by a name made to mean
+    this machine (DNS rebinding); else any."""
     cors_origins: list[str] = Field(default_factory=list)
     """Pages of other origins that may use the service, such as "https://example.org"; "*": all."""
     log_format: Literal["text", "json"] = "text"
