@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ PAUSE, LONGEST_PAUSE = 0.02, 0.1
 """Seconds that a thread waits for the next item of a batch; and for a batch in all."""
 
 RECENT = 0.1
-"""Seconds for which whoever got a result may ask again, as a program does that has much to ask."""
+"""Seconds in which whoever got a result is expected to ask again, as a program does that has much to ask."""
 
 
 class GoneError(Exception):
@@ -117,8 +116,8 @@ class Batcher:
         self._note = note
         self._waiting: list[_Waiting] = []
         self._n_running = 0
-        self._finished: deque[tuple[float, int]] = deque()
-        """When batches were finished, and their sizes; the recent ones."""
+        self._n_expected, self._expected_until = 0, 0.0
+        """Items of finished batches for which none has come since: whose clients may ask again."""
         self._changed = threading.Condition()
         self._closed = False
         self._threads = [
@@ -146,6 +145,7 @@ class Batcher:
                 raise GoneError
             client.cost += sum(each.cost for each in waiting)
             self._waiting += waiting
+            self._n_expected = max(0, self._n_expected - len(waiting))
             self._changed.notify(len(waiting))
         return [each.result for each in waiting]
 
@@ -188,11 +188,8 @@ class Batcher:
         them alone would do much of its work in vain, for half a batch takes more than half as long; one that
         took all would leave nothing for the others.
         """
-        now = time.monotonic()
-        while self._finished and self._finished[0][0] < now - RECENT:
-            self._finished.popleft()
-        n_recent = sum(n for _, n in self._finished)  # some of whom may wait again
-        n_active = self._n_running + max(len(self._waiting), n_recent)
+        n_expected = self._n_expected if time.monotonic() < self._expected_until else 0
+        n_active = len(self._waiting) + self._n_running + n_expected
         return min(-(-n_active // len(self._threads)), self.max_items)
 
     def _gather(self) -> None:
@@ -233,7 +230,8 @@ class Batcher:
         self._note(len(batch))
         with self._changed:
             self._n_running -= len(batch)
-            self._finished.append((time.monotonic(), len(batch)))
+            self._n_expected += len(batch)
+            self._expected_until = time.monotonic() + RECENT
             for each in batch:
                 each.client.cost -= each.cost
         for i, each in enumerate(batch):
