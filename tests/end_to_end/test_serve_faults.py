@@ -37,7 +37,7 @@ def faults(script: dict[str, Any], tiny_run: Path) -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("name", "answers"),
     [
-        ("malformed requests", {"200", "400", "403", "404", "405", "408", "413", "415", "416", "431"}),
+        ("malformed requests", {"200", "400", "403", "404", "405", "408", "413", "415", "416", "421", "431"}),
         ("slow heads", {"408"}),
         ("slow bodies", {"408"}),
         ("bodies that stop", {"408"}),

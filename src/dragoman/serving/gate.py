@@ -69,7 +69,7 @@ class Gate:
             await send(message)
 
         try:
-            self._check_host(Headers(scope=scope).get("Host", ""))
+            self._check_host(Headers(scope=scope).get("Host"))
             body = await self._body(scope, receive)
             if body is not None:
                 await self._app(scope, _with_body(body, receive), send_safely)
@@ -84,10 +84,10 @@ class Gate:
         finally:
             self._note(scope, status, time.perf_counter() - begun)
 
-    def _check_host(self, host: str) -> None:
-        """RefusalError 421: the service is called by a name that is not its own."""
+    def _check_host(self, host: str | None) -> None:
+        """RefusalError 421: the service is called by a name that is not its own. Browsers always give one."""
         hosts = self._service.config.hosts
-        if hosts and _PORT.sub("", host).lower() not in hosts:
+        if hosts and host is not None and _PORT.sub("", host).lower() not in hosts:
             raise RefusalError(421, "the service is not called so; its settings name its hosts")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
