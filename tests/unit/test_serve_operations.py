@@ -11,15 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("fastapi")
 
 from commands import error_of, succeed
+from dragoman.serving import running
 from dragoman.serving.access import Keys
 from dragoman.serving.batching import Client
 from dragoman.serving.gate import POLICY
 from dragoman.serving.logs import LOGGER, JsonLines, Lines
 from dragoman.serving.running import Server, is_local
+from dragoman.serving.settings import load_settings
 from services import Wire, ask, request, service_in_thread, until
 from tiny import damaged_run
 
@@ -302,6 +305,24 @@ def test_only_loopback_addresses_are_this_machine_alone() -> None:
         assert is_local(host)
     for host in ("0.0.0.0", "::", "192.168.1.1", "example.org", "127.0.0.1.example.org"):
         assert not is_local(host)
+
+
+def test_batches_are_as_many_as_processors_and_one_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "usable_cores", lambda: 8)
+    monkeypatch.setattr(running, "prepare_for_translating", lambda: None)
+    monkeypatch.setattr(running, "choose_device", torch.device)
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    n_before = torch.get_num_threads()
+
+    def n_batches(*settings: str, n_workers: int, device: str = "cpu") -> int:
+        try:
+            return running.prepare(load_settings(None, settings), n_workers=n_workers, device=device)
+        finally:
+            torch.set_num_threads(n_before)
+
+    assert [n_batches(n_workers=n) for n in (1, 2, 3, 16)] == [8, 4, 2, 1]
+    assert n_batches("batching.threads=5", n_workers=2) == 5
+    assert n_batches("batching.threads=5", n_workers=1, device="cuda") == 1
 
 
 def test_what_cannot_be_served_is_said_in_a_line(tiny_run: Path, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def serve(
 
     known = load_keys()
     with listen(host, port) as listening, handled({signal.SIGTERM: _leave}):
-        n_threads = prepare(config, n_workers=workers)
+        n_threads = prepare(config, n_workers=workers, device=device)
         with _loading(len(runs)) as note:
             models = Models(runs, How(device, precision, engine), note=note)
         set_up(config.log_format)

@@ -18,6 +18,7 @@ import uvicorn
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.hardware import (
+    choose_device,
     prepare_for_translating,
     release_freed_memory,
     resident_memory,
@@ -92,15 +93,18 @@ def url_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def prepare(config: ServeConfig, *, n_workers: int) -> int:
+def prepare(config: ServeConfig, *, n_workers: int, device: str) -> int:
     """Readies this process for serving; batches that each of `n_workers` works on at once.
 
-    Each is worked on by one thread, which has nobody to wait for.
+    Each is worked on by one thread, which has nobody to wait for. A GPU is shared by nobody: a search there
+    writes into tensors that the next one uses again (`dragoman.model.static`).
     """
     prepare_for_translating()
     torch.set_num_threads(1)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork
     _allow_files(2 * config.limits.connections + MORE_FILES)
+    if choose_device(device).type != "cpu":
+        return 1
     return config.batching.threads or max(1, usable_cores() // n_workers)
 
 

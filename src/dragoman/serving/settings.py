@@ -56,7 +56,7 @@ class BatchingConfig(Section):
     tokens: int = Field(default=1536, ge=1)
     """In a batch, at most, padding included: how long a batch of long sentences may hold up others."""
     threads: int = Field(default=0, ge=0)
-    """Batches worked on at once; 0: one for each processor, shared among the workers."""
+    """Batches worked on at once; 0: one for each processor, shared among the workers. On a GPU always one."""
 
 
 class ServeConfig(Section):

@@ -52,7 +52,7 @@ def check_workers(n_workers: int, *, device: str, engine: str) -> None:
     """ConfigError: there cannot be several workers on this system, on a GPU, or with this engine."""
     if n_workers == 1:
         return
-    instead = f"--workers {n_workers}: {{}}; take --workers 1, and --set batching.threads=N for more at once"
+    instead = f"--workers {n_workers}: {{}}; take --workers 1"
     if not hasattr(os, "fork"):
         raise ConfigError(instead.format("this system cannot fork a process"))
     if choose_device(device).type != "cpu":
