@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.predict.translator import Translator
-from dragoman.serving.batching import SIMILAR, WORTH_A_THREAD, BatchedEngine, Batcher, Client, GoneError
+from dragoman.predict.translator import WORTH_A_THREAD, Translator
+from dragoman.serving.batching import SIMILAR, BatchedEngine, Batcher, Client, GoneError
 
 TEXTS = ["red cat", "big old house", "", "small bird river tree", "blue dog", "old tree"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from os import PathLike, stat_result
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -22,7 +22,7 @@ from dragoman.serving import documents, libretranslate, operations, v1
 from dragoman.serving.batching import GoneError
 from dragoman.serving.gate import Gate
 from dragoman.serving.openapi import PROBLEMS, describe, operation_id
-from dragoman.serving.refusals import RefusalError
+from dragoman.serving.refusals import RefusalError, problem
 from dragoman.serving.service import Service
 
 MAX_PROBLEMS = 5
@@ -123,11 +123,6 @@ def _add_handlers(app: FastAPI) -> None:
     @app.exception_handler(GoneError)
     def gone(_: Request, error: GoneError) -> Response:
         return problem(503, "the service is coming to its end; send the request again")
-
-
-def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer to a request that fails."""
-    return JSONResponse({"error": message}, status_code=status, headers=dict(headers or {}))
 
 
 def described(error: RequestValidationError) -> str:

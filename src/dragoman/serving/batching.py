@@ -20,17 +20,14 @@ import torch
 from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.predict.engine import Engine, Sentence
+from dragoman.predict.translator import WORTH_A_THREAD
 
 Result = TypeVar("Result")
 Work: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 """A result for each item. Items of equal works may be put together."""
 
-WORTH_A_THREAD = 16
-"""Items in a batch, at least, before another thread takes some of them."""
-
 SIMILAR = 32
 """Tokens by which the sentences of a batch may differ, if they are not within a factor of 2 of each other."""
-
 
 PAUSE, LONGEST_PAUSE = 0.02, 0.1
 """Seconds that a thread waits for the next item of a batch; and for a batch in all."""

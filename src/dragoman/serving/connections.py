@@ -50,7 +50,9 @@ class Connection(HttpToolsProtocol):
         self._refusal: RefusalError | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
+    # uvicorn's protocols are typed so, too: what asyncio gives them can always be written to
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        # all that uvicorn asks of a transport
         super().connection_made(_Transport(transport, self))  # type: ignore[arg-type]
         if len(self.connections) > 2 * self._service.config.limits.connections:
             transport.abort()
@@ -84,8 +86,8 @@ class Connection(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD:
                 raise RefusalError(431, f"the head has more than {MAX_HEAD:,} bytes; send less")
         except HttpParserCallbackError as error:
-            known = isinstance(error.__context__, RefusalError)
-            self._refuse(error.__context__ if known else _bad("its first line"))  # type: ignore[arg-type]
+            cause = error.__context__
+            self._refuse(cause if isinstance(cause, RefusalError) else _bad("its first line"))
         except RefusalError as refusal:
             self._refuse(refusal)
         except HttpParserError as error:

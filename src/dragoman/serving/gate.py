@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 import secrets
@@ -14,7 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serving.logs import log
-from dragoman.serving.refusals import RefusalError
+from dragoman.serving.refusals import RefusalError, problem
 from dragoman.serving.service import Service
 
 POLICY = (
@@ -74,13 +73,14 @@ class Gate:
             if body is not None:
                 await self._app(scope, _with_body(body, receive), send_safely)
         except RefusalError as refusal:
-            await _refuse(refusal, send_safely)
+            answer = problem(refusal.status, refusal.message, refusal.headers)
+            await answer(scope, receive, send_safely)
         except Exception:  # a bug: the client learns nothing of it, the log does
             log("an error that should not be", {"id": request_id}, level=logging.ERROR, exc_info=True)
             if status != LEFT:
                 raise  # half an answer is out: the connection ends
             message = "something went wrong inside the service; its log says what, under the X-Request-ID"
-            await _refuse(RefusalError(500, message), send_safely)
+            await problem(500, message)(scope, receive, send_safely)
         finally:
             self._note(scope, status, time.perf_counter() - begun)
 
@@ -151,11 +151,3 @@ def _with_body(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
-
-
-async def _refuse(refusal: RefusalError, send: Send) -> None:
-    content = json.dumps({"error": refusal.message}).encode()
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(content)), **refusal.headers}
-    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": raw})
-    await send({"type": "http.response.body", "body": content})

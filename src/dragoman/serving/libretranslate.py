@@ -160,9 +160,7 @@ async def translate_html(
         sentences = [sentence for page in pages for sentence in page.sentences]
         if len(sentences) > limits.sentences:
             raise too_much("sentences", len(sentences), limits.sentences, "sentences")
-        service.expect(len(sentences))
-        request.state.sentences = len(sentences)
-        service.metrics.sentences.labels(served.info.name).inc(len(sentences))
+        service.take_in(request, served.info.name, len(sentences))
         protection: Protection | None = None
         for page in pages:
             protection = page.protection(protection)

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from starlette.responses import JSONResponse
+
+
+def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The answer to a request that fails."""
+    return JSONResponse({"error": message}, status_code=status, headers=dict(headers or {}))
+
 
 class RefusalError(Exception):
     """A request that gets no result: the status of the answer, the one line in it, and more headers."""

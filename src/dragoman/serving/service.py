@@ -102,6 +102,12 @@ class Service:
             seconds = waiting / SENTENCES_A_SECOND
             raise come_later(f"{waiting:,} sentences wait already; come again in {seconds:.0f} s", seconds)
 
+    def take_in(self, request: Request, model: str, n_items: int) -> None:
+        """Notes the sentences or texts of a request, which wait from now on. RefusalError as `expect`."""
+        self.expect(n_items)
+        request.state.sentences = n_items
+        self.metrics.sentences.labels(model).inc(n_items)
+
     async def carry_out(
         self, request: Request, work: Callable[[Client], Result], *, seconds: float | None = None
     ) -> Result:

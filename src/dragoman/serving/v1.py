@@ -117,9 +117,7 @@ def begin(
 ) -> TranslationJob:
     """The job of a request, noted. Errors as `TranslationJob`, and RefusalError: too much waits already."""
     job = TranslationJob(served, asked, service.config.limits, client)
-    service.expect(job.n_sentences)
-    request.state.sentences = job.n_sentences
-    service.metrics.sentences.labels(served.info.name).inc(job.n_sentences)
+    service.take_in(request, served.info.name, job.n_sentences)
     return job
 
 
@@ -206,8 +204,7 @@ async def classify(request: Request, asked: ClassifyRequest) -> Response:
     note(request, service, served.info.name, texts)
     if len(texts) > service.config.limits.sentences:
         raise too_much("texts", len(texts), service.config.limits.sentences, "sentences")
-    service.expect(len(texts))
-    service.metrics.sentences.labels(served.info.name).inc(len(texts))
+    service.take_in(request, served.info.name, len(texts))
 
     def work(client: Client) -> dict[str, Any]:
         costs = [len(text) // CHARACTERS_A_TOKEN for text in texts]

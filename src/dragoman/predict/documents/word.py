@@ -286,6 +286,8 @@ def _unpacked(name: str, content: bytes) -> io.BytesIO:
                 if info.filename.endswith((".xml", ".rels")):
                     Reader(f"{name}/{info.filename}", part.getvalue()).read()
                 copy.writestr(info.filename, part.getvalue())
+    # All that zipfile raises at a damaged archive: RuntimeError at a password, NotImplementedError at an
+    # unknown method, OSError and ValueError at offsets that lead nowhere.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError):
         raise DataError(f"{name}: is damaged, cut short, or no .docx; save it again") from None
     unpacked.seek(0)
