@@ -121,10 +121,67 @@ def matmul_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropo
     return torch.matmul(weights, v)
 
 
+def rows_in_cache(vocab_size: int, device: torch.device) -> int:
+    """Rows of logits that take two mebibytes a thread in fp32, which a core keeps near. On a GPU, all."""
+    return max(1, 2**19 * torch.get_num_threads() // vocab_size) if device.type == "cpu" else 2**31 - 1
+
+
+def softmax_losses_(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Probabilities (n, V) in place of `logits`, log Z (n, 1), and the rows' losses and log-losses (n, 2)."""
+    at_target, mean = logits.gather(1, targets[:, None]), logits.mean(1, keepdim=True)
+    peak = logits.amax(1, keepdim=True)
+    probs = logits.sub_(peak).exp_()
+    total = probs.sum(1, keepdim=True)
+    log_z = peak + total.log()
+    losses = torch.cat([log_z - (1 - smoothing) * at_target - smoothing * mean, log_z - at_target], dim=1)
+    return probs.mul_(total.reciprocal()), log_z, losses
+
+
+def minus_target_(probs: Tensor, targets: Tensor, smoothing: float, weight: float = 1.0) -> Tensor:
+    """`probs` (n, V) minus `weight` times the smoothed distribution of the targets: the loss's gradient."""
+    at_target = probs.new_full((len(targets), 1), weight * (1 - smoothing))
+    return probs.sub_(weight * smoothing / probs.shape[1]).scatter_add_(1, targets[:, None], -at_target)
+
+
+def to_gradient_(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """The losses and log-losses (n, 2) of some rows, whose `logits` (n, V) become their gradient."""
+    probs, _, losses = softmax_losses_(to_exact(logits), targets, smoothing)
+    logits.copy_(minus_target_(probs, targets, smoothing))
+    return losses
+
+
+def to_gradients_(first: Tensor, second: Tensor, targets: Tensor, smoothing: float, alpha: float) -> Tensor:
+    """The same for the rows of two passes, with half a loss for each and what they disagree.
+
+    With d = log p - log q the divergences' gradient is p (d - KL(p || q)) + p - q by the logits of the
+    first pass; that of the second follows by exchanging p and q.
+    """
+    a, b = to_exact(first), to_exact(second)
+    d = a - b
+    p, log_z, losses = softmax_losses_(a, targets, smoothing)
+    q, other_log_z, other_losses = softmax_losses_(b, targets, smoothing)
+    d.sub_(log_z - other_log_z)
+    pd, qd = torch.linalg.vecdot(p, d)[:, None], torch.linalg.vecdot(q, d)[:, None]
+    losses = (losses + other_losses) / 2
+    losses[:, :1] += alpha / 4 * (pd - qd)
+    d.mul_(alpha / 4)
+    grad = (d + (0.5 + alpha / 4 * (1 - pd))).mul_(p).sub_(q, alpha=alpha / 4)
+    other_grad = d.neg_().add_(0.5 + alpha / 4 * (1 + qd)).mul_(q).sub_(p, alpha=alpha / 4)
+    first.copy_(minus_target_(grad, targets, smoothing, 0.5))
+    second.copy_(minus_target_(other_grad, targets, smoothing, 0.5))
+    return losses
+
+
+def to_exact(x: Tensor) -> Tensor:
+    """`x` in fp32, or as it is where it is that or finer."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 class _ChunkedCrossEntropy(torch.autograd.Function):
     """Softmax cross-entropy whose gradient is computed beside the loss, a few hundred rows at a time.
 
-    The (R, V) logits never exist at once: a chunk stays in cache from product to gradient.
+    The (R, V) logits never exist at once: a chunk's come from one product, become their gradient, and go
+    into two more products. Between products, no more rows are taken at once than stay in a core's cache.
     """
 
     CHUNK = 512
@@ -138,32 +195,23 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
     ) -> tuple[Tensor, Tensor]:
-        exact = torch.promote_types(hidden.dtype, torch.float32)
-        w = weight.detach().to(hidden.dtype)
-        grad_hidden = torch.empty_like(hidden)
-        grad_weight = torch.zeros(w.shape, dtype=exact, device=w.device)
-        loss = torch.zeros((), dtype=exact, device=w.device)
-        log_loss = torch.zeros((), dtype=exact, device=w.device)
+        w, grad_hidden = weight.detach().to(hidden.dtype), torch.empty_like(hidden)
+        grad_weight = torch.zeros_like(to_exact(w))
+        losses = grad_weight.new_empty(len(targets), 2)
+        real, y = targets != IGNORED, targets.clamp(min=0)
         size = _ChunkedCrossEntropy.CHUNK if w.device.type == "cpu" else _ChunkedCrossEntropy.CHUNK_ON_GPU
+        few = rows_in_cache(w.shape[0], w.device)
         for start in range(0, len(hidden), size):
             rows = slice(start, start + size)
-            h, real = hidden[rows], (targets[rows] != IGNORED)[:, None]  # (chunk, D), (chunk, 1)
-            y = targets[rows, None].clamp(min=0)  # (chunk, 1)
-            logits = (h @ w.t()).to(exact)  # (chunk, V)
-            at_target = logits.gather(1, y)
-            peak = logits.amax(1, keepdim=True)
-            mean = logits.mean(1, keepdim=True)
-            probs = logits.sub_(peak).exp_()
-            total = probs.sum(1, keepdim=True)
-            log_z = peak + total.log()
-            log_loss += ((log_z - at_target) * real).sum()
-            loss += ((log_z - (1 - smoothing) * at_target - smoothing * mean) * real).sum()
-            grad = probs.div_(total).sub_(smoothing / w.shape[0])
-            grad.scatter_add_(1, y, torch.full_like(at_target, smoothing - 1))
-            grad = grad.to(h.dtype)
-            torch.mm(grad, w, out=grad_hidden[rows]).mul_(real)
-            grad_weight += grad.t() @ (h * real)
-        ctx.save_for_backward(grad_hidden, grad_weight.to(weight.dtype))
+            h = hidden[rows] * real[rows, None]  # (chunk, D)
+            logits = h @ w.t()  # (chunk, V)
+            parts = (torch.split(x, few) for x in (logits, y[rows], losses[rows]))
+            for part, part_y, part_losses in zip(*parts, strict=True):
+                part_losses.copy_(to_gradient_(part, part_y, smoothing))
+            torch.mm(logits, w, out=grad_hidden[rows])
+            grad_weight += logits.t() @ h
+        loss, log_loss = (losses * real[:, None]).sum(0)
+        ctx.save_for_backward(grad_hidden.mul_(real[:, None]), grad_weight.to(weight.dtype))
         ctx.mark_non_differentiable(log_loss)
         return loss, log_loss
 
@@ -186,11 +234,7 @@ def chunked_linear_cross_entropy(
 
 
 class _ChunkedConsistency(torch.autograd.Function):
-    """`plain_consistent_cross_entropy` with its gradient, a few hundred rows of both passes at a time.
-
-    With d = log p - log q, and z the logits of the first pass, the divergences' gradient is
-    p (d - KL(p || q)) + p - q; that of the second pass follows by exchanging p and q.
-    """
+    """`plain_consistent_cross_entropy` with its gradient, a few hundred rows of both passes at a time."""
 
     CHUNK = 256
 
@@ -203,33 +247,21 @@ class _ChunkedConsistency(torch.autograd.Function):
         smoothing: float,
         alpha: float,
     ) -> tuple[Tensor, Tensor]:
-        exact = torch.promote_types(hidden.dtype, torch.float32)
-        w = weight.detach().to(hidden.dtype)
-        grad_hidden = torch.empty_like(hidden)
+        w, grad_hidden = weight.detach().to(hidden.dtype), torch.empty_like(hidden)
         both, grad_both = (t.view(2, -1, t.shape[1]) for t in (hidden.detach(), grad_hidden))
-        grad_weight = torch.zeros(w.shape, dtype=exact, device=w.device)
-        loss = torch.zeros((), dtype=exact, device=w.device)
-        log_loss = torch.zeros((), dtype=exact, device=w.device)
+        grad_weight = torch.zeros_like(to_exact(w))
+        losses = grad_weight.new_empty(len(targets), 2)
+        few = rows_in_cache(w.shape[0], w.device)
         for start in range(0, len(targets), _ChunkedConsistency.CHUNK):
             rows = slice(start, start + _ChunkedConsistency.CHUNK)
-            h, y = both[:, rows].flatten(0, 1), targets[rows].repeat(2)[:, None]
-            log_probs = (h @ w.t()).to(exact).log_softmax(1)  # (2 chunk, V)
-            at_target = log_probs.gather(1, y).sum()
-            log_loss -= at_target / 2
-            loss -= ((1 - smoothing) * at_target + smoothing * log_probs.mean(1).sum()) / 2
-            probs = log_probs.exp()
-            (p, q), (log_p, log_q) = probs.chunk(2), log_probs.chunk(2)
-            d, difference = log_p.sub_(log_q), p - q
-            loss += alpha / 4 * torch.vdot(difference.flatten(), d.flatten())
-            grad = probs - smoothing / w.shape[0]
-            grad.scatter_add_(1, y, torch.full_like(y, smoothing - 1, dtype=exact))
-            grad_p, grad_q = grad.chunk(2)
-            pd, qd = p * d, q * d
-            grad_p.add_(pd.addcmul_(p, pd.sum(1, keepdim=True), value=-1).add_(difference), alpha=alpha / 2)
-            grad_q.sub_(qd.addcmul_(q, qd.sum(1, keepdim=True), value=-1).add_(difference), alpha=alpha / 2)
-            grad = grad.mul_(0.5).to(h.dtype)
-            grad_both[:, rows] = (grad @ w).view(2, -1, w.shape[1])
-            grad_weight += grad.t() @ h
+            h = both[:, rows].flatten(0, 1)  # (2 chunk, D)
+            logits = h @ w.t()  # (2 chunk, V)
+            parts = (torch.split(x, few) for x in (*logits.chunk(2), targets[rows], losses[rows]))
+            for one, other, part_y, part_losses in zip(*parts, strict=True):
+                part_losses.copy_(to_gradients_(one, other, part_y, smoothing, alpha))
+            grad_both[:, rows] = (logits @ w).view(2, -1, w.shape[1])
+            grad_weight += logits.t() @ h
+        loss, log_loss = losses.sum(0)
         ctx.save_for_backward(grad_hidden, grad_weight.to(weight.dtype))
         ctx.mark_non_differentiable(log_loss)
         return loss, log_loss
