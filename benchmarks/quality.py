@@ -6,7 +6,7 @@
 `run` trains every variant named, with every seed, and adds a line each to benchmarks/results/quality.jsonl;
 what is there already is left out, and what was interrupted goes on where it was. A variant makes as many
 updates as cost what the base's cost, counted as in train_speed.py: 6 operations per weight of a matrix
-product and token, with as many source tokens as target tokens; warm-up and validations keep their place in
+product and token, with as many source tokens as target tokens, and the products of Muon; warm-up and validations keep their place in
 the training. Attention between tokens, validations, and the tokens that BPE-dropout draws anew for every
 epoch are not counted: the CPU minutes beside the score show them.
 
@@ -96,6 +96,9 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "batch-2048": ("training.batch_tokens=2048",),
     "batch-8192": ("training.batch_tokens=8192",),
     "post-norm": ("model.norm=post",),
+    "muon": ("training.optimizer=muon",),
+    "muon-rate-doubled": ("training.optimizer=muon", "training.learning_rate=4e-3"),
+    "d128-4+4-muon": (*SMALL, "training.optimizer=muon"),
 }
 """What each changes; the number of updates follows."""
 
@@ -217,7 +220,22 @@ def operations(config: TranslationConfig) -> float:
     training = config.training
     n_passes = 2 if training.consistency else 1
     weights = sum(weights_per_token(config, config.tokenizer.vocab_size))
-    return 6.0 * weights * n_passes * training.batch_tokens * training.update_freq
+    products = 6.0 * weights * n_passes * training.batch_tokens * training.update_freq
+    return products + (muon_operations(config) if training.optimizer == "muon" else 0.0)
+
+
+def muon_operations(config: TranslationConfig) -> float:
+    """Operations of the products by which Muon makes its steps orthogonal, in one update.
+
+    Five iterations, each X X^T, its square, and a product with X (m, n), m at most n.
+    """
+    model = config.model
+    attention = [(model.d_model, 3 * model.d_model), (model.d_model, model.d_model)]
+    feed_forward = 2 * [(min(model.d_model, model.d_ff), max(model.d_model, model.d_ff))]
+    n_attentions = model.n_encoder_layers + 2 * model.n_decoder_layers
+    n_feed_forwards = model.n_encoder_layers + model.n_decoder_layers
+    matrices = n_attentions * attention + n_feed_forwards * feed_forward
+    return sum(5.0 * (4 * m * m * n + 2 * m**3) for m, n in matrices)
 
 
 def models(run: Run) -> Iterator[tuple[str, Weights]]:

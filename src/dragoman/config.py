@@ -292,6 +292,8 @@ class TrainingConfig(Section):
     """For "plateau": what the rate is multiplied by ..."""
     plateau_patience: int = Field(default=2, ge=1)
     """... after so many validations without a better score."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW for all weights; or Muon for the matrices of the layers and AdamW for the others."""
     betas: tuple[float, float] = (0.9, 0.98)
     """AdamW's decay rates of first and second moments."""
     eps: float = Field(default=1e-9, gt=0.0)
@@ -334,15 +336,23 @@ class TrainingConfig(Section):
     """CPU threads; 0 leaves PyTorch's choice."""
 
     @model_validator(mode="after")
-    def _static_steps_can_be(self) -> Self:
-        others = {"precision": "fp16", "sharding": "full"}
-        if self.steps == "static":
-            for name, value in others.items():
-                if getattr(self, name) == value:
-                    raise ValueError(
-                        f'steps = "static" does not go with {name} = "{value}"; set steps = "free"'
-                    )
+    def _muon_has_whole_matrices(self) -> Self:
+        if self.optimizer == "muon" and self.sharding == "full":
+            raise ValueError('optimizer = "muon" does not go with sharding = "full"; set optimizer = "adamw"')
         return self
+
+    @model_validator(mode="after")
+    def _static_steps_can_be(self) -> Self:
+        if self.steps == "static" and (setting := self.wants_free_steps()):
+            raise ValueError(f'steps = "static" does not go with {setting}; set steps = "free"')
+        return self
+
+    def wants_free_steps(self) -> str:
+        """The first setting that static steps do not go with, as in a recipe; "" where there is none."""
+        wanting = {"precision": "fp16", "sharding": "full", "optimizer": "muon"}
+        return next(
+            (f'{name} = "{value}"' for name, value in wanting.items() if getattr(self, name) == value), ""
+        )
 
     @field_validator("betas", mode="before")
     @classmethod
@@ -365,11 +375,8 @@ class TranslationTrainingConfig(TrainingConfig):
     consistency: float = Field(default=0.0, ge=0.0)
     """Weight of how far two passes with other dropout disagree (R-Drop, Wu et al. 2021); 0: one pass."""
 
-    @model_validator(mode="after")
-    def _static_steps_read_once(self) -> Self:
-        if self.steps == "static" and self.consistency:
-            raise ValueError('steps = "static" does not go with consistency; set steps = "free"')
-        return self
+    def wants_free_steps(self) -> str:
+        return "consistency" if self.consistency else super().wants_free_steps()
 
 
 class ClassificationTrainingConfig(TrainingConfig):

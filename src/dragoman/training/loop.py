@@ -112,8 +112,7 @@ def wants_static(config: Config, device: torch.device) -> bool:
     training = config.training
     if config.task != "translation" or training.steps == "free":
         return False
-    free = config.training.consistency > 0 or training.precision == "fp16" or training.sharding == "full"
-    return training.steps == "static" or (device.type == "cuda" and not free)
+    return training.steps == "static" or (device.type == "cuda" and not training.wants_free_steps())
 
 
 def make_task(

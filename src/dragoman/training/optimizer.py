@@ -1,32 +1,78 @@
-"""AdamW with the groups that weight decay needs."""
+"""AdamW with the groups that weight decay needs, alone or beside Muon."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 
 from dragoman.config import TrainingConfig
+from dragoman.errors import ConfigError
 from dragoman.model.layers import Embedding
 from dragoman.model.transformer import Transformer
 
 
-def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.AdamW:
-    """AdamW (Loshchilov and Hutter 2019) that decays matrices only: no biases, norms or embeddings.
+class MuonAndAdamW(torch.optim.Optimizer):
+    """Muon for matrices between hidden states, AdamW for all else, with one state and one rate.
+
+    Muon (Jordan et al. 2024) moves a matrix by the orthogonal part of its momentum, so that it moves as
+    far in every direction; scaled as by Liu et al. (2025, arXiv:2502.16982), its steps are as long as
+    AdamW's are, and AdamW's rate does for both.
+    """
+
+    def __init__(
+        self, hidden: Sequence[nn.Parameter], others: torch.optim.AdamW, config: TrainingConfig
+    ) -> None:
+        """ConfigError: this PyTorch has no Muon."""
+        if not hasattr(torch.optim, "Muon"):
+            raise ConfigError(
+                f'training.optimizer = "muon" wants PyTorch 2.9 or newer, and this is {torch.__version__}; '
+                'set optimizer = "adamw"'
+            )
+        muon = torch.optim.Muon(
+            hidden,
+            lr=config.learning_rate,
+            weight_decay=config.weight_decay,
+            adjust_lr_fn="match_rms_adamw",
+        )
+        super().__init__([*muon.param_groups, *others.param_groups], {})
+        self.both = (muon, others)
+        for part in self.both:
+            part.state = self.state
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        assert closure is None
+        for part in self.both:
+            part.step()  # type: ignore[no-untyped-call]
+        return None
+
+
+def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Optimizer:
+    """What `config` asks for. Only matrices decay: no biases, norms or embeddings. ConfigError: as above.
 
     Positions are embeddings too; where they are stored, they are no weights to be trained.
     """
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
     embeddings |= {id(m.positions) for m in model.modules() if isinstance(m, Embedding)}
-    decayed: list[torch.nn.Parameter] = []
-    others: list[torch.nn.Parameter] = []
-    for parameter in trained(model):
-        matrix = parameter.dim() == 2 and id(parameter) not in embeddings
-        (decayed if matrix else others).append(parameter)
+    parameters = trained(model)
+    matrices = [p for p in parameters if p.dim() == 2 and id(p) not in embeddings]
+    hidden = hidden_matrices(model) if config.optimizer == "muon" else []
+    taken = {id(p) for p in hidden}
+    decayed = [p for p in matrices if id(p) not in taken]
+    taken |= {id(p) for p in decayed}
     groups = [
         {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": others, "weight_decay": 0.0},
+        {"params": [p for p in parameters if id(p) not in taken], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+    adamw = torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+    return MuonAndAdamW(hidden, adamw, config) if config.optimizer == "muon" else adamw
+
+
+def hidden_matrices(model: Transformer) -> list[nn.Parameter]:
+    """The matrices of the layers: those that lead from hidden states to hidden states."""
+    stacks = [stack for name, stack in model.named_children() if name in ("encoder", "decoder")]
+    return [p for stack in stacks for p in trained(stack) if p.dim() == 2]
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
