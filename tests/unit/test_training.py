@@ -17,7 +17,7 @@ import torch
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch, pad
 from dragoman.data.store import TokenStore
-from dragoman.errors import PausedError, RunError, TrainingError
+from dragoman.errors import ConfigError, PausedError, RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
@@ -359,8 +359,51 @@ def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
     assert len(decayed["params"]) + len(others["params"]) == len(by_id)
 
 
-def test_a_checkpoint_restores_every_tensor_and_the_random_state(tmp_path: Path) -> None:
-    config, state = tiny_config(), tiny_state(tiny_config())
+def test_muon_moves_the_matrices_of_the_layers_as_far_in_every_direction() -> None:
+    config = tiny_config("training.optimizer=muon", "training.learning_rate=0.01", "training.warmup_steps=1")
+    state = tiny_state(config)
+    before = {name: weight.clone() for name, weight in parameters(state.model).items()}
+    update_on(state, [batch_of(*PAIRS)], config)
+    of_layers = [
+        name for name in before if name.startswith(("encoder.", "decoder.")) and before[name].dim() == 2
+    ]
+    assert len(of_layers) == 4 * config.model.n_encoder_layers + 6 * config.model.n_decoder_layers
+    for name, weight in parameters(state.model).items():
+        moved = weight - before[name]
+        if name in of_layers:
+            full = 0.01 * 0.2 * max(moved.shape) ** 0.5  # Liu et al. 2025, equation 4
+            strong = torch.linalg.svdvals(moved)[: min(moved.shape) // 2]  # of what there is a gradient for
+            assert (strong > 0.5 * full).all() and (strong < 1.5 * full).all(), name
+        else:  # AdamW's first step is the rate, where there is a gradient
+            assert moved.abs().max().item() == pytest.approx(0.01, rel=1e-3), name
+
+
+def test_muon_and_adamw_share_a_rate_and_every_weight_has_one_of_them() -> None:
+    config = tiny_config("training.optimizer=muon", "training.weight_decay=0.1")
+    state = tiny_state(config)
+    listed = [id(p) for group in state.optimizer.param_groups for p in group["params"]]
+    assert sorted(listed) == sorted(id(p) for p in state.model.parameters())
+    update_on(state, [batch_of(*PAIRS)], config)
+    assert len({group["lr"] for group in state.optimizer.param_groups}) == 1
+    kinds = {frozenset(kept) for kept in state.optimizer.state.values()}
+    assert kinds == {frozenset({"momentum_buffer"}), frozenset({"step", "exp_avg", "exp_avg_sq"})}
+
+
+def test_a_pytorch_without_muon_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(ConfigError, match=r"muon.* wants PyTorch 2\.9 or newer.*set optimizer"):
+        tiny_state(tiny_config("training.optimizer=muon"))
+
+
+def test_muon_wants_whole_matrices() -> None:
+    with pytest.raises(ConfigError, match="does not go with sharding"):
+        tiny_config("training.optimizer=muon", "training.sharding=full")
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_checkpoint_restores_every_tensor_and_the_random_state(tmp_path: Path, optimizer: str) -> None:
+    config = tiny_config(f"training.optimizer={optimizer}")
+    state = tiny_state(config)
     update_on(state, [batch_of(*PAIRS)], config)
     state.save(tmp_path / "step-000001")
     draws = torch.rand(5)
