@@ -373,7 +373,7 @@ def test_muon_moves_the_matrices_of_the_layers_as_far_in_every_direction() -> No
         if name in of_layers:
             full = 0.01 * 0.2 * max(moved.shape) ** 0.5  # Liu et al. 2025, equation 4
             strong = torch.linalg.svdvals(moved)[: min(moved.shape) // 2]  # of what there is a gradient for
-            assert (strong > 0.5 * full).all() and (strong < 1.5 * full).all(), name
+            assert ((strong > 0.5 * full) & (strong < 1.5 * full)).all(), name
         else:  # AdamW's first step is the rate, where there is a gradient
             assert moved.abs().max().item() == pytest.approx(0.01, rel=1e-3), name
 
