@@ -26,7 +26,7 @@ from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run, load_tensors
 from dragoman.training.diagnosis import copies, diagnose, loops, silences, source_use
 from dragoman.training.loop import train
-from dragoman.training.translation import open_corpora
+from dragoman.training.tasks.translation import open_corpora
 
 N_STEPS = 500
 

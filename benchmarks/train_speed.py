@@ -31,7 +31,7 @@ from dragoman.hardware import matrix_ceiling
 from dragoman.runs import Run, environment
 from dragoman.text.vocabulary import EOS_ID, PAD_ID
 from dragoman.training.listener import TrainingListener
-from dragoman.training.translation import TranslationTask
+from dragoman.training.tasks.translation import TranslationTask
 from peer_process import PeerProcess
 
 PEERS = Path(__file__).parent / "peers"

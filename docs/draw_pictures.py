@@ -35,7 +35,7 @@ from dragoman.runs import Run, write_atomically
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position
-from dragoman.training.task import Sample
+from dragoman.training.tasks.task import Sample
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"

@@ -16,12 +16,12 @@ from dragoman.data.batching import TranslationBatch
 from dragoman.hardware import choose_dtype, keep_freed_memory, remember_few_shapes
 from dragoman.model.kernels import choose_kernels
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.training.loss import batch_loss
-from dragoman.training.optimizer import make_optimizer
-from dragoman.training.processes import ALONE, joined
+from dragoman.training.parallel.processes import ALONE, joined
 from dragoman.training.state import Position, TrainState
-from dragoman.training.task import BatchResult, Task
-from dragoman.training.update import Part, loss_module, update
+from dragoman.training.tasks.loss import batch_loss
+from dragoman.training.tasks.task import BatchResult, Task
+from dragoman.training.updates.optimizer import make_optimizer
+from dragoman.training.updates.update import Part, loss_module, update
 
 CPU = torch.device("cpu")
 

@@ -329,7 +329,7 @@ class TrainingConfig(Section):
     """Where several processes train: each has all weights, or a share of them (FSDP2), for large models."""
     steps: Literal["auto", "free", "static"] = "auto"
     """Batches of any shape, each update waited for; or batches of a dozen shapes, repeated without waiting,
-    as a GPU wants it (training/captured.py). "auto": static on a GPU, for translators."""
+    as a GPU wants it (training/updates/captured.py). "auto": static on a GPU, for translators."""
     device: str = "auto"
     """"auto", "cpu", "cuda" or "cuda:1"."""
     n_threads: int = Field(default=0, ge=0)

@@ -14,7 +14,7 @@ from dragoman.data.phrasebook import Phrase, phrases
 from dragoman.evaluation.translation import evaluate
 from dragoman.predict.translator import Translator
 from dragoman.training.loop import train
-from dragoman.training.translation import open_corpora
+from dragoman.training.tasks.translation import open_corpora
 from tiny import TINY
 
 ROOT = Path(__file__).parents[2]

@@ -113,7 +113,8 @@ NURSERY = """
 import os, random, signal, sys
 import dragoman.runs
 from dragoman.config import load_recipe
-from dragoman.training import loop, state, translation
+from dragoman.training import loop, state
+from dragoman.training.tasks import translation
 from dragoman.training.listener import TrainingListener
 
 def train(prepare):

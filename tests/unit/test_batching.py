@@ -26,7 +26,7 @@ from dragoman.data.batching import (
 from dragoman.data.corpora import open_corpus
 from dragoman.data.store import SHARD_PAIRS, TokenStore
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
-from dragoman.training.processes import Processes
+from dragoman.training.parallel.processes import Processes
 
 
 @pytest.fixture(scope="module", params=[SHARD_PAIRS, 700], ids=["one shard", "eight shards"])

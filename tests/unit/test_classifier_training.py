@@ -28,15 +28,15 @@ from dragoman.model.ngrams import bags_of_ngrams
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.training.classification import (
+from dragoman.training.listener import TrainingListener
+from dragoman.training.loop import train
+from dragoman.training.state import Position
+from dragoman.training.tasks.classification import (
     ClassificationTask,
     classification_loss,
     describe_labels,
     suspicions,
 )
-from dragoman.training.listener import TrainingListener
-from dragoman.training.loop import train
-from dragoman.training.state import Position
 from tiny import TINY_CLASSIFIER, write_labelled
 
 SETTINGS: dict[str, Any] = {

@@ -20,8 +20,8 @@ from dragoman.training.diagnosis import SourceUse, copies, diagnose, loops, sile
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position
-from dragoman.training.task import Validation
-from dragoman.training.translation import Validator
+from dragoman.training.tasks.task import Validation
+from dragoman.training.tasks.translation import Validator
 from dragoman.training.validation import should_be_learning, warn
 from tiny import WORDS
 

@@ -17,10 +17,10 @@ from dragoman.model.kernels import FAST, PLAIN, Kernels
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.runs import Run
-from dragoman.training.captured import Gradients
-from dragoman.training.loss import batch_loss
-from dragoman.training.optimizer import make_optimizer
-from dragoman.training.starting import open_start
+from dragoman.training.tasks.loss import batch_loss
+from dragoman.training.tasks.starting import open_start
+from dragoman.training.updates.captured import Gradients
+from dragoman.training.updates.optimizer import make_optimizer
 
 V, PAD = 11, 0
 

@@ -13,12 +13,12 @@ from test_training import Recorder, losses
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import TrainingError
 from dragoman.runs import Run
-from dragoman.training import memory
 from dragoman.training.loop import train
-from dragoman.training.memory import OutOfMemoryError
 from dragoman.training.state import Position
-from dragoman.training.task import BatchResult
-from dragoman.training.translation import TranslationTask
+from dragoman.training.tasks.task import BatchResult
+from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.updates import memory
+from dragoman.training.updates.memory import OutOfMemoryError
 from tiny import TINY, write_corpus
 
 SETTINGS = ("model.dropout=0.0", "training.precision=fp32", "training.batch_tokens=200")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dragoman.training.processes import ALONE, Processes
+from dragoman.training.parallel.processes import ALONE, Processes
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

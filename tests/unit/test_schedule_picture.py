@@ -18,7 +18,7 @@ from dragoman.report.schedule import (
     text_chart,
     text_line,
 )
-from dragoman.training.schedule import learning_rate, learning_rates
+from dragoman.training.updates.schedule import learning_rate, learning_rates
 
 SCHEDULES = ["inverse_sqrt", "linear", "cosine", "constant", "wsd", "plateau"]
 

@@ -14,7 +14,7 @@ from dragoman.errors import ConfigError
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.training.loop import train
-from dragoman.training.starting import with_new_rows
+from dragoman.training.tasks.starting import with_new_rows
 from tiny import TINY, write_corpus
 
 SENTENCES = [f"the {a} house and the {b} tree" for a in ("red", "blue", "old") for b in ("big", "small")] * 3

@@ -29,14 +29,14 @@ from dragoman.errors import ConfigError, TrainingError
 from dragoman.model.kernels import FAST, FAST_ON_GPU, IGNORED, PLAIN
 from dragoman.runs import Run
 from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from dragoman.training import trouble
-from dragoman.training.captured import Ledger
 from dragoman.training.checkpoints import newest_checkpoint
 from dragoman.training.loop import train
-from dragoman.training.loss import batch_loss, static_batch_loss
-from dragoman.training.memory import OutOfMemoryError
 from dragoman.training.state import Position
-from dragoman.training.translation import TranslationTask
+from dragoman.training.tasks.loss import batch_loss, static_batch_loss
+from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.updates import trouble
+from dragoman.training.updates.captured import Ledger
+from dragoman.training.updates.memory import OutOfMemoryError
 from tiny import TINY, write_corpus
 
 CPU = torch.device("cpu")
@@ -219,7 +219,7 @@ def test_updates_that_are_not_waited_for_are_those_that_are(
 ) -> None:
     """On the same batches: losses, weights and what is known of them."""
     from dragoman.training import loop
-    from dragoman.training.stepping import WaitedFor
+    from dragoman.training.updates.stepping import WaitedFor
 
     settings = ("training.ema_decay=0.9", "training.update_freq=2", "training.precision=fp32")
     deferred = train(config(*settings), "deferred")

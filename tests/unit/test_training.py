@@ -22,16 +22,17 @@ from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from dragoman.training import loop, trouble
+from dragoman.training import loop
 from dragoman.training.checkpoints import newest_checkpoint
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
-from dragoman.training.loss import batch_loss
-from dragoman.training.optimizer import make_optimizer
 from dragoman.training.state import Position, TrainState, average_weights, parameters
-from dragoman.training.task import BatchResult, Task, Validation, Weights
-from dragoman.training.trouble import N_USUAL, InTroubleError
-from dragoman.training.update import Part, lower_loss_scale, raise_loss_scale, update
+from dragoman.training.tasks.loss import batch_loss
+from dragoman.training.tasks.task import BatchResult, Task, Validation, Weights
+from dragoman.training.updates import trouble
+from dragoman.training.updates.optimizer import make_optimizer
+from dragoman.training.updates.trouble import N_USUAL, InTroubleError
+from dragoman.training.updates.update import Part, lower_loss_scale, raise_loss_scale, update
 
 TINY = {
     "name": "tiny",

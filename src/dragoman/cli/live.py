@@ -14,7 +14,7 @@ from rich.text import Text
 from dragoman.config import Config
 from dragoman.report.braille import braille_curve
 from dragoman.training.state import Position
-from dragoman.training.task import Sample
+from dragoman.training.tasks.task import Sample
 
 N_ROWS = 4
 """Rows of a curve."""

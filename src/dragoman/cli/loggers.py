@@ -12,7 +12,7 @@ from dragoman.config import Config
 from dragoman.errors import MissingExtraError
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
-from dragoman.training.task import Sample
+from dragoman.training.tasks.task import Sample
 
 NOT_PLOTTED = {"kind", "step", "best", "n", "seconds"}
 

@@ -46,7 +46,7 @@ def show_schedule(recipe: Path | None, overrides: Sequence[str], out: Path | Non
 def curve_of(training: TrainingConfig) -> ScheduleCurve:
     """The learning rates that `training` asks for, and what they depend on beside the step."""
     from dragoman.report.schedule import ScheduleCurve
-    from dragoman.training.schedule import learning_rates
+    from dragoman.training.updates.schedule import learning_rates
 
     note = ""
     if training.schedule == "plateau":

@@ -231,7 +231,7 @@ def train_together(
 ) -> None:
     """Trains with several processes of this machine: commands of their own, of which the first speaks."""
     from dragoman.runs import Run
-    from dragoman.training.launching import launch
+    from dragoman.training.parallel.launching import launch
 
     if max_hours:
         options = [*options, "--max-hours", str(max_hours)]

@@ -1,8 +1,8 @@
 """Batches of few shapes: a dozen buckets of lengths, so that a GPU can repeat what it has recorded.
 
-A captured step (training/captured.py) is good for one shape. So pairs go into the narrowest bucket that holds
-them, every batch of a bucket has its shape, and what is missing is filled up with padding that takes no part
-in the loss.
+A captured step (training/updates/captured.py) is good for one shape. So pairs go into the narrowest
+bucket that holds them, every batch of a bucket has its shape, and what is missing is filled up with
+padding that takes no part in the loss.
 """
 
 from __future__ import annotations

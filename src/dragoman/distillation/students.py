@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import ConfigError
 from dragoman.presets import student_dropout_for, student_training_for
-from dragoman.training.starting import misfits
+from dragoman.training.tasks.starting import misfits
 
 
 class Student(NamedTuple):

@@ -31,7 +31,7 @@ from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.translator import Translation
 from dragoman.runs import sync, write_atomically
 from dragoman.text.tokenizer import TokenizerPair
-from dragoman.training.translation import open_corpora
+from dragoman.training.tasks.translation import open_corpora
 
 LESSONS = "lessons.json"
 

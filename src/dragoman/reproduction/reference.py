@@ -10,7 +10,7 @@ from dragoman.config import Config
 from dragoman.runs import Run
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
-from dragoman.training.task import Sample
+from dragoman.training.tasks.task import Sample
 
 KEYS = {"loss": "valid_loss"}
 """What history.jsonl calls the setting training.metric, where it is not the same word."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dragoman.config import Config
 from dragoman.runs import Run
-from dragoman.training.processes import ALONE, Processes
+from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.state import Position, TrainState
 
 

@@ -18,18 +18,18 @@ from dragoman.config import Config
 from dragoman.errors import PausedError, TrainingError
 from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory, peak_memory, remember_few_shapes
 from dragoman.runs import Run, environment
-from dragoman.training import memory, trouble
 from dragoman.training.checkpoints import averaged_files, is_static, newest_checkpoint, save_checkpoint
 from dragoman.training.listener import TrainingListener
-from dragoman.training.memory import Indices
-from dragoman.training.optimizer import make_optimizer
-from dragoman.training.processes import Processes, joined
-from dragoman.training.schedule import learning_rate
+from dragoman.training.parallel.processes import Processes, joined
 from dragoman.training.sitting import Sitting
 from dragoman.training.state import Position, TrainState, average_weights, parameters, seed_process
-from dragoman.training.stepping import make_stepper
-from dragoman.training.task import Task
-from dragoman.training.update import loss_module
+from dragoman.training.tasks.task import Task
+from dragoman.training.updates import memory, trouble
+from dragoman.training.updates.memory import Indices
+from dragoman.training.updates.optimizer import make_optimizer
+from dragoman.training.updates.schedule import learning_rate
+from dragoman.training.updates.stepping import make_stepper
+from dragoman.training.updates.update import loss_module
 from dragoman.training.validation import validate
 
 REPORT = "report.json"
@@ -120,10 +120,10 @@ def make_task(
 ) -> Task[Any]:
     """The task that `config` describes, its data read and its model fresh, in the type it is trained in."""
     if config.task == "classification":
-        from dragoman.training.classification import ClassificationTask
+        from dragoman.training.tasks.classification import ClassificationTask
 
         return ClassificationTask(config, run, device, listener)
-    from dragoman.training.translation import TranslationTask
+    from dragoman.training.tasks.translation import TranslationTask
 
     return TranslationTask(config, run, device, listener, static=static)
 

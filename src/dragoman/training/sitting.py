@@ -12,9 +12,9 @@ from torch import nn
 from dragoman.config import Config
 from dragoman.runs import Run
 from dragoman.training.listener import TrainingListener
-from dragoman.training.processes import Processes
+from dragoman.training.parallel.processes import Processes
 from dragoman.training.state import TrainState
-from dragoman.training.task import Task
+from dragoman.training.tasks.task import Task
 
 
 @dataclass(frozen=True)

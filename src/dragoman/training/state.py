@@ -14,9 +14,9 @@ from dragoman.errors import RunError
 from dragoman.model.transformer import Transformer
 from dragoman.predict.loading import load_weights
 from dragoman.runs import load_tensors, save_tensors, sync, write_atomically
-from dragoman.training.processes import ALONE, Processes
-from dragoman.training.sharding import all_whole, spread_like
-from dragoman.training.task import Weights
+from dragoman.training.parallel.processes import ALONE, Processes
+from dragoman.training.parallel.sharding import all_whole, spread_like
+from dragoman.training.tasks.task import Weights
 
 
 @dataclass

@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 from dragoman.config import TrainingConfig
 from dragoman.training.listener import TrainingListener
-from dragoman.training.sharding import all_whole
+from dragoman.training.parallel.sharding import all_whole
 from dragoman.training.sitting import Sitting
 from dragoman.training.state import Position
-from dragoman.training.task import Validation, Weights
+from dragoman.training.tasks.task import Validation, Weights
 
 MIN_STEPS = 100
 """Updates after which a model may be suspected at the earliest."""

@@ -46,7 +46,7 @@ from dragoman.predict.loading import build_classifier, inference_copy
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.training.listener import TrainingListener
-from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
+from dragoman.training.tasks.task import BatchResult, Sample, Task, Validation, Weights, sampled
 
 
 class ClassificationTask(Task[ClassificationBatch]):

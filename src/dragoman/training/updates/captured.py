@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.data.buckets import StaticBatch
-from dragoman.training.optimizer import trained
 from dragoman.training.state import Position
-from dragoman.training.trouble import IN_A_ROW, MEMORY, N_USUAL, InTroubleError, check_rise, exploded
+from dragoman.training.updates.optimizer import trained
+from dragoman.training.updates.trouble import IN_A_ROW, MEMORY, N_USUAL, InTroubleError, check_rise, exploded
 
 WARM_UP = 3
 """Passes before one is recorded, as PyTorch's manual asks for."""

@@ -13,13 +13,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dragoman.config import Config
 from dragoman.errors import TrainingError
-from dragoman.training import trouble
-from dragoman.training.optimizer import set_learning_rate
-from dragoman.training.processes import ALONE, Processes
-from dragoman.training.schedule import learning_rate
-from dragoman.training.sharding import accumulates, shard, whole
+from dragoman.training.parallel.processes import ALONE, Processes
+from dragoman.training.parallel.sharding import accumulates, shard, whole
 from dragoman.training.state import Position, TrainState
-from dragoman.training.task import Task
+from dragoman.training.tasks.task import Task
+from dragoman.training.updates import trouble
+from dragoman.training.updates.optimizer import set_learning_rate
+from dragoman.training.updates.schedule import learning_rate
 
 
 class Updated(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from dragoman.training.processes import Processes
+from dragoman.training.parallel.processes import Processes
 
 
 def shard(module: nn.Module, processes: Processes) -> None:

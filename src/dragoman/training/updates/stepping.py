@@ -12,13 +12,13 @@ import torch
 
 from dragoman.data.buckets import StaticBatch
 from dragoman.errors import TrainingError
-from dragoman.training import memory
-from dragoman.training.captured import Gradients, Ledger
-from dragoman.training.memory import Indices, OutOfMemoryError
-from dragoman.training.optimizer import set_learning_rate
-from dragoman.training.schedule import learning_rate
 from dragoman.training.sitting import Sitting
-from dragoman.training.update import Part, update
+from dragoman.training.updates import memory
+from dragoman.training.updates.captured import Gradients, Ledger
+from dragoman.training.updates.memory import Indices, OutOfMemoryError
+from dragoman.training.updates.optimizer import set_learning_rate
+from dragoman.training.updates.schedule import learning_rate
+from dragoman.training.updates.update import Part, update
 
 Made = TypeVar("Made")
 

@@ -17,7 +17,7 @@ from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import check_translator_sizes, load_weights
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
-from dragoman.training.depth import of_other_depth
+from dragoman.training.tasks.depth import of_other_depth
 
 DEPTH = ("n_encoder_layers", "n_decoder_layers")
 MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout", "max_positions", *DEPTH}

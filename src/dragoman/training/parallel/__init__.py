@@ -1,0 +1,1 @@
+"""Several processes and machines that train one model: starting them, their exchange, spread weights."""
