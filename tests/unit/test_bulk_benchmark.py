@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
-
-import pytest
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+import bulk as benchmark
 
 
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import bulk
-
-    yield bulk
-    sys.modules.pop("bulk")
-
-
-def test_costs_follow_from_the_speed_of_a_core(benchmark: ModuleType) -> None:
+def test_costs_follow_from_the_speed_of_a_core() -> None:
     # 3600 x 24 x 100 sentences at 10 a second are 240 core-hours; on 5 cores 2 days; at 0.5 each 120.
     said = benchmark.cost(10.0, 8_640_000.0, 5, 0.5)
     assert "240 core-hours; on 5 cores 2.0 days; 120 at 0.5 a core-hour" in said

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import gpu_decode
-
-    yield gpu_decode
-    sys.modules.pop("gpu_decode")
+import gpu_decode as benchmark
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")
 def test_without_a_gpu_nothing_is_claimed(
-    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["gpu_decode.py", "nowhere"])
     benchmark.main()
@@ -33,7 +22,7 @@ def test_without_a_gpu_nothing_is_claimed(
 
 
 def test_both_decoders_are_measured(
-    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_run: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_run: Path
 ) -> None:
     seconds = iter(range(10**6))
     monkeypatch.setattr(benchmark.time, "perf_counter", lambda: next(seconds))  # each translation takes 1 s

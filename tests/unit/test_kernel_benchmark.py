@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import kernels
 from dragoman.model.kernels import FAST, PLAIN
-
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "kernels.py"
 
 
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("kernels_benchmark", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     for name, value in {"TOKENS": 6, "D": 8, "H": 2, "V": 11, "B": 3, "T": 4}.items():
-        monkeypatch.setattr(module, name, value)
-    return module
+        monkeypatch.setattr(kernels, name, value)
+    return kernels
 
 
 def test_every_comparison_prints_both_times_and_their_ratio(

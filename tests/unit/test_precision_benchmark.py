@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("precision")
+import precision as benchmark
 
 
 def lines(curve: Any, losses: list[float], valid_loss: float) -> list[dict[str, Any]]:
@@ -25,21 +17,21 @@ def lines(curve: Any, losses: list[float], valid_loss: float) -> list[dict[str, 
     return [{**curve._asdict(), **record} for record in records]
 
 
-def test_bf16_has_a_partner_of_the_same_seed(benchmark: ModuleType) -> None:
+def test_bf16_has_a_partner_of_the_same_seed() -> None:
     curves = [tuple(curve) for curve in benchmark.wanted([3, 7], 50)]
     assert curves == [("fp32", 3, 50), ("bf16", 3, 50), ("fp32", 7, 50)]
 
 
-def test_smoothing_averages_what_came_before(benchmark: ModuleType) -> None:
+def test_smoothing_averages_what_came_before() -> None:
     assert benchmark.N_SMOOTHED == 5
     assert benchmark.smoothed([6.0, 4.0, 2.0, 0.0, 3.0, 1.0, 9.0]) == [6.0, 5.0, 4.0, 3.0, 3.0, 2.0, 3.0]
 
 
-def test_differences_count_by_their_size_and_with_their_sign(benchmark: ModuleType) -> None:
+def test_differences_count_by_their_size_and_with_their_sign() -> None:
     assert benchmark.difference([3.0, 1.0], [2.0, 4.0]) == (3.0, 2.0, -1.0)
 
 
-def test_curves_of_other_lengths_do_not_count(benchmark: ModuleType) -> None:
+def test_curves_of_other_lengths_do_not_count() -> None:
     short, long = benchmark.Curve("fp32", 1, 10), benchmark.Curve("fp32", 1, 20)
     records = [*lines(short, [3.0], 2.0), *lines(long, [5.0, 4.0], 1.0)]
     assert benchmark.losses(records, long) == ([10, 20], [5.0, 4.5])
@@ -47,7 +39,7 @@ def test_curves_of_other_lengths_do_not_count(benchmark: ModuleType) -> None:
 
 
 def test_a_curve_that_is_there_is_not_trained_again(
-    benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made: list[str] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -10,21 +9,18 @@ from types import ModuleType
 
 import pytest
 
+import quality as benchmark
 from dragoman.config import load_recipe, parse_config, to_toml
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.training.updates.optimizer import hidden_matrices
 from tiny import TINY, write_corpus
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+TINY_RECIPE = {"name": "x", "data": {"src_lang": "en", "tgt_lang": "de", "train": ["a"]}}
 TINY_BASE = (*TINY, "training.max_steps=12", "training.ema_decay=0.9", "training.average=none")
 
 
 @pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("quality")
-
-
-@pytest.fixture
-def tiny_benchmark(benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def tiny_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The study on a corpus and a model that take no time."""
     for name, n_pairs in {"train": 60, "valid": 10}.items():
         write_corpus(tmp_path, name, n_pairs, seed=n_pairs)
@@ -46,12 +42,12 @@ def record(variant: str, seed: int, bleu: float, steps: int = 900) -> dict[str, 
     return {"variant": variant, "seed": seed, "steps": steps, "bleu": scores, "cpu_minutes": 10.0 * seed}
 
 
-def command(benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
     monkeypatch.setattr(sys, "argv", ["quality.py", *map(str, arguments)])
     benchmark.main()
 
 
-def test_every_variant_costs_what_the_base_costs(benchmark: ModuleType) -> None:
+def test_every_variant_costs_what_the_base_costs() -> None:
     base = load_recipe(benchmark.RECIPE, benchmark.BASE)
     budget = base.training.max_steps * benchmark.operations(base)
     for variant in benchmark.VARIANTS:
@@ -63,12 +59,21 @@ def test_every_variant_costs_what_the_base_costs(benchmark: ModuleType) -> None:
         assert share == pytest.approx(base.training.warmup_steps / base.training.max_steps, rel=0.01)
 
 
-def test_reading_every_batch_twice_halves_the_steps(benchmark: ModuleType) -> None:
+def test_the_operations_of_muon_are_those_of_the_matrices_it_moves() -> None:
+    config = parse_config(TINY_RECIPE, overrides=["model.n_decoder_layers=2", "model.d_ff=24"])
+    model = Seq2SeqTransformer(config.model, src_vocab_size=20, tgt_vocab_size=20)
+    shapes = [sorted(matrix.shape) for matrix in hidden_matrices(model)]
+    # X X^T is (m, n) (n, m), its square (m, m) (m, m), and then (m, m) (m, n): two operations an element.
+    expected = sum(5 * 2 * (m * n * m + m * m * m + m * m * n) for m, n in shapes)
+    assert benchmark.muon_operations(config) == expected
+
+
+def test_reading_every_batch_twice_halves_the_steps() -> None:
     assert benchmark.configuration("r-drop", 1).training.max_steps == 450
     assert benchmark.configuration("batch-2048", 1).training.max_steps == 1800
 
 
-def test_an_update_costs_six_operations_a_weight_and_token(benchmark: ModuleType) -> None:
+def test_an_update_costs_six_operations_a_weight_and_token() -> None:
     settings = ("model.d_model=2", "model.n_heads=1", "model.d_ff=3", "tokenizer.vocab_size=300")
     layers = ("model.n_encoder_layers=1", "model.n_decoder_layers=1", "training.batch_tokens=10")
     config = load_recipe(benchmark.RECIPE, [*settings, *layers])
@@ -76,7 +81,7 @@ def test_an_update_costs_six_operations_a_weight_and_token(benchmark: ModuleType
     assert benchmark.operations(config) == 6 * (encoder + decoder + output) * 10
 
 
-def test_the_table_has_all_variants_the_best_first(benchmark: ModuleType) -> None:
+def test_the_table_has_all_variants_the_best_first() -> None:
     records = [record("worse", 1, 30.0), record("better", 1, 39.0), record("better", 2, 41.0)]
     _, first, second, _ = benchmark.table(records).splitlines()
     assert first.split() == ["better", "900", "2", "40.00", "(1.41)", "39.00", "(1.41)", "39.50", "(1.41)",
@@ -84,7 +89,7 @@ def test_the_table_has_all_variants_the_best_first(benchmark: ModuleType) -> Non
     assert second.split() == ["worse", "900", "1", "30.00", "(–)", "29.00", "(–)", "29.50", "(–)", "10.0"]
 
 
-def test_trainings_of_other_lengths_are_not_mixed(benchmark: ModuleType) -> None:
+def test_trainings_of_other_lengths_are_not_mixed() -> None:
     lines = benchmark.table([record("base", 1, 39.0), record("base", 2, 39.0, steps=90)]).splitlines()
     assert [line.split()[1:3] for line in lines[1:3]] == [["900", "1"], ["90", "1"]]
 
@@ -94,25 +99,23 @@ def test_a_variant_is_trained_once(
 ) -> None:
     results, out = tmp_path / "results" / "quality.jsonl", tmp_path / "out"
     arguments = ("--results", results, "run", "base", "--out", out)
-    command(tiny_benchmark, monkeypatch, *arguments)
+    command(monkeypatch, *arguments)
     (line,) = map(json.loads, results.read_text(encoding="utf-8").splitlines())
     assert (line["variant"], line["seed"], line["steps"]) == ("base", 1, 12)
     assert line["bleu"].keys() == {"ema", "last", "mean"}
     assert line["cpu_minutes"] > 0
     assert not (out / "base-1" / "checkpoints").exists()
     monkeypatch.setattr(tiny_benchmark, "measure", lambda *_: pytest.fail("measured again"))
-    command(tiny_benchmark, monkeypatch, *arguments)
+    command(monkeypatch, *arguments)
 
 
-def test_an_interrupted_study_says_how_to_go_on(
-    benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(benchmark, "measure", interrupted)
     with pytest.raises(SystemExit, match="the same command continues"):
-        command(benchmark, monkeypatch, "--results", tmp_path / "quality.jsonl", "run", "base")
+        command(monkeypatch, "--results", tmp_path / "quality.jsonl", "run", "base")
     assert not (tmp_path / "quality.jsonl").exists()
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import pytest
 
-from dragoman.interop.parity import TOKEN, Parity
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 import runtimes
+from dragoman.interop.parity import TOKEN, Parity
 
 
 def test_the_table_has_medians_sizes_and_differences(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+import scaling
 from dragoman.data.store import SHARD_PAIRS
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def scaling(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("scaling", ROOT / "benchmarks" / "scaling.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "scaling", module)  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_tables_in_the_page_are_those_that_are_printed(scaling: ModuleType) -> None:
+def test_the_tables_in_the_page_are_those_that_are_printed() -> None:
     page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
     assert scaling.tables(scaling.Assumptions()) in page
 
 
-def test_shards_are_as_large_as_those_of_the_store(scaling: ModuleType) -> None:
+def test_shards_are_as_large_as_those_of_the_store() -> None:
     assert scaling.SHARD_PAIRS == SHARD_PAIRS
 
 
-def test_a_store_is_ids_and_offsets(scaling: ModuleType) -> None:
+def test_a_store_is_ids_and_offsets() -> None:
     given = scaling.Assumptions(pairs=10, src_tokens=3, tgt_tokens=4, id_bytes=2)
     assert given.store_bytes == 10 * (3 + 4) * 2 + 10 * (8 + 8)
     assert given.n_shards == 1
     assert scaling.Assumptions(pairs=SHARD_PAIRS + 1).n_shards == 2
 
 
-def test_processes_share_the_tokens_and_send_their_gradients(scaling: ModuleType) -> None:
+def test_processes_share_the_tokens_and_send_their_gradients() -> None:
     given = scaling.Assumptions(batch_tokens=50, src_tokens=1, tgt_tokens=1, link=400.0)
     alone = scaling.Training("", 100, "", 10.0)
     assert (alone.exchanged, alone.update_seconds(given)) == (0, 100 / 10.0)
@@ -50,9 +38,7 @@ def test_processes_share_the_tokens_and_send_their_gradients(scaling: ModuleType
     assert four.update_seconds(given) == 100 / 40.0 + 600 / 400.0
 
 
-def test_assumptions_are_options(
-    scaling: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_assumptions_are_options(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(
         sys, "argv", ["scaling.py", "--pairs", "2e6", "--src-tokens", "5", "--tgt-tokens", "5"]
     )
