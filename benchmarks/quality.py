@@ -99,6 +99,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "muon": ("training.optimizer=muon",),
     "muon-rate-doubled": ("training.optimizer=muon", "training.learning_rate=4e-3"),
     "d128-4+4-muon": (*SMALL, "training.optimizer=muon"),
+    "d128-4+4-muon-wsd": (*SMALL, "training.optimizer=muon", "training.schedule=wsd"),
+    "d128-4+4-wsd": (*SMALL, "training.schedule=wsd"),
 }
 """What each changes; the number of updates follows."""
 
