@@ -43,6 +43,7 @@ def main() -> None:
     compare(f"attention, {B} x {H} heads x {T} x {D // H}: forward", attention_step(dtype), rounds)
     compare("    forward and backward", attention_step(dtype, backward=True), rounds)
     compare(f"loss, {TOKENS} x {V}: forward and backward", loss_step(dtype), rounds)
+    compare(f"    of two passes of {TOKENS // 2} (R-Drop)", loss_step(dtype, consistency=3.0), rounds)
     print(f"\n{'matrix products, TFLOP/s':52}{'weight (out, in)':>22}{'weight (in, out)':>22}{'ratio':>8}")
     for kind in dict.fromkeys([torch.float32, dtype]):
         products(kind, rounds)
@@ -95,13 +96,17 @@ def attention_step(dtype: torch.dtype, *, backward: bool = False) -> Callable[[K
     return step
 
 
-def loss_step(dtype: torch.dtype) -> Callable[[Kernels], None]:
+def loss_step(dtype: torch.dtype, *, consistency: float = 0.0) -> Callable[[Kernels], None]:
     hidden = torch.randn(TOKENS, D).to(dtype).requires_grad_()
     weight = torch.randn(V, D).mul_(D**-0.5).requires_grad_()
     targets = torch.randint(V, (TOKENS,))
 
     def step(kernels: Kernels) -> None:
-        smoothed, _ = kernels.linear_cross_entropy(hidden, weight, targets, 0.1)
+        if consistency:
+            first = targets[: TOKENS // 2]
+            smoothed, _ = kernels.consistent_cross_entropy(hidden, weight, first, 0.1, consistency)
+        else:
+            smoothed, _ = kernels.linear_cross_entropy(hidden, weight, targets, 0.1)
         smoothed.backward()  # type: ignore[no-untyped-call]
         forget([hidden, weight])
 

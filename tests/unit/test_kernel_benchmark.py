@@ -25,7 +25,7 @@ def test_every_comparison_prints_both_times_and_their_ratio(
     monkeypatch.setattr(sys, "argv", ["kernels.py", "--rounds", "1"])
     benchmark.main()
     table = capsys.readouterr().out
-    assert len(re.findall(r"\d+\.\d\d \(\d+\.\d\d\) .* \d+\.\d$", table, re.MULTILINE)) == 4
+    assert len(re.findall(r"\d+\.\d\d \(\d+\.\d\d\) .* \d+\.\d$", table, re.MULTILINE)) == 5
     assert "float32, 6 x 8 x 32" in table
 
 
