@@ -577,6 +577,18 @@ def test_the_language_is_detected_and_the_direction_follows(opened: Opened, url:
     assert page.get_attribute("#source", "lang") == "en"
 
 
+def test_a_language_that_is_not_served_is_named(opened: Opened, url: str) -> None:
+    page = opened(url)
+    page.fill("#source", "El perro viejo duerme delante de la casa grande junto al río.")
+    page.wait_for_selector("#output .sentence.done")
+    assert options(page, "#source-language")[0] in (
+        "English (Spanish is not served)",
+        "German (Spanish is not served)",
+    )
+    page.select_option("#source-language", "de")
+    assert options(page, "#source-language")[0] == "Detect language"
+
+
 def test_swapping_takes_the_translation_along(direct: Callable[..., Any], opened: Opened) -> None:
     page = direct()
     answer = translated(page, "the red cat")

@@ -7,11 +7,15 @@ import { device } from "./settings.js";
 /** What the source's menu says for a language to be recognised. */
 const DETECT = "auto";
 
+/** The confidence from which on a text is said to be in a language that is not served; short texts have less. */
+const SURE = 0.9;
+
 const millions = (n) => (n >= 1e6 ? `${(n / 1e6).toFixed(1)} M` : `${Math.max(1, Math.round(n / 1e3))} k`);
 
 export class Directions {
   #models = [];
   #recognised = null;
+  #unserved = null; // the language of a text that no model reads: another one stands in for it
 
   /** `changed()` is called when another direction or model is chosen. */
   constructor(changed) {
@@ -55,10 +59,11 @@ export class Directions {
   }
 
   #detectText() {
-    const language = this.#recognised;
-    return language && this.detects
-      ? say("source.detected", { language: languageName(language) })
-      : say("source.detect");
+    if (!this.#recognised || !this.detects) return say("source.detect");
+    const names = { language: languageName(this.#recognised) };
+    return this.#unserved
+      ? say("source.unserved", { ...names, unserved: languageName(this.#unserved) })
+      : say("source.detected", names);
   }
 
   #refreshTargets() {
@@ -113,7 +118,7 @@ export class Directions {
 
   #choose(menu) {
     if (menu === "source") {
-      this.#recognised = null;
+      [this.#recognised, this.#unserved] = [null, null];
       this.refresh();
     }
     if (menu === "target") this.#refreshModels();
@@ -143,8 +148,11 @@ export class Directions {
     const served = new Set(this.#models.map(({ source }) => source));
     const found = languages.find(({ language }) => served.has(language))?.language;
     const recognised = found ?? this.#models[0]?.source ?? null;
-    if (recognised === this.#recognised) return;
-    this.#recognised = recognised;
+    const [likeliest] = languages;
+    const other = likeliest && !served.has(likeliest.language) && (!found || likeliest.confidence >= SURE);
+    const unserved = other ? likeliest.language : null;
+    if (recognised === this.#recognised && unserved === this.#unserved) return;
+    [this.#recognised, this.#unserved] = [recognised, unserved];
     this.source.options[0].textContent = this.#detectText();
     this.#refreshTargets();
   }
