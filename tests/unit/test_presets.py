@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from dragoman.config import TranslationConfig, parse_config
+from dragoman.config import TranslationConfig, load_recipe, parse_config
 from dragoman.errors import ConfigError
 from dragoman.presets import EFFORTS, PRESETS, guess_language, preset_for, student_training_for
 
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 DATA = {"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]}
 SIZES = [1, 9_999, 10_000, 49_999, 50_000, 249_999, 250_000, 999_999, 1_000_000, 10**9]
 
@@ -43,11 +45,22 @@ def test_more_text_never_means_a_smaller_model_or_more_dropout() -> None:
         assert smaller.model.dropout >= larger.model.dropout
 
 
-def test_more_text_never_means_a_smaller_batch_or_a_higher_rate() -> None:
+def test_more_text_never_means_a_smaller_batch() -> None:
     batches = [row.batch_tokens * row.update_freq for row in PRESETS]
-    rates = [row.learning_rate for row in PRESETS]
     assert batches == sorted(batches)
-    assert rates == sorted(rates, reverse=True)
+
+
+def test_a_wider_model_never_has_a_higher_rate() -> None:
+    for narrow in PRESETS:
+        for wide in PRESETS:
+            assert narrow.d_model >= wide.d_model or narrow.learning_rate >= wide.learning_rate
+
+
+def test_a_corpus_of_the_size_of_multi30k_has_the_settings_of_its_recipe() -> None:
+    recipe, preset = load_recipe(RECIPES / "multi30k-en-de" / "recipe.toml"), config_for(29_000)
+    assert preset.model == recipe.model
+    for name in ("max_steps", "batch_tokens", "learning_rate", "warmup_steps", "schedule", "ema_decay"):
+        assert getattr(preset.training, name) == getattr(recipe.training, name), name
 
 
 @pytest.mark.parametrize("row", PRESETS)
