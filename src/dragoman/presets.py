@@ -52,15 +52,17 @@ class Effort(NamedTuple):
     """What the tokens of a batch are multiplied by: where time is short, more updates are worth more."""
     dropout: float
     """What is added to dropout: the more often a text is read, the more it takes not to learn it by heart."""
+    schedule: str
+    """The course of the learning rate: in short trainings a rate that stays high for longer is worth more."""
 
 
 # As on Multi30k: dropout 0.15 for 25 passes and 0.25 for 72 of them had 39.5 and 41.7 BLEU on validation
-# (recipes/multi30k-en-de); in 7 passes, batches of 2048 tokens had 36.5 and batches of 4096 had 33.2
-# (docs/decisions.md).
+# (recipes/multi30k-en-de); in 7 passes, batches of 2048 tokens had 36.5 and batches of 4096 had 33.2,
+# and "wsd" had 35.1 (docs/decisions.md).
 EFFORTS = {
-    "fast": Effort(1 / 3, 1 / 2, -0.1),
-    "default": Effort(1, 1, 0.0),
-    "quality": Effort(3, 1, 0.05),
+    "fast": Effort(1 / 3, 1 / 2, -0.1, "wsd"),
+    "default": Effort(1, 1, 0.0, "cosine"),
+    "quality": Effort(3, 1, 0.05, "cosine"),
 }
 
 N_VALIDATIONS = 20
@@ -109,7 +111,7 @@ def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any
             "max_steps": max_steps,
             "learning_rate": row.learning_rate,
             "warmup_steps": min(row.warmup_steps, max_steps // 5),
-            "schedule": "cosine",
+            "schedule": chosen.schedule,
             "ema_decay": 0.998,
             "average": "none",
             "valid_every": max_steps // N_VALIDATIONS,
