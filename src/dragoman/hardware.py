@@ -228,6 +228,9 @@ class Processor(NamedTuple):
     """The processor in the kernel's words; "" and nothing where those are not to be had."""
 
     name: str
+    """With family and model where it has them, for hosts of virtual machines shorten names: two generations
+    of "AMD EPYC", one with twice the bf16 products of the other, are families 25 and 26."""
+
     flags: frozenset[str]
     """What it can do."""
 
@@ -239,7 +242,9 @@ def processor() -> Processor:
         key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.split("\n"))
     }
     flags = facts.get("flags") or facts.get("Features") or ""
-    return Processor(facts.get("model name", ""), frozenset(flags.split()))
+    name, family, model = (facts.get(key, "") for key in ("model name", "cpu family", "model"))
+    generation = f" (family {family}, model {model})" if name and family and model else ""
+    return Processor(name + generation, frozenset(flags.split()))
 
 
 def _text(path: str) -> str:

@@ -68,6 +68,27 @@ def test_products_of_ever_new_shapes_do_not_take_ever_more_memory() -> None:
     assert float(done.stdout) < 30
 
 
+@pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        (
+            "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx\n\nmodel\t\t: 3\n",
+            "AMD EPYC (family 26, model 2)",
+        ),
+        ("model name\t: ARMv7 Processor rev 3\nFeatures\t: neon\n", "ARMv7 Processor rev 3"),
+        ("BogoMIPS\t: 50.00\nFeatures\t: asimd bf16\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_processor_is_named_with_its_generation(
+    cpuinfo: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "_text", lambda path: cpuinfo if path == "/proc/cpuinfo" else "")
+    found = hardware.processor()
+    assert found.name == name
+    assert ("avx" in found.flags) == ("EPYC" in name)
+
+
 def test_a_matrix_product_has_a_plausible_speed() -> None:
     assert 1e8 < matrix_ceiling(torch.float32, n=128) < 1e16
 
