@@ -119,9 +119,10 @@ class Row(NamedTuple):
         """The BLEU of a model, for each seed."""
         return [record["bleu"][model] for record in self.records]
 
-    def cpu_minutes(self) -> float:
-        """The mean over the seeds."""
-        return statistics.fmean(record["cpu_minutes"] for record in self.records)
+    def cpu_minutes(self, cpu: str) -> str:
+        """The mean over the seeds that were trained on this processor, or – for none."""
+        minutes = [record["cpu_minutes"] for record in self.records if record["cpu"] == cpu]
+        return f"{statistics.fmean(minutes):.1f}" if minutes else "–"
 
 
 def main() -> None:
@@ -265,15 +266,21 @@ def validation_pairs(config: TranslationConfig) -> list[Pair]:
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
-    """What every variant gave, all of them, the best moving average first."""
+    """What every variant gave, all of them, the best moving average first; minutes for each processor."""
     ordered = sorted(rows(records), key=lambda row: statistics.fmean(row.scores("ema")), reverse=True)
-    titles = "".join(f"{title:>17}" for title in MODELS.values())
-    lines = [f"{'variant':24}{'steps':>7}{'seeds':>7}{titles}{'CPU minutes':>13}"]
+    cpus = list(dict.fromkeys(record["cpu"] for record in records))
+    titles = [*MODELS.values(), *(f"minutes ({number})" for number, _ in enumerate(cpus, 1))]
+    lines = [f"{'variant':24}{'steps':>7}{'seeds':>7}" + "".join(f"{title:>16}" for title in titles)]
     for row in ordered:
-        scores = "".join(f"{mean_and_spread(row.scores(model)):>17}" for model in MODELS)
+        cells = [mean_and_spread(row.scores(model)) for model in MODELS] + [
+            row.cpu_minutes(cpu) for cpu in cpus
+        ]
         counts = f"{row.steps:7}{len(row.records):7}"
-        lines.append(f"{row.variant:24}{counts}{scores}{row.cpu_minutes():13.1f}")
-    return "\n".join([*lines, "BLEU on the validation pairs: mean (standard deviation) over the seeds"])
+        lines.append(f"{row.variant:24}{counts}" + "".join(f"{cell:>16}" for cell in cells))
+    legend = [f"({number}) CPU minutes on {cpu}" for number, cpu in enumerate(cpus, 1)]
+    return "\n".join(
+        [*lines, "BLEU on the validation pairs: mean (standard deviation) over the seeds", *legend]
+    )
 
 
 def rows(records: Sequence[dict[str, Any]]) -> list[Row]:

@@ -37,9 +37,10 @@ def tiny_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleTyp
     return benchmark
 
 
-def record(variant: str, seed: int, bleu: float, steps: int = 900) -> dict[str, object]:
+def record(variant: str, seed: int, bleu: float, steps: int = 900, cpu: str = "old") -> dict[str, object]:
     scores = {"ema": bleu, "last": bleu - 1, "mean": bleu - 0.5}
-    return {"variant": variant, "seed": seed, "steps": steps, "bleu": scores, "cpu_minutes": 10.0 * seed}
+    return {"variant": variant, "seed": seed, "steps": steps, "bleu": scores, "cpu_minutes": 10.0 * seed,
+            "cpu": cpu}  # fmt: skip
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
@@ -83,10 +84,18 @@ def test_an_update_costs_six_operations_a_weight_and_token() -> None:
 
 def test_the_table_has_all_variants_the_best_first() -> None:
     records = [record("worse", 1, 30.0), record("better", 1, 39.0), record("better", 2, 41.0)]
-    _, first, second, _ = benchmark.table(records).splitlines()
+    _, first, second, *_ = benchmark.table(records).splitlines()
     assert first.split() == ["better", "900", "2", "40.00", "(1.41)", "39.00", "(1.41)", "39.50", "(1.41)",
                              "15.0"]  # fmt: skip
     assert second.split() == ["worse", "900", "1", "30.00", "(–)", "29.00", "(–)", "29.50", "(–)", "10.0"]
+
+
+def test_minutes_of_two_processors_are_not_mixed() -> None:
+    records = [record("a", 1, 40.0), record("a", 2, 40.0, cpu="new"), record("b", 3, 30.0, cpu="new")]
+    title, first, second, *_, old, new = benchmark.table(records).splitlines()
+    assert title.endswith("minutes (1)     minutes (2)")
+    assert [first.split()[-2:], second.split()[-2:]] == [["10.0", "20.0"], ["–", "30.0"]]
+    assert (old, new) == ("(1) CPU minutes on old", "(2) CPU minutes on new")
 
 
 def test_trainings_of_other_lengths_are_not_mixed() -> None:
