@@ -318,7 +318,7 @@ class TrainingConfig(Section):
     patience: int = Field(default=0, ge=0)
     """Stop after so many validations without a better score; 0 means never."""
     keep_checkpoints: int = Field(default=5, ge=1)
-    """Checkpoints kept for averaging; the newest, for continuing, is always there."""
+    """Validated checkpoints kept: the last, or for average = "best" the best; the newest is always there."""
     keep_best: int = Field(default=0, ge=0)
     """Of the validated checkpoints, so many of the best are kept beside them."""
     max_disk_gb: float = Field(default=0.0, ge=0.0)
@@ -384,6 +384,8 @@ class ClassificationTrainingConfig(TrainingConfig):
 
     steps: Literal["auto", "free"] = "auto"
     """Batches of any shape, each update waited for."""
+    sharding: Literal["none"] = "none"
+    """Where several processes train, each has all weights."""
     label_smoothing: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Probability spread over all labels."""
     metric: Literal["accuracy", "macro_f1", "loss"] = "accuracy"

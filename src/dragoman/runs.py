@@ -21,7 +21,7 @@ import math
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -247,14 +247,19 @@ class Run:
             records.append(record)
         return records
 
-    def truncate_history(self, step: int) -> None:
-        """Removes what a training continued at `step` writes again: later steps, and a closing average."""
+    def truncate_history(self, step: int, *, also: Sequence[str] = ()) -> None:
+        """Removes what a training continued at `step` writes again: later steps, and a closing average.
+
+        `also`: kinds of lines about `step` itself that came after its checkpoint.
+        """
         if not self.history_path.exists():
             return
         kept = [
             record
             for record in self.history()
-            if record.get("step", 0) <= step and record.get("kind") != "average"
+            if record.get("step", 0) <= step
+            and record.get("kind") != "average"
+            and not (record.get("step") == step and record.get("kind") in also)
         ]
         lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in kept]
         write_atomically(self.history_path, "".join(lines).encode())

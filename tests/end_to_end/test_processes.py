@@ -195,6 +195,26 @@ def test_one_of_two_processes_is_killed_and_the_run_comes_to_its_end(workplace: 
     assert len(losses(workplace / "run")) == 400
 
 
+def test_several_processes_save_and_leave_when_all_are_asked_to_end(workplace: Path) -> None:
+    """As SLURM asks everything that a job has started. The launcher passes its own signal on besides."""
+    write_recipe(workplace, steps=4000, valid_every=20)
+    training = subprocess.Popen(
+        command("run", "--processes", "2"), cwd=workplace, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(workplace / "run" / "checkpoints" / "step-000020")
+        for process in (*children_of(training.pid), training.pid):
+            os.kill(process, signal.SIGTERM)
+        _, said = training.communicate(timeout=300)
+    finally:
+        training.kill()
+    assert training.returncode == 143, said
+    stopped = re.search(r"asked to end \(SIGTERM\) at step ([\d,]+); the same command continues", said)
+    assert stopped, said
+    done = run(workplace, "run", "--processes", "2", "--max-hours", "1e-9")
+    assert f"continuing from step {int(stopped[1].replace(',', ''))}\n" in done.stderr
+
+
 def wait_for(path: Path) -> None:
     for _ in range(2000):
         if path.exists():

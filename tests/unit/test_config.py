@@ -107,6 +107,12 @@ def test_a_value_of_the_wrong_type_or_size_is_refused(override: str, message: st
         parse(override)
 
 
+def test_a_classifier_is_not_spread_over_processes() -> None:
+    labelled = {"name": "reviews", "task": "classification", "data": {"train": ["reviews.tsv"]}}
+    with pytest.raises(ConfigError, match=r"training\.sharding = 'full': input should be 'none'"):
+        parse_config(labelled, overrides=["training.sharding=full"])
+
+
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(ConfigError, match=r"name is missing.*data\.tgt_lang is missing"):
         parse_config({"data": {"src_lang": "en", "train": ["a.tsv"]}})

@@ -184,6 +184,15 @@ def test_truncating_history_removes_the_steps_that_will_come_again(run: Run) -> 
     assert run.history() == [{"step": 1}, {"step": 2}, {"step": 3}, {"step": 3}, {"note": "of no step"}]
 
 
+def test_truncating_history_removes_what_came_after_the_checkpoint_of_the_same_step(run: Run) -> None:
+    for kind, step in (("back", 3), ("train", 6), ("valid", 6), ("back", 6), ("back", 6)):
+        run.append_history({"kind": kind, "step": step})
+    run.truncate_history(6)
+    assert [record["kind"] for record in run.history()] == ["back", "train", "valid", "back", "back"]
+    run.truncate_history(6, also=("back",))
+    assert [record["kind"] for record in run.history()] == ["back", "train", "valid"]
+
+
 @pytest.mark.parametrize("line", ["{", "[1]", '"text"', "\x00"])
 def test_a_damaged_line_of_history_is_named(run: Run, line: str) -> None:
     run.append_history({"step": 1})

@@ -23,7 +23,7 @@ from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.training import loop
-from dragoman.training.checkpoints import newest_checkpoint
+from dragoman.training.checkpoints import make_room, newest_checkpoint
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position, TrainState, average_weights, parameters
@@ -330,6 +330,19 @@ def test_checkpoints_fit_into_the_room_they_are_given() -> None:
     assert len(list((path / "checkpoints").iterdir())) == 4
     assert (path / "checkpoints" / "step-000012").is_dir()
     assert losses(path) == losses(first)
+
+
+@pytest.mark.parametrize(("average", "left"), [("last", {2, 3}), ("best", {1, 3})])
+def test_room_is_made_of_what_is_not_needed_any_more_before_what_scores_worst(
+    average: str, left: set[int]
+) -> None:
+    settings = ["training.keep_checkpoints=3", f"training.average={average}", "training.max_disk_gb=350e-9"]
+    run = Run.create("runs/tiny", tiny_config(*settings))
+    for step in (1, 2, 3):
+        (run.checkpoints / f"step-00000{step}").mkdir(parents=True)
+        (run.checkpoints / f"step-00000{step}" / "model.safetensors").write_bytes(bytes(100))
+    make_room(run, run.config, Position(step=4, scores={"1": 9.0, "2": 1.0, "3": 5.0, "4": 4.0}))
+    assert {int(folder.name[-1]) for folder in run.checkpoints.iterdir()} == left
 
 
 def test_the_moving_average_is_the_recursion_it_claims() -> None:

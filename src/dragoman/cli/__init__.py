@@ -6,7 +6,9 @@ commands, so that `dragoman --help` answers at once.
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 
 from dragoman.cli import (
     backtranslate,
@@ -28,7 +30,7 @@ from dragoman.cli import (
     train,
     translate,
 )
-from dragoman.cli.app import app
+from dragoman.cli.app import CRASHED, app
 
 __all__ = ["app", "main"]
 
@@ -53,8 +55,18 @@ doctor.register(app)
 
 
 def main() -> None:
-    """Runs the command line; leaves with its exit code."""
+    """Runs the command line; leaves with its exit code.
+
+    One of several processes leaves with CRASHED where there is a bug or a fault of the machine, so that
+    whoever has started it can tell that from a mistake.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    app(prog_name="dragoman")
+    try:
+        app(prog_name="dragoman")
+    except Exception:
+        if os.environ.get("WORLD_SIZE", "1") == "1":
+            raise
+        traceback.print_exc()
+        sys.exit(CRASHED)

@@ -16,6 +16,7 @@ from dragoman import __version__
 from dragoman.errors import DragomanError, PausedError
 
 USER_ERROR = 1
+CRASHED = 70  # EX_SOFTWARE of sysexits.h
 PAUSED = 75  # EX_TEMPFAIL of sysexits.h: the same command goes on
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 TERMINATED = 143  # 128 + SIGTERM

@@ -233,9 +233,8 @@ def train_together(
     from dragoman.runs import Run
     from dragoman.training.parallel.launching import launch
 
-    if max_hours:
-        options = [*options, "--max-hours", str(max_hours)]
-    if code := launch(processes, Run.create(out, config), options=options, say=say):
+    run = Run.create(out, config)
+    if code := launch(processes, run, max_hours=max_hours, options=options, say=say):
         raise typer.Exit(code)
 
 

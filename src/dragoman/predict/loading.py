@@ -25,15 +25,16 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def build_model(
-    config: TranslationConfig, tokenizers: TokenizerPair, *, device: torch.device
+    config: TranslationConfig, tokenizers: TokenizerPair, *, device: torch.device, placed: bool = True
 ) -> Seq2SeqTransformer:
-    """A model with fresh weights for these tokenizers, on `device`."""
-    return Seq2SeqTransformer(
+    """A model with fresh weights for these tokenizers, on `device`; or for it, and not `placed` there yet."""
+    model = Seq2SeqTransformer(
         config.model,
         src_vocab_size=tokenizers.src.vocab_size,
         tgt_vocab_size=tokenizers.tgt.vocab_size,
         kernels=choose_kernels(config.training.kernels, device),
-    ).to(device)
+    )
+    return model.to(device) if placed else model
 
 
 def build_classifier(
@@ -174,8 +175,8 @@ def inference_copy(
     device: torch.device | None = None,
 ) -> Model:
     """A copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
-    frozen = copy.deepcopy(model).requires_grad_(False).eval().to(device)
+    frozen = copy.deepcopy(model).requires_grad_(False).eval().to(dtype).to(device)
     if weights is not None:
         load_weights(frozen, weights, where="weights")
     frozen.dtype = dtype
-    return frozen.to(dtype)
+    return frozen

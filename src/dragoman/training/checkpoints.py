@@ -46,15 +46,17 @@ def save_checkpoint(state: TrainState, run: Run, config: Config, processes: Proc
 def make_room(run: Run, config: Config, position: Position) -> None:
     """Removes checkpoints until one more of their size fits into `training.max_disk_gb`.
 
-    The newest stays, whatever the budget: without it a full disk would cost the run. Of the others those that
-    score worst go first.
+    The newest stays, whatever the budget: without it a full disk would cost the run. Of the others those go
+    first that are not needed any more, then those that score worst.
     """
     budget = config.training.max_disk_gb * 1e9
     newest = newest_checkpoint(run)
     if not budget or newest is None:
         return
     others = [folder for folder in _checkpoints(run) if folder != newest]
-    others.sort(key=lambda folder: (position.scores.get(str(_step(folder)), float("-inf")), _step(folder)))
+    wanted = {int(step) for step in wanted_steps(position, config)}
+    scores = {int(step): score for step, score in position.scores.items()}
+    others.sort(key=lambda f: (_step(f) in wanted, scores.get(_step(f), float("-inf")), _step(f)))
     sizes = {folder: _size(folder) for folder in [newest, *others]}
     for folder in others:
         if sum(sizes.values()) + sizes[newest] <= budget:

@@ -41,6 +41,10 @@ N_TRIED = 10_000
 TIME_IS_UP = 1000
 """Why training pauses, beside the numbers of signals."""
 
+ECHO = 5.0
+"""Seconds in which a second SIGTERM is the first one again: schedulers send it to a launcher, which passes it
+on, and to all that it has started."""
+
 
 def train(
     config: Config,
@@ -94,6 +98,7 @@ def start_or_continue(
     model = task.model.train()
     model.dtype = choose_dtype(config.training.precision, device)
     module = loss_module(task, config, processes)  # spreads the weights, where they are to be spread
+    model.to(device)  # they wait for that on the CPU, in vain where there is one process
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
     state = TrainState(model, make_optimizer(model, config.training), ema, Position(static=static))
     sitting = Sitting(config, run, device, task, state, module, listener, processes, deadline)
@@ -103,7 +108,7 @@ def start_or_continue(
     else:
         seed_process(config.seed, processes)
     if processes.first:
-        run.truncate_history(state.position.step)
+        run.truncate_history(state.position.step, also=("back",))
     return sitting
 
 
@@ -132,24 +137,30 @@ def make_task(
 def interruption() -> Iterator[Callable[[], int]]:
     """Turns the first Ctrl-C or SIGTERM into an answer, its number, so that it falls between two updates.
 
-    A second one interrupts at once. Outside the main thread signals are left alone.
+    A second one, of either, interrupts at once. Outside the main thread signals are left alone.
     """
-    requested = 0
+    requested, since = 0, 0.0
     previous: dict[int, Any] = {}
     signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
 
     def request(signum: int, frame: Any) -> None:
-        nonlocal requested
-        requested = signum
-        signal.signal(signum, previous[signum])
+        nonlocal requested, since
+        if not requested:
+            requested, since = signum, time.monotonic()
+        elif requested != signum or signum != signal.SIGTERM or time.monotonic() - since > ECHO:
+            give_back()
+            signal.raise_signal(signum)
+
+    def give_back() -> None:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)
 
     for signum in signals:
         previous[signum] = signal.signal(signum, request)
     try:
         yield lambda: requested
     finally:
-        for signum in signals:
-            signal.signal(signum, previous[signum])
+        give_back()
 
 
 def run_until_the_end(sitting: Sitting, interrupted: Callable[[], int]) -> None:

@@ -61,7 +61,7 @@ class Position:
     n_times_back: int = 0
     """... and how often training went back since the best score."""
     scores: dict[str, float] = field(default_factory=dict)
-    """Validation score by step, of the checkpoints that are kept."""
+    """Validation score by step, of all validations."""
     window_loss: float = 0.0
     """Since the last log line: summed smoothed loss in nats ..."""
     window_items: float = 0.0

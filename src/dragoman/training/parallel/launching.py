@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
@@ -25,11 +26,22 @@ RESTARTS = 3
 EXPECTED = {1, 2, 75, 130, 143}
 """Exit codes of a process that has said itself why it leaves."""
 
+SHUTDOWN_TIMEOUT = 3600
+"""Seconds that processes have to save and leave after a SIGTERM. Whoever sent it decides how long to wait."""
 
-def launch(n_processes: int, run: Run, *, options: Sequence[str] = (), say: Callable[[str], None]) -> int:
+
+def launch(
+    n_processes: int,
+    run: Run,
+    *,
+    max_hours: float = 0.0,
+    options: Sequence[str] = (),
+    say: Callable[[str], None],
+) -> int:
     """Trains `run` with so many processes to its end; returns their exit code, 0 where all is well.
 
-    `options` are those of `dragoman train` that are no settings of the run.
+    `max_hours`, 0 for no limit, are of all new starts together; `options` are other options of `dragoman
+    train` that are no settings of the run.
 
     When one of them dies the others are ended, and all of them continue from the last checkpoint.
     TrainingError: that did not help.
@@ -38,6 +50,8 @@ def launch(n_processes: int, run: Run, *, options: Sequence[str] = (), say: Call
     arguments = ["-m", "dragoman", "train", str(run.config_path), "--out", str(run.path), *options]
     threads = max(1, (os.cpu_count() or 1) // n_processes)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SHUTDOWN_TIMEOUT))
+    begun = time.monotonic()
     for attempt in range(RESTARTS + 1):
         with tempfile.TemporaryDirectory() as logs:
             config = LaunchConfig(
@@ -52,7 +66,7 @@ def launch(n_processes: int, run: Run, *, options: Sequence[str] = (), say: Call
                 logs_specs=DefaultLogsSpecs(log_dir=logs),
             )
             try:
-                elastic_launch(config, sys.executable)(*arguments)
+                elastic_launch(config, sys.executable)(*arguments, *hours_left(max_hours, since=begun))
             except ChildFailedError as error:
                 failure = error.get_first_failure()[1]
                 if failure.exitcode in EXPECTED:
@@ -68,6 +82,15 @@ def launch(n_processes: int, run: Run, *, options: Sequence[str] = (), say: Call
             else:
                 return 0
     raise AssertionError("the last attempt returns or raises")
+
+
+def hours_left(max_hours: float, *, since: float) -> list[str]:
+    """The option that says so: what is left of `max_hours` since the time `since`, of `time.monotonic`.
+
+    Where nothing is left, a moment is: an update and a checkpoint.
+    """
+    left = max(1e-9, max_hours - (time.monotonic() - since) / 3600)
+    return ["--max-hours", str(left)] if max_hours else []
 
 
 def be_quiet() -> None:

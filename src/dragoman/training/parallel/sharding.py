@@ -17,7 +17,10 @@ from dragoman.training.parallel.processes import Processes
 
 
 def shard(module: nn.Module, processes: Processes) -> None:
-    """Spreads the parameters of `module` over the processes, layer by layer, in their place."""
+    """Spreads the parameters of `module` over the processes, layer by layer, in their place.
+
+    They may lie on the CPU: no device holds more at once than one layer, and what is in none.
+    """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 

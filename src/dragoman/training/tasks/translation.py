@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import shutil
 from collections.abc import Iterator, Sequence
@@ -72,8 +71,8 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         for note in (*self.train_corpus.notes(), store.skipped_message(), *self._unknown(valid_pairs)):
             if note:
                 listener.message(note)
-        self.model = build_model(config, self.tokenizers, device=device)
-        self.spare = copy.deepcopy(self.model).cpu() if config.training.sharding == "full" else None
+        self.spread = config.training.sharding == "full"
+        self.model = build_model(config, self.tokenizers, device=device, placed=not self.spread)
         old_pairs = open_old_pairs(self.start, valid_pairs) if self.start else ()
         self.validator = Validator(
             config, self.tokenizers, valid_pairs, valid_store, old_pairs=old_pairs or (), device=device
@@ -144,8 +143,11 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         return BatchResult(loss.smoothed, batch.n_tokens)
 
     def validate(self, weights: Weights) -> Validation:
-        # A model whose weights are spread cannot be copied.
-        return self.validator(self.spare or self.model, weights)
+        model = self.model
+        if self.spread:  # it cannot be copied; another one is built beside the random numbers of the training
+            with torch.random.fork_rng(devices=[]):
+                model = build_model(self.config, self.tokenizers, device=self.device, placed=False)
+        return self.validator(model, weights)
 
 
 class Validator:
