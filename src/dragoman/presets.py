@@ -58,7 +58,7 @@ class Effort(NamedTuple):
 
 # As on Multi30k: dropout 0.15 for 25 passes and 0.25 for 72 of them had 39.5 and 41.7 BLEU on validation
 # (recipes/multi30k-en-de); in 7 passes, about what "fast" makes on large corpora, batches of 2048 tokens had
-# 36.5 and batches of 4096 had 33.5, and those with "wsd" 36.0 (docs/decisions.md).
+# 36.3 and batches of 4096 had 33.5, and those with "wsd" 36.0 (docs/decisions.md).
 EFFORTS = {
     "fast": Effort(1 / 3, 1 / 2, -0.1, "wsd"),
     "default": Effort(1, 1, 0.0, "cosine"),
