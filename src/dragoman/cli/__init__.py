@@ -65,7 +65,7 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         app(prog_name="dragoman")
-    except Exception:
+    except Exception:  # what a user can put right has become an exit code by now
         if os.environ.get("WORLD_SIZE", "1") == "1":
             raise
         traceback.print_exc()

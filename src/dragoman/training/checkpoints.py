@@ -53,10 +53,13 @@ def make_room(run: Run, config: Config, position: Position) -> None:
     newest = newest_checkpoint(run)
     if not budget or newest is None:
         return
-    others = [folder for folder in _checkpoints(run) if folder != newest]
-    wanted = {int(step) for step in wanted_steps(position, config)}
-    scores = {int(step): score for step, score in position.scores.items()}
-    others.sort(key=lambda f: (_step(f) in wanted, scores.get(_step(f), float("-inf")), _step(f)))
+    wanted = wanted_steps(position, config)
+
+    def worth(folder: Path) -> tuple[bool, float, int]:
+        step = _step(folder)
+        return str(step) in wanted, position.scores.get(str(step), float("-inf")), step
+
+    others = sorted((folder for folder in _checkpoints(run) if folder != newest), key=worth)
     sizes = {folder: _size(folder) for folder in [newest, *others]}
     for folder in others:
         if sum(sizes.values()) + sizes[newest] <= budget:

@@ -25,6 +25,7 @@ from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.diagnosis import diagnose, source_use
 from dragoman.training.listener import TrainingListener
+from dragoman.training.parallel.sharding import is_spread
 from dragoman.training.tasks.loss import batch_loss, static_batch_loss
 from dragoman.training.tasks.starting import describe_taken, open_start, start_weights, taken_tokenizers
 from dragoman.training.tasks.task import BatchResult, Sample, Task, Validation, Weights, sampled
@@ -71,8 +72,8 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         for note in (*self.train_corpus.notes(), store.skipped_message(), *self._unknown(valid_pairs)):
             if note:
                 listener.message(note)
-        self.spread = config.training.sharding == "full"
-        self.model = build_model(config, self.tokenizers, device=device, placed=not self.spread)
+        whole = config.training.sharding == "none"  # else its weights are spread from where they are built
+        self.model = build_model(config, self.tokenizers, device=device, placed=whole)
         old_pairs = open_old_pairs(self.start, valid_pairs) if self.start else ()
         self.validator = Validator(
             config, self.tokenizers, valid_pairs, valid_store, old_pairs=old_pairs or (), device=device
@@ -144,7 +145,7 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
 
     def validate(self, weights: Weights) -> Validation:
         model = self.model
-        if self.spread:  # it cannot be copied; another one is built beside the random numbers of the training
+        if is_spread(next(model.parameters())):  # not to be copied; one is built, and draws no random numbers
             with torch.random.fork_rng(devices=[]):
                 model = build_model(self.config, self.tokenizers, device=self.device, placed=False)
         return self.validator(model, weights)
