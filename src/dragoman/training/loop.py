@@ -145,9 +145,10 @@ def interruption() -> Iterator[Callable[[], int]]:
 
     def request(signum: int, frame: Any) -> None:
         nonlocal requested, since
+        echo = requested == signum == signal.SIGTERM and time.monotonic() - since <= ECHO
         if not requested:
             requested, since = signum, time.monotonic()
-        elif requested != signum or signum != signal.SIGTERM or time.monotonic() - since > ECHO:
+        elif not echo:
             give_back()
             signal.raise_signal(signum)
 
