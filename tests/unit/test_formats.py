@@ -158,6 +158,47 @@ def test_a_file_that_is_no_text_is_refused_by_its_suffix(tmp_path: Path, suffix:
     assert f"a{suffix}: a {suffix} file has no columns that can be read; give .tsv, .csv" in message
 
 
+# All
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("a.tsv", "en\tde\none\teins\nb\n", ("en", "de")),
+        ("a.tsv", "en\tde\none\teins\n", ("en", "fr")),
+        ("a.tsv", "one\teins\nb\n", (0, 1)),
+        ("a.csv", "en,de\none,eins\na,b,c\n", ("en", "de")),
+        ("a.csv", 'en,de\none,eins\n"a"b,c\n', ("en", "de")),
+        ("a.jsonl", '{"en": "one", "de": "eins"}\n{"en": "two"}\n', ("en", "de")),
+        ("a.jsonl", '{"en": "one", "de": "eins"}\n[]\n', ("en", "de")),
+        ("a.tmx", "<tmx><body><tu></tmx>", DEFAULT),
+        ("a.po", 'msgid "a"\nmsgid "b"\n', DEFAULT),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_file_is_closed_when_something_is_wrong_in_it_though_the_error_is_kept(
+    name: str,
+    suffix: str,
+    text: str,
+    columns: tuple[Column, Column],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = write(tmp_path / f"{name}{suffix}", text)
+    opened, really_open = [], Path.open
+
+    def recording(self: Path, *args: Any) -> Any:
+        opened.append(really_open(self, *args))
+        return opened[-1]
+
+    monkeypatch.setattr(Path, "open", recording)
+    with pytest.raises(DataError) as kept:
+        list(corpus_of(path, columns=columns).pairs())
+    assert kept.tb
+    assert opened
+    assert all(file.closed for file in opened)
+
+
 # Tab-separated
 
 

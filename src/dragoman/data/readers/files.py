@@ -12,7 +12,7 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -84,7 +84,7 @@ class Position:
             self._file, self._end = None, file.tell()
 
 
-def open_lines(path: Path, *, position: Position | None = None) -> Iterator[str]:
+def open_lines(path: Path, *, position: Position | None = None) -> Generator[str, None, None]:
     """The lines of a text file, decompressed by its suffix, without line ends ("\\n" or "\\r\\n") or BOM.
 
     Only "\\n" ends a line. `position` tells how far it is. DataError: the file cannot be read, is damaged, is

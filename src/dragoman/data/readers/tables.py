@@ -13,7 +13,8 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -121,16 +122,17 @@ class TabSeparated(Table):
         return next(open_lines(self.path), "").split("\t")
 
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
-        lines = enumerate(open_lines(self.path), start=1)
         numbers = [column for column in columns if isinstance(column, int)]
-        if len(numbers) == len(columns):
-            yield from self._headerless(lines, numbers)
-            return
-        _, first = next(lines, (1, ""))
-        header = _Header(self, first.split("\t"))
-        positions = header.positions(columns)
-        for n, line in lines:
-            yield n, header.cells(line.split("\t") if line.strip() else [], positions, n)
+        with closing(open_lines(self.path)) as texts:
+            lines = enumerate(texts, start=1)
+            if len(numbers) == len(columns):
+                yield from self._headerless(lines, numbers)
+                return
+            _, first = next(lines, (1, ""))
+            header = _Header(self, first.split("\t"))
+            positions = header.positions(columns)
+            for n, line in lines:
+                yield n, header.cells(line.split("\t") if line.strip() else [], positions, n)
 
     def _headerless(
         self, lines: Iterator[tuple[int, str]], columns: Sequence[int]
@@ -168,38 +170,42 @@ class CommaSeparated(Table):
         return [name.strip() for name in next(self._records(), (1, [""]))[1]]
 
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
-        records = self._records()
-        header = _Header(self, next(records, (1, [""]))[1])
-        positions = header.positions(columns)
-        if all(isinstance(column, int) for column in columns):
-            notes.remarks.append(f"line 1 is taken for the names of the columns ({', '.join(header.names)})")
-        for n, cells in records:
-            yield n, header.cells(cells, positions, n)
+        with closing(self._records()) as records:
+            header = _Header(self, next(records, (1, [""]))[1])
+            positions = header.positions(columns)
+            if all(isinstance(column, int) for column in columns):
+                names = ", ".join(header.names)
+                notes.remarks.append(f"line 1 is taken for the names of the columns ({names})")
+            for n, cells in records:
+                yield n, header.cells(cells, positions, n)
 
     def fingerprint(self, columns: Sequence[Column]) -> str:
         return hash_strings(_kind("csv", columns), *map(str, columns), hash_file(self.path))
 
-    def _records(self) -> Iterator[tuple[int, list[str]]]:
+    def _records(self) -> Generator[tuple[int, list[str]], None, None]:
         """The line on which each record begins, and its cells."""
-        lines = open_lines(self.path)
-        first = next(lines, "")
-        delimiter = max(",;\t", key=first.count)
-        reader = csv.reader((line + "\n" for line in chain([first], lines)), delimiter=delimiter, strict=True)
-        while True:
-            n = reader.line_num + 1
-            previous = csv.field_size_limit(MAX_FIELD)
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                raise DataError(
-                    f"{self.where(n)}: not CSV ({error}); a text with quotes is to stand in quotes, "
-                    "and each quote in it twice"
-                ) from None
-            finally:
-                csv.field_size_limit(previous)
-            yield n, cells if any(cell.strip() for cell in cells) else []
+        with closing(open_lines(self.path)) as lines:
+            first = next(lines, "")
+            delimiter = max(",;\t", key=first.count)
+            texts = (line + "\n" for line in chain([first], lines))
+            reader = csv.reader(texts, delimiter=delimiter, strict=True)
+            n = 1
+            while (cells := self._next(reader, n)) is not None:
+                yield n, cells if any(cell.strip() for cell in cells) else []
+                n = reader.line_num + 1
+
+    def _next(self, reader: Iterator[list[str]], n: int) -> list[str] | None:
+        """The record that begins on line `n`; None at the end. DataError: it is not CSV."""
+        previous = csv.field_size_limit(MAX_FIELD)
+        try:
+            return next(reader, None)
+        except csv.Error as error:
+            raise DataError(
+                f"{self.where(n)}: not CSV ({error}); a text with quotes is to stand in quotes, "
+                "and each quote in it twice"
+            ) from None
+        finally:
+            csv.field_size_limit(previous)
 
 
 class _Header:
