@@ -22,6 +22,7 @@ from dragoman.cli.live import LivePanel, sample_names, sample_table
 from dragoman.cli.schedule import PLACEHOLDER, curve_of
 from dragoman.config import Config, ModelConfig, load_recipe, parse_config
 from dragoman.evaluation.classification import evaluate, split_of
+from dragoman.files import write_atomically
 from dragoman.predict.alignment import align_words
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
@@ -31,7 +32,7 @@ from dragoman.report.classes import plot_classes, plot_confusion, plot_reliabili
 from dragoman.report.masks import masks_of, plot_masks
 from dragoman.report.positions import plot_positions
 from dragoman.report.schedule import plot_schedules
-from dragoman.runs import Run, write_atomically
+from dragoman.runs import Run
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dragoman.config import Config, load_recipe, to_toml
 from dragoman.errors import ConfigError, RunError
+from dragoman.files import cannot_write, write_atomically
 from dragoman.hub import HubName, fetch, is_on_hub
 from dragoman.notebook import MAX_ROWS, Cell, curve, facts, table
 
@@ -112,7 +113,7 @@ class Run:
             try:
                 run.path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise _cannot_write(run.path, error) from None
+                raise cannot_write(run.path, error) from None
             write_atomically(run.config_path, to_toml(config).encode())
             return run
         there = cls.open(path)
@@ -224,7 +225,7 @@ class Run:
                 _drop_half_written_line(file)
                 file.write(line)
         except OSError as error:
-            raise _cannot_write(self.history_path, error) from None
+            raise cannot_write(self.history_path, error) from None
 
     def history(self) -> History:
         """The records of history.jsonl; a last line that a kill left half-written is no record.
@@ -317,26 +318,6 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str =
             yield from differences(old, new, f"{prefix}{name}.")
         elif old != new:
             yield f"{prefix}{name} is {_said(old)} there, {_said(new)} here"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Puts a file at `path`, whole or not at all; it is on the disk when this returns.
-
-    A file that was there stays until the new one takes its place. RunError: it cannot be written, for
-    want of space or of rights; nothing is left behind then.
-    """
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(content)
-        sync(temporary)
-        temporary.replace(path)
-        sync(path.parent)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError):
-            raise _cannot_write(path, error) from None
-        raise
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -510,23 +491,6 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
-
-
-def _cannot_write(path: Path, error: OSError) -> RunError:
-    return RunError(
-        f"{path}: cannot be written ({error.strerror}); free some space, or choose a folder that is yours"
-    )
-
-
-def sync(path: Path) -> None:
-    """Waits until a file, or a folder's list of names, is on the disk."""
-    if path.is_dir() and os.name != "posix":
-        return  # Windows has no handle on folders
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _drop_half_written_line(file: BinaryIO) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import os
 import stat
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from safetensors import safe_open
 
 from dragoman.config import TranslationConfig, load_recipe, parse_config
 from dragoman.errors import DragomanError, RunError
-from dragoman.runs import Run, environment, load_tensors, save_tensors, write_atomically
+from dragoman.runs import Run, environment, load_tensors, save_tensors
 
 
 def recipe(*overrides: str) -> TranslationConfig:
@@ -217,51 +215,6 @@ def test_json_files_come_back_and_damage_is_told(run: Run) -> None:
         run.read_json("report.json")
     with pytest.raises(RunError, match=r"none\.json: cannot be read \(.*\); is the training finished\?"):
         run.read_json("none.json")
-
-
-def test_a_written_file_is_synced_before_it_takes_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    seen = []
-
-    def fsync(handle: int) -> None:
-        seen.append(("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file", path.read_bytes()))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write_atomically(path, b"new")
-    assert seen == [("file", b"old"), ("folder", b"new")]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
-) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-
-    def fsync(handle: int) -> None:
-        raise failure
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises((RunError, KeyboardInterrupt)) as error:
-        write_atomically(path, b"new")
-    if isinstance(failure, OSError):
-        assert str(error.value) == (
-            f"{path}: cannot be written (No space left on device); "
-            "free some space, or choose a folder that is yours"
-        )
-    assert path.read_bytes() == b"old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-
-
-def test_writing_below_what_is_no_folder_is_a_run_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for path in (tmp_path / "file" / "x", tmp_path / "none" / "x"):
-        with pytest.raises(RunError, match=r"cannot be written \(.+\)"):
-            write_atomically(path, b"")
 
 
 def test_the_environment_is_json_and_names_versions_and_processor() -> None:

@@ -23,7 +23,8 @@ from typing import IO, Any
 from dragoman.bulk.stream import Done
 from dragoman.data.readers.files import compressed
 from dragoman.errors import RunError
-from dragoman.runs import differences, sync, write_atomically
+from dragoman.files import sync, write_atomically
+from dragoman.runs import differences
 
 
 class Journal:

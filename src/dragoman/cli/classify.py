@@ -62,7 +62,7 @@ def classify(
         else:
             lines += written
     if out is not None:
-        from dragoman.runs import write_atomically
+        from dragoman.files import write_atomically
 
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
     if n_cut_texts:

@@ -106,8 +106,8 @@ def _compare_classifiers(
 
 def write_page(page: Page, path: Path) -> None:
     """Writes a page and says where it is."""
+    from dragoman.files import write_atomically
     from dragoman.report.page import page_html
-    from dragoman.runs import write_atomically
 
     write_atomically(path, page_html(page))
     say(f"written: {path}")

@@ -182,7 +182,7 @@ def test_sets(run: Run, *, split: str | None, src: str | None, ref: str | None) 
 
 def write_hypotheses(evaluation: Evaluation, path: Path) -> None:
     """Writes the translations, one a line. RunError: the file cannot be written."""
-    from dragoman.runs import write_atomically
+    from dragoman.files import write_atomically
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(f"{line}\n" for line in evaluation.hypotheses).encode())

@@ -126,7 +126,7 @@ def write_labels(evaluation: Evaluation, texts: list[str], path: Path) -> None:
 
     RunError: the file cannot be written.
     """
-    from dragoman.runs import write_atomically
+    from dragoman.files import write_atomically
 
     probabilities = evaluation.probabilities().max(1).tolist()
     rows = zip(evaluation.expected.tolist(), evaluation.found.tolist(), probabilities, texts, strict=True)

@@ -50,8 +50,9 @@ def report(
     while weights and settings stay. Of a classifier: scores by label, confusions, calibration, and the most
     confident mistakes with the words that they hang on.
     """
+    from dragoman.files import write_atomically
     from dragoman.report.page import page_html
-    from dragoman.runs import Run, write_atomically
+    from dragoman.runs import Run
 
     check_precision(precision)
     opened = Run.open(run)

@@ -268,7 +268,7 @@ def write_results(path: Path | None, pieces: Sequence[str]) -> None:
         sys.stdout.flush()
     else:
         from dragoman.data.readers.files import compressed
-        from dragoman.runs import write_atomically
+        from dragoman.files import write_atomically
 
         write_atomically(path, compressed("".join(pieces).encode(), path.name))
 

@@ -218,7 +218,7 @@ def write_document(path: Path | None, content: bytes) -> None:
     """Writes a document to a file, whole or not at all and compressed as its name says, or to stdout."""
     if path is not None:
         from dragoman.data.readers.files import compressed
-        from dragoman.runs import write_atomically
+        from dragoman.files import write_atomically
 
         write_atomically(path, compressed(content, path.name))
     elif sys.stdout.isatty():

@@ -18,9 +18,10 @@ from dragoman.distillation.students import student_config, with_beam
 from dragoman.distillation.teaching import Lessons, n_offered, teach
 from dragoman.evaluation.scores import score_record
 from dragoman.evaluation.translation import read_pairs, split_of
+from dragoman.files import write_atomically
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, environment, write_atomically
+from dragoman.runs import Run, environment
 
 RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"

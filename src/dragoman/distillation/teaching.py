@@ -27,9 +27,9 @@ from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.readers.files import open_lines
 from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.files import sync, write_atomically
 from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.translator import Translation
-from dragoman.runs import sync, write_atomically
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.tasks.translation import open_corpora
 

@@ -16,6 +16,7 @@ from dragoman.config import ClassificationConfig
 from dragoman.data.document_batching import make_documents
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError
+from dragoman.files import sync, write_atomically
 from dragoman.interop import huggingface, onnx
 from dragoman.interop.parity import (
     Parity,
@@ -31,7 +32,7 @@ from dragoman.interop.portable import check_portable, portable, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, environment, sync, write_atomically
+from dragoman.runs import Run, environment
 from dragoman.text.tokenizer import TokenizerPair
 
 Progress: TypeAlias = Callable[[int], None]

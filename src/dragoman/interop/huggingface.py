@@ -29,11 +29,12 @@ from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
 from dragoman.errors import ConfigError, MissingExtraError
+from dragoman.files import write_atomically
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import FORBIDDEN, Sentence, StepEngine, longest_translation
-from dragoman.runs import Run, save_tensors, write_atomically
+from dragoman.runs import Run, save_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from dragoman.config import TranslationConfig, parse_config, usual_max_length
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError
+from dragoman.files import sync
 from dragoman.interop import exported, fairseq, joeynmt, marian, opennmt, sockeye
 from dragoman.interop.foreign import (
     Foreign,
@@ -31,7 +32,7 @@ from dragoman.interop.foreign import (
     check_weights,
 )
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run, environment, sync
+from dragoman.runs import Run, environment
 from dragoman.text import foreign as foreign_text
 from dragoman.text.tokenizer import BOS_ID, Tokenizer, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS

@@ -26,11 +26,11 @@ from dragoman.data.batching import source_mask
 from dragoman.data.document_batching import Documents
 from dragoman.decoding.hypotheses import NextToken, ScoreTerm
 from dragoman.errors import ConfigError, MissingExtraError
+from dragoman.files import write_atomically
 from dragoman.model.classifier import TransformerClassifier, pool
 from dragoman.model.layers import MultiHeadAttention
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
 from dragoman.predict.engine import FORBIDDEN, StepEngine
-from dragoman.runs import write_atomically
 from dragoman.text.tokenizer import PAD_ID
 
 OPSET = 18

@@ -23,10 +23,11 @@ from dragoman.config import SearchConfig
 from dragoman.data.readers.files import hash_file
 from dragoman.decoding.hypotheses import Hypothesis, length_penalty
 from dragoman.errors import ConfigError, MissingExtraError, RunError
+from dragoman.files import write_atomically
 from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
 from dragoman.predict.engine import FORBIDDEN, NativeEngine, Sentence, longest_translation
-from dragoman.runs import Run, write_atomically
+from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 

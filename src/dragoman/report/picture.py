@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import MissingExtraError, RunError
-from dragoman.runs import write_atomically
+from dragoman.files import write_atomically
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito 2008).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"

@@ -11,6 +11,7 @@ from typing import Any
 from dragoman.config import Config
 from dragoman.errors import RunError
 from dragoman.evaluation.scores import saved_scores
+from dragoman.files import write_atomically
 from dragoman.reproduction import requirements
 from dragoman.reproduction.expected import (
     Expectation,
@@ -21,7 +22,7 @@ from dragoman.reproduction.expected import (
     tolerance_of,
 )
 from dragoman.reproduction.recipe import Recipe, version_option
-from dragoman.runs import Run, differences, write_atomically
+from dragoman.runs import Run, differences
 
 NEEDED = ("history.jsonl", "report.json", "scores.json", "environment.json", "config.toml")
 """What is copied of the first run into the recipe's results; the curves too, where they were drawn."""

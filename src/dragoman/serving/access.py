@@ -19,7 +19,7 @@ from pydantic import Field
 
 from dragoman.config import Section, parse_section, read_settings
 from dragoman.errors import ConfigError, DataError
-from dragoman.runs import write_atomically
+from dragoman.files import write_atomically
 
 N_SLOTS = 1 << 16
 """Places for rates; two users that share one, which is improbable, share a rate."""

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path, PurePath
 
-from dragoman.runs import write_atomically
+from dragoman.files import write_atomically
 from dragoman.serving.refusals import too_much
 
 MAX_STEM = 40

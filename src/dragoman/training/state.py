@@ -11,9 +11,10 @@ from pathlib import Path
 import torch
 
 from dragoman.errors import RunError
+from dragoman.files import sync, write_atomically
 from dragoman.model.transformer import Transformer
 from dragoman.predict.loading import load_weights
-from dragoman.runs import load_tensors, save_tensors, sync, write_atomically
+from dragoman.runs import load_tensors, save_tensors
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import all_whole, spread_like
 from dragoman.training.tasks.task import Weights

@@ -1,0 +1,266 @@
+"""Write files: whole or not at all, through links and devices, one process at a time.
+
+All that Dragoman writes under a name that a user gave goes through here. This module imports no torch.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import re
+import secrets
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from dragoman.errors import ConfigError, RunError
+
+WINDOWS = os.name == "nt"
+
+LOCKED_BYTE = 1 << 30
+"""Which byte of a lock file is locked on Windows: one behind its text, which others may read."""
+
+LOCKS_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+"""What file systems answer that have no locks."""
+
+FOLDERS_NOT_SYNCED = {errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP}
+"""Errors of syncing a folder that may be written and not read, or whose file system cannot do it."""
+
+
+def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Put a file at `path`, whole or not at all; it is on the disk when this returns. See `replacing`."""
+    with replacing(path, mode=mode) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` when the block ends without an error.
+
+    A link is followed. Devices and pipes are written through. The new file has the permissions `mode`;
+    without it, those of the file that it replaces, and its owner if the system allows it.
+
+    Raises:
+        RunError: no space or no right to write; nothing is left behind then.
+    """
+    try:
+        target = destination(path)
+        if target is None:
+            with open_through(path) as stream:
+                yield stream
+            return
+        temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(8)}.tmp")
+        try:
+            with _open(temporary, os.O_CREAT | os.O_EXCL, mode or 0o666) as file:
+                _keep_rights(temporary, target, mode)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+            sync(target.parent)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def _keep_rights(temporary: Path, target: Path, mode: int | None) -> None:
+    """Give `temporary` the permissions `mode`, or those and the owner of `target`, if that exists."""
+    try:
+        there = target.stat()
+    except OSError:
+        there = None
+    if there is not None and hasattr(os, "chown"):
+        for owner in (there.st_uid, -1):  # a group may be changed by those who may not give files away
+            with suppress(OSError):
+                os.chown(temporary, owner, there.st_gid)
+                break
+    if mode is None and there is not None:
+        mode = stat.S_IMODE(there.st_mode) & 0o777
+    if mode is not None:
+        with suppress(OSError):  # some file systems know no permissions
+            temporary.chmod(mode)
+
+
+def destination(path: Path) -> Path | None:
+    """The file to which writing to `path` leads, behind its links; None for a device or pipe.
+
+    Raises:
+        OSError: it is a folder, or its links lead in a circle.
+    """
+    try:
+        kind = path.stat().st_mode
+    except FileNotFoundError:
+        kind = stat.S_IFREG
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(kind) or _descriptor(path) is not None:
+        return None
+    return path.resolve() if path.is_symlink() else path
+
+
+def open_through(path: Path) -> BinaryIO:
+    """Open a device, a pipe, or one of this process's streams (/dev/stdout, /dev/fd/3) for writing."""
+    number = _descriptor(path)
+    if number is None:
+        return _open(path)
+    if number == 1 and sys.stdout is not None:
+        sys.stdout.flush()
+    return os.fdopen(os.dup(number), "wb")  # opened anew, a file would be written from its beginning
+
+
+def _open(path: Path, flags: int = 0, mode: int = 0) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | flags | getattr(os, "O_BINARY", 0), mode), "wb")
+
+
+def _descriptor(path: Path) -> int | None:
+    """The number of the open stream that `path` names, if it names one."""
+    named = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}.get(path.as_posix())
+    found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", path.as_posix())
+    return int(found[1]) if found else named
+
+
+def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> None:
+    """Check that no output is one of the inputs, nor another output, be it under another name or by a link.
+
+    None among `outputs` is stdout, "-" among `inputs` stdin. What is no regular file cannot be lost.
+
+    Raises:
+        ConfigError: two of them are one file.
+    """
+    written = [(output, _regular(1 if output is None else output)) for output in outputs]
+    read = [(name, _regular(0 if str(name) == "-" else name)) for name in inputs]
+    for i, (output, there) in enumerate(written):
+        for name, source in read:
+            if there is not None and source is not None and os.path.samestat(there, source):
+                source_name = "stdin" if str(name) == "-" else name
+                raise ConfigError(
+                    f"{output or 'stdout'}: is the input {source_name}, which would be lost; "
+                    "name another output"
+                )
+        for other, same in written[:i]:
+            twice = output is not None and other is not None and output.absolute() == other.absolute()
+            if twice if there is None or same is None else os.path.samestat(there, same):
+                raise ConfigError(f"{output or 'stdout'}: is named for two outputs; give each its own file")
+
+
+def _regular(file: str | Path | int) -> os.stat_result | None:
+    """What the system knows of a regular file; None: it is something else, or not there."""
+    try:
+        state = os.stat(file)  # noqa: PTH116  # takes an open stream's number too
+    except (OSError, ValueError):
+        return None
+    return state if stat.S_ISREG(state.st_mode) else None
+
+
+def sync(path: Path) -> None:
+    """Wait until a file is on the disk, or a folder's list of names, if the system can do that."""
+    folder = path.is_dir()
+    if folder and WINDOWS:
+        return  # it opens no folders
+    try:
+        handle = os.open(
+            path, os.O_RDWR if WINDOWS else os.O_RDONLY
+        )  # Windows syncs only what may be written
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if not folder or error.errno not in FOLDERS_NOT_SYNCED:
+            raise
+
+
+def cannot_write(path: Path, error: OSError) -> RunError:
+    """The complaint about a file that cannot be written."""
+    return RunError(
+        f"{path}: cannot be written ({error.strerror or error}); free some space, or choose a folder that "
+        "is yours"
+    )
+
+
+@contextmanager
+def locked(path: Path, *, what: str | Path, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock file `path` until the block ends or this process dies; then the file goes too.
+
+    `what` is what the lock protects, in the words of the error message. `wait`: seconds to wait for another
+    process. A file system without locks protects nothing.
+
+    Raises:
+        RunError: another process holds the lock; the message names it. Or the file cannot be made.
+    """
+    deadline = time.monotonic() + wait
+    try:
+        while (file := _lock(path)) is None:
+            if time.monotonic() >= deadline:
+                raise RunError(
+                    f"{what}: {_holder(path)} is writing it; wait until that has ended, or choose another"
+                )
+            time.sleep(0.05)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    try:
+        yield
+    finally:
+        if WINDOWS:  # deletes no open file, nor one that another process has opened by now
+            file.close()
+        with suppress(OSError):
+            path.unlink()
+        file.close()
+
+
+def _lock(path: Path) -> BinaryIO | None:
+    """Open and lock a lock file, with this process's number in it. None: another process holds it."""
+    while True:
+        file = path.open("a+b")
+        try:
+            if not _acquire(file):
+                file.close()
+                return None
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                file.truncate(0)
+                file.write(f"{os.getpid()} {socket.gethostname()}\n".encode())
+                file.flush()
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # its holder deleted it in between
+
+
+def _acquire(file: BinaryIO) -> bool:
+    """Lock an open file until it is closed. False: another process holds the lock."""
+    try:
+        try:
+            fcntl: Any = importlib.import_module("fcntl")
+        except ImportError:
+            msvcrt: Any = importlib.import_module("msvcrt")
+            file.seek(LOCKED_BYTE)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            return False
+        if error.errno not in LOCKS_UNSUPPORTED:
+            raise
+    return True
+
+
+def _holder(path: Path) -> str:
+    """The process that wrote its number into a lock file, in words."""
+    try:
+        number, host = path.read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        return "another process"
+    return f"process {number}" + (f" on {host}" if host != socket.gethostname() else "")
