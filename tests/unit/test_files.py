@@ -1,302 +1,230 @@
-"""Files are written whole, through links and devices, under a lock, and never over what is read."""
+"""Files: found by name, decompressed by suffix, read by line; what is wrong with one is said in one line."""
 
 from __future__ import annotations
 
-import errno
-import os
-import socket
-import stat
-import subprocess
+import builtins
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+import zstandard
 
-from dragoman import files
-from dragoman.errors import ConfigError, RunError
-from dragoman.files import locked, refuse_overwriting, replacing, write_atomically
+from corpus_files import COMPRESS, complaint_of, write
+from dragoman.data.readers.files import (
+    cache_folder,
+    find_file,
+    format_suffix,
+    hash_file,
+    open_bytes,
+    open_lines,
+)
+from dragoman.errors import DataError, MissingExtraError
+
+TEXT = "Zwei Büsche.\n\n我们\t😀\r\nlast"
+LINES = ["Zwei Büsche.", "", "我们\t😀", "last"]
 
 
-def names(folder: Path) -> list[str]:
-    return [entry.name for entry in folder.iterdir()]
+def complaint(path: Path | str) -> str:
+    return complaint_of(lambda: open_lines(Path(path)))
 
 
-def test_a_written_file_is_synced_before_it_takes_its_place(
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_lines_are_the_same_however_compressed(tmp_path: Path, suffix: str) -> None:
+    path = Path(write(tmp_path / f"text{suffix}", TEXT))
+    assert list(open_lines(path)) == LINES
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_a_byte_order_mark_is_not_text(tmp_path: Path, suffix: str) -> None:
+    path = Path(write(tmp_path / f"text{suffix}", b"\xef\xbb\xbf" + TEXT.encode()))
+    assert list(open_lines(path)) == LINES
+
+
+def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "text", "a\x0bb\x0cc\x85d\u2028e\rf\ng\n"))
+    assert list(open_lines(path)) == ["a\x0bb\x0cc\x85d\u2028e\rf", "g"]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_concatenated_compressed_files_are_read_to_the_end(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"".join(COMPRESS[suffix](f"line {i}\n".encode()) for i in range(3)))
+    assert list(open_lines(path)) == ["line 0", "line 1", "line 2"]
+
+
+def test_a_long_zst_file_is_read_whole(tmp_path: Path) -> None:
+    lines = [f"{i} {i * i}" for i in range(50_000)]
+    path = Path(write(tmp_path / "text.zst", "\n".join(lines)))
+    assert list(open_lines(path)) == lines
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("share", [0.0001, 0.5, 0.999])
+def test_a_compressed_file_cut_short_is_reported(tmp_path: Path, suffix: str, share: float) -> None:
+    path = Path(write(tmp_path / f"text{suffix}", "".join(f"{i} {i * i}\n" for i in range(20_000))))
+    data = path.read_bytes()
+    path.write_bytes(data[: max(2, int(len(data) * share))])
+    message = complaint(path)
+    assert f"{path}: damaged or cut short after line " in message
+    assert message.endswith("; compress or fetch it again")
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_file_that_is_not_what_its_suffix_says_is_reported(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"plain text\n")
+    assert f"{path}: damaged or cut short after line 0" in complaint(path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_flipped_byte_in_a_compressed_file_is_reported(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    text = "".join(f"{i} {i * i}\n" for i in range(20_000)).encode()
+    checked = zstandard.ZstdCompressor(write_checksum=True)
+    data = bytearray(checked.compress(text) if suffix == ".zst" else COMPRESS[suffix](text))
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(bytes(data))
+    message = complaint(path)
+    assert any(words in message for words in ("damaged or cut short", "not UTF-8", "a NUL byte"))
+
+
+def test_zst_without_its_package_names_the_install_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    seen = []
-
-    def fsync(handle: int) -> None:
-        seen.append(("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file", path.read_bytes()))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write_atomically(path, b"new")
-    assert seen == [("file", b"old"), ("folder", b"new")]
-    assert names(tmp_path) == ["file"]
-
-
-@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
-) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-
-    def fsync(handle: int) -> None:
-        raise failure
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises((RunError, KeyboardInterrupt)) as error:
-        write_atomically(path, b"new")
-    if isinstance(failure, OSError):
-        assert str(error.value) == (
-            f"{path}: cannot be written (No space left on device); "
-            "free some space, or choose a folder that is yours"
-        )
-    assert path.read_bytes() == b"old"
-    assert names(tmp_path) == ["file"]
-
-
-def test_writing_below_what_is_no_folder_is_a_run_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for path in (tmp_path / "file" / "x", tmp_path / "none" / "x"):
-        with pytest.raises(RunError, match=r"cannot be written \(.+\)"):
-            write_atomically(path, b"")
-
-
-def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    link, target = tmp_path / "link", tmp_path / "folder" / "target"
-    link.symlink_to(target)
-    for content in (b"new", b"newer"):  # a link that leads nowhere yet, too
-        write_atomically(link, content)
-        assert link.is_symlink()
-        assert target.read_bytes() == content
-    assert names(tmp_path / "folder") == ["target"]
-
-
-def test_a_circle_of_links_is_a_run_error(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to(tmp_path / "a")
-    with pytest.raises(RunError, match=r"a: cannot be written \("):
-        write_atomically(tmp_path / "a", b"")
-
-
-def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"cannot be written \(Is a directory\)"):
-        write_atomically(tmp_path, b"")
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
-def test_the_mode_of_a_replaced_file_stays(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "file"
-    path.touch()
-    path.chmod(mode)
-    write_atomically(path, b"new")
-    assert stat.S_IMODE(path.stat().st_mode) == mode
-
-
-def test_a_new_file_has_the_usual_mode_or_the_one_that_is_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "usual").touch()
-    write_atomically(tmp_path / "new", b"")
-    write_atomically(tmp_path / "secret", b"", mode=0o600)
-    modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in names(tmp_path)}
-    assert modes["new"] == modes["usual"]
-    assert modes["secret"] == 0o600
-
-
-def test_a_secret_is_never_readable_by_others(tmp_path: Path) -> None:
-    with replacing(tmp_path / "file", mode=0o600):
-        (temporary,) = tmp_path.iterdir()
-        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
-
-
-def test_owner_and_group_of_a_replaced_file_are_kept_as_far_as_the_system_allows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    path.touch()
-    asked = []
-
-    def chown(name: Path, user: int, group: int) -> None:
-        asked.append((user, group))
-        if user != -1:
-            raise PermissionError
-
-    monkeypatch.setattr(os, "chown", chown)
-    write_atomically(path, b"new")
-    there = path.stat()
-    assert asked == [(there.st_uid, there.st_gid), (-1, there.st_gid)]
-
-
-def test_writers_of_one_name_do_not_share_a_temporary_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    with replacing(path) as first, replacing(path) as second:
-        first.write(b"first")
-        second.write(b"second")
-    assert path.read_bytes() == b"first"  # the last one to end
-    assert names(tmp_path) == ["file"]
-
-
-def test_a_long_name_leaves_room_for_the_temporary_one(tmp_path: Path) -> None:
-    write_atomically(tmp_path / ("ä" * 127), b"new")
-
-
-def test_devices_and_pipes_are_written_through(tmp_path: Path) -> None:
-    before = Path("/dev/null").stat()
-    write_atomically(Path("/dev/null"), b"gone")
-    assert os.path.samestat(before, Path("/dev/null").stat())
-
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    read: list[bytes] = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
-    reader.start()
-    write_atomically(pipe, b"through")
-    reader.join()
-    assert read == [b"through"]
-    assert names(tmp_path) == ["pipe"]
-
-
-def test_a_full_device_is_reported() -> None:
-    with pytest.raises(RunError, match=r"^/dev/full: cannot be written \(No space left on device\)"):
-        write_atomically(Path("/dev/full"), b"x")
-
-
-def test_a_stream_is_written_where_it_is(tmp_path: Path) -> None:
-    with (tmp_path / "file").open("w+b") as file:
-        file.write(b"before ")
-        file.flush()
-        write_atomically(Path(f"/dev/fd/{file.fileno()}"), b"after")
-        assert (tmp_path / "file").read_bytes() == b"before after"
-
-
-def links(tmp_path: Path) -> dict[str, Callable[[Path], Path]]:
-    def other(name: str, make: Callable[[Path, Path], Any]) -> Callable[[Path], Path]:
-        def made(path: Path) -> Path:
-            make(tmp_path / name, path)
-            return tmp_path / name
-
-        return made
-
-    return {
-        "itself": lambda path: path,
-        "another spelling": lambda path: path.parent / ".." / path.parent.name / path.name,
-        "a symbolic link": other("symbolic", lambda link, path: link.symlink_to(path)),
-        "a hard link": other("hard", lambda link, path: link.hardlink_to(path)),
-    }
-
-
-@pytest.mark.parametrize("kind", ["itself", "another spelling", "a symbolic link", "a hard link"])
-def test_an_output_that_is_an_input_is_refused(tmp_path: Path, kind: str) -> None:
-    source = tmp_path / "in"
-    source.touch()
-    out = links(tmp_path)[kind](source)
-    with pytest.raises(ConfigError) as error:
-        refuse_overwriting(tmp_path / "other", out, inputs=["-", source])
-    assert str(error.value) == f"{out}: is the input {source}, which would be lost; name another output"
-
-
-def test_devices_and_new_files_are_no_input(tmp_path: Path) -> None:
-    (tmp_path / "in").touch()
-    refuse_overwriting(Path("/dev/null"), tmp_path / "new", inputs=["/dev/null", tmp_path / "in", "missing"])
-
-
-def test_two_outputs_are_two_files(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"new: is named for two outputs; give each its own file"):
-        refuse_overwriting(tmp_path / "new", tmp_path / "new", inputs=[])
-    (tmp_path / "old").touch()
-    (tmp_path / "link").symlink_to("old")
-    with pytest.raises(ConfigError, match=r"link: is named for two outputs"):
-        refuse_overwriting(tmp_path / "old", tmp_path / "link", inputs=[])
-    refuse_overwriting(Path("/dev/null"), Path("/dev/zero"), None, tmp_path / "new", inputs=[])
-
-
-def test_a_lock_is_held_by_one_and_names_it(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with locked(path, what="runs/x"):
-        with pytest.raises(RunError) as error, locked(path, what="runs/x"):
-            pass
-        assert str(error.value) == (
-            f"runs/x: process {os.getpid()} is writing it; wait until that has ended, or choose another"
-        )
-        path.write_text("7 elsewhere\n")
-        with pytest.raises(RunError, match="process 7 on elsewhere is writing it"), locked(path, what="x"):
-            pass
-        path.write_text("")
-        with pytest.raises(RunError, match="another process is writing it"), locked(path, what="x"):
-            pass
-    assert not path.exists()
-    with locked(path, what="runs/x"):
-        assert path.read_text() == f"{os.getpid()} {socket.gethostname()}\n"
-
-
-def test_a_lock_waits_for_its_holder(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    order = []
-    with locked(path, what="x"):
-        waiting = threading.Thread(target=lambda: _append_under_lock(path, order))
-        waiting.start()
-        order.append("first")
-    waiting.join()
-    assert order == ["first", "second"]
-
-
-def _append_under_lock(path: Path, order: list[str]) -> None:
-    with locked(path, what="x", wait=60):
-        order.append("second")
-
-
-def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    code = (
-        "import os, signal, sys; from pathlib import Path; from dragoman.files import locked\n"
-        "with locked(Path(sys.argv[1]), what='x'): os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == -9
-    assert path.exists()
-    with locked(path, what="x"):
-        pass
-
-
-def test_a_lock_that_was_deleted_while_it_was_opened_is_no_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "lock"
-    acquire = files._acquire
-
-    def late(file: Any) -> bool:
-        monkeypatch.setattr(files, "_acquire", acquire)
-        path.unlink()
-        return acquire(file)
-
-    monkeypatch.setattr(files, "_acquire", late)
-    with locked(path, what="x"):
-        assert path.exists()
-        with pytest.raises(RunError, match="is writing it"), locked(path, what="x"):
-            pass
-
-
-def test_a_file_system_without_locks_is_no_reason_to_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import fcntl
-
-    def flock(file: Any, how: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with locked(tmp_path / "lock", what="x"), locked(tmp_path / "lock", what="x"):
-        pass
-
-
-def test_a_lock_where_nothing_can_be_written_is_a_run_error(tmp_path: Path) -> None:
-    with (
-        pytest.raises(RunError, match=r"lock: cannot be written \("),
-        locked(tmp_path / "no" / "lock", what="x"),
+    path = write(tmp_path / "text.zst", TEXT)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(
+        MissingExtraError, match=r"needs the package zstandard: pip install 'dragoman\[zst\]'"
     ):
+        list(open_lines(Path(path)))
+
+
+def test_invalid_utf8_is_reported_with_line_and_remedy(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.de", b"eins\n" + "zwölf\n".encode("latin1"))
+    message = complaint(path)
+    assert message.startswith(f"{path} line 2: not UTF-8 (byte 0xf6 at position 3)")
+    assert "iconv -f latin1 -t utf-8" in message
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf16_is_reported_and_not_read_as_garbage(tmp_path: Path, encoding: str) -> None:
+    path = write(tmp_path / "a.tsv", "one\teins\n".encode(encoding))
+    assert f"{path} line 1: holds a NUL byte; if the file is UTF-16, convert it with: iconv" in complaint(
+        path
+    )
+
+
+def test_a_nul_byte_is_reported_with_its_line_and_how_to_remove_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.gz", "one\ntw\0o\n")
+    message = complaint(path)
+    assert message.startswith(f"{path} line 2: holds a NUL byte")
+    assert message.endswith("remove them with: tr -d '\\000'")
+
+
+def test_a_line_of_a_megabyte_is_a_line(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "a.zst", "ä" * 500_000 + "\nshort\n"))
+    assert [len(line) for line in open_lines(path)] == [500_000, 5]
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_bytes_are_the_same_however_compressed(tmp_path: Path, suffix: str) -> None:
+    with open_bytes(Path(write(tmp_path / f"text{suffix}", TEXT))) as file:
+        assert file.read() == TEXT.encode()
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_damage_met_in_bytes_is_reported(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    write(path, TEXT * 1000)
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(DataError, match=r"damaged or cut short \("), open_bytes(path) as file:
+        file.read()
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [
+        ("a.tsv", ".tsv"),
+        ("a.TSV.GZ", ".tsv"),
+        ("a.tmx.xz", ".tmx"),
+        ("a", ""),
+        ("a.gz", ""),
+        ("d/b.x.csv.zst", ".csv"),
+    ],
+)
+def test_the_format_is_told_by_the_suffix_before_that_of_compression(name: str, suffix: str) -> None:
+    assert format_suffix(name) == suffix
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders in which names are looked up, in their order."""
+    found = [tmp_path / name for name in ("here", "data", "cache")]
+    for folder in found:
+        folder.mkdir()
+    monkeypatch.chdir(found[0])
+    monkeypatch.setenv("DRAGOMAN_DATA", str(found[1]))
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(found[2]))
+    return found
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_a_name_is_looked_up_here_then_in_the_data_folder_then_in_the_cache(
+    folders: list[Path], first: int
+) -> None:
+    for folder in folders[first:]:
+        write(folder / "x", "")
+    assert find_file("x").resolve() == folders[first] / "x"
+
+
+def test_a_file_that_is_nowhere_is_reported_with_all_places(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, data, cache = folders
+    with pytest.raises(DataError) as error:
+        find_file("none")
+    assert str(error.value) == (
+        f"none: no such file in {here}, in $DRAGOMAN_DATA = {data}, nor in {cache}; check the path"
+    )
+    monkeypatch.delenv("DRAGOMAN_DATA")
+    with pytest.raises(DataError, match=r"in \$DRAGOMAN_DATA, which is not set, nor in "):
+        find_file("none")
+    with pytest.raises(DataError, match="/none: no such file; check the path"):
+        find_file("/none")
+
+
+def test_fetched_data_is_kept_in_the_cache_folder_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_CACHE", "mine")
+    assert cache_folder() == Path("mine")
+    monkeypatch.delenv("DRAGOMAN_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "dragoman" / "data"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    assert cache_folder() == tmp_path / ".cache" / "dragoman" / "data"
+
+
+def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.tsv", "a\tb\n")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(builtins, "open", refuse)
+    assert complaint(path) == f"{path}: cannot be read (Permission denied); check the path and its rights"
+    with pytest.raises(DataError, match="Permission denied"):
+        hash_file(Path(path))
+    with pytest.raises(DataError, match="Permission denied"), open_bytes(Path(path)):
         pass
+
+
+def test_a_missing_file_of_a_named_data_set_can_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path))
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(DataError, match=r"; get it with: dragoman data fetch multi30k$"):
+        find_file("multi30k/train.en.gz")
