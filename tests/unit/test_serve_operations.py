@@ -179,6 +179,44 @@ def test_a_service_with_names_is_called_by_no_other(tiny_run: Path) -> None:
             assert "hosts" in answer.json["error"]
 
 
+def test_no_answer_leads_to_where_the_header_host_says(port: int) -> None:
+    for path in ("/page", "/v1/models/", "/health/", "/v1/translate/"):
+        for method in ("GET", "POST"):
+            answer = ask(port, method, path, headers={"Host": "evil.example"})
+            assert answer.status in (404, 405)
+            assert "location" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "headers", "status"),
+    [
+        ("/v1/translate", "", {"Origin": "https://evil.example"}, 403),
+        ("/v1/translate", "text/plain", {"Origin": "null"}, 403),
+        ("/v1/translate", "text/plain", {"Origin": "http://[", "Host": ""}, 403),
+        ("/translate", "application/x-www-form-urlencoded", {"Origin": "http://localhost:1"}, 403),
+        ("/v1/documents", "multipart/form-data; boundary=x", {"Origin": "http://evil.example"}, 403),
+        ("/v1/documents", "multipart/form-data; boundary=x",
+         {"Origin": "http://localhost", "Sec-Fetch-Site": "same-site"}, 403),
+        ("/v1/documents", "multipart/form-data; boundary=x", {"Origin": "https://LOCALHOST"}, 400),
+        ("/v1/documents", "multipart/form-data; boundary=x",
+         {"Origin": "https://public.example", "Sec-Fetch-Site": "same-origin"}, 400),
+        ("/v1/documents", "multipart/form-data; boundary=x", {"Origin": "https://friend.example"}, 400),
+        ("/v1/documents", "multipart/form-data; boundary=x", {}, 400),
+        ("/v1/translate", "application/json", {"Origin": "moz-extension://some-extension"}, 400),
+    ],
+)  # fmt: skip
+def test_a_page_of_another_origin_cannot_send_what_browsers_send_unasked(
+    service: tuple[int, Server], monkeypatch: pytest.MonkeyPatch, path: str, kind: str,
+    headers: dict[str, str], status: int,
+) -> None:  # fmt: skip
+    port, server = service
+    config = server.service.config.model_copy(update={"cors_origins": ["https://friend.example"]})
+    monkeypatch.setattr(server.service, "config", config)
+    answer = ask(port, "POST", path, b"--x--", {"Content-Type": kind, **headers})
+    assert answer.status == status
+    assert ("another origin" in answer.json["error"]) == (status == 403)
+
+
 def test_keys_are_asked_for_and_have_their_own_rates(tiny_run: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     ann = succeed("key", "ann", "--file", file, "--per-minute", 2).stdout.strip()

@@ -191,6 +191,11 @@ def test_control_characters_of_a_model_are_left_out() -> None:
     assert docx.Document(io.BytesIO(content.written(["a\x00<b>\x1b"]))).paragraphs[0].text == "a<b>"
 
 
+def part_of(content: bytes, name: str) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return archive.read(name)
+
+
 def changed(content: bytes, name: str, part: bytes) -> bytes:
     """The archive with another part of that name."""
     out = io.BytesIO()
@@ -228,6 +233,14 @@ def hostile() -> dict[str, tuple[bytes, str]]:
             changed(good, "word/document.xml", b"<w:x"),
             "a.docx/word/document.xml, line 1: is not XML",
         ),
+        "a template": (
+            changed(
+                good,
+                "[Content_Types].xml",
+                part_of(good, "[Content_Types].xml").replace(b"document.main", b"template.main"),
+            ),
+            "a.docx: is damaged, or no Word document (file it is not a Word file, content type is ",
+        ),
         "another root": (
             changed(good, "word/document.xml", b"<x/>"),
             "a.docx: is damaged, or no Word document",
@@ -242,6 +255,7 @@ def test_a_damaged_or_hostile_file_is_refused_in_one_line(kind: str) -> None:
         DocumentFile.read("a.docx", content, EN_DE)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+    assert " at 0x" not in str(caught.value)
 
 
 def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:

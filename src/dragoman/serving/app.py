@@ -53,6 +53,7 @@ def create_app(service: Service) -> FastAPI:
     app = FastAPI(
         title="Dragoman", version=version("dragoman"), description=DESCRIPTION, lifespan=lifespan,
         docs_url=None, redoc_url=None,  # those pages would fetch from elsewhere
+        redirect_slashes=False,  # a redirect would lead to whatever the header Host names
         generate_unique_id_function=operation_id,
     )  # fmt: skip
     app.state.service = service

@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,6 +34,9 @@ SAFE = {
 
 UPLOADS = ("/v1/documents", "/translate_file")
 """Routes whose bodies are documents."""
+
+SIMPLE = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
+"""Content types that a browser sends to another origin without asking first (CORS)."""
 
 LEFT = 499
 """The status in the log of a request whose client left before it was answered."""
@@ -69,6 +73,7 @@ class Gate:
 
         try:
             self._check_host(Headers(scope=scope).get("Host"))
+            self._check_origin(scope)
             body = await self._body(scope, receive)
             if body is not None:
                 await self._app(scope, _with_body(body, receive), send_safely)
@@ -89,6 +94,19 @@ class Gate:
         hosts = self._service.config.hosts
         if hosts and host is not None and _PORT.sub("", host).lower() not in hosts:
             raise RefusalError(421, "the service is not called so; its settings name its hosts")
+
+    def _check_origin(self, scope: Scope) -> None:
+        """RefusalError 403: a page of another origin sends what its browser lets it send to anybody."""
+        headers = Headers(scope=scope)
+        kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
+        if scope["method"] != "POST" or origin is None or kind not in SIMPLE:
+            return
+        is_own = site == "same-origin" if site else _netloc(origin) == headers.get("Host", "").lower()
+        if not is_own and not {"*", origin} & set(self._service.config.cors_origins):
+            raise RefusalError(
+                403, "a page of another origin sent this; send JSON, or add its origin to cors_origins"
+            )
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The whole body of a request; None where its client has left. RefusalError: too large or slow."""
@@ -137,6 +155,14 @@ class Gate:
             if name in state
         }
         log(scope["method"], facts)
+
+
+def _netloc(origin: str) -> str | None:
+    """Host and port of an origin; None for "null" and nonsense."""
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None
 
 
 def _with_body(body: bytes, receive: Receive) -> Receive:

@@ -13,7 +13,7 @@ from dragoman.serving.schemas import Problem
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The request is wrong, or asks for what is not there."},
     401: {"model": Problem, "description": "A key is needed."},
-    403: {"model": Problem, "description": "The key is unknown."},
+    403: {"model": Problem, "description": "The key is unknown, or a page of another origin asks."},
     408: {"model": Problem, "description": "The body came too slowly."},
     413: {"model": Problem, "description": "The request asks for more than a limit allows."},
     421: {"model": Problem, "description": "The service is not called by this name."},

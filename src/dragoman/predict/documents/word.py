@@ -47,6 +47,8 @@ _DROPPED = frozenset(_W + name for name in ("proofErr", "lastRenderedPageBreak",
 """What a program noted about the text that was."""
 _INVISIBLE = frozenset(_W + name for name in ("lang", "noProof"))
 """What makes no difference between two runs that a reader sees."""
+_OBJECT = re.compile(r"'?<[^<>]* at 0x[0-9a-f]+>'?")
+"""An object as Python shows it, such as the file in a message of python-docx."""
 _OLD_WORD = b"\xd0\xcf\x11\xe0"
 
 
@@ -255,7 +257,7 @@ def read(name: str, content: bytes, languages: tuple[str, str]) -> WordFile:
     try:
         return WordFile(docx.Document(unpacked))
     except Exception as error:  # whatever python-docx or lxml stumbles over, the file is the reason
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = " ".join(_OBJECT.sub("it", str(error)).split())[:200] or type(error).__name__
         raise DataError(f"{name}: is damaged, or no Word document ({reason}); save it again") from None
 
 
