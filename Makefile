@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: demo test check setup clean
 
-demo: .venv/installed
+demo: .venv/demo
 	$(BIN)/dragoman demo
 
 test: .venv/installed
@@ -20,9 +20,13 @@ check: .venv/installed
 
 setup: .venv/installed
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[plots]'
+	touch $@
+
+.venv/installed: .venv/demo
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps joeynmt
 	touch $@

@@ -155,11 +155,12 @@ def _usage(run: Run, name: str | None) -> str:
     )
     load = f'{kind}.from_pretrained("{name}")' if name else f'{kind}.load("{_inline(run.path.name)}")'
     where = f"hf:{name}" if name else _inline(run.path.name)
-    extra = "'dragoman[hub]'" if name else "dragoman"
+    extra = "'.[hub]'" if name else "."
     return (
         f"```python\nfrom dragoman import {kind}\n\nmodel = {load}\n"
         f'print(model.{call}(["One sentence."])[0].{key})\n```\n\n'
-        f"```sh\npip install {extra}\ndragoman {command} {where} input.txt\n```"
+        f"In a clone of Dragoman's repository `pip install {extra}` installs it.\n\n"
+        f"```sh\ndragoman {command} {where} input.txt\n```"
     )
 
 

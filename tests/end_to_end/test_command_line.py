@@ -74,7 +74,7 @@ def test_help_as_a_module_imports_nothing_slow() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "dragoman", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert done.stdout.startswith("Usage: dragoman [OPTIONS] COMMAND")
+    assert done.stdout.startswith(f"Usage: {sys.executable} -m dragoman [OPTIONS] COMMAND")
     assert "dragoman.cli" in imported
     assert not imported & {"torch", "numpy", "rich", "pydantic", "tokenizers", "sacrebleu", "matplotlib"}
 
@@ -235,7 +235,8 @@ def test_an_interrupted_training_says_how_to_continue_and_does() -> None:
     said = interrupt_after_first_log_line(*command)
     assert "continuing" not in said
     assert "the same command continues from here" in said
-    assert "to continue: dragoman train --src train.en --tgt train.de --out r --set " in said
+    dragoman = f"{sys.executable} -m dragoman"
+    assert f"to continue: {dragoman} train --src train.en --tgt train.de --out r --set " in said
     assert_line(
         succeed("show", "r").stdout, r"^state     not finished, step \d+ of 100,000; train again to continue$"
     )

@@ -186,6 +186,8 @@ def check_command(words: list[str]) -> None:
     elif program == "pip" and arguments[0] == "install":
         for argument in arguments[1:]:
             check_requirement(argument)
+    elif words[:3] == ["python3", "-m", "venv"]:
+        assert arguments[2:] == [".venv"]
     elif program == "python":
         compile((ROOT / arguments[0]).read_text(encoding="utf-8"), arguments[0], "exec")
     elif program == "source":
@@ -195,12 +197,12 @@ def check_command(words: list[str]) -> None:
 
 
 def check_requirement(argument: str) -> None:
-    """A thing to install is this package, and its extras are in pyproject.toml."""
+    """A thing to install is this folder, for the package is on no index; its extras are in pyproject.toml."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
         "optional-dependencies"
     ]
-    found = re.fullmatch(r"(?:\.|dragoman)(?:\[([\w,-]+)\])?", argument)
-    assert found or argument in ("-e", "--editable"), f"pip install {argument}: is not this package"
+    found = re.fullmatch(r"\.(?:\[([\w,-]+)\])?", argument)
+    assert found or argument in ("-e", "--editable"), f"pip install {argument}: is not this folder"
     for extra in (found[1] or "").split(",") if found else []:
         assert not extra or extra in extras, f"pip install {argument}: there is no extra {extra}"
 
@@ -236,6 +238,13 @@ def test_commands_named_in_the_text_exist_with_their_options(document: Path) -> 
             assert f"{option} " in shown.stdout, f"{document}: dragoman {command} has no {option}"
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_no_block_installs_from_an_index_what_is_on_none(document: Path) -> None:
+    for block in FENCE.finditer((ROOT / document).read_text(encoding="utf-8")):
+        for arguments in re.findall(r"\bpip install (.*)", block[2]):
+            assert not re.search(r"""(?:^|\s)['"]?dragoman\b""", arguments), f"{document}: {arguments}"
+
+
 def test_a_marked_block_is_left_out_and_others_are_not() -> None:
     document = "```sh\na\n```\n<!-- not run: needs a GPU -->\n```sh\nb\n```\n\n```python\nc\n```\n"
     assert list(blocks_of(document)) == [Block("sh", "a\n"), Block("python", "c\n")]
@@ -247,7 +256,8 @@ def test_output_comments_and_continued_lines_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["make dinner", "pip install 'dragoman[gpu]'", "pip install left-pad", "rm x"]
+    "command",
+    ["make dinner", "pip install '.[gpu]'", "pip install 'dragoman[serve]'", "pip install left-pad", "rm x"],
 )
 def test_a_command_that_cannot_work_is_found(command: str) -> None:
     with pytest.raises(AssertionError):

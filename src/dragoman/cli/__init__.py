@@ -30,7 +30,7 @@ from dragoman.cli import (
     train,
     translate,
 )
-from dragoman.cli.app import CRASHED, app
+from dragoman.cli.app import CRASHED, app, program
 
 __all__ = ["app", "main"]
 
@@ -64,7 +64,7 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        app(prog_name="dragoman")
+        app(prog_name=program())
     except Exception:  # what a user can put right has become an exit code by now
         if os.environ.get("WORLD_SIZE", "1") == "1":
             raise

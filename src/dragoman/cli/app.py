@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -74,13 +77,47 @@ class PanelledCommand(TyperCommand):
 def fail(message: str, *, code: int = USER_ERROR, prefix: str = "error: ") -> NoReturn:
     """Says what is wrong in one line on stderr, and leaves with `code`."""
     with suppress(OSError):
-        typer.echo(prefix + printable(" ".join(message.splitlines())), err=True)
+        typer.echo(prefix + printable(as_called(" ".join(message.splitlines()))), err=True)
     raise typer.Exit(code)
 
 
 def say(message: str) -> None:
-    """One line on stderr."""
-    typer.echo(printable(message), err=True)
+    """One line on stderr; see `as_called`."""
+    typer.echo(printable(as_called(message)), err=True)
+
+
+def as_called(text: str) -> str:
+    """`text`, its commands `dragoman …` and `pip install …` written as they work in this shell."""
+    commands = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]
+    names = "|".join([*commands, *(str(group.name) for group in app.registered_groups)])
+    text = re.sub(rf"(?<![\w./-])(?<!-m )dragoman(?= (?:{names})\b)", lambda _: program(), text)
+    return re.sub(r"(?<!-m )\bpip(?= install 'dragoman\[)", lambda _: _pip(), text)
+
+
+def program() -> str:
+    """How this program is called: `dragoman` where the shell finds it, else with the path that was typed."""
+    called = Path(sys.argv[0])
+    if called.parts[-2:] == ("dragoman", "__main__.py"):
+        return f"{_word(sys.orig_argv[0])} -m dragoman"
+    found = shutil.which("dragoman")
+    if called.stem != "dragoman" or (found and Path(found).parent.resolve() == called.parent.resolve()):
+        return "dragoman"
+    return _word(sys.argv[0])
+
+
+def command_line(*arguments: object) -> str:
+    """`dragoman` with `arguments`, to be pasted into a shell; by default those of this process."""
+    return shlex.join(["dragoman", *map(str, arguments or sys.argv[1:])])
+
+
+def _pip() -> str:
+    """The pip that installs for this Python."""
+    found, python = shutil.which("pip"), Path(sys.executable)
+    return "pip" if found and Path(found).parent == python.parent else f"{_word(sys.executable)} -m pip"
+
+
+def _word(path: str) -> str:
+    return shlex.quote(path) if os.name == "posix" else f'"{path}"'
 
 
 def printable(text: str) -> str:

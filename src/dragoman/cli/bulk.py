@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import INTERRUPTED, say
+from dragoman.cli.app import INTERRUPTED, command_line, say
 
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
@@ -48,7 +46,7 @@ def carry_out(job: Job, *, n_workers: int, ray: str | None) -> Summary:
         with progress:
             summary = translate_file(job, n_workers=n_workers, ray=ray, watch=progress.show)
     except KeyboardInterrupt:
-        say(f"to continue: {shlex.join(['dragoman', *sys.argv[1:]])}")
+        say(f"to continue: {command_line()}")
         raise typer.Exit(INTERRUPTED) from None
     for line in describe_summary(summary, job.out):
         say(line)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dragoman.cli import check
-from dragoman.cli.app import say
+from dragoman.cli.app import as_called, say
 
 if TYPE_CHECKING:
     from dragoman.data.catalog import Dataset, Progress
@@ -122,7 +122,7 @@ def _where(dataset: Dataset) -> str:
 
     place = whereabouts(dataset)
     if place.folder is None:
-        return f"no: dragoman data fetch {dataset.name}"
+        return as_called(f"no: dragoman data fetch {dataset.name}")
     lacks = f", without {', '.join(place.missing)}" if place.missing else ""
     return f"{place.folder} ({place.description}){lacks}"
 

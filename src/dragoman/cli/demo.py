@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dragoman.cli.app import say
+from dragoman.cli.app import command_line, say
 from dragoman.cli.train import Overrides, run_training
 from dragoman.errors import ConfigError
 
@@ -137,8 +138,8 @@ def next_commands(path: Path, example: str) -> list[str]:
     return [
         "",
         "Try next:",
-        f'  echo "{example}" | dragoman translate {path}',
-        f"  dragoman show {path}",
+        f"  echo {shlex.quote(example)} | {command_line('translate', path)}",
+        f"  {command_line('show', path)}",
         "  dragoman demo --src de --tgt en",
         "  dragoman train --src your.en --tgt your.de",
     ]

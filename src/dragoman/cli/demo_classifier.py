@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.app import say
+from dragoman.cli.app import command_line, say
 
 if TYPE_CHECKING:
     from dragoman.data.labelled import Labelled
@@ -90,9 +91,9 @@ def next_commands(path: Path, example: str) -> list[str]:
     return [
         "",
         "Try next:",
-        f'  echo "{example}" | dragoman classify {path}',
-        f"  dragoman evaluate {path}",
-        f"  dragoman show {path}",
+        f"  echo {shlex.quote(example)} | {command_line('classify', path)}",
+        f"  {command_line('evaluate', path)}",
+        f"  {command_line('show', path)}",
         "  dragoman train your-reviews.tsv --task classification",
     ]
 

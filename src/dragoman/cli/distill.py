@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.cli.app import say
+from dragoman.cli.app import command_line, say
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.train import Overrides, run_training
 from dragoman.cli.translate import RunPath
@@ -82,7 +82,7 @@ def distill(
         say=say,
     )
     typer.echo("\n".join(describe_distillation(record)))
-    say(f"next: dragoman translate {path}")
+    say(f"next: {command_line('translate', path)}")
 
 
 def describe_distillation(record: Mapping[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.app import say
+from dragoman.cli.app import command_line, say
 from dragoman.cli.translate import RunPath
 
 Licence = Annotated[
@@ -55,4 +55,4 @@ def push(
 
     address = push_to_hub(run, name, private=not public, licence=licence, message=message)
     typer.echo(address)
-    say(f"next: dragoman translate {HubName.parse(name)}")
+    say(f"next: {command_line('translate', HubName.parse(name))}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import say
+from dragoman.cli.app import command_line, say
 
 if TYPE_CHECKING:
     from dragoman.runs import Run
@@ -53,7 +53,7 @@ def import_model(
     run = importing.import_model(model, out, format_name=format_name, options=options)
     for line in describe_import(run):
         say(line)
-    say(f"next: dragoman translate {run.path}")
+    say(f"next: {command_line('translate', run.path)}")
     typer.echo(run.path)
 
 

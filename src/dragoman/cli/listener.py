@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
+from dragoman.cli.app import as_called
 from dragoman.cli.live import LivePanel, SampleNames, sample_names, sample_table
 from dragoman.config import Config
 from dragoman.training.listener import TrainingListener
@@ -45,7 +46,7 @@ class TerminalListener(TrainingListener):
             self._live = None
 
     def message(self, text: str) -> None:
-        self._print(text)
+        self._print(as_called(text))
 
     def started(self, position: Position, config: Config, n_parameters: int) -> None:
         self._item = "token" if config.task == "translation" else "text"

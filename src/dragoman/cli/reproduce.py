@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import INTERRUPTED, USER_ERROR, say
+from dragoman.cli.app import INTERRUPTED, USER_ERROR, as_called, command_line, say
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,7 +106,7 @@ def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fe
                 recipe, version, out=path, overrides=overrides, fetch=fetch, listener=listener
             )
     except KeyboardInterrupt:
-        say(f"to continue: {shlex.join(['dragoman', *sys.argv[1:]])}")
+        say(f"to continue: {command_line()}")
         raise typer.Exit(INTERRUPTED) from None
     draw_curves(Run.open(result.run))
     return result
@@ -162,7 +160,7 @@ def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
     missing = missing_files(config)
     for name, files in missing.items():
         remedy = f"dragoman data fetch {name}" if name else "not in the catalogue: put it into $DRAGOMAN_DATA"
-        yield f"missing   {', '.join(files)} ({remedy})"
+        yield as_called(f"missing   {', '.join(files)} ({remedy})")
     for problem in differing(config, expectation.data):
         yield f"other     {problem}"
     if not missing:

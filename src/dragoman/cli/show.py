@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import printable
+from dragoman.cli.app import as_called, command_line, printable
 from dragoman.cli.train import Overrides
 from dragoman.errors import ConfigError, RunError
 
@@ -99,7 +99,7 @@ def describe_run(run: Run) -> Iterator[str]:
     for path in sorted(p for p in run.path.iterdir() if not p.name.startswith(".")):
         yield f"  {path.name + '/' * path.is_dir():<24} {_kilobytes(path):>12,.1f} kB"
     curves = run.path / "curves.svg"
-    yield f"curves    {curves if curves.exists() else f'dragoman show --plot {run.path}'}"
+    yield f"curves    {curves if curves.exists() else as_called(command_line('show', '--plot', run.path))}"
     yield "settings"
     yield from (f"  {line}".rstrip() for line in to_toml(config).splitlines())
 

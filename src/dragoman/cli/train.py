@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import INTERRUPTED, say
+from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, command_line, say
 from dragoman.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -112,8 +110,8 @@ def train(
         from dragoman.runs import Run
 
         print_validation(Run.open(path), config)
-    say(f"next: dragoman {'translate' if config.task == 'translation' else 'classify'} {path}")
-    say(f"      dragoman evaluate {path}")
+    say(f"next: {command_line('evaluate', path)}")
+    say(f"      {command_line('translate' if config.task == 'translation' else 'classify', path)}")
     typer.echo(path)
 
 
@@ -235,6 +233,8 @@ def train_together(
 
     run = Run.create(out, config)
     if code := launch(processes, run, max_hours=max_hours, options=options, say=say):
+        if code in (PAUSED, INTERRUPTED, TERMINATED):
+            say(f"to continue: {command_line()}")
         raise typer.Exit(code)
 
 
@@ -314,8 +314,8 @@ def run_training(
                 listeners.append(WandbListener(wandb, out))
             path = train(config, out, listener=Listeners(listeners), max_hours=max_hours)
     except (KeyboardInterrupt, PausedError) as stop:
-        if speaks():
-            say(f"to continue: {shlex.join(['dragoman', *sys.argv[1:]])}")
+        if "RANK" not in os.environ:  # else what has started several processes says it
+            say(f"to continue: {command_line()}")
         if isinstance(stop, PausedError):
             raise
         raise typer.Exit(INTERRUPTED) from None

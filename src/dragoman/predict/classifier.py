@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,7 +70,7 @@ class Logits(NamedTuple):
 def classification_config(run: Run) -> ClassificationConfig:
     """The configuration of a run that classifies. RunError: it is a translator."""
     if run.config.task != "classification":
-        raise RunError(f"{run.path}: is a translator; try: dragoman translate {run.path}")
+        raise RunError(f"{run.path}: is a translator; try: dragoman translate {shlex.quote(str(run.path))}")
     return run.config
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -79,7 +80,7 @@ Translate: TypeAlias = Callable[[Sequence[str]], list[Translation]]
 def translation_config(run: Run) -> TranslationConfig:
     """The configuration of a run that translates. RunError: it is a classifier."""
     if run.config.task != "translation":
-        raise RunError(f"{run.path}: is a classifier; try: dragoman classify {run.path}")
+        raise RunError(f"{run.path}: is a classifier; try: dragoman classify {shlex.quote(str(run.path))}")
     return run.config
 
 

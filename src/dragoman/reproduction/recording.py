@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -127,7 +128,9 @@ def _figures(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
     missing = [name for name in config.data.test if name not in records]
     if missing or not config.data.test:
         which = f"of {missing[0]} with the recipe's search" if missing else "of any test set"
-        raise RunError(f"{run.path}: holds no scores {which}; run dragoman evaluate {run.path}")
+        raise RunError(
+            f"{run.path}: holds no scores {which}; run dragoman evaluate {shlex.quote(str(run.path))}"
+        )
     return {
         (name, score["name"]): (float(score["value"]), score["signature"])
         for name in config.data.test

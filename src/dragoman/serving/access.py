@@ -7,6 +7,7 @@ import hmac
 import mmap
 import re
 import secrets
+import shlex
 import struct
 import time
 from collections.abc import Mapping
@@ -60,7 +61,9 @@ class Keys:
         """The keys in a file that `make_key` wrote. ConfigError: it is missing or damaged, or has none."""
         config = parse_section(KeysConfig, read_settings(path), where=str(path))
         if not config.keys:
-            raise ConfigError(f"{path}: holds no key; make one with: dragoman key NAME --file {path}")
+            raise ConfigError(
+                f"{path}: holds no key; make one with: dragoman key NAME --file {shlex.quote(str(path))}"
+            )
         return cls(config.keys)
 
     def user(self, key: str) -> User | None:
