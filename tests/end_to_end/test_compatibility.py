@@ -1,0 +1,54 @@
+"""Runs of earlier versions load, answer and continue as they did then (tools/make_golden_run.py)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import succeed
+from dragoman.runs import Run
+from dragoman.training.loop import train
+
+RUNS = sorted(Path(__file__).parents[1].glob("compatibility/*/*"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+from make_golden_run import SEARCHES, SENTENCES, later_history  # noqa: E402 (a script, beside the tests)
+
+
+@pytest.mark.parametrize("golden", RUNS, ids=lambda run: "-".join(run.parts[-2:]))
+def test_a_run_of_an_earlier_version_answers_as_it_did(golden: Path) -> None:
+    command = "translate" if Run.open(golden).config.task == "translation" else "classify"
+    expected = json.loads((golden / "expected.json").read_text())["outputs"]
+    for search, rows in expected.items():
+        options = SEARCHES.get(search, [])
+        stdin = "\n".join(SENTENCES) + "\n"
+        result = succeed(command, golden, "--json", "--precision", "fp32", *options, stdin=stdin)
+        for line, row in zip(result.stdout.splitlines(), rows, strict=True):
+            _assert_close(json.loads(line), row)
+
+
+@pytest.mark.parametrize("golden", RUNS, ids=lambda run: "-".join(run.parts[-2:]))
+def test_a_run_of_an_earlier_version_continues_as_it_did(golden: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(golden, tmp_path / "run")
+    train(Run.open(run).config, run)
+    _assert_close(later_history(run), json.loads((golden / "expected.json").read_text())["history"])
+
+
+def _assert_close(value: Any, expected: Any) -> None:
+    """Equal, numbers within what another processor's rounding changes; keys may have been added."""
+    if isinstance(expected, dict):
+        assert expected.keys() <= value.keys()
+        for key in expected:
+            _assert_close(value[key], expected[key])
+    elif isinstance(expected, list):
+        assert len(value) == len(expected)
+        for one, other in zip(value, expected, strict=True):
+            _assert_close(one, other)
+    elif isinstance(expected, float):
+        assert value == pytest.approx(expected, abs=2e-3)
+    else:
+        assert value == expected

@@ -1,0 +1,67 @@
+"""Words that make readers stumble, wherever this project writes: code, messages, help, pages, notebooks.
+
+    python tools/prose.py            # each line that has one; exit code 1 if there is any
+
+The list is that of docs/style.md. A line that must hold such a word (a translation in the phrasebook, a
+quotation) carries "prose: ok" with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+WORDS = {
+    r"anew": "again, or from the start",
+    r"whoever": "a reader, a caller, users who …",
+    r"so many": "the number: N, this many, up to N",
+    r"as ever": "as before, unchanged",
+    r"in vain": "without result",
+    r"(?:leave|leaves|left|leaving) away": "leave out, omit",
+    r"(?:is|are|was|were) (?-i:none)": "there is no …, not a …, unknown …",
+    r"there is to be": "should be, must be",
+    r"_?(?:heed|heeds|heeded)": "handle, follow",
+    r"_?(?:mourn|mourns|mourned)": "on_exit, reap",
+    r"_?(?:bury|buries|buried)": "reap, remove",
+    r"_?(?:obey|obeys|obeyed)": "follow, apply, handle",
+    r"(?:obeyed_by_nobody|carry_out|carried_out)": "escape_control_characters; run",
+}
+PATTERN = re.compile(r"(?<![A-Za-z])(?:" + "|".join(WORDS) + r")(?![A-Za-z])", re.IGNORECASE)
+SUFFIXES = {".py", ".md", ".toml", ".ipynb", ".html", ".js", ".yaml", ".service", ".txt", ""}
+LEFT_OUT = (
+    "tools/prose.py", "constraints", "docs/style.md", "src/dragoman/data/phrasebook/", "tests/fixtures/"
+)  # fmt: skip
+
+
+def main() -> None:
+    """Print each line that holds such a word, and what to write in its place."""
+    lines = list(stumbles(Path(__file__).parents[1]))
+    for line in lines:
+        print(line)
+    sys.exit(1 if lines else 0)
+
+
+def stumbles(root: Path, *folders: str) -> Iterator[str]:
+    """`file:line: word (better: …)` for each line of a tracked text file of `root` that holds such a word."""
+    command = ["git", "ls-files", *folders]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    for name in listed.stdout.splitlines():
+        path = root / name
+        unread = name.startswith(LEFT_OUT) or "/results/" in name or path.suffix not in SUFFIXES
+        if unread or not path.is_file():
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            found = PATTERN.search(line)
+            if found and "prose: ok" not in line:
+                yield f"{name}:{number}: {found[0]!r} (better: {_better(found[0])})"
+
+
+def _better(word: str) -> str:
+    return next(better for pattern, better in WORDS.items() if re.fullmatch(pattern, word, re.IGNORECASE))
+
+
+if __name__ == "__main__":
+    main()
