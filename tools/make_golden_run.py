@@ -2,9 +2,9 @@
 
     python tools/make_golden_run.py 0.1
 
-Trains a tiny translator and a tiny classifier on the embedded phrasebook, and kills the trainings just after a
-checkpoint. `expected.json` beside each run holds the outputs of the run as it was left, and the history of a copy
-that was continued to its end. Run this once for each version that is released, never again for an old one.
+Trains a tiny translator and a tiny classifier on the embedded phrasebook, and kills the trainings after a
+checkpoint. `expected.json` in each folder holds the outputs of the run as it was left, and the history of a
+copy that was continued to its end. Run this once for each version that is released, never again for an old one.
 """
 
 from __future__ import annotations
