@@ -4,7 +4,7 @@
 
 Trains a tiny translator and a tiny classifier on the embedded phrasebook, and kills the trainings after a
 checkpoint. `expected.json` in each folder holds the outputs of the run as it was left, and the history of a
-copy that was continued to its end. Run this once for each version that is released, never again for an old one.
+copy that was continued to its end. Run this once for each released version, never again for an old one.
 """
 
 from __future__ import annotations

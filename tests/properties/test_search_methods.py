@@ -23,8 +23,6 @@ from dragoman.decoding import (
     NoRepeatedNgrams,
     Phrases,
     beam_search,
-    constrained_beam_search,
-    diverse_beam_search,
     greedy_search,
     length_penalty,
     sample,
@@ -203,10 +201,10 @@ def test_scores_of_every_beam_hold_the_coverage_of_their_own_sequence(
                "length_penalty": alpha, "score_term": step.penalty}  # fmt: skip
     if method == "diverse":
         groups = {"beam_size": 2 * beam_size, "n_groups": 2, "diversity_penalty": 1.0}
-        found = diverse_beam_search(step, **groups, **options)  # type: ignore[arg-type]
+        found = beam_search(step, **groups, **options)  # type: ignore[arg-type]
     elif method == "constrained":
         phrases = [Phrases([[3]] if limit else []) for limit in limits]
-        found = constrained_beam_search(step, phrases=phrases, beam_size=beam_size, **options)  # type: ignore[arg-type]
+        found = beam_search(step, phrases=phrases, beam_size=beam_size, **options)  # type: ignore[arg-type]
     else:
         found = beam_search(step, beam_size=beam_size, **options)  # type: ignore[arg-type]
     for i, hypotheses in enumerate(found):
@@ -220,7 +218,7 @@ def test_scores_of_every_beam_hold_the_coverage_of_their_own_sequence(
 
 
 def diverse(table: Table, sentences: list[int], **options: object) -> list[list[Hypothesis]]:
-    return diverse_beam_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
+    return beam_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
 
 
 @laws
@@ -238,7 +236,7 @@ def test_diverse_search_in_one_group_is_beam_search(
 def diverse_in_plain_loops(
     table: Table, *, max_length: int, width: int, n_groups: int, penalty: float, alpha: float, n_best: int
 ) -> dict[tuple[int, ...], float]:
-    """The definition of diverse_beam_search for sentence 0, without a tensor: all that its groups finish."""
+    """The definition of beam_search for sentence 0, without a tensor: all that its groups finish."""
     live = {g: [((), 0.0)] for g in range(n_groups)}
     finished: dict[int, list[Hypothesis]] = {g: [] for g in range(n_groups)}
     for t in itertools.count():
@@ -368,7 +366,7 @@ def constrained(
     table: Table, sentences: list[int], phrases: Sequence[Phrases], **options: object
 ) -> list[list[Hypothesis]]:
     step = Stepper(table, sentences)
-    return constrained_beam_search(step, phrases=phrases, bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
+    return beam_search(step, phrases=phrases, bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
 
 
 @laws
@@ -460,7 +458,7 @@ def test_phrases_are_written_behind_a_prefix_and_with_blocked_ngrams(
     step: NextToken = ForcedPrefix(Stepper(table, [0]), [prefix])
     step = NoRepeatedNgrams(step, n, exempt=[{token for phrase in phrases for token in phrase}])
     limit = len(prefix) + automaton.need(Phrases.start)
-    (found,) = constrained_beam_search(
+    (found,) = beam_search(
         step, phrases=[automaton], max_lengths=[limit], bos_id=BOS, eos_id=EOS, beam_size=beam_size
     )
     for hypothesis in found:
@@ -473,7 +471,7 @@ def test_phrases_that_are_impossible_end_with_a_log_probability_of_minus_infinit
     def step(last: Tensor, parents: Tensor) -> Tensor:
         return torch.tensor([[-math.inf, -0.7, -0.7, -math.inf]]).repeat(len(last), 1)
 
-    ((found,),) = constrained_beam_search(
+    ((found,),) = beam_search(
         step, phrases=[Phrases([[3]])], max_lengths=[3], bos_id=BOS, eos_id=EOS, beam_size=2
     )
     assert found.log_prob == -math.inf

@@ -13,7 +13,6 @@ from dragoman.decoding import (
     NextToken,
     WatchedSearch,
     beam_search,
-    diverse_beam_search,
     greedy_search,
     sample,
 )
@@ -24,7 +23,7 @@ Search = Callable[..., list[list[Hypothesis]]]
 SEARCHES: dict[str, Search] = {
     "greedy": greedy_search,
     "beam": partial(beam_search, beam_size=3, n_best=2),
-    "diverse": partial(diverse_beam_search, beam_size=4, n_best=2, n_groups=2, diversity_penalty=0.5),
+    "diverse": partial(beam_search, beam_size=4, n_best=2, n_groups=2, diversity_penalty=0.5),
     "sampling": partial(sample, n_samples=2, seed=3, numbers=range(4), temperature=1.0, top_k=0, top_p=1.0),
 }
 every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dragoman.decoding.beam import beam_search
-from dragoman.decoding.constrained import constrained_beam_search
 from dragoman.decoding.coverage import AttendingStep, Coverage
-from dragoman.decoding.diverse_beam import diverse_beam_search
 from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
@@ -29,8 +27,6 @@ __all__ = [
     "WatchedSearch",
     "Watcher",
     "beam_search",
-    "constrained_beam_search",
-    "diverse_beam_search",
     "greedy_search",
     "length_penalty",
     "sample",

@@ -1,9 +1,10 @@
-"""Beam search with the length penalty of Wu et al. 2016, batched, each sentence stopping on its own."""
+"""Beam search, batched: the length penalty of Wu et al. 2016, diverse groups, and phrases that must occur."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from dragoman.decoding.hypotheses import (
     best_tokens,
     length_penalty,
 )
+from dragoman.decoding.phrases import PhraseBanks, Phrases
 
 
 @torch.no_grad()
@@ -28,6 +30,9 @@ def beam_search(
     beam_size: int,
     length_penalty: float = 1.0,
     n_best: int = 1,
+    n_groups: int = 1,
+    diversity_penalty: float = 0.0,
+    phrases: Sequence[Phrases] | None = None,
     score_term: ScoreTerm | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
@@ -52,53 +57,103 @@ def beam_search(
     continuation goes first, then the lower token id. `length_penalty` is alpha, at least 0.
     `step` is called with tensors on `device`; all else is on the CPU, in fp64. RunError: a
     log-probability is NaN.
+
+    With `n_groups` > 1 the beam is split into groups of equal width, each a beam search of its own (diverse
+    beam search, Vijayakumar et al. 2018). In each step the groups choose one after the other. A token's
+    log-probability is lowered by `diversity_penalty` for each hypothesis of an earlier group that this step
+    extended by the same token (Hamming diversity, section 3). The penalty affects only the choice of that
+    step, and never that of eos; log_prob and score are the model's. Groups may end with the same sequence,
+    which is returned once: there may be fewer than `n_best`.
+
+    With `phrases`, each hypothesis of sentence i contains those of `phrases[i]`, as `PhraseBanks` says. If
+    every way of doing so has a log-probability of -inf, there is one hypothesis, with a log_prob of -inf.
     """
     assert 1 <= n_best <= beam_size
+    assert beam_size % n_groups == 0
+    assert diversity_penalty >= 0
+    assert n_groups == 1 or phrases is None
+    width = beam_size // n_groups
+    banks = None if phrases is None else PhraseBanks(phrases, max_lengths, eos_id=eos_id)
+    widths = [width] * len(max_lengths) if banks is None else banks.widths(width)
     paths = Paths(length_penalty)
-    beam = _Beam.start(max_lengths, n_best=n_best, alpha=length_penalty)
-    last = torch.full_like(beam.sentences, bos_id)
-    parents = beam.sentences
-    while len(beam.sentences):
+    beams = [
+        _Beam.start(max_lengths, widths, n_best=min(n_best, width), alpha=length_penalty)
+        for _ in range(n_groups)
+    ]
+    parents = torch.arange(len(max_lengths))
+    last = torch.full_like(parents, bos_id)
+    while len(last):
         paths.extend(last, parents)
+        if banks is not None:
+            banks.follow(last, parents)
         log_probs = step(last.to(device), parents.to(device))  # (N, V)
-        scores, slots, tokens = _candidates(
-            beam, log_probs, n_tokens=paths.n_tokens, eos_id=eos_id, beam_size=beam_size
-        )
-        _finish(beam, paths, scores, slots, tokens == eos_id, beam_size=beam_size, score_term=score_term)
-        last, parents = _advance(beam, scores, slots, tokens, eos_id=eos_id, beam_size=beam_size)
-    return paths.hypotheses(len(max_lengths), n_best)
+        penalties = None  # (A, V)
+        for beam in beams:
+            candidates = beam.candidates(log_probs, penalties, banks, n_tokens=paths.n_tokens, eos_id=eos_id)
+            beam.finish(paths, candidates, score_term)
+            beam.advance(candidates)
+            if beam is not beams[-1]:
+                penalties = beam.penalise(log_probs, penalties, diversity_penalty)
+        last, parents = _next_call(beams)
+    found = paths.hypotheses(len(max_lengths), n_best * n_groups)
+    return found if n_groups == 1 else [_different(hypotheses)[:n_best] for hypotheses in found]
+
+
+class _Candidates(NamedTuple):
+    """Continuations of the live hypotheses of each sentence, best first; each field (A, C)."""
+
+    scores: Tensor
+    """What ranks them: log-probabilities less the penalties of this step; -inf of what is impossible."""
+    log_probs: Tensor
+    """The model's; -inf of what is impossible."""
+    slots: Tensor
+    """The slots of their parents."""
+    tokens: Tensor
+    ends: Tensor
+    """Whether they end with eos among the first and are finished."""
+    lives: Tensor
+    """Whether they may live on."""
 
 
 @dataclass
 class _Beam:
-    """The A sentences still searched, and their live hypotheses in L <= beam_size slots, best first."""
+    """The A sentences still searched, and their live hypotheses in L slots, best first."""
 
     sentences: Tensor
     """(A,) their numbers."""
+    widths: Tensor
+    """(A,) the most live hypotheses."""
     limits: Tensor
     """(A,) most tokens, eos not counted."""
     limit_penalty: Tensor
     """(A,) the largest length penalty that a hypothesis can have."""
     log_prob: Tensor
-    """(A, L) of the live hypotheses; -inf in an empty slot. The filled slots are the rows, in order."""
+    """(A, L) of the live hypotheses; -inf in an empty slot."""
+    last: Tensor
+    """(A, L) their newest tokens."""
+    rows: Tensor
+    """(A, L) their rows in the next call; until it is known, their parents' rows in the last one."""
     finished: Tensor
     """(A, n_best) the best scores of finished hypotheses, best first; -inf where there is none yet."""
-    n_finished: Tensor
-    """(A,)"""
+    n_ended: Tensor
+    """(A,) hypotheses that are finished, or would be if they contained their phrases."""
 
     @classmethod
-    def start(cls, max_lengths: Sequence[int], *, n_best: int, alpha: float) -> _Beam:
+    def start(cls, max_lengths: Sequence[int], widths: Sequence[int], *, n_best: int, alpha: float) -> _Beam:
         """One empty hypothesis per sentence."""
         assert all(length >= 0 for length in max_lengths)
-        n_sentences = len(max_lengths)
+        A = len(max_lengths)
         penalties = [length_penalty(length + 1, alpha) for length in max_lengths]
         return cls(
-            sentences=torch.arange(n_sentences),
+            sentences=torch.arange(A),
+            widths=torch.tensor(widths, dtype=torch.long),
             limits=torch.tensor(max_lengths, dtype=torch.long),
             limit_penalty=torch.tensor(penalties, dtype=torch.float64),
-            log_prob=torch.zeros(n_sentences, 1, dtype=torch.float64),
-            finished=torch.full((n_sentences, n_best), -torch.inf, dtype=torch.float64),
-            n_finished=torch.zeros(n_sentences, dtype=torch.long),
+            log_prob=torch.zeros(A, 1, dtype=torch.float64),
+            last=torch.zeros(A, 1, dtype=torch.long),
+            rows=torch.arange(A)[:, None],
+            finished=torch.full((A, n_best), -torch.inf, dtype=torch.float64),
+            n_ended=torch.zeros(A, dtype=torch.long),
         )
 
     @property
@@ -111,76 +166,115 @@ class _Beam:
         for name, value in vars(self).items():
             setattr(self, name, value[chosen])
 
+    def candidates(
+        self,
+        log_probs: Tensor,
+        penalties: Tensor | None,
+        banks: PhraseBanks | None,
+        *,
+        n_tokens: int,
+        eos_id: int,
+    ) -> _Candidates:
+        """The best 2 * width continuations of each sentence by `log_probs` (N, V), less `penalties` (A, V).
 
-def _candidates(
-    beam: _Beam, log_probs: Tensor, *, n_tokens: int, eos_id: int, beam_size: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The best 2 * beam_size continuations per sentence: log-probability, parent slot, token; each (A, C).
+        These always include width that live on, since each parent ends in one way. For the same reason
+        width + 1 per row are enough to choose from. `banks` have their own choice, among all.
+        """
+        alive = self.alive  # (A, L)
+        A, L = alive.shape
+        rows = self.rows[alive]  # (M,)
+        own = log_probs if len(rows) == len(log_probs) else log_probs[rows.to(log_probs.device)]
+        sentences = alive.nonzero()[:, 0]
+        ranked = own if penalties is None else own - penalties[sentences.to(own.device)]
+        n_best = 1 + int(self.widths.max())
+        values, tokens = best_tokens(ranked, n_best)  # (M, k)
+        at_limit = self.limits[sentences] == n_tokens  # (M,)
+        if at_limit.any():
+            values[at_limit], tokens[at_limit] = -torch.inf, eos_id
+            values[at_limit, 0] = own[:, eos_id].cpu().double()[at_limit]
+        if banks is not None:
+            values, tokens = banks.widen(values, tokens, own, self.widths[sentences], at_limit)
 
-    So many always hold beam_size that live on, for each parent ends in one way. For the same reason
-    beam_size + 1 per row are enough to choose from.
-    """
-    values, tokens = best_tokens(log_probs, beam_size + 1)  # (N, k)
-    alive = beam.alive  # (A, L)
-    at_limit = (beam.limits == n_tokens)[:, None].expand_as(alive)[alive]  # (N,)
-    if at_limit.any():
-        values[at_limit], tokens[at_limit] = -torch.inf, eos_id
-        values[at_limit, 0] = log_probs[:, eos_id].cpu().double()[at_limit]
+        k = values.size(1)
+        scores = values.new_full((A, L, k), -torch.inf)
+        scores[alive] = values + self.log_prob[alive][:, None]
+        choices = tokens.new_full((A, L, k), eos_id)
+        choices[alive] = tokens
+        model = scores
+        if penalties is not None:
+            values = own.gather(1, tokens.to(own.device)).cpu().double()
+            model = torch.full_like(scores, -torch.inf)
+            model[alive] = values + self.log_prob[alive][:, None]
+            model[scores == -torch.inf] = -torch.inf
+        scores, best = scores.flatten(1).sort(dim=1, descending=True, stable=True)
+        if banks is None:
+            scores, best = scores[:, : 2 * (n_best - 1)], best[:, : 2 * (n_best - 1)]  # (A, C)
+        log_prob = scores if penalties is None else model.flatten(1).gather(1, best)
+        slots, tokens = best // k, choices.flatten(1).gather(1, best)
+        is_eos = tokens == eos_id
+        possible = scores > -torch.inf
+        if banks is None:
+            first = torch.arange(scores.size(1)) < self.widths[:, None]
+            return _Candidates(scores, log_prob, slots, tokens, first & is_eos & possible, possible & ~is_eos)
+        choice = banks.choose(scores, self.rows.gather(1, slots), tokens, self.widths, n_tokens=n_tokens)
+        self.n_ended = self.n_ended + choice.n_too_early
+        return _Candidates(scores, log_prob, slots, tokens, choice.first & is_eos, choice.lives)
 
-    A, L = alive.shape
-    k = values.size(1)
-    scores = values.new_full((A, L, k), -torch.inf)
-    scores[alive] = values + beam.log_prob[alive][:, None]
-    choices = tokens.new_full((A, L, k), eos_id)
-    choices[alive] = tokens
-    scores, best = scores.flatten(1).sort(dim=1, descending=True, stable=True)
-    scores, best = scores[:, : 2 * beam_size], best[:, : 2 * beam_size]  # (A, C)
-    return scores, best // k, choices.flatten(1).gather(1, best)
+    def finish(self, paths: Paths, candidates: _Candidates, score_term: ScoreTerm | None) -> None:
+        """Closes the hypotheses that end; where nothing is possible, the best one, as it is."""
+        scores, log_probs, slots, _, ends, lives = candidates
+        stuck = self.alive[:, 0] & ~(ends | lives).any(dim=1)
+        if stuck.any():
+            ends, log_probs = ends.clone(), log_probs.clone()
+            slots = slots.masked_fill(stuck[:, None], 0)
+            ends[stuck, 0], log_probs[stuck, 0] = True, -torch.inf
+        sentences, ranks = ends.nonzero(as_tuple=True)
+        rows = self.rows[sentences, slots[sentences, ranks]]
+        closed = paths.end(self.sentences[sentences], rows, log_probs[sentences, ranks], score_term)
+        table = torch.full_like(scores, -torch.inf)
+        table[sentences, ranks] = closed
+        n_best = self.finished.size(1)
+        self.finished = torch.cat([self.finished, table], dim=1).topk(n_best, dim=1).values
+        self.n_ended = self.n_ended + ends.sum(dim=1)
+
+    def advance(self, candidates: _Candidates) -> None:
+        """Moves the beam one token on, and empties the slots of sentences that are done."""
+        scores, order = candidates.scores.masked_fill(~candidates.lives, -torch.inf).sort(
+            dim=1, descending=True, stable=True
+        )
+        width = int(self.widths.max())
+        scores, order = scores[:, :width], order[:, :width]  # (A, L)
+        self.last = candidates.tokens.gather(1, order)
+        self.rows = self.rows.gather(1, candidates.slots.gather(1, order))
+        self.log_prob = candidates.log_probs.gather(1, order).masked_fill(scores == -torch.inf, -torch.inf)
+        enough = (self.n_ended >= self.widths) & (self.finished[:, -1] > -torch.inf)
+        reachable = self.log_prob.amax(dim=1) / self.limit_penalty
+        going = ~enough & (reachable > self.finished[:, -1])
+        self.log_prob = self.log_prob.masked_fill(~going[:, None], -torch.inf)
+
+    def penalise(self, log_probs: Tensor, penalties: Tensor | None, amount: float) -> Tensor:
+        """`penalties` (A, V) with those for the tokens that this beam has just taken."""
+        if penalties is None:
+            penalties = log_probs.new_zeros(len(self.sentences), log_probs.size(1))
+        sentences, slots = self.alive.nonzero(as_tuple=True)
+        where = (sentences.to(penalties.device), self.last[sentences, slots].to(penalties.device))
+        return penalties.index_put_(where, penalties.new_tensor(amount), accumulate=True)
 
 
-def _finish(
-    beam: _Beam,
-    paths: Paths,
-    scores: Tensor,
-    slots: Tensor,
-    is_eos: Tensor,
-    *,
-    beam_size: int,
-    score_term: ScoreTerm | None,
-) -> None:
-    """Closes the hypotheses that end within the first beam_size candidates; all arguments (A, C)."""
-    ends = is_eos & (scores > -torch.inf)
-    ends[:, beam_size:] = False
-    ends[:, 0] |= scores[:, 0] == -torch.inf  # nothing is possible: closed where it stands
-    sentences, ranks = ends.nonzero(as_tuple=True)
-    rows = _row_numbers(beam.alive)[sentences, slots[sentences, ranks]]
-    closed = paths.end(beam.sentences[sentences], rows, scores[sentences, ranks], score_term)
-
-    table = torch.full_like(scores, -torch.inf)
-    table[sentences, ranks] = closed
-    n_best = beam.finished.size(1)
-    beam.finished = torch.cat([beam.finished, table], dim=1).topk(n_best, dim=1).values
-    beam.n_finished = beam.n_finished + ends.sum(dim=1)
+def _next_call(beams: Sequence[_Beam]) -> tuple[Tensor, Tensor]:
+    """`last` and `parents` of the next call, a sentence's rows together. Drops sentences that are done."""
+    going = torch.stack([beam.alive.any(dim=1) for beam in beams]).any(dim=0)
+    for beam in beams:
+        beam.keep(going)
+    alive = torch.cat([beam.alive for beam in beams], dim=1)  # (A, slots of all beams)
+    last = torch.cat([beam.last for beam in beams], dim=1)[alive]
+    parents = torch.cat([beam.rows for beam in beams], dim=1)[alive]
+    numbers = (alive.flatten().cumsum(0) - 1).view_as(alive)
+    for beam in beams:
+        beam.rows, numbers = numbers[:, : beam.rows.size(1)], numbers[:, beam.rows.size(1) :]
+    return last, parents
 
 
-def _advance(
-    beam: _Beam, scores: Tensor, slots: Tensor, tokens: Tensor, *, eos_id: int, beam_size: int
-) -> tuple[Tensor, Tensor]:
-    """The next call's `last` and `parents`; moves the beam one token on and drops sentences that are done."""
-    parent_rows = _row_numbers(beam.alive)
-    live_scores = scores.masked_fill(tokens == eos_id, -torch.inf)
-    beam.log_prob, order = live_scores.sort(dim=1, descending=True, stable=True)
-    beam.log_prob, order = beam.log_prob[:, :beam_size], order[:, :beam_size]  # (A, L)
-    last = tokens.gather(1, order)
-    parents = parent_rows.gather(1, slots.gather(1, order))
-
-    reachable = beam.log_prob[:, 0] / beam.limit_penalty
-    going = (beam.n_finished < beam_size) & (reachable > beam.finished[:, -1])
-    beam.keep(going)
-    alive = beam.alive
-    return last[going][alive], parents[going][alive]
-
-
-def _row_numbers(alive: Tensor) -> Tensor:
-    """The row of each filled slot of `alive` (A, L), counted through the batch; anything for an empty one."""
-    return (alive.flatten().cumsum(0) - 1).view_as(alive)
+def _different(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """The first hypothesis of each sequence."""
+    return list({hypothesis.ids: hypothesis for hypothesis in reversed(hypotheses)}.values())[::-1]

@@ -1,10 +1,13 @@
-"""Phrases that a sequence must hold, as an automaton over its tokens (Aho & Corasick 1975)."""
+"""Phrases that a sequence must contain: an automaton over its tokens, and their share of a beam."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
+
+import torch
+from torch import Tensor
 
 
 class PhraseState(NamedTuple):
@@ -19,6 +22,7 @@ class PhraseState(NamedTuple):
 class Phrases:
     """Token sequences that must all occur in a sequence: in any order, also overlapping or within another.
 
+    An automaton over tokens (Aho & Corasick 1975).
     With `continuing`, the tokens that continue a word, a phrase that such a token follows does not count,
     so that "Hund" is not found in "Hunde". Phrases that begin with one themselves (characters, or a script
     without spaces) make that distinction meaningless, and it is not made.
@@ -120,3 +124,131 @@ class Phrases:
         while node and token not in self._children[node]:
             node = self._shorter[node]
         return self._children[node].get(token, 0)
+
+
+class BankChoice(NamedTuple):
+    """Which candidates (A, C) of a step are taken."""
+
+    first: Tensor
+    """(A, C) those that would count as finished if they ended."""
+    lives: Tensor
+    """(A, C) those that live on."""
+    n_too_early: Tensor
+    """(A,) candidates that would have ended among the first, but for their phrases."""
+
+
+class PhraseBanks:
+    """What a beam search does to include phrases: dynamic beam allocation (Post & Vilar 2018).
+
+    - A hypothesis may end only where its phrases are satisfied, and grow only so far that those it still
+      needs, one after the other, fit into its longest length. That must hold them all: `max_lengths[i]` is
+      at least `phrases[i].need(Phrases.start)`.
+    - Besides a hypothesis' best tokens, those that advance its phrases are candidates, however improbable.
+    - Candidates are sorted into banks by the number of tokens they still need. Each bank has the same share
+      of the slots, and what a bank leaves is filled by the best of the others. (Post & Vilar also count
+      empty banks, and spread their shares from the fullest bank on.)
+    - The beam is as wide as there are banks, C + 1 for C tokens of phrases, if that is more than its size:
+      otherwise phrases would be put off until the length limit forces them in.
+    - A hypothesis that would end among the first, but may not, counts as ended: the model has finished the
+      sentence. Otherwise what is still missing would follow the natural end, and a length penalty that
+      favours long translations would pick it.
+
+    A beam at least as wide as there are sequences finds the best of those that satisfy and fit in this way.
+    A sentence without phrases is searched as without banks.
+    """
+
+    def __init__(self, phrases: Sequence[Phrases], max_lengths: Sequence[int], *, eos_id: int) -> None:
+        self._eos_id = eos_id
+        self._limits = max_lengths
+        self._sentences = list(range(len(max_lengths)))
+        """Per row of the last call: its sentence."""
+        self._phrases = phrases
+        self._states: list[PhraseState] = []
+        """Per row of the last call."""
+        needs = zip(phrases, max_lengths, strict=True)
+        assert all(p.need(Phrases.start) <= n for p, n in needs), (
+            "the longest length has room for the phrases"
+        )
+
+    def widths(self, beam_size: int) -> list[int]:
+        """The slots of each sentence."""
+        return [max(beam_size, phrases.need(Phrases.start) + 1) for phrases in self._phrases]
+
+    def follow(self, last: Tensor, parents: Tensor) -> None:
+        """Notes a call of the next-token function: row i continues row `parents[i]` by `last[i]`."""
+        if not self._states:
+            self._states = [Phrases.start] * len(last)
+            return
+        rows = list(zip(parents.tolist(), last.tolist(), strict=True))
+        sentences = [self._sentences[row] for row, _ in rows]
+        self._states = [
+            self._phrases[sentence].follow(self._states[row], token)
+            for sentence, (row, token) in zip(sentences, rows, strict=True)
+        ]
+        self._sentences = sentences
+
+    def widen(
+        self, values: Tensor, tokens: Tensor, log_probs: Tensor, widths: Tensor, at_limit: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """`values` and `tokens` (N, k), the best of each row, with those that advance its phrases.
+
+        A row's own are width + 1, so that the result does not depend on other sentences. At the limit, a
+        row has eos alone already.
+        """
+        values = values.masked_fill(torch.arange(values.size(1)) > widths[:, None], -torch.inf)
+        wanted = [() if limit else self._wanted(row) for row, limit in enumerate(at_limit.tolist())]
+        width = max(map(len, wanted))
+        extra = torch.tensor([[*own, *[-1] * (width - len(own))] for own in wanted], dtype=torch.long)
+        extra = extra.view(len(wanted), width)
+        known = ((tokens[:, :, None] == extra[:, None]) & (values > -torch.inf)[:, :, None]).any(dim=1)
+        found = log_probs.gather(1, extra.clamp(min=0).to(log_probs.device)).cpu().double()
+        found = found.masked_fill(known | (extra < 0), -torch.inf)
+        return torch.cat([values, found], dim=1), torch.cat([tokens, extra.clamp(min=0)], dim=1)
+
+    def _wanted(self, row: int) -> tuple[int, ...]:
+        """The tokens that are candidates after `row`, however improbable."""
+        phrases, state = self._phrases[self._sentences[row]], self._states[row]
+        return (self._eos_id,) if phrases.satisfied(state) else phrases.advancing(state)
+
+    def choose(
+        self, scores: Tensor, rows: Tensor, tokens: Tensor, widths: Tensor, *, n_tokens: int
+    ) -> BankChoice:
+        """Which of the candidates (A, C), best first, are taken: `tokens` after `rows` of the last call."""
+        possible = scores > -torch.inf
+        parents = torch.tensor([self._needed(row) for row in range(len(self._states))])[rows]
+        is_eos = tokens == self._eos_id
+        ranks = torch.arange(scores.size(1))
+        too_early = possible & is_eos & (parents > 0) & (ranks < widths[:, None])
+        needs = torch.full_like(tokens, -1)  # -1: leads to no satisfied end
+        where = possible.nonzero(as_tuple=True)
+        pairs = zip(rows[where].tolist(), tokens[where].tolist(), strict=True)
+        needs[where] = torch.tensor([self._need(*pair, n_tokens + 1) for pair in pairs], dtype=torch.long)
+        return BankChoice(
+            _allocated(needs, widths), _allocated(needs.masked_fill(is_eos, -1), widths), too_early.sum(dim=1)
+        )
+
+    def _needed(self, row: int) -> int:
+        return self._phrases[self._sentences[row]].need(self._states[row])
+
+    def _need(self, row: int, token: int, n_tokens: int) -> int:
+        """The tokens needed behind `token`, the `n_tokens`-th, after `row`; -1 if it may not come there."""
+        sentence = self._sentences[row]
+        phrases, state = self._phrases[sentence], self._states[row]
+        if token == self._eos_id:
+            return 0 if phrases.satisfied(state) else -1
+        need = phrases.need(phrases.follow(state, token))
+        return need if n_tokens + need <= self._limits[sentence] else -1
+
+
+def _allocated(needs: Tensor, widths: Tensor) -> Tensor:
+    """Which candidates get one of `widths` (A,) slots: the same number of each bank's best, then the others.
+
+    `needs` (A, C), best candidate first, is the bank of each, -1 of what is impossible.
+    """
+    in_bank = needs[:, :, None] == torch.arange(int(needs.max().clamp(min=0)) + 1)  # (A, C, banks)
+    ranks = (in_bank.cumsum(dim=1) * in_bank).sum(dim=2)  # (A, C) within its bank, from 1; 0: impossible
+    shares = widths // in_bank.any(dim=1).sum(dim=1).clamp(min=1)
+    chosen = (ranks > 0) & (ranks <= shares[:, None])
+    others = (ranks > 0) & ~chosen
+    room = widths - chosen.sum(dim=1)
+    return chosen | (others & (others.cumsum(dim=1) <= room[:, None]))

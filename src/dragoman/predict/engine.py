@@ -13,9 +13,7 @@ from torch import Tensor
 from dragoman.config import SearchConfig
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.beam import beam_search
-from dragoman.decoding.constrained import constrained_beam_search
 from dragoman.decoding.coverage import AttendingStep, Coverage
-from dragoman.decoding.diverse_beam import diverse_beam_search
 from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
@@ -117,17 +115,16 @@ class StepEngine(ABC):
                 step, n_samples=settings.n_best, seed=settings.seed, numbers=[s.number for s in sentences],
                 temperature=settings.temperature, top_k=settings.top_k, top_p=settings.top_p, **search
             )  # fmt: skip
-        constrained, n_groups = bool(sentences[0].required), settings.diversity_groups
+        constrained = bool(sentences[0].required)
         if settings.beam_size == 1 and score_term is None and not constrained:
             return greedy_search(step, **search)
-        search |= {"beam_size": settings.beam_size, "n_best": settings.n_best, "score_term": score_term}
-        if constrained:
-            phrases = [Phrases(s.required, continuing=s.continuing) for s in sentences]
-            return constrained_beam_search(step, phrases=phrases, **search)
-        if n_groups > 1:
-            penalty = settings.diversity_penalty
-            return diverse_beam_search(step, n_groups=n_groups, diversity_penalty=penalty, **search)
-        return beam_search(step, **search)
+        phrases = [Phrases(s.required, continuing=s.continuing) for s in sentences]
+        return beam_search(
+            step, beam_size=settings.beam_size, n_best=settings.n_best, score_term=score_term,
+            n_groups=settings.diversity_groups, diversity_penalty=settings.diversity_penalty,
+            phrases=phrases if constrained else None,
+            **search
+        )  # fmt: skip
 
     @torch.inference_mode()
     def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
