@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ pytest.importorskip("fastapi")
 
 from commands import error_of, succeed
 from dragoman.serving import running
-from dragoman.serving.access import Keys
+from dragoman.serving import service as service_module
+from dragoman.serving.access import KeyConfig, Keys, Rates
 from dragoman.serving.batching import Client
 from dragoman.serving.gate import POLICY
 from dragoman.serving.logs import LOGGER, JsonLines, Lines
@@ -234,6 +236,108 @@ def test_keys_are_asked_for_and_have_their_own_rates(tiny_run: Path, tmp_path: P
         assert ask(port, "GET", "/metrics").status == 401
         assert ask(port, "GET", "/metrics", headers={"X-API-Key": bob}).status == 200
         assert ask(port, "GET", "/health").status == ask(port, "GET", "/ready").status == 200
+
+
+@pytest.fixture(scope="module")
+def locked(tiny_run: Path) -> Iterator[tuple[int, Server]]:
+    """A service whose one key is KEY, and which holds 1 MiB of bodies, a quarter of it of unknown senders."""
+    keys = Keys({"ann": KeyConfig(sha256=hashlib.sha256(KEY.encode()).hexdigest())})
+    settings = ("limits.buffered_bytes=1048576", "limits.body_bytes=900000")
+    with service_in_thread([tiny_run], *settings, keys=keys) as served:
+        yield served
+
+
+KEY = "a-key"
+AS_ANN = {"X-API-Key": KEY}
+
+
+def head_of(path: str, n_bytes: int, headers: dict[str, str] | None = None) -> bytes:
+    """The head of a request whose body of JSON has so many bytes."""
+    return request("POST", path, b"", {"Content-Length": str(n_bytes), **(headers or {})})
+
+
+@pytest.mark.parametrize("path", ["/v1/translate", "/v1/documents", "/v1/nothing"])
+def test_who_has_no_key_is_refused_before_a_body_is_sent(locked: tuple[int, Server], path: str) -> None:
+    for headers, status in (({}, 401), ({"X-API-Key": "wrong"}, 403)):
+        with Wire(locked[0]) as wire:
+            wire.send(head_of(path, 800_000, headers))
+            answer = wire.answer()
+            assert answer.status == status
+            assert answer.headers["connection"] == "close"
+
+
+def held(server: Server) -> tuple[int, int]:
+    """Bytes of bodies that a service holds: of known senders, and of unknown ones."""
+    return server.service.held[True], server.service.held[False]
+
+
+def test_bodies_are_held_up_to_a_limit_of_all_together(locked: tuple[int, Server]) -> None:
+    port, server = locked
+    with Wire(port) as first:
+        first.send(head_of("/v1/translate", 800_000, AS_ANN) + b" " * 700_000)
+        until(lambda: held(server) == (700_000, 0))
+        with Wire(port) as second:
+            second.send(head_of("/v1/translate", 800_000, AS_ANN) + b" " * 400_000)
+            answer = second.answer()
+            assert answer.status == 429
+            assert answer.json["error"] == "too much is being received; come again in 1 s"
+            assert int(answer.headers["retry-after"]) == 1
+        assert ask(port, "POST", "/v1/translate", TEXT, AS_ANN).status == 200  # what is small has room
+        first.send(b" " * 100_000)
+        assert first.answer().status == 400
+    until(lambda: held(server) == (0, 0))
+
+
+def test_who_may_have_a_key_in_the_body_gets_less_room(locked: tuple[int, Server]) -> None:
+    port, server = locked
+    asked = {"q": "red cat", "source": "en", "target": "de"}
+    with Wire(port) as wire:
+        wire.send(head_of("/translate", 800_000) + b" " * 250_000)
+        until(lambda: held(server) == (0, 250_000))
+        more = {**asked, "api_key": KEY, "unused": "x" * 20_000}
+        answer = ask(port, "POST", "/translate", more)
+        assert answer.status == 429
+        assert "send the key as Authorization: Bearer KEY" in answer.json["error"]
+        assert ask(port, "POST", "/translate", more, AS_ANN).status == 200
+        assert ask(port, "POST", "/translate", {**asked, "api_key": KEY}).status == 200
+        assert ask(port, "POST", "/translate", asked).status == 403
+    until(lambda: held(server) == (0, 0))
+
+
+def test_the_body_of_a_request_counts_as_known_once_its_key_is(locked: tuple[int, Server]) -> None:
+    port, server = locked
+    body = {"q": "red cat", "source": "en", "target": "de", "api_key": KEY}
+    with busy(server), Wire(port) as wire:
+        wire.send(request("POST", "/translate", body))
+        until(lambda: server.service.batcher.n_waiting == 1)
+        assert held(server) == (len(json.dumps(body)), 0)
+
+
+def test_bodies_that_nobody_reads_are_not_held(locked: tuple[int, Server]) -> None:
+    with ExitStack() as stack:
+        wires = [stack.enter_context(Wire(locked[0])) for _ in range(3)]
+        for wire in wires:
+            wire.send(head_of("/nothing", 700_000) + b" " * 699_999)
+        for wire in wires:
+            wire.send(b" ")
+        assert [wire.answer().status for wire in wires] == [404, 404, 404]
+
+
+def test_wrong_keys_of_an_address_are_limited_and_right_ones_are_not(
+    locked: tuple[int, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, server = locked
+    monkeypatch.setattr(server.service, "rates", Rates())
+    monkeypatch.setattr(service_module, "WRONG_KEYS", 3)
+    body = {"q": "red cat", "source": "en", "target": "de"}
+    statuses = [ask(port, "POST", "/v1/translate", TEXT, {"X-API-Key": f"{i}"}).status for i in range(2)]
+    statuses += [ask(port, "POST", "/translate", {**body, "api_key": f"{i}"}).status for i in range(2)]
+    assert statuses == [403, 403, 403, 429]
+    answer = ask(port, "GET", "/metrics", headers={"X-API-Key": "wrong"})
+    assert answer.status == 429
+    assert "more than 3 wrong keys a minute" in answer.json["error"]
+    assert int(answer.headers["retry-after"]) > 0
+    assert ask(port, "POST", "/v1/translate", TEXT, AS_ANN).status == 200
 
 
 def test_a_key_is_made_once_for_a_name(tmp_path: Path) -> None:

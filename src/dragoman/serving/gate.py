@@ -1,4 +1,4 @@
-"""What every request passes: it gets a name, a bounded body, safe headers, and is logged and counted."""
+"""What every request passes: a check of its key, bounds for its body, safe headers, a name, the log."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serving.logs import log
-from dragoman.serving.refusals import RefusalError, problem
-from dragoman.serving.service import Service
+from dragoman.serving.refusals import RefusalError, come_later, problem
+from dragoman.serving.service import Service, key_of
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -35,6 +36,15 @@ SAFE = {
 UPLOADS = ("/v1/documents", "/translate_file")
 """Routes whose bodies are documents."""
 
+KEY_IN_BODY = ("/translate", "/detect", "/translate_file")
+"""Routes of LibreTranslate's, whose clients send their key in the body."""
+
+UNKNOWN_SHARE = 4
+"""Of the bytes that a process holds, those of unknown senders are at most one part in so many."""
+
+PIECE = 1 << 16
+"""Bytes of a body that the application is given at a time, so that parsing them does not hold up others."""
+
 SIMPLE = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
 """Content types that a browser sends to another origin without asking first (CORS)."""
 
@@ -43,6 +53,52 @@ LEFT = 499
 
 _PORT = re.compile(r":\d*$", re.ASCII)
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+
+
+class _Body:
+    """The body of a request, whose bytes count until the request is answered."""
+
+    def __init__(self, held: dict[bool, int], *, most: int) -> None:
+        """`held` counts the bytes of all requests, from known senders and from unknown ones."""
+        self.is_known, self.is_whole = True, False
+        self._held, self._most = held, most
+        self._content, self._n_bytes = bytearray(), 0
+
+    def take(self, piece: bytes) -> None:
+        """Adds a piece. RefusalError 429: all requests together have more than this process holds."""
+        n_bytes, n_unknown = sum(self._held.values()) + len(piece), self._held[False] + len(piece)
+        if n_bytes > self._most or (not self.is_known and n_unknown > self._most // UNKNOWN_SHARE):
+            how = "" if self.is_known else "send the key as Authorization: Bearer KEY, or "
+            raise come_later(f"too much is being received; {how}come again in 1 s", 1.0)
+        self._content += piece
+        self._n_bytes += len(piece)
+        self._held[self.is_known] += len(piece)
+
+    def let_in(self) -> None:
+        """Its sender is known from now on."""
+        self.release()
+        self.is_known = True
+        self._held[True] += self._n_bytes
+
+    def release(self) -> None:
+        """Counts it no more."""
+        self._held[self.is_known] -= self._n_bytes
+
+    def replayed(self, receive: Receive) -> Receive:
+        """What an application receives: the body in pieces, each of them once, then what else comes."""
+        told = False
+
+        async def replay() -> Message:
+            nonlocal told
+            if told:
+                return await receive()
+            await asyncio.sleep(0)  # others have their turn
+            piece = bytes(self._content[:PIECE])
+            del self._content[:PIECE]
+            told = not self._content
+            return {"type": "http.request", "body": piece, "more_body": not told}
+
+        return replay
 
 
 class Gate:
@@ -58,7 +114,8 @@ class Gate:
         begun = time.perf_counter()
         given = Headers(scope=scope).get("X-Request-ID", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
-        scope.setdefault("state", {})["request_id"] = request_id
+        body = _Body(self._service.held, most=self._service.config.limits.buffered_bytes)
+        scope.setdefault("state", {}).update(request_id=request_id, let_in=body.let_in)
         status = LEFT
 
         async def send_safely(message: Message) -> None:
@@ -74,11 +131,12 @@ class Gate:
         try:
             self._check_host(Headers(scope=scope).get("Host"))
             self._check_origin(scope)
-            body = await self._body(scope, receive)
-            if body is not None:
-                await self._app(scope, _with_body(body, receive), send_safely)
+            body.is_known = self._is_known(scope)
+            if await self._read(scope, receive, body):
+                await self._app(scope, body.replayed(receive), send_safely)
         except RefusalError as refusal:
-            answer = problem(refusal.status, refusal.message, refusal.headers)
+            headers = refusal.headers if body.is_whole else {**refusal.headers, "Connection": "close"}
+            answer = problem(refusal.status, refusal.message, headers)
             await answer(scope, receive, send_safely)
         except Exception:  # a bug: the client learns nothing of it, the log does
             log("an error that should not be", {"id": request_id}, level=logging.ERROR, exc_info=True)
@@ -87,6 +145,7 @@ class Gate:
             message = "something went wrong inside the service; its log says what, under the X-Request-ID"
             await problem(500, message)(scope, receive, send_safely)
         finally:
+            body.release()
             self._note(scope, status, time.perf_counter() - begun)
 
     def _check_host(self, host: str | None) -> None:
@@ -108,20 +167,32 @@ class Gate:
                 403, "a page of another origin sent this; send JSON, or add its origin to cors_origins"
             )
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The whole body of a request; None where its client has left. RefusalError: too large or slow."""
+    def _is_known(self, scope: Scope) -> bool:
+        """Whether the head of a request says whom it is from, or nobody needs to.
+
+        RefusalError 401, 403: it does not, and no body could.
+        """
+        request = Request(scope)
+        if self._service.keys is None or not _has_body(scope):
+            return True
+        if scope["path"] in KEY_IN_BODY:
+            return self._service.keys.user(key_of(request) or "") is not None
+        self._service.identify(request)
+        return True
+
+    async def _read(self, scope: Scope, receive: Receive, body: _Body) -> bool:
+        """Reads the body of a request; False: its client has left. RefusalError: too large or slow."""
         limits = self._service.config.limits
         is_upload = scope["path"] in UPLOADS
         setting = "file_bytes" if is_upload else "body_bytes"
         most = limits.file_bytes + (1 << 16) if is_upload else limits.body_bytes  # with what is around a file
         too_large = RefusalError(
-            413, f"the body has more than the {most:,} bytes that limits.{setting} allows; send less",
-            {"Connection": "close"},
-        )  # fmt: skip
+            413, f"the body has more than the {most:,} bytes that limits.{setting} allows; send less"
+        )
         announced = Headers(scope=scope).get("Content-Length", "0")
         if announced.isdecimal() and int(announced[:20]) > most:
             raise too_large
-        body = bytearray()
+        n_bytes = 0
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (limits.file_seconds if is_upload else limits.seconds)
         while True:
@@ -130,16 +201,19 @@ class Gate:
                 message = await asyncio.wait_for(receive(), patience)
             except asyncio.TimeoutError:
                 raise RefusalError(
-                    408, f"nothing more came in {limits.body_seconds:g} s; send the whole body",
-                    {"Connection": "close"},
-                ) from None  # fmt: skip
+                    408, f"nothing more came in {limits.body_seconds:g} s; send the whole body"
+                ) from None
             if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            if len(body) > most:
+                return False
+            piece = message.get("body", b"")
+            n_bytes += len(piece)
+            if n_bytes > most:
                 raise too_large
+            if _has_body(scope):
+                body.take(piece)
             if not message.get("more_body", False):
-                return bytes(body)
+                body.is_whole = True
+                return True
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
@@ -165,15 +239,6 @@ def _netloc(origin: str) -> str | None:
         return None
 
 
-def _with_body(body: bytes, receive: Receive) -> Receive:
-    """What an application receives: the whole body, then what else comes."""
-    told = False
-
-    async def replay() -> Message:
-        nonlocal told
-        if told:
-            return await receive()
-        told = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay
+def _has_body(scope: Scope) -> bool:
+    """Whether there is a route that may read the body of a request."""
+    return scope["method"] == "POST" and (scope["path"].startswith("/v1/") or scope["path"] in KEY_IN_BODY)

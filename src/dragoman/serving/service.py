@@ -23,6 +23,9 @@ Result = TypeVar("Result")
 SENTENCES_A_SECOND = 50
 """A cautious guess at what a service does, before it knows."""
 
+WRONG_KEYS = 60
+"""A minute from one address, before they are answered with 429. Right keys are let in all the same."""
+
 MAX_EVENTS = 256
 """Events of a stream that wait for a slow reader, before what is only being written is left out."""
 
@@ -52,6 +55,8 @@ class Service:
             max_tokens=config.batching.tokens,
             note=self.metrics.batch_sizes.observe,
         )
+        self.held = {True: 0, False: 0}
+        """Bytes of the bodies of requests that are being answered: of known senders, and of unknown ones."""
         self.closing = False
         """Whether it takes nothing new, since it is being stopped."""
         self._threads = CapacityLimiter(config.limits.requests)
@@ -69,21 +74,26 @@ class Service:
         return self._n_active > 0
 
     def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> User:
-        """Whom `request` is from, by its headers or the `key` that it gives elsewhere.
-
-        RefusalError: it has no key and needs one (401), or a wrong one (403), or comes too often (429).
-        """
-        user = self._user(key or _key_of(request), request)
+        """Whom `request` is from, as `identify` says. RefusalError, too, where it comes too often (429)."""
+        user = self.identify(request, key)
         per_minute = user.per_minute or self.config.limits.per_minute
         wait = self.rates.wait(user.name, per_minute) if counted and per_minute else 0.0
         if wait:
             raise come_later(f"more than {per_minute:,} requests a minute; come again in {wait:.0f} s", wait)
         request.state.user = user.name
+        request.state.let_in()  # its body counts as that of a known sender
         return user
 
-    def _user(self, key: str | None, request: Request) -> User:
+    def identify(self, request: Request, key: str | None = None) -> User:
+        """Whom `request` is from, by its headers or the `key` that it gives elsewhere.
+
+        RefusalError: it has no key and needs one (401), or a wrong one (403), or its address has sent too
+        many wrong ones (429).
+        """
+        address = request.client.host if request.client else "unknown"
         if self.keys is None:
-            return User(request.client.host if request.client else "unknown")
+            return User(address)
+        key = key or key_of(request)
         if not key:
             raise RefusalError(
                 401,
@@ -91,9 +101,12 @@ class Service:
                 {"WWW-Authenticate": "Bearer"},
             )
         user = self.keys.user(key)
-        if user is None:
-            raise RefusalError(403, "this key is none that the service knows; ask whoever runs it for one")
-        return user
+        if user is not None:
+            return user
+        wait = self.rates.wait(f"wrong keys of {address}", WRONG_KEYS)
+        if wait:
+            raise come_later(f"more than {WRONG_KEYS} wrong keys a minute; come again in {wait:.0f} s", wait)
+        raise RefusalError(403, "unknown API key; ask the operator of this service for one")
 
     def expect(self, n_items: int) -> None:
         """RefusalError 429: so many sentences more are more than may wait."""
@@ -218,7 +231,7 @@ def _too_slow(seconds: float, setting: str = "seconds") -> RefusalError:
     )
 
 
-def _key_of(request: Request) -> str | None:
+def key_of(request: Request) -> str | None:
     """The key in the headers or the query of `request`."""
     scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and credentials:
