@@ -29,7 +29,7 @@ from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID
 from exports import run_script_of_readme, untrained_run
 
-LINES = "red cat\n\nbig old house small bird\n  \nriver </s> <unk> tree\n"
+LINES = "red\u2028cat\n\nbig\x0bold house small bird\n  \nriver </s> <unk> tree\n"
 OTHER = {
     "norm": "post", "activation": "swish", "positions": "learned", "scale_embeddings": False,
     "output_bias": True, "tie_embeddings": "none", "n_encoder_layers": 2,
@@ -68,9 +68,24 @@ def test_the_script_in_the_readme_translates_without_dragoman(
     translator = Translator.load(other_run, precision="fp32")
     greedy: dict[str, Any] = {"beam_size": 1, "n_best": 1, "max_length_extra": 200}
     if to == "onnx":
-        assert found == [t.text for t in translator.translate(LINES.splitlines(), **greedy)]
+        assert found == [t.text for t in translator.translate(LINES.split("\n")[:-1], **greedy)]
     else:
         assert [bool(line) for line in found] == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
+def test_a_model_that_writes_control_bytes_has_a_line_for_each_in_every_script(
+    to: str, tmp_path: Path
+) -> None:
+    run = Run.open(untrained_run(tmp_path / "r", model={"output_bias": True}))
+    weights = run.load_weights()
+    first = Translator.load(run.path).tokenizers.tgt.pieces().index("<0x00>")
+    weights["output.bias"][[first + ord(c) for c in "\n\x0b\x1b\x1e\x7f"]] += 20.0
+    run.save_weights(weights)
+    export_run(run.path, tmp_path / "out", to=to, n_sentences=5)
+    found = run_script_of_readme(tmp_path / "out", LINES)
+    assert len(found) == 5
+    assert all(line.isprintable() for line in found)
 
 
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2", "huggingface"])

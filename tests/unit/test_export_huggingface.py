@@ -155,7 +155,7 @@ def test_the_readme_translates(
     described = tmp_path / "out" / "generation_config.json"
     described.write_text(described.read_text(encoding="utf-8").replace("512", "20"), encoding="utf-8")
     monkeypatch.setattr("sys.argv", ["translate.py", str(tmp_path / "out")])
-    monkeypatch.setattr("sys.stdin", io.StringIO("red cat\n\nbig house\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"red cat\n\nbig house\n")))
     exec(script_of_readme(tmp_path / "out"), {"__name__": "__main__"})
     assert [bool(line) for line in capsys.readouterr().out.splitlines()] == [True, False, True]
 

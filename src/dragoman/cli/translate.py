@@ -344,8 +344,8 @@ def load_translator(
 
 
 def as_line(translation: Translation) -> str:
-    """The translation alone, on one line, though a model can write a line end by its byte."""
-    return translation.text.replace("\n", " ")
+    """The translation alone."""
+    return translation.text
 
 
 def json_line(translation: Translation, links: Sequence[Link] | None = None) -> str:

@@ -1,7 +1,8 @@
 """Dragoman's tokenizers as a `tokenizer.json` that Hugging Face's `tokenizers` alone reads and obeys.
 
-Such a file also normalises (NFC, single spaces), which Dragoman does before it asks a tokenizer, and writes
-the end token behind a text. It gives the ids that Dragoman gives, and back the text that Dragoman gives.
+Such a file also normalises (NFC, single spaces, no control characters), which Dragoman does around a
+tokenizer, and writes the end token behind a text. It gives the ids that Dragoman gives, and back the text
+that Dragoman gives.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from dragoman.errors import ConfigError, RunError
-from dragoman.text.normalisation import META_SPACE
+from dragoman.text.normalisation import META_SPACE, REPLACED
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import EOS_ID, SPECIAL_TOKENS, UNK_ID
 
@@ -27,6 +28,12 @@ become such a token: a colon and letters are never cut into one piece."""
 WHITE_SPACE = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 """What `str.split` takes for white space."""
 
+CONTROLS = {
+    Regex("[" + "".join(rf"\x{{{c:x}}}" for c, new in REPLACED.items() if new == kind) + "]"): kind
+    for kind in ("", " ")
+}
+"""What becomes of control characters (`normalisation.REPLACED`); no tokenizer can meet a lone surrogate."""
+
 FINAL_SIGMA = r"(?<=\p{L})Σ(?!\p{L})"
 """A capital sigma that ends a word, which `str.lower` writes as ς."""
 
@@ -37,6 +44,7 @@ def portable(path: Path, *, end: bool = True) -> Spec:
     ConfigError: that format has no way to say it.
     """
     spec = _portable(path)
+    spec["decoder"]["decoders"] += [_as_json(decoders.Replace(*pair)) for pair in CONTROLS.items()]
     return spec if end else spec | {"post_processor": None}
 
 
@@ -149,7 +157,8 @@ def _whole(ours: Spec, last: Any, splitter: Any, decoder: Any) -> Spec:
 def _frame(lowercase: bool) -> Spec:
     """What all have in common: how a text is normalised, and its end token."""
     spaces = [normalizers.Replace(Regex(WHITE_SPACE), " "), normalizers.Strip()]
-    steps: list[Any] = [normalizers.Replace(META_SPACE, "_"), normalizers.NFC(), *spaces]
+    controls = [normalizers.Replace(*pair) for pair in CONTROLS.items()]
+    steps: list[Any] = [*controls, normalizers.Replace(META_SPACE, "_"), normalizers.NFC(), *spaces]
     if lowercase:
         steps += [normalizers.Replace(Regex(FINAL_SIGMA), "ς"), normalizers.Lowercase(), normalizers.NFC()]
     end = SPECIAL_TOKENS[EOS_ID]

@@ -20,12 +20,14 @@ from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.notebook import heat_map
 from dragoman.predict.attention import attention_weights
 from dragoman.predict.translator import Translation, Translator
+from dragoman.text.normalisation import REPLACED
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 
 Floats = npt.NDArray[np.float32]
 
 _UNSEPARATED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_BLANKED = {code: new or " " for code, new in REPLACED.items()}
+"""`REPLACED` with a space for what is dropped: places stay what they are."""
 
 WORD = rf"{_UNSEPARATED}\p{{M}}*|(?:(?!{_UNSEPARATED})[\p{{L}}\p{{M}}\p{{N}}])+|[^\p{{L}}\p{{M}}\p{{N}}\s]"
 """A run of letters and digits, one other character, or one letter of a script that separates no words."""
@@ -174,20 +176,21 @@ def contrasted(weights: Floats) -> Floats:
 
 def words_of(text: str) -> list[tuple[int, int]]:
     """The first character of each word of `text`, and the one behind it; `WORD` says what is a word."""
-    found = _splitter().pre_tokenize_str(_SURROGATES.sub("\ufffd", text))
-    return [span for word, span in found if not word.isspace()]  # U+001C to U+001F are, to Python alone
+    return [span for _, span in _splitter().pre_tokenize_str(text.translate(_BLANKED))]
 
 
 def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[int, int]]:
     """For each character of `normalise(text)`, those of `text` it comes from: the first, and the one behind.
 
-    Characters that are composed with others share the span of them all.
+    Characters that are composed with others share the span of them all. A word that `normalise` drops belongs
+    to the space beside it.
     """
     origins: list[tuple[int, int]] = []
     for word in re.finditer(r"\S+", text):
-        if origins:
-            origins.append((origins[-1][1], word.start()))
-        origins += ((word.start() + i, word.start() + j) for i, j in _word_origins(word[0], normalise))
+        own = [(word.start() + i, word.start() + j) for i, j in _word_origins(word[0], normalise)]
+        if origins and own:
+            origins.append((origins[-1][1], own[0][0]))
+        origins += own
     return origins
 
 

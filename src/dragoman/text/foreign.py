@@ -17,16 +17,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dragoman.errors import ConfigError, MissingExtraError
-from dragoman.text.normalisation import META_SPACE
+from dragoman.text.normalisation import META_SPACE, without_controls
 from dragoman.text.tokenizer import ListedTokenizer, Token, Tokenizer
-from dragoman.text.vocabulary import UNK_ID, UNKNOWN
+from dragoman.text.vocabulary import UNK_ID
 
 LANGUAGE = re.compile(r">>.*?<<")
 """What a text for a model of several languages begins with, such as ">>deu<<": a token by itself."""
 CONTINUED = "@@"
 """What subword-nmt writes behind a piece that the next one continues."""
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class ForeignTokenizer(ListedTokenizer):
@@ -93,7 +91,7 @@ class SentencePieceTokenizer(ForeignTokenizer):
 class PiecesTokenizer(ForeignTokenizer):
     """Text that is already cut, its pieces separated by spaces; with codes, subword-nmt cuts them further.
 
-    Nothing but white space and, where the model wants it, case is normalised. Pieces keep
+    Nothing but white space, control characters and, where the model wants it, case is normalised. Pieces keep
     `encode(decode(ids)) == ids`; of words that codes cut, `decode(encode(text)) == normalise(text)` where
     all pieces are known.
     """
@@ -105,7 +103,7 @@ class PiecesTokenizer(ForeignTokenizer):
         self._codes = None if codes is None else _read_codes(codes, known)
 
     def normalise(self, text: str) -> str:
-        text = " ".join(_SURROGATES.sub(UNKNOWN, text).split())
+        text = " ".join(without_controls(text).split())
         return " ".join(text.lower().split()) if self._lowercase else text
 
     def _cut(self, text: str) -> list[str]:

@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
 META_SPACE = "\u2581"
 """Stands for a space inside tokens (SentencePiece's convention), so it cannot also stand for itself."""
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_BREAKS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
+_NONCHARACTERS = (
+    *range(0xFDD0, 0xFDF0),
+    *(plane + last for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF)),
+)
+
+REPLACED: dict[int, str] = {
+    **dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), *_NONCHARACTERS], ""),
+    **dict.fromkeys(map(ord, _BREAKS), " "),
+    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
+}
+"""What no text holds that Dragoman sees or writes, by code point, and what is there instead.
+
+Control characters (C0, DEL, C1), the separators of lines and paragraphs, noncharacters and lone surrogates.
+What moves the cursor or ends a line, as `str.splitlines` knows it, becomes a space; all others are dropped.
+"""
+
+
+def without_controls(text: str) -> str:
+    """`text` with `REPLACED` replaced. Marks of direction, joiners and other format characters stay."""
+    return text if text.isprintable() else text.translate(REPLACED)
 
 
 def normalise(text: str) -> str:
     """`text` in Unicode's composed form (NFC), on one line, with single spaces and none at the ends.
 
-    - Any run of white space, as `str.split` knows it, becomes one space: tabs, line and page breaks, the
-      no-break and the ideographic space, and the separators U+001C to U+001F.
-    - A lone surrogate, which no UTF-8 file can hold, becomes U+FFFD.
+    - Control characters and what else is in `REPLACED` is dropped, or becomes a space.
+    - Any run of white space, as `str.split` knows it, becomes one space: the no-break and the ideographic
+      space, too.
     - U+2581, the tokens' sign for a space, becomes an underscore.
 
-    Nothing else changes: case, other control characters, joiners and variation selectors stay.
+    Nothing else changes: case, joiners, marks of direction and variation selectors stay.
     `normalise(normalise(text)) == normalise(text)`.
     """
+    text = without_controls(text)
     if not text.isascii():
-        text = _SURROGATES.sub("\ufffd", text).replace(META_SPACE, "_")
+        text = text.replace(META_SPACE, "_")
         if not unicodedata.is_normalized("NFC", text):
             text = unicodedata.normalize("NFC", text)
     return " ".join(text.split())

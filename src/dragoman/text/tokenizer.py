@@ -21,7 +21,7 @@ from dragoman.config import FOREIGN_KINDS, TokenizerConfig
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.text import subwords
 from dragoman.text.characters import Characters
-from dragoman.text.normalisation import META_SPACE, normalise, normalise_lowercase
+from dragoman.text.normalisation import META_SPACE, normalise, normalise_lowercase, without_controls
 from dragoman.text.subwords import BYTE_TOKENS, LOWERCASE, N_FIXED
 from dragoman.text.vocabulary import (
     BOS_ID,
@@ -133,12 +133,20 @@ class Tokenizer(ABC):
         """
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of any `ids`, without special tokens; U+FFFD stands for what is unknown or broken."""
+        """The text of any `ids`, without special tokens; U+FFFD stands for what is unknown or broken.
+
+        Tokens of bytes, and vocabularies of strangers, can spell any character. Control characters, which end
+        lines, break formats and steer terminals, never come out (`normalisation.REPLACED`).
+        """
         return self.decode_batch([ids])[0]
 
-    @abstractmethod
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of ids."""
+        """The text of each row of ids, as `decode` has it."""
+        return [without_controls(text) for text in self._decode_batch(batch)]
+
+    @abstractmethod
+    def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids, whatever characters it holds."""
 
     @abstractmethod
     def tokens(self, text: str) -> list[Token]:
@@ -233,7 +241,7 @@ class SubwordTokenizer(Tokenizer):
         encodings = tokenizer.encode_batch_fast(normal, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+    def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         rows = [[i for i in ids if i >= len(SPECIAL_TOKENS)] for ids in batch]
         return list(self._plain.decode_batch(rows))
 
@@ -304,7 +312,7 @@ class ListedTokenizer(Tokenizer):
         get = self._ids.get
         return [[get(piece, UNK_ID) for piece in self._cut(self.normalise(text))] for text in texts]
 
-    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+    def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         written = self._written
         return [self._join([written[i] for i in ids if i in written]) for ids in batch]
 

@@ -56,7 +56,7 @@ def probabilities(text):
     return odds / odds.sum()
 
 
-for line in sys.stdin.read().splitlines():
+for line in sys.stdin.buffer.read().decode().removesuffix("\n").split("\n"):
     if line.strip():
         found = probabilities(line)
         print(settings["labels"][found.argmax()], f"{found.max():.4f}", sep="\t")

@@ -12,7 +12,7 @@ folder = sys.argv[1]
 source, target = (Tokenizer.from_file(f"{folder}/{side}.json") for side in ("source", "target"))
 translator = ctranslate2.Translator(folder)
 
-lines = sys.stdin.read().splitlines()
+lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
 filled = [i for i, line in enumerate(lines) if line.strip()]
 found = [""] * len(lines)
 results = translator.translate_batch([source.encode(lines[i]).tokens for i in filled], beam_size=4)

@@ -40,7 +40,7 @@ def translate(texts):
     return [target.decode(tokens) for tokens in written]
 
 
-lines = sys.stdin.read().splitlines()
+lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
 filled = [i for i, line in enumerate(lines) if line.strip()]
 found = [""] * len(lines)
 for start in range(0, len(filled), 32):

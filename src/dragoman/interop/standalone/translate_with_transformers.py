@@ -10,7 +10,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
 model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
 
-lines = sys.stdin.read().splitlines()
+lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
 filled = [i for i, line in enumerate(lines) if line.strip()]
 found = [""] * len(lines)
 for start in range(0, len(filled), 32):
