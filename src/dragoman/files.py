@@ -58,12 +58,11 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
         temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(8)}.tmp")
         try:
             with _open(temporary, os.O_CREAT | os.O_EXCL, mode or 0o666) as file:
-                _keep_rights(temporary, target, mode)
+                _set_rights(temporary, target, mode)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(target)
-            sync(target.parent)
+            put_in_place(temporary, target, mode=mode)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
@@ -74,7 +73,14 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
         raise cannot_write(path, error) from None
 
 
-def _keep_rights(temporary: Path, target: Path, mode: int | None) -> None:
+def put_in_place(temporary: Path, target: Path, *, mode: int | None = None) -> None:
+    """Rename a finished file, which is on the disk; rights as in `replacing`. OSError: it cannot be."""
+    _set_rights(temporary, target, mode)
+    temporary.replace(target)
+    sync(target.parent)
+
+
+def _set_rights(temporary: Path, target: Path, mode: int | None) -> None:
     """Give `temporary` the permissions `mode`, or those and the owner of `target`, if that exists."""
     try:
         there = target.stat()
@@ -228,6 +234,9 @@ def _lock(path: Path) -> BinaryIO | None:
                 file.close()
                 return None
             if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                file.seek(0)
+                if not re.fullmatch(rb"|\d+ \S*\n", file.read(300)):
+                    raise RunError(f"{path}: is not a lock file of Dragoman; move it elsewhere")
                 file.truncate(0)
                 file.write(f"{os.getpid()} {socket.gethostname()}\n".encode())
                 file.flush()

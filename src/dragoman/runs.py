@@ -46,6 +46,10 @@ SCORES = "scores.json"
 OURS = ("tokenizer", "checkpoints", "ctranslate2", "cache")
 """The folders of a run that Dragoman reads or writes."""
 
+OUR_FILES = {"config.toml", "model.safetensors", "history.jsonl", "labels.json",
+             "report.json", "environment.json", SCORES}  # fmt: skip
+"""The files beside these folders that Dragoman reads or writes."""
+
 MAX_JSON = 16 << 20
 """Bytes of a JSON file of a run, at most; tokenizers have a limit of their own."""
 
@@ -185,6 +189,10 @@ class Run:
     @property
     def history_path(self) -> Path:
         return self.path / "history.jsonl"
+
+    def files(self) -> list[Path]:
+        """The files that the run consists of; none that a user put beside them."""
+        return [path for path in _entries(self.path) if path.parent != self.path or path.name in OUR_FILES]
 
     def save_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Writes model.safetensors. RunError: it cannot be written."""

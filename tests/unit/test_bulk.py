@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import lzma
+import os
 import random
+import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -15,7 +19,7 @@ from commands import error_of, succeed
 from dragoman.bulk.job import Job
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.output import Dropped, Lines, SyntheticPairs, fault_of
-from dragoman.bulk.running import Status, fingerprint, translate_file
+from dragoman.bulk.running import Status, translate_file
 from dragoman.bulk.stream import Done, read_chunks
 from dragoman.bulk.workers import device_of_worker
 from dragoman.cli.bulk import describe_status, duration
@@ -27,6 +31,11 @@ from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.translator import Translation, Translator
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 from tiny import WORDS, damaged_run
+
+
+class StoppedError(Exception):
+    """What stands for a Ctrl-C."""
+
 
 GREEDY = ("search.beam_size=1",)
 
@@ -58,7 +67,9 @@ def translator(tiny_run: Path) -> Translator:
 def test_chunks_are_the_lines_behind_those_that_are_done(tmp_path: Path, suffix: str, n_done: int) -> None:
     lines = [f"line {n}" for n in range(1, 11)]
     path = write_lines(tmp_path / f"in.txt{suffix}", lines)
-    chunks = list(read_chunks(path, n_done=n_done, chunk_lines=4))
+    done = b"".join(f"{line}\n".encode() for line in lines[:n_done])
+    digest = hashlib.blake2b(done, digest_size=16).hexdigest()
+    chunks = list(read_chunks(path, n_done=n_done, digest=digest, chunk_lines=4))
     assert [line for chunk in chunks for line in chunk.lines] == lines[n_done:]
     assert [chunk.lines[0] for chunk in chunks] == [f"line {chunk.first_number}" for chunk in chunks]
     assert all(len(chunk.lines) == 4 for chunk in chunks[:-1])
@@ -127,30 +138,83 @@ def test_a_kill_between_the_steps_of_finishing_is_made_good(tmp_path: Path, rena
 
 
 def test_one_process_at_a_time_writes_a_file(tmp_path: Path) -> None:
-    pytest.importorskip("fcntl", reason="files are not locked on this system")
     out = tmp_path / "out.txt"
     with (
         Journal(out, {}),
-        pytest.raises(
-            RunError, match=r"out.txt.partial: another process is writing it; wait for it, or name"
-        ),
+        pytest.raises(RunError, match=rf"out.txt: process {os.getpid()} is writing it; wait until that"),
         Journal(out, {}),
     ):
         pass
+    assert list(tmp_path.iterdir()) == [out.with_name("out.txt.partial"), out.with_name("out.txt.journal")]
+
+
+def test_a_partial_file_of_somebody_else_stays(tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    out.with_name("out.txt.partial").write_text("mine")
+    with (
+        pytest.raises(RunError, match=r"out.txt.partial: is no unfinished output, for it has no journal"),
+        Journal(out, {}),
+    ):
+        pass
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.txt.partial", "mine")]
+
+
+def test_a_kill_before_the_partial_file_is_there_is_made_good(tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    with Journal(out, {}) as journal:
+        before = journal.path.read_bytes()
+        journal.append(piece(1, "one\n"))
+    journal.partial.unlink()
+    journal.path.write_bytes(before)
+    with Journal(out, {}) as again:
+        again.append(piece(1, "one\n"))
+        again.finish()
+    assert out.read_text() == "one\n"
+
+
+def test_an_error_before_anything_is_done_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError), Journal(tmp_path / "out.txt", {}):
+        raise StoppedError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_output_keeps_the_link_and_the_mode_of_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    out, target = tmp_path / "out.txt", tmp_path / "folder" / "target"
+    target.touch(mode=0o600)
+    out.symlink_to(target)
+    with Journal(out, {}) as journal:
+        journal.append(piece(1, "one\n"))
+        journal.finish()
+    assert out.is_symlink()
+    assert target.read_text() == "one\n"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["target"]
+
+
+def test_a_device_as_output_is_written_through(tmp_path: Path) -> None:
+    with Journal(Path("/dev/null"), {}) as journal:
+        journal.append(piece(1, "one\n"))
+        journal.finish()
+    with (
+        pytest.raises(RunError, match=r"/dev/full: cannot be written \(No space"),
+        Journal(Path("/dev/full"), {}) as j,
+    ):
+        j.append(piece(1, "one\n"))
 
 
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     out = tmp_path / "out.txt"
-    with Journal(out, {"search": {"beam_size": 5}, "input": {"ends": "a"}, "model": "m"}) as journal:
+    with Journal(out, {"search": {"beam_size": 5}, "model": "m"}) as journal:
         journal.append(piece(1, "one\n"))
     with pytest.raises(
         RunError,
         match=r"begun with other settings \(search.beam_size is 5 there, 1 here\); use the same ones to "
-        r"continue, or remove it and out.txt.partial to start anew",
+        r"continue, or delete it and out.txt.partial to start over",
     ):
-        Journal(out, {"search": {"beam_size": 1}, "input": {"ends": "a"}, "model": "m"})
-    with pytest.raises(RunError, match=r"\(the input has changed; the run has other weights or tokens\)"):
-        Journal(out, {"search": {"beam_size": 5}, "input": {"ends": "b"}, "model": "n"})
+        Journal(out, {"search": {"beam_size": 1}, "model": "m"})
+    with pytest.raises(RunError, match=r"\(the run has other weights or tokens\)"):
+        Journal(out, {"search": {"beam_size": 5}, "model": "n"})
     assert journal.partial.read_text() == "one\n"
 
 
@@ -160,18 +224,18 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         journal.append(piece(1, "one\n"))
     journal.partial.write_bytes(b"on")
     with (
-        pytest.raises(RunError, match=r"has 2 bytes where out.txt.journal counts 4; remove both"),
+        pytest.raises(RunError, match=r"has 2 bytes where out.txt.journal counts 4; delete both"),
         Journal(out, {}),
     ):
         pass
     journal.path.write_text("{")
-    with pytest.raises(RunError, match=r"out.txt.journal: is damaged; remove it and out.txt.partial"):
+    with pytest.raises(RunError, match=r"out.txt.journal: is damaged; delete it and out.txt.partial"):
         Journal(out, {})
 
 
 def test_an_output_that_cannot_be_is_refused_before_the_work(tmp_path: Path) -> None:
     for out, complaint in (
-        (tmp_path, "is a folder; give the name of a file"),
+        (tmp_path, "Is a directory; give the name of a file"),
         (tmp_path / "no" / "out", "there is no folder .*no; give"),
     ):
         with pytest.raises(RunError, match=complaint), Journal(out, {}):
@@ -217,10 +281,6 @@ def test_workers_write_what_one_process_writes(tmp_path: Path, tiny_run: Path) -
     assert (tmp_path / "out1.zst").read_bytes() == (tmp_path / "out2.zst").read_bytes()
 
 
-class StoppedError(Exception):
-    """What stands for a Ctrl-C."""
-
-
 def test_what_is_done_is_not_done_again(
     tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,15 +309,25 @@ def test_what_is_done_is_not_done_again(
     assert out.read_bytes() == whole.read_bytes()
 
 
-def test_a_changed_input_is_not_continued(tmp_path: Path, tiny_run: Path) -> None:
-    source = write_lines(tmp_path / "in.txt", sentences(10))
-    source.write_bytes(source.read_bytes() + b"r\xf6d\n")
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_an_input_that_changed_in_what_is_done_is_not_continued(
+    tmp_path: Path, tiny_run: Path, n_workers: int
+) -> None:
+    lines = sentences(10)
+    source = write_lines(tmp_path / "in.txt", lines)
+    good = source.read_bytes()
+    source.write_bytes(good + b"r\xf6d\n")
     job = job_of(tiny_run, source, tmp_path / "out.txt")
     with pytest.raises(DataError, match=r"in.txt line 11: not UTF-8"):
         translate_file(job, chunk_lines=5)
-    write_lines(source, sentences(11))
-    with pytest.raises(RunError, match=r"begun with other settings \(the input has changed\)"):
-        translate_file(job, chunk_lines=5)
+    place = good.index(b"\n", 2) - 1  # the size stays
+    changed = good[:place] + (b"x" if good[place : place + 1] != b"x" else b"y") + good[place + 1 :]
+    for content in (changed, good[: len(good) // 3]):
+        source.write_bytes(content)
+        with pytest.raises(DataError, match=r"in.txt: its first \d+ lines have changed since they were tr"):
+            translate_file(job, chunk_lines=5, n_workers=n_workers)
+    source.write_bytes(good + b"red\n")  # what was wrong, and was not done, may be put right
+    assert translate_file(job, chunk_lines=5, n_workers=n_workers).n_lines == 11
 
 
 def test_a_complaint_of_a_worker_is_the_users_and_leaves_nothing_half_written(
@@ -291,17 +361,15 @@ def test_a_run_without_weights_and_a_setting_that_is_none_are_named(tmp_path: Pa
     )
 
 
-def test_a_file_is_known_by_its_size_and_its_ends(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(bytes(3 << 20))
-    first = fingerprint(path)
-    for place in (0, (3 << 20) - 1):
-        content = bytearray(3 << 20)
-        content[place] = 1
-        path.write_bytes(content)
-        assert fingerprint(path) != first
-    path.write_bytes(bytes((3 << 20) + 1))
-    assert fingerprint(path) != first
+def test_an_output_over_the_input_or_the_run_is_refused(tmp_path: Path, tiny_run: Path) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    source = write_lines(tmp_path / "in.txt", ["red cat"])
+    (tmp_path / "link").hardlink_to(source)
+    for out in (source, tmp_path / "link", run / "model.safetensors", run / "tokenizer" / "shared.json"):
+        before = out.read_bytes()
+        with pytest.raises(ConfigError, match=rf"{out}: is the input .*, which would be lost; name another"):
+            translate_file(job_of(run, source, out))
+        assert out.read_bytes() == before
 
 
 # --- progress ---------------------------------------------------------------------------------------------

@@ -11,13 +11,15 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dragoman.bulk.job import ChunkTranslator, Job
-from dragoman.bulk.stream import Chunk, Done, read_chunks
+from dragoman.bulk.stream import Chunk, Done
 from dragoman.errors import ConfigError, DragomanError, MissingExtraError, RunError
 
 LOCAL = "local"
@@ -27,8 +29,10 @@ STORE_BYTES = 256 << 20
 """What such a cluster holds of chunks in memory: some hundreds of them."""
 
 
-def on_cluster(job: Job, *, n_done: int, chunk_lines: int, address: str, n_workers: int) -> Iterator[Done]:
-    """What becomes of each chunk behind the first `n_done` lines, in order.
+def on_cluster(
+    job: Job, read: Callable[[Path], Iterator[Chunk]], *, address: str, n_workers: int
+) -> Iterator[Done]:
+    """What becomes of each chunk that `read` finds in the input, in order.
 
     `n_workers` translators stand on the cluster at `address`, each with a core, or a GPU where it has GPUs.
     MissingExtraError: Ray is not installed. ConfigError: no cluster is there. DragomanError: whatever a
@@ -43,7 +47,7 @@ def on_cluster(job: Job, *, n_done: int, chunk_lines: int, address: str, n_worke
         raise MissingExtraError("ray", extra="ray", purpose=f"--ray {address}") from None
     job = replace(job, run=job.run.resolve(), source=job.source.resolve())
     with _connected(ray, address, n_workers=n_workers):
-        dataset = _dataset(ray, job, n_done=n_done, chunk_lines=chunk_lines, n_workers=n_workers)
+        dataset = _dataset(ray, job, partial(read, job.source), n_workers=n_workers)
         rows = iter(dataset.iter_rows())
         while True:
             try:
@@ -91,24 +95,26 @@ def _knock(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
-def _dataset(ray: Any, job: Job, *, n_done: int, chunk_lines: int, n_workers: int) -> Any:
+def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_workers: int) -> Any:
     """The rows of what becomes of each chunk, computed as they are asked for."""
     import pyarrow as pa
 
     def read() -> Iterator[pa.Table]:
         try:
-            for chunk in read_chunks(job.source, n_done=n_done, chunk_lines=chunk_lines):
+            for chunk in chunks():
                 text = "\n".join(chunk.lines)
                 yield pa.table(
                     {
                         "first_number": [chunk.first_number],
                         "n_bytes": [chunk.n_bytes],
                         "text": [text],
+                        "digest": [chunk.digest],
                         "problem": [""],
                     }
                 )
         except DragomanError as error:
-            yield pa.table({"first_number": [0], "n_bytes": [0], "text": [""], "problem": [str(error)]})
+            problem = {"text": [""], "digest": [""], "problem": [str(error)]}
+            yield pa.table({"first_number": [0], "n_bytes": [0], **problem})
 
     class Chunks(ray.data.Datasource):  # type: ignore[misc]
         """The file as one stream of tables of one row."""
@@ -160,7 +166,7 @@ class ClusterWorker:
     def _done(self, row: dict[str, Any]) -> Done:
         if row["problem"]:
             return Done(0, 0, 0, b"", {}, problem=row["problem"])
-        chunk = Chunk(row["first_number"], row["text"].split("\n"), row["n_bytes"])
+        chunk = Chunk(row["first_number"], row["text"].split("\n"), row["n_bytes"], row["digest"])
         try:
             self.translate = self.translate or ChunkTranslator(self.job)
             return self.translate(chunk, lambda n_lines: None)

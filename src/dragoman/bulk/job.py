@@ -103,7 +103,7 @@ class ChunkTranslator:
             else:
                 written.append(f"{line}\n")
         data = compressed("".join(written).encode(), self.job.out.name) if written else b""
-        return Done(chunk.first_number, len(chunk.lines), chunk.n_bytes, data, dict(counts))
+        return Done(chunk.first_number, len(chunk.lines), chunk.n_bytes, data, dict(counts), chunk.digest)
 
     def _too_long(self, lines: list[str]) -> frozenset[int]:
         limit = self.translator.config.model.max_positions

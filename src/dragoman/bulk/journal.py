@@ -5,8 +5,9 @@
 
 A piece is appended to the partial file and brought to the disk; then a new journal, which counts it, takes
 the place of the old one. Whatever the kill leaves behind the counted bytes is cut off on the next start, and
-as many lines of the input are left away. In the end the journal says so, the partial file gets its name, and
-the journal goes. While one process writes, a lock on the partial file keeps others off.
+as many lines of the input are skipped. In the end the journal says so, the partial file gets its name, and
+the journal goes. While one process writes, a lock keeps others off. A partial file without a journal is not
+ours, and stays. A device or a pipe as output is written as the pieces come, without a journal.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -23,7 +24,7 @@ from typing import IO, Any
 from dragoman.bulk.stream import Done
 from dragoman.data.readers.files import compressed
 from dragoman.errors import RunError
-from dragoman.files import sync, write_atomically
+from dragoman.files import destination, locked, open_through, put_in_place, write_atomically
 from dragoman.runs import differences
 
 
@@ -31,53 +32,69 @@ class Journal:
     """The output `out`, to be continued where it is unfinished. A context manager."""
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
-        """`settings` are all that the output depends on, as JSON has it.
+        """`settings` are all that the output depends on beside its input, as JSON has it.
 
-        RunError: an unfinished output of other settings is there, or its files don't fit together.
+        Raises:
+            RunError: `out` is a folder or in none; an unfinished output of other settings is there.
         """
-        self.out = out
-        self.partial = out.with_name(f"{out.name}.partial")
-        self.path = out.with_name(f"{out.name}.journal")
+        try:
+            target = destination(out)
+        except OSError as error:
+            raise RunError(f"{out}: {error.strerror}; give the name of a file to write") from None
+        if not out.parent.is_dir():
+            raise RunError(f"{out}: there is no folder {out.parent}; give the name of a file to write")
+        self.out = target or out
+        self.resumable = target is not None
+        self.partial = self.out.with_name(f"{self.out.name}.partial")
+        self.path = self.out.with_name(f"{self.out.name}.journal")
         self.settings = dict(settings)
         self.n_lines = 0
-        """Lines of the input that are done."""
+        """Lines of the input that are done ..."""
+        self.digest = ""
+        """... and a hash of them."""
         self.n_bytes = 0
         """Bytes of the partial file that count."""
         self.counts: Counter[str] = Counter()
         """What was left out, by reason."""
         self.finished = False
         self._file: IO[bytes] | None = None
+        self._open = ExitStack()
         self._read()
 
     def __enter__(self) -> Journal:
         """Opens the partial file behind what counts. RunError: another process has it, or it is too short."""
-        if self.finished:
-            return self
-        if self.out.is_dir() or not self.out.parent.is_dir():
-            what = "is a folder" if self.out.is_dir() else f"there is no folder {self.out.parent}"
-            raise RunError(f"{self.out}: {what}; give the name of a file to write")
-        try:
-            self._file = self.partial.open("ab")
-            self._take_over(self._file)
-        except OSError as error:
-            raise _cannot_write(self.partial, error) from None
-        except RunError:
-            assert self._file is not None, "has just been opened"
-            self._file.close()
-            raise
+        with ExitStack() as opened:
+            try:
+                if self.resumable:
+                    opened.enter_context(locked(self.out.with_name(f".{self.out.name}.lock"), what=self.out))
+                    self._file = self._take_over(opened)
+                else:
+                    self._file = opened.enter_context(open_through(self.out))
+            except OSError as error:
+                raise _cannot_write(self.out, error) from None
+            self._open = opened.pop_all()
         return self
 
-    def _take_over(self, file: IO[bytes]) -> None:
-        """Locks the partial file and cuts off what does not count."""
-        _lock(file, self.partial)
-        self._read()  # what counted before the lock was had may have grown
+    def _take_over(self, opened: ExitStack) -> IO[bytes] | None:
+        """The partial file, without what does not count; None: it is whole."""
+        if not self._read():
+            if self.partial.exists():
+                raise RunError(
+                    f"{self.partial}: is no unfinished output, for it has no journal; move it, or name "
+                    "another output"
+                )
+            self._write()  # first, so that the partial file is known as ours
+        if self.finished:
+            return None
+        file = opened.enter_context(self.partial.open("ab"))
         size = file.seek(0, os.SEEK_END)
-        if size < self.n_bytes or self.finished:
+        if size < self.n_bytes:
             raise RunError(
                 f"{self.partial}: has {size} bytes where {self.path.name} counts {self.n_bytes}; "
-                "remove both to start anew"
+                "delete both to start over"
             )
         file.truncate(self.n_bytes)
+        return file
 
     def __exit__(
         self,
@@ -85,17 +102,21 @@ class Journal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._file is not None:
-            self._file.close()
-        if error is not None and not self.path.exists():
-            with suppress(OSError):  # nothing is done: leave nothing
-                self.partial.unlink()
+        with self._open:
+            if self._file is not None:
+                with suppress(OSError):  # what it could not write, it has said
+                    self._file.close()
+            if error is not None and self.resumable and not self.n_lines and not self.finished:
+                for path in (self.partial, self.path):  # nothing is done: leave nothing
+                    with suppress(OSError):
+                        path.unlink()
 
     def append(self, done: Done) -> None:
         """Adds what has become of the next lines; it is on the disk when this returns. RunError: no space."""
         assert done.first_number == self.n_lines + 1, "chunks come in the order of the input"
         self._append(done.data)
         self.n_lines += done.n_lines
+        self.digest = done.digest
         self.counts.update(done.counts)
         self._write()
 
@@ -106,12 +127,12 @@ class Journal:
         self.finished = True
         self._write()
         try:
-            if self._file is not None and os.name != "posix":
-                self._file.close()  # Windows renames no open file; elsewhere the lock stays until all is done
-            if self.partial.exists():  # it is not, if a kill came right here
-                self.partial.replace(self.out)
-                sync(self.out.parent)
-            self.path.unlink()
+            if self._file is not None:
+                self._file.close()  # Windows renames no open file
+            if self.resumable:
+                if self.partial.exists():  # it is not, if a kill came right here
+                    put_in_place(self.partial, self.out)
+                self.path.unlink()
         except OSError as error:
             raise _cannot_write(self.out, error) from None
 
@@ -120,66 +141,57 @@ class Journal:
         try:
             self._file.write(data)
             self._file.flush()
-            os.fsync(self._file.fileno())
+            if self.resumable:
+                os.fsync(self._file.fileno())
+        except BrokenPipeError:
+            raise
         except OSError as error:
-            raise _cannot_write(self.partial, error) from None
+            raise _cannot_write(self.partial if self.resumable else self.out, error) from None
         self.n_bytes += len(data)
 
     def _write(self) -> None:
         record = {
             "settings": self.settings,
             "n_lines": self.n_lines,
+            "digest": self.digest,
             "n_bytes": self.n_bytes,
             "counts": dict(self.counts),
             "finished": self.finished,
         }
-        write_atomically(self.path, json.dumps(record, indent=2, ensure_ascii=False).encode() + b"\n")
+        if self.resumable:
+            write_atomically(self.path, json.dumps(record, indent=2, ensure_ascii=False).encode() + b"\n")
 
-    def _read(self) -> None:
-        """Takes over what is done. RunError: with other settings, or the journal is damaged."""
+    def _read(self) -> bool:
+        """Takes over what is done, if anything is. RunError: other settings, or the journal is damaged."""
+        if not self.resumable:
+            return False
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
-            return
+            return False
         try:
             record = json.loads(content)
             settings = dict(record["settings"])
             self.n_lines, self.n_bytes = int(record["n_lines"]), int(record["n_bytes"])
+            self.digest = str(record["digest"])
             self.counts, self.finished = Counter(record["counts"]), bool(record["finished"])
         except (ValueError, KeyError, TypeError):
             raise RunError(
-                f"{self.path}: is damaged; remove it and {self.partial.name} to start anew"
+                f"{self.path}: is damaged; delete it and {self.partial.name} to start over"
             ) from None
-        if changed := "; ".join(_said(settings, self.settings)):
+        if changed := "; ".join(_changes(settings, self.settings)):
             raise RunError(
                 f"{self.path}: {self.out.name} is unfinished, and was begun with other settings ({changed}); "
-                f"use the same ones to continue, or remove it and {self.partial.name} to start anew"
+                f"use the same ones to continue, or delete it and {self.partial.name} to start over"
             )
+        return True
 
 
-def _said(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+def _changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """What differs, in words; hashes say nothing to anybody."""
-    hashes = {"input": "the input has changed", "model": "the run has other weights or tokens"}
-    said = [words for name, words in hashes.items() if there.get(name) != here.get(name)]
-    old, new = ({k: v for k, v in s.items() if k not in hashes} for s in (there, here))
-    return said + list(differences(old, new))
-
-
-def _lock(file: IO[bytes], path: Path) -> None:
-    """Keeps other processes off until the file is closed or this process has died. RunError: one is there."""
-    try:
-        import fcntl
-    except ImportError:  # Windows, where two writers cannot be told apart
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        renamed = not path.exists() or os.fstat(file.fileno()).st_ino != path.stat().st_ino
-    except BlockingIOError:
-        renamed = True
-    if renamed:  # or another one was writing until right now
-        raise RunError(
-            f"{path}: another process is writing it; wait for it, or name another output"
-        ) from None
+    model = ["the run has other weights or tokens"] if there.get("model") != here.get("model") else []
+    old, new = ({k: v for k, v in settings.items() if k != "model"} for settings in (there, here))
+    return model + list(differences(old, new))
 
 
 def _cannot_write(path: Path, error: OSError) -> RunError:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, read_chunks
 from dragoman.bulk.workers import in_process, in_processes
-from dragoman.data.readers.files import compressed, hash_strings, unreadable
-
-END_BYTES = 1 << 20
-"""Bytes at the beginning and at the end of the input by which it is known again."""
+from dragoman.data.readers.files import compressed
+from dragoman.files import refuse_overwriting
+from dragoman.runs import Run
 
 
 @dataclass
@@ -79,12 +77,17 @@ def translate_file(
     """Translates `job.source` into `job.out`, or goes on with it where a kill has ended it.
 
     Order and text do not depend on the number of workers. `ray` is the address of a Ray cluster, which is
-    then given the work. `watch` is told what is going on. DataError: the input cannot be read. ConfigError: a
-    setting is none. RunError: a worker died, the output cannot be written, or was begun with another input or
-    other settings. What is finished then is kept, and the same call continues.
+    then given the work. `watch` is told what is going on. What is finished when an error comes is kept, and
+    the same call continues.
+
+    Raises:
+        DataError: the input cannot be read, or lines of it that are done have changed.
+        ConfigError: a setting is wrong; the output is the input or a file of the run.
+        RunError: a worker died; the output cannot be written, or was begun with other settings.
     """
     start = time.monotonic()
-    settings = {**job.described(), "input": fingerprint(job.source), "chunk_lines": chunk_lines}
+    refuse_overwriting(job.out, inputs=[job.source, *Run.open(job.run).files()])
+    settings = {**job.described(), "chunk_lines": chunk_lines}
     compressed(b"", job.out.name)  # complains now rather than later
     with Journal(job.out, settings) as journal:
         n_earlier = journal.n_lines
@@ -96,14 +99,13 @@ def translate_file(
                 status.seconds = time.monotonic() - start
                 watch(status)
 
-            chunks = _watched(read_chunks(job.source, n_done=n_earlier, chunk_lines=chunk_lines), status)
+            read = partial(read_chunks, n_done=n_earlier, digest=journal.digest, chunk_lines=chunk_lines)
+            chunks = _watched(read(job.source), status)
             results: Iterator[Done]
             if ray is not None:
                 from dragoman.bulk.cluster import on_cluster
 
-                results = on_cluster(
-                    job, n_done=n_earlier, chunk_lines=chunk_lines, address=ray, n_workers=n_workers
-                )
+                results = on_cluster(job, read, address=ray, n_workers=n_workers)
             elif n_workers == 1:
                 results = in_process(job, chunks, tick=tick)
             else:
@@ -123,20 +125,3 @@ def _watched(chunks: Iterator[Chunk], status: Status) -> Iterator[Chunk]:
     for chunk in chunks:
         status.n_read, status.n_bytes = chunk.first_number - 1 + len(chunk.lines), chunk.n_bytes
         yield chunk
-
-
-def fingerprint(path: Path) -> dict[str, Any]:
-    """Its size and a hash of its ends, by which a file of any size is known again at once.
-
-    DataError: it cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            first = file.read(END_BYTES)
-            file.seek(max(0, size - END_BYTES))
-            last = file.read(END_BYTES)
-    except OSError as error:
-        raise unreadable(path, error) from None
-    return {"n_bytes": size, "ends": hash_strings(first.hex(), last.hex())}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.data.readers.files import Position, open_lines
+from dragoman.errors import DataError
 
 CHUNK_LINES = 4096
 """Lines of a chunk: many, so that sentences of a length are searched together; few enough to do again."""
@@ -21,6 +23,8 @@ class Chunk(NamedTuple):
     lines: list[str]
     n_bytes: int
     """Bytes of the file, as it is stored, that have been read by now."""
+    digest: str
+    """A hash of all lines from the first of the file to the last of the chunk."""
 
 
 class Done(NamedTuple):
@@ -34,6 +38,8 @@ class Done(NamedTuple):
     """The output, compressed: a whole frame; b"" where no line is left."""
     counts: Mapping[str, int]
     """What was left out, by reason."""
+    digest: str = ""
+    """That of the chunk."""
     problem: str = ""
     """Why there is no output: a message for the user."""
 
@@ -42,16 +48,31 @@ Tick = Callable[[int], None]
 """Is told that so many more lines of some chunk are translated."""
 
 
-def read_chunks(path: Path, *, n_done: int = 0, chunk_lines: int = CHUNK_LINES) -> Iterator[Chunk]:
-    """The lines of a text file behind the first `n_done`, which are read and left away.
+def read_chunks(
+    path: Path, *, n_done: int = 0, digest: str = "", chunk_lines: int = CHUNK_LINES
+) -> Iterator[Chunk]:
+    """Cut a text file into chunks, from line `n_done` + 1 on. `digest` is that of the lines before it.
 
-    DataError: it cannot be read, is damaged or is not UTF-8.
+    Raises:
+        DataError: the file cannot be read, is damaged or is not UTF-8, or other lines are done than those.
     """
     position = Position()
     lines = open_lines(path, position=position)
-    for _ in islice(lines, n_done):
-        pass
-    first_number = n_done + 1
-    while chunk := list(islice(lines, chunk_lines)):
-        yield Chunk(first_number, chunk, position.n_bytes)
-        first_number += len(chunk)
+    read = hashlib.blake2b(digest_size=16)
+
+    def chunk_of(n: int) -> list[str]:
+        chunk = list(islice(lines, n))
+        read.update("".join(f"{line}\n" for line in chunk).encode())
+        return chunk
+
+    n_lines = 0
+    while n_lines < n_done and (chunk := chunk_of(min(chunk_lines, n_done - n_lines))):
+        n_lines += len(chunk)
+    if n_lines < n_done or (n_done and read.hexdigest() != digest):
+        raise DataError(
+            f"{path}: its first {n_done:,} lines have changed since they were translated; restore them, or "
+            "delete the .journal and .partial of the output to start over"
+        )
+    while chunk := chunk_of(chunk_lines):
+        yield Chunk(n_lines + 1, chunk, position.n_bytes, read.hexdigest())
+        n_lines += len(chunk)
