@@ -104,7 +104,7 @@ def main() -> None:
             out = Path(scratch, "run")
             train(Path(scratch, "recipe.toml"), out, kill=True)
             shutil.copytree(out, folder, ignore=shutil.ignore_patterns("*.svg", "report.*", "cache", ".*"))
-            expected = {"outputs": outputs(task, folder)}
+            expected: dict[str, Any] = {"outputs": outputs(task, folder)}
             train(Path(scratch, "recipe.toml"), out)
             expected["history"] = later_history(out)
         (folder / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n")

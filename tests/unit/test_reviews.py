@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+import lzma
 import re
 from collections import Counter
-from importlib import resources
 from itertools import combinations
 
 import pytest
 
-from dragoman.data import phrasebook
 from dragoman.data.phrasebook import LABELS, SPLITS, reviews, unseen_reviews
-from dragoman.data.phrasebook.review_grammar import HELD_OUT_IN, Review, ReviewGrammar, held_out
-from dragoman.data.phrasebook.review_text import Adjective, Noun, Words, parse, say
 from dragoman.errors import DataError
+from make_phrasebook import FOLDER, reviews_text
+from phrasebook import corpus
+from phrasebook.review_grammar import HELD_OUT_IN, Review, ReviewGrammar, held_out
+from phrasebook.review_text import Adjective, Noun, Words, parse, say
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def grammar() -> ReviewGrammar:
 
 
 def all_reviews() -> list[Review]:
-    return [review for split in SPLITS for review in phrasebook.labelled_reviews(1)[split]]
+    return [review for split in SPLITS for review in corpus.labelled_reviews(1)[split]]
 
 
 # The corpus and its splits
@@ -49,14 +50,14 @@ def test_every_domain_is_as_often_praised_as_condemned(grammar: ReviewGrammar) -
         assert abs(n - both / 2) < 4 * (both / 4) ** 0.5, (noun, label)  # four standard deviations
 
 
-def test_a_seed_always_gives_the_same_reviews() -> None:
-    before = {split: reviews(split) for split in SPLITS}
-    phrasebook.labelled_reviews.cache_clear()
-    assert {split: reviews(split) for split in SPLITS} == before
+def test_the_embedded_reviews_are_those_that_the_grammar_generates() -> None:
+    assert lzma.decompress((FOLDER / "reviews.xz").read_bytes()) == reviews_text()
+    for split in SPLITS:
+        assert reviews(split) == [(review.label, review.text) for review in corpus.labelled_reviews(1)[split]]
 
 
 def test_another_seed_gives_other_reviews_and_the_same_held_out_combinations() -> None:
-    other = phrasebook.labelled_reviews(2)
+    other = corpus.labelled_reviews(2)
     assert {review.text for review in other["test"]} != {text for _, text in reviews("test")}
     assert not any(review.unseen for split in ("train", "valid") for review in other[split])
 
@@ -69,14 +70,14 @@ def test_no_text_is_said_twice() -> None:
 
 
 def test_unseen_reviews_are_half_of_the_test_and_all_their_opinions_combine_anew() -> None:
-    test = phrasebook.labelled_reviews(1)["test"]
+    test = corpus.labelled_reviews(1)["test"]
     unseen = [review for review in test if review.unseen]
     assert [(review.label, review.text) for review in unseen] == unseen_reviews()
     assert len(unseen) == len(test) - len(unseen)
     known = {
         each
         for split in ("train", "valid")
-        for r in phrasebook.labelled_reviews(1)[split]
+        for r in corpus.labelled_reviews(1)[split]
         for each in r.combinations
     }
     for review in unseen:
@@ -91,9 +92,9 @@ def test_every_held_out_word_and_construction_is_in_train_apart() -> None:
         construction, _, rest = combination.partition(" ")
         return construction, rest.partition("=")[2]
 
-    train = [words(each) for r in phrasebook.labelled_reviews(1)["train"] for each in r.combinations]
+    train = [words(each) for r in corpus.labelled_reviews(1)["train"] for each in r.combinations]
     constructions, adjectives = ({pair[i] for pair in train} for i in (0, 1))
-    for review in phrasebook.labelled_reviews(1)["test"]:
+    for review in corpus.labelled_reviews(1)["test"]:
         for construction, adjective in map(words, review.combinations):
             assert construction in constructions
             assert adjective in adjectives
@@ -121,10 +122,8 @@ def test_unknown_splits_are_reported() -> None:
         reviews("dev")
 
 
-def test_the_tables_are_small() -> None:
-    folder = resources.files("dragoman.data.phrasebook")
-    sizes = [len(each.read_bytes()) for each in folder.iterdir() if each.name.startswith("review")]
-    assert sum(sizes) < 80_000
+def test_the_embedded_files_are_small() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.glob("*.xz")) < 1_000_000
 
 
 # What a review looks like

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
-from dragoman.data.phrasebook.inflection import Word, inflect
+from phrasebook.inflection import Word, inflect
 
 if sys.version_info >= (3, 11):
     import tomllib

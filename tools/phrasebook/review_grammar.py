@@ -11,9 +11,9 @@ from itertools import cycle
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from dragoman.data.phrasebook.grammar import hash_of, read_table, read_toml
-from dragoman.data.phrasebook.inflection import article
-from dragoman.data.phrasebook.review_text import Adjective, Group, Noun, Text, Words, parse, say, slots_of
+from phrasebook.grammar import hash_of, read_table, read_toml
+from phrasebook.inflection import article
+from phrasebook.review_text import Adjective, Group, Noun, Text, Words, parse, say, slots_of
 
 LABELS = ("positive", "negative")
 CRIES = {"positive": "cheers", "negative": "boos"}  # verdicts that are no sentences

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from dragoman.data.phrasebook.inflection import Word, article
+from phrasebook.inflection import Word, article
 
 SLOTS = ("for", "against", "for too", "against too", "against other")
 """Where an adjective may stand, those first that decide."""
