@@ -14,6 +14,21 @@ exception that reaches it is a bug.
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+PACKAGES = {
+    "docx": "python-docx",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+    "subword_nmt": "subword-nmt",
+    "python_multipart": "python-multipart",
+    "prometheus_client": "prometheus-client",
+}
+"""The packages whose modules are called otherwise."""
+
 
 class DragomanError(Exception):
     """Something a user can put right. The message says what is wrong, where, and what to do."""
@@ -54,5 +69,30 @@ class PausedError(Exception):
 class MissingExtraError(DragomanError):
     """An optional package is not installed."""
 
-    def __init__(self, package: str, *, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the package {package}: pip install 'dragoman[{extra}]'")
+    def __init__(self, *modules: str, extra: str, purpose: str) -> None:
+        named = " and ".join(PACKAGES.get(name, name) for name in modules)
+        plural = "s" * (len(modules) > 1)
+        super().__init__(f"{purpose} needs the package{plural} {named}: pip install 'dragoman[{extra}]'")
+
+
+def require(*modules: str, extra: str, purpose: str) -> None:
+    """Check, without importing them, that optional modules are installed: before the work that needs them.
+
+    Raises:
+        MissingExtraError: some are not; the message names them.
+    """
+    there = {name: sys.modules[name] if name in sys.modules else find_spec(name) for name in modules}
+    if missing := [name for name, found in there.items() if found is None]:
+        raise MissingExtraError(*missing, extra=extra, purpose=purpose)
+
+
+def optional(module: str, *, extra: str, purpose: str) -> Any:
+    """Import an optional module.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingExtraError(module.partition(".")[0], extra=extra, purpose=purpose) from None

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.errors import DragomanError, MissingExtraError, RunError
+from dragoman.errors import DragomanError, RunError, optional
 
 PREFIX = "hf:"
 """What tells a run of the hub from a folder; one that is named so is ./hf:…"""
@@ -93,11 +93,7 @@ def folder_of(name: str | Path, *, revision: str | None = None, token: str | Non
 
 def import_hub() -> Any:
     """The package huggingface_hub. MissingExtraError: it is not installed."""
-    try:
-        import huggingface_hub
-    except ImportError:
-        raise MissingExtraError("huggingface_hub", extra="hub", purpose="the Hugging Face hub") from None
-    return huggingface_hub
+    return optional("huggingface_hub", extra="hub", purpose="the Hugging Face hub")
 
 
 @contextmanager

@@ -229,7 +229,7 @@ def test_evaluate_classifies_another_file(run: Path) -> None:
 
 
 def test_without_scikit_learn_evaluate_says_how_to_get_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.exceptions", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     result = succeed("evaluate", run)
     assert "no baseline: the baseline (TF-IDF + logistic regression) needs the package" in result.stdout
     assert "pip install 'dragoman[baseline]'" in result.stdout

@@ -254,7 +254,7 @@ def test_a_damaged_record_of_the_baseline_is_computed_again(run: Path, evaluatio
 def test_without_scikit_learn_the_reason_stands_in_its_place(
     run: Path, evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.exceptions", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'dragoman\[baseline\]'"):
         Baseline.train(EXAMPLES)
     beside = scorer(run).beside(evaluation, EXAMPLES, print)

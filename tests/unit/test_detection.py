@@ -60,7 +60,7 @@ def test_one_source_needs_no_detection_and_none_is_an_error(monkeypatch: pytest.
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    monkeypatch.setitem(sys.modules, "py3langid", None)
     detection._identifier.cache_clear()
     with pytest.raises(MissingExtraError, match=r"py3langid.*\n?.*serve"):
         detect("red cat")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
 import io
 import re
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import docx
 import pytest
@@ -158,14 +157,7 @@ def test_what_is_no_text_is_refused(content: bytes, where: str) -> None:
 def test_without_its_package_a_format_shows_the_install_line(
     monkeypatch: pytest.MonkeyPatch, module: str, package: str, ending: str
 ) -> None:
-    real = builtins.__import__
-
-    def fake(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == module:
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", fake)
+    monkeypatch.setitem(sys.modules, module, None)
     message = rf"needs the package {package}: pip install 'dragoman\[documents\]'"
     with pytest.raises(MissingExtraError, match=message):
         DocumentFile.read(f"a{ending}", FILES[ending], EN_DE)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -80,13 +79,6 @@ def test_a_document_is_its_sentences_translated(translator: Translator) -> None:
 
 
 def test_without_sentencex_its_install_line_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def fake(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "sentencex":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", fake)
+    monkeypatch.setitem(sys.modules, "sentencex", None)
     with pytest.raises(MissingExtraError, match=r"needs the package sentencex: pip install 'dragoman\[docum"):
         Document.read("One.", "en")

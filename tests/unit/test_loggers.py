@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import html
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +88,7 @@ def test_tensorboard_reads_the_losses_of_the_history() -> None:
 def test_a_missing_package_is_named_with_its_install_line(
     option: list[str], package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = builtins.__import__
-
-    def without(name: str, *arguments: Any, **options: Any) -> Any:
-        if name.split(".")[0] == package:
-            raise ImportError(name)
-        return original(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, package, None)
     done = CliRunner().invoke(app, [*COMMAND, *option])
     assert done.exit_code == 1
     assert f"pip install 'dragoman[{package}]'" in done.stderr

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import importlib.util
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -285,14 +285,7 @@ def test_a_language_that_spacy_does_not_know_is_reported() -> None:
 
 
 def test_without_spacy_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without_spacy(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "spacy":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_spacy)
+    monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(MissingExtraError, match=r"splitter = \"spacy\" needs .* 'dragoman\[spacy\]'"):
         Tokenizer.train(ENGLISH, words(splitter="spacy", shared=False), lang="en")
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from dragoman.bulk.job import ChunkTranslator, Job
 from dragoman.bulk.stream import Chunk, Done
-from dragoman.errors import ConfigError, DragomanError, MissingExtraError, RunError
+from dragoman.errors import ConfigError, DragomanError, RunError
 
 LOCAL = "local"
 """The address of a cluster that is made for the occasion, on this machine."""
@@ -35,16 +35,13 @@ def on_cluster(
     """What becomes of each chunk that `read` finds in the input, in order.
 
     `n_workers` translators stand on the cluster at `address`, each with a core, or a GPU where it has GPUs.
-    MissingExtraError: Ray is not installed. ConfigError: no cluster is there. DragomanError: whatever a
-    worker complains about. RunError: Ray gave up.
+    ConfigError: no cluster is there. DragomanError: whatever a worker complains about. RunError: Ray gave up.
     """
     for variable, value in QUIET.items():
         os.environ.setdefault(variable, value)
-    try:
-        import ray
-        import ray.data
-    except ImportError:
-        raise MissingExtraError("ray", extra="ray", purpose=f"--ray {address}") from None
+    import ray
+    import ray.data
+
     job = replace(job, run=job.run.resolve(), source=job.source.resolve())
     with _connected(ray, address, n_workers=n_workers):
         dataset = _dataset(ray, job, partial(read, job.source), n_workers=n_workers)

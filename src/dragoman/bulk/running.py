@@ -13,6 +13,7 @@ from dragoman.bulk.journal import Journal
 from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, read_chunks
 from dragoman.bulk.workers import in_process, in_processes
 from dragoman.data.readers.files import compressed
+from dragoman.errors import require
 from dragoman.files import refuse_overwriting
 from dragoman.runs import Run
 
@@ -85,10 +86,12 @@ def translate_file(
         ConfigError: a setting is wrong; the output is the input or a file of the run.
         RunError: a worker died; the output cannot be written, or was begun with other settings.
     """
+    compressed(b"", job.out.name)  # complains now rather than later
+    if ray is not None:
+        require("ray", extra="ray", purpose=f"--ray {ray}")
     start = time.monotonic()
     refuse_overwriting(job.out, inputs=[job.source, *Run.open(job.run).files()])
     settings = {**job.described(), "chunk_lines": chunk_lines}
-    compressed(b"", job.out.name)  # complains now rather than later
     with Journal(job.out, settings) as journal:
         n_earlier = journal.n_lines
         if not journal.finished:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import INTERRUPTED, command_line, say
+from dragoman.errors import require
 
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
 LINE_EVERY = 30.0
 """Seconds between lines where there is no terminal for a bar."""
+
+
+def _with_ray(address: str | None) -> str | None:
+    if address is not None:
+        require("ray", extra="ray", purpose=f"--ray {address}")
+    return address
+
 
 Workers = Annotated[
     int,
@@ -30,6 +38,7 @@ RayAddress = Annotated[
     typer.Option(
         "--ray",
         metavar="ADDRESS",
+        callback=_with_ray,
         help="Translate on a Ray cluster; local makes one here.",
         rich_help_panel="Large files",
         show_default=False,

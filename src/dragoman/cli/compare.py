@@ -11,7 +11,7 @@ import typer
 from dragoman.cli.app import say
 from dragoman.cli.report import FIGURES, make_folder, sentence_bar
 from dragoman.cli.translate import Device, Precision, check_precision
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, require
 
 if TYPE_CHECKING:
     from dragoman.evaluation.comparison import Comparison
@@ -51,6 +51,8 @@ def compare(
     from dragoman.runs import Run
 
     check_precision(precision)
+    if out is not None:
+        require("matplotlib", "jinja2", extra="report", purpose="a page of a comparison")
     if len(runs) < 2:
         raise ConfigError("a comparison needs two runs or more; for a single one say: dragoman report RUN")
     opened = [Run.open(path) for path in runs]

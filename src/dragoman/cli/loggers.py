@@ -9,7 +9,6 @@ from typing import Any
 
 from dragoman.cli.live import SampleNames, sample_names
 from dragoman.config import Config
-from dragoman.errors import MissingExtraError
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
 from dragoman.training.tasks.task import Sample
@@ -18,17 +17,15 @@ NOT_PLOTTED = {"kind", "step", "best", "n", "seconds"}
 
 
 class TensorBoardListener(TrainingListener):
-    """Writes what a training logs to `folder`, for `tensorboard --logdir`. MissingExtraError: not here.
+    """Writes what a training logs to `folder`, for `tensorboard --logdir`.
 
     Losses and scores are scalars, the samples of each validation a table under "valid/samples".
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from tensorboard.summary import Writer
-            from tensorboard.summary.writer.event_file_writer import EventFileWriter
-        except ImportError:
-            raise MissingExtraError("tensorboard", extra="tensorboard", purpose="--tensorboard") from None
+        from tensorboard.summary import Writer
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
         self._writer = Writer(str(folder))
         self._text_writer = EventFileWriter(str(folder), filename_suffix=".text")  # Writer has scalars only
         self._names: SampleNames | None = None
@@ -49,13 +46,11 @@ class TensorBoardListener(TrainingListener):
 
 
 class WandbListener(TrainingListener):
-    """Sends what a training logs to a project of Weights & Biases. MissingExtraError: it is not here."""
+    """Sends what a training logs to a project of Weights & Biases."""
 
     def __init__(self, project: str, run: Path) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise MissingExtraError("wandb", extra="wandb", purpose="--wandb") from None
+        import wandb
+
         self._wandb, self._project, self._path = wandb, project, run
 
     def started(self, position: Position, config: Config, n_parameters: int) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from dragoman.cli.app import say
 from dragoman.cli.translate import Device, Precision, RunPath, check_precision
+from dragoman.errors import require
 
 if TYPE_CHECKING:
     from dragoman.report.curves import Curves
@@ -54,6 +55,7 @@ def report(
     from dragoman.report.page import page_html
     from dragoman.runs import Run
 
+    require("matplotlib", "jinja2", extra="report", purpose="a report")
     check_precision(precision)
     opened = Run.open(run)
     folder = out or opened.path

@@ -15,9 +15,21 @@ import typer
 
 from dragoman.cli.app import printable, say
 from dragoman.cli.translate import Device, EngineName, Precision
-from dragoman.errors import MissingExtraError
+from dragoman.errors import require
 
 ACCESS = "Access"
+
+PACKAGES = (
+    "fastapi",
+    "uvicorn",
+    "python_multipart",
+    "prometheus_client",
+    "sentencex",
+    "srt",
+    "docx",
+    "py3langid",
+)
+"""What a service needs beside Dragoman."""
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +66,7 @@ def serve(
     Ctrl-C or SIGTERM ends it when it has finished what it accepted, a second one at once. SIGHUP loads models
     and keys anew.
     """
-    _check_installed()
+    require(*PACKAGES, extra="serve", purpose="serving")
     from dragoman.serving.access import Keys
     from dragoman.serving.logs import set_up
     from dragoman.serving.models import How, Models
@@ -156,15 +168,3 @@ def key(
 
     typer.echo(make_key(file, name, per_minute=per_minute))
     say(f"{file}: has a key for {name} now; it is not shown again. Restart the service, or send it SIGHUP")
-
-
-def _check_installed() -> None:
-    """MissingExtraError: what a service needs is not there."""
-    from importlib.util import find_spec
-
-    for module, package in {
-        "fastapi": "fastapi", "uvicorn": "uvicorn", "python_multipart": "python-multipart",
-        "prometheus_client": "prometheus-client",
-    }.items():  # fmt: skip
-        if find_spec(module) is None:
-            raise MissingExtraError(package, extra="serve", purpose="serving")

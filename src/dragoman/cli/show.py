@@ -10,13 +10,16 @@ import typer
 
 from dragoman.cli.app import as_called, command_line, printable
 from dragoman.cli.train import Overrides
-from dragoman.errors import ConfigError, RunError
+from dragoman.errors import ConfigError, RunError, require
 
 if TYPE_CHECKING:
     from dragoman.runs import Run
 
 FIGURES = ("schedule", "positions", "masks")
 """The words that ask for something else than a run; a run in a folder of such a name is ./schedule."""
+
+NOUNS = {"schedule": "learning rates"}
+"""What such a word shows, if it is called otherwise."""
 
 
 def register(app: typer.Typer) -> None:
@@ -48,8 +51,7 @@ def show(
     """
     if run in FIGURES:
         if plot:
-            what = "learning rates" if run == "schedule" else run
-            raise ConfigError(f"--plot is for a run; for {what} say --out {run}.svg")
+            raise ConfigError(f"--plot is for a run; for {NOUNS.get(run, run)} say --out {run}.svg")
         _show_figure(run, recipe, overrides or (), out)
         return
     if recipe is not None or overrides or out is not None:
@@ -76,6 +78,8 @@ def _show_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: 
     from dragoman.cli.figures import show_masks, show_positions
     from dragoman.cli.schedule import show_schedule
 
+    if out is not None:
+        require("matplotlib", extra="plots", purpose=f"drawing {NOUNS.get(name, name)}")
     shows = {"schedule": show_schedule, "positions": show_positions, "masks": show_masks}
     shows[name](recipe, overrides, out)
 

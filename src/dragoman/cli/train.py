@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, command_line, say
-from dragoman.errors import ConfigError, MissingExtraError
+from dragoman.errors import ConfigError, MissingExtraError, require
 
 if TYPE_CHECKING:
     from dragoman.config import Config, TranslationConfig
@@ -85,6 +85,10 @@ def train(
     Without a recipe, architecture, vocabulary and steps are chosen by the size of the corpus and written
     to the run's config.toml. The same command continues a training that was interrupted.
     """
+    if tensorboard:
+        require("tensorboard", extra="tensorboard", purpose="--tensorboard")
+    if wandb:
+        require("wandb", extra="wandb", purpose="--wandb")
     config = configuration(
         recipe,
         _corpus("train", src=src, tgt=tgt, tsv=tsv),

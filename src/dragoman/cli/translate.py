@@ -30,7 +30,7 @@ from dragoman.cli.translating import (
     translate_document_file,
     write_document,
 )
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
@@ -169,6 +169,7 @@ def translate(
         consensus=mbr, as_json=json_,
     )  # fmt: skip
     ending = document_ending(file, out, as_document=document)
+    check_outputs(out, pharaoh)
     if (prefixes or required) and (document or extras.protection):
         raise ConfigError(
             "--prefixes and --required are for lines as they are: not with --document or --protect"
@@ -258,6 +259,13 @@ def translate_lines(
         write_results(out, written)
     if pharaoh is not None:
         write_results(pharaoh, aligned)
+
+
+def check_outputs(*paths: Path | None) -> None:
+    """MissingExtraError: the package for the compression that a name asks for is not installed."""
+    for path in paths:
+        if path is not None and path.suffix == ".zst":
+            require("zstandard", extra="zst", purpose=f"writing {path.name}")
 
 
 def write_results(path: Path | None, pieces: Sequence[str]) -> None:

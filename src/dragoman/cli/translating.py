@@ -173,6 +173,9 @@ def document_ending(file: str, out: Path | None, *, as_document: bool) -> str:
                 f"{file}: is no text of a sentence a line; say --document, and its format is kept"
             )
         return ending
+    from dragoman.predict.documents.files import DocumentFile
+
+    DocumentFile.check_ending(file, ending)
     target = format_suffix(out.name) if out is not None else ending
     if target != ending and (ending != ".txt" or target in DOCUMENT_ENDINGS):
         raise ConfigError(f"--out {out}: a document keeps its format; give a name that ends in {ending}")

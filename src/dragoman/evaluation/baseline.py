@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dragoman.data.labelled import Labelled
-from dragoman.errors import MissingExtraError
+from dragoman.errors import require
 
 NAME = "TF-IDF + logistic regression"
 
@@ -45,13 +45,11 @@ class Baseline:
 
         The same examples give the same baseline. MissingExtraError: scikit-learn is not installed.
         """
-        try:
-            from sklearn.exceptions import ConvergenceWarning
-            from sklearn.feature_extraction.text import TfidfVectorizer
-            from sklearn.linear_model import LogisticRegression
-        except ImportError:
-            purpose = f"the baseline ({NAME})"
-            raise MissingExtraError("scikit-learn", extra="baseline", purpose=purpose) from None
+        require("sklearn", extra="baseline", purpose=f"the baseline ({NAME})")
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+
         texts, labels = zip(*examples, strict=True)
         vectorizer = TfidfVectorizer(
             token_pattern=TOKEN,

@@ -15,7 +15,7 @@ import numpy as np
 from dragoman.config import ClassificationConfig
 from dragoman.data.document_batching import make_documents
 from dragoman.data.readers.files import hash_file
-from dragoman.errors import ConfigError, RunError
+from dragoman.errors import ConfigError, RunError, require
 from dragoman.files import sync, write_atomically
 from dragoman.interop import huggingface, onnx
 from dragoman.interop.parity import (
@@ -103,7 +103,8 @@ def export_run(
     """
     if to not in EXPORTERS:
         raise ConfigError(f"--to {to}: is not a format; there are {', '.join(EXPORTERS)}")
-    compute_types, write = EXPORTERS[to]
+    compute_types, write, packages = EXPORTERS[to]
+    require(*packages, extra=to, purpose=f"exporting to {NAMES[to]}")
     if compute_type not in compute_types:
         raise ConfigError(f"--compute-type {compute_type}: {to} has {' and '.join(compute_types)} here")
     if n_sentences < 1:
@@ -223,13 +224,15 @@ class Exporter(NamedTuple):
 
     compute_types: tuple[str, ...]
     write: Write
+    packages: tuple[str, ...]
 
 
 EXPORTERS: dict[str, Exporter] = {
-    "ctranslate2": Exporter(("float32", "int8"), _to_ctranslate2),
-    "onnx": Exporter(("float32",), _to_onnx),
-    "huggingface": Exporter(("float32",), _to_huggingface),
+    "ctranslate2": Exporter(("float32", "int8"), _to_ctranslate2, ("ctranslate2",)),
+    "onnx": Exporter(("float32",), _to_onnx, ("onnx", "onnxscript", "onnxruntime")),
+    "huggingface": Exporter(("float32",), _to_huggingface, ("transformers",)),
 }
+NAMES = {"ctranslate2": "CTranslate2", "onnx": "ONNX", "huggingface": "Hugging Face"}
 SCRIPTS = {"ctranslate2": "ctranslate2", "onnx": "onnx", "huggingface": "transformers"}
 
 

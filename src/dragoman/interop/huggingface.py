@@ -14,7 +14,6 @@ run's own tokenizers.
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from torch import Tensor
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
-from dragoman.errors import ConfigError, MissingExtraError
+from dragoman.errors import ConfigError, optional
 from dragoman.files import write_atomically
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
 from dragoman.model.layers import sinusoids
@@ -453,12 +452,7 @@ def check_tokenizer(
 @contextmanager
 def quiet_transformers() -> Iterator[Any]:
     """The package, without its bars and recommendations. MissingExtraError: it is not installed."""
-    try:
-        transformers = importlib.import_module("transformers")
-    except ImportError:
-        raise MissingExtraError(
-            "transformers", extra="huggingface", purpose="exporting to Hugging Face"
-        ) from None
+    transformers = optional("transformers", extra="huggingface", purpose="exporting to Hugging Face")
     logging = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -9,7 +9,6 @@ graph. All of them take any number of rows, of any length.
 
 from __future__ import annotations
 
-import importlib
 import io
 import warnings
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from dragoman.config import SearchConfig
 from dragoman.data.batching import source_mask
 from dragoman.data.document_batching import Documents
 from dragoman.decoding.hypotheses import NextToken, ScoreTerm
-from dragoman.errors import ConfigError, MissingExtraError
+from dragoman.errors import ConfigError, optional
 from dragoman.files import write_atomically
 from dragoman.model.classifier import TransformerClassifier, pool
 from dragoman.model.layers import MultiHeadAttention
@@ -306,7 +305,4 @@ def session(path: Path, threads: int = 0) -> Any:
 
 def import_package(name: str) -> Any:
     """The package `name` of the extra "onnx". MissingExtraError: it is not installed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise MissingExtraError(name, extra="onnx", purpose="exporting to ONNX") from None
+    return optional(name, extra="onnx", purpose="exporting to ONNX")

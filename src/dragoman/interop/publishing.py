@@ -39,9 +39,9 @@ def push_to_hub(
         raise RunError(
             f"{name}: a run is put on the hub as its newest version; leave @{target.revision} away"
         )
+    hub = import_hub()
     run = Run.open(path)
     contents = files_to_publish(run, target.model, licence=licence)
-    hub = import_hub()
     api = hub.HfApi(token=token)
     with errors_in_words(str(target)):
         api.create_repo(target.model, private=private, exist_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dragoman.errors import MissingExtraError, RunError
+from dragoman.errors import RunError, require
 
 
 class Settings:
@@ -82,10 +82,8 @@ def parse_yaml(text: str, *, where: Path) -> dict[str, Any]:
 
     No object is made. RunError: the text is no mapping in YAML. MissingExtraError: PyYAML is not installed.
     """
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtraError("pyyaml", extra="foreign", purpose="a model with settings in YAML") from None
+    require("yaml", extra="foreign", purpose="a model with settings in YAML")
+    import yaml
 
     class PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
         """The safe loader, to which a tag of somebody's own says nothing."""

@@ -7,7 +7,6 @@ same probabilities; and CTranslate2's own length penalty is not used, so that bo
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import shutil
 import tempfile
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from dragoman.config import SearchConfig
 from dragoman.data.readers.files import hash_file
 from dragoman.decoding.hypotheses import Hypothesis, length_penalty
-from dragoman.errors import ConfigError, MissingExtraError, RunError
+from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
 from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
@@ -269,8 +268,4 @@ def _array(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 def import_ctranslate2() -> Any:
     """The package. MissingExtraError: it is not installed."""
-    try:
-        return importlib.import_module("ctranslate2")
-    except ImportError:
-        purpose = 'engine = "ctranslate2"'
-        raise MissingExtraError("ctranslate2", extra="ctranslate2", purpose=purpose) from None
+    return optional("ctranslate2", extra="ctranslate2", purpose='engine = "ctranslate2"')

@@ -14,7 +14,7 @@ import torch
 
 from dragoman.config import SearchConfig, TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.errors import ConfigError, DataError, RunError, require
 from dragoman.hardware import choose_device, choose_dtype, has_int8
 from dragoman.hub import folder_of
 from dragoman.model.packed import can_quantize
@@ -124,6 +124,8 @@ class Translator:
         RunError: no run is there, training has not yet written weights, or a file is damaged; runs have not
         the same vocabularies. ConfigError: the engine is unknown, or has not this precision or no ensembles.
         """
+        if engine == "ctranslate2":
+            require("ctranslate2", extra="ctranslate2", purpose='engine = "ctranslate2"')
         runs = [Run.open(p) for p in ([path] if isinstance(path, (str, Path)) else path)]
         if not runs:
             raise RunError("an ensemble of no runs; give the folder of one at least")

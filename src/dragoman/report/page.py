@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from dragoman.errors import MissingExtraError, RunError
+from dragoman.errors import RunError, require
 
 MAX_BYTES = 3_000_000
 """A page is smaller than this: of figures that have no room, only the names of their files are told."""
@@ -183,10 +183,9 @@ def _data_address(path: Path) -> str:
 
 @cache
 def _template() -> Any:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError:
-        raise MissingExtraError("jinja2", extra="report", purpose="a report") from None
+    require("jinja2", extra="report", purpose="a report")
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("dragoman.report"),
         autoescape=True,

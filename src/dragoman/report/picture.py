@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dragoman.errors import MissingExtraError, RunError
+from dragoman.errors import RunError, require
 from dragoman.files import write_atomically
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito 2008).
@@ -37,11 +37,10 @@ def picture(path: Path, *, size: tuple[float, float], purpose: str) -> Iterator[
     MissingExtraError: matplotlib is not installed; `purpose` says what for. RunError: `path` has another
     ending or cannot be written.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", extra="plots", purpose=purpose) from None
+    require("matplotlib", extra="plots", purpose=purpose)
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     kind = path.suffix.removeprefix(".")
     if kind not in ("svg", "png", "pdf"):
         raise RunError(f"{path}: is no kind of picture; give a name that ends in .svg, .png or .pdf")

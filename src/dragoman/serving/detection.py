@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-from dragoman.errors import DataError, MissingExtraError
+from dragoman.errors import DataError, require
 
 AUTO = "auto"
 """The language of a text whose language is to be detected."""
@@ -47,8 +47,7 @@ def detect_source(text: str, sources: Iterable[str]) -> str:
 
 @cache
 def _identifier() -> Any:
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise MissingExtraError("py3langid", extra="serve", purpose="detecting a language") from None
+    require("py3langid", extra="serve", purpose="detecting a language")
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

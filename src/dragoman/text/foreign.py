@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import importlib
 import io
 import json
 import re
@@ -16,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dragoman.errors import ConfigError, MissingExtraError
+from dragoman.errors import ConfigError, optional
 from dragoman.text.normalisation import META_SPACE, without_controls
 from dragoman.text.tokenizer import ListedTokenizer, Token, Tokenizer
 from dragoman.text.vocabulary import UNK_ID
@@ -201,10 +200,4 @@ def _read_codes(codes: str, known: set[str] | None) -> Any:
 
 
 def _foreign_package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = {"subword_nmt.apply_bpe": "subword-nmt"}.get(name, name)
-        raise MissingExtraError(
-            package, extra="foreign", purpose="the tokenizer of an imported model"
-        ) from None
+    return optional(name, extra="foreign", purpose="the tokenizer of an imported model")

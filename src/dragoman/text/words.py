@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Literal
 
-from dragoman.errors import ConfigError, MissingExtraError
+from dragoman.errors import ConfigError, optional
 
 WORD = (
     r"[\p{L}\p{M}\p{N}]+(?:(?:['’\-]|(?<=\p{N})[.,:](?=\p{N}))[\p{L}\p{M}\p{N}]+)*"
@@ -93,10 +93,7 @@ def _spacy_splitter(language: str) -> Callable[[str], list[str]]:
         raise ConfigError(
             f'tokenizer.splitter = "spacy": {language[:40]!r} is no language code; write one such as "de"'
         )
-    try:
-        import spacy
-    except ImportError:
-        raise MissingExtraError("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"') from None
+    spacy = optional("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"')
     try:
         tokenizer = spacy.blank(language).tokenizer
     except ImportError as error:  # an unknown language, or a package that its rules need

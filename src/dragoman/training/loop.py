@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 import torch
 
 from dragoman.config import Config
-from dragoman.errors import PausedError, TrainingError
+from dragoman.data.readers.files import require_readers
+from dragoman.errors import PausedError, TrainingError, require
 from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory, peak_memory, remember_few_shapes
 from dragoman.runs import Run, environment
 from dragoman.training.checkpoints import averaged_files, is_static, newest_checkpoint, save_checkpoint
@@ -60,6 +61,10 @@ def train(
     messages. KeyboardInterrupt and PausedError (a SIGTERM, or `max_hours` of this call are over) save a
     checkpoint.
     """
+    for _, files in config.data.corpora():
+        require_readers(files)
+    if config.tokenizer.splitter == "spacy":
+        require("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"')
     deadline = time.monotonic() + 3600 * max_hours if max_hours else math.inf
     with joined(config.training.device) as processes:
         listener = (listener if processes.first else None) or TrainingListener()

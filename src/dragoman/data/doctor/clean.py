@@ -19,7 +19,7 @@ from dragoman.data.doctor.reading import Numbered, numbered_examples, numbered_p
 from dragoman.data.labelled import LabelledCorpus, LabelledTable
 from dragoman.data.readers.arrow import ArrowTable
 from dragoman.data.readers.files import open_lines
-from dragoman.errors import DataError, MissingExtraError
+from dragoman.errors import DataError, optional
 
 DROPPED = "dropped.jsonl"
 """What was left out: a JSON object for each line, with its number, the reasons and the texts."""
@@ -150,10 +150,7 @@ def _compressor(path: Path, file: IO[bytes]) -> Iterator[IO[bytes]]:
         with lzma.LZMAFile(file, mode="wb") as out_xz:
             yield out_xz
     elif path.suffix == ".zst":
-        try:
-            import zstandard
-        except ImportError:
-            raise MissingExtraError("zstandard", extra="zst", purpose=f"writing {path.name}") from None
+        zstandard = optional("zstandard", extra="zst", purpose=f"writing {path.name}")
         with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as out_zst:
             yield out_zst
     else:

@@ -18,7 +18,7 @@ from typing import Any
 
 from dragoman.data.readers.files import COMPRESSED, hash_file, hash_strings, open_bytes, unreadable
 from dragoman.data.readers.tables import Column, Notes, Table, field_names, lookup
-from dragoman.errors import DataError, MissingExtraError
+from dragoman.errors import DataError, optional, require
 
 HUB = "hf:"
 ROWS = 4096
@@ -110,10 +110,7 @@ class HubTable(ArrowTable):
 
     @cached_property
     def _dataset(self) -> Any:
-        try:
-            import datasets
-        except ImportError:
-            raise MissingExtraError("datasets", extra="hub", purpose=f"reading {self.name}") from None
+        datasets = optional("datasets", extra="hub", purpose=f"reading {self.name}")
         try:
             return datasets.load_dataset(self.repository, self.subset, split=self.split)
         except Exception as error:  # whatever can go wrong in fetching and parsing what others uploaded
@@ -139,11 +136,10 @@ class HubTable(ArrowTable):
 @contextmanager
 def _open_parquet(path: Path) -> Iterator[Any]:
     """The open file; a compressed one is unpacked into a temporary file, for Parquet is read from its end."""
-    try:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise MissingExtraError("pyarrow", extra="parquet", purpose=f"reading {path}") from None
+    require("pyarrow", extra="parquet", purpose=f"reading {path}")
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
     with ExitStack() as stack:
         if path.suffix.lower() in COMPRESSED:
             file: Any = stack.enter_context(tempfile.TemporaryFile())

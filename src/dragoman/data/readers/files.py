@@ -12,12 +12,12 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from dragoman.errors import DataError, MissingExtraError
+from dragoman.errors import DataError, optional, require
 
 COMPRESSED = (".gz", ".xz", ".zst")
 
@@ -60,6 +60,17 @@ def format_suffix(name: str) -> str:
     """What a file's name says about its format, whether compressed or not: ".tsv" of "train.tsv.gz"."""
     path = Path(name.lower())
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def require_readers(names: Iterable[str]) -> None:
+    """Check that the packages are there that these corpora are read with. MissingExtraError: one is not."""
+    for name in names:
+        if name.startswith("hf:"):
+            require("datasets", extra="hub", purpose=f"reading {name}")
+        elif name.lower().endswith(".zst"):
+            require("zstandard", extra="zst", purpose=f"reading {name}")
+        elif format_suffix(name) == ".parquet":
+            require("pyarrow", extra="parquet", purpose=f"reading {name}")
 
 
 class Position:
@@ -225,7 +236,7 @@ def _open(path: Path, position: Position | None = None) -> Iterator[io.BufferedI
             with lzma.LZMAFile(stored) as file_xz:
                 yield file_xz
         elif suffix == ".zst":
-            zstandard = _zstandard(f"reading {path}")
+            zstandard = optional("zstandard", extra="zst", purpose=f"reading {path}")
             yield io.BufferedReader(_ZstdReader(stored, zstandard), 1 << 16)
         else:
             yield stored
@@ -243,14 +254,6 @@ def compressed(data: bytes, name: str) -> bytes:
     if suffix == ".xz":
         return lzma.compress(data)
     if suffix == ".zst":
-        return bytes(_zstandard(f"writing {name}").ZstdCompressor().compress(data))
+        zstandard = optional("zstandard", extra="zst", purpose=f"writing {name}")
+        return bytes(zstandard.ZstdCompressor().compress(data))
     return data
-
-
-def _zstandard(purpose: str) -> Any:
-    """The package for .zst. MissingExtraError: it is not installed."""
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError("zstandard", extra="zst", purpose=purpose) from None
-    return zstandard

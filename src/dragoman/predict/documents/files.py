@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Protocol
 
-from dragoman.errors import DataError
+from dragoman.errors import DataError, require
 from dragoman.predict.alignment import Align
 from dragoman.predict.documents.passages import CutPassage, Passage, Pieces, Tags
 from dragoman.predict.protection import Protection, translate_protected
@@ -37,6 +37,9 @@ _HOME = {
 
 FORMATS = tuple(_HOME)
 """The endings of the names of documents."""
+
+_PACKAGES = {".srt": ("srt",), ".docx": ("docx",)}
+"""The modules that a format needs beside sentencex."""
 
 
 class DocumentFile:
@@ -78,6 +81,22 @@ class DocumentFile:
         )
         self._has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
 
+    @staticmethod
+    def check_ending(name: str, ending: str) -> None:
+        """Check that documents of a format can be read here.
+
+        Raises:
+            DataError: there is no such format.
+            MissingExtraError: a package for it is not installed.
+        """
+        if ending not in _HOME:
+            raise DataError(
+                f"{name}: {ending or 'a name without an ending'} is no format of documents; "
+                f"there are {', '.join(FORMATS)}"
+            )
+        packages = ("sentencex", *_PACKAGES.get(ending, ()))
+        require(*packages, extra="documents", purpose=f"translating {ending} documents")
+
     @classmethod
     def read(
         cls, name: str, content: bytes, languages: tuple[str, str], *, ending: str | None = None
@@ -90,11 +109,7 @@ class DocumentFile:
         MissingExtraError: a package for the format is not installed.
         """
         ending = ending or PurePath(name).suffix.lower()
-        if ending not in _HOME:
-            raise DataError(
-                f"{name}: {ending or 'a name without an ending'} is no format of documents; "
-                f"there are {', '.join(FORMATS)}"
-            )
+        cls.check_ending(name, ending)
         module = import_module(f"dragoman.predict.documents.{_HOME[ending]}")
         return cls(module.read(name, content, languages), languages)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from dragoman.errors import DataError, MissingExtraError
+from dragoman.errors import DataError
 from dragoman.predict.documents.passages import Code, Cut, Passage, Pieces, cut, pairs, text_of
 from dragoman.predict.documents.plain import Encoding, decoded
 from dragoman.predict.splitting import has_spaces
@@ -163,11 +163,9 @@ class Subtitles:
 
 
 def read(name: str, content: bytes, languages: tuple[str, str]) -> Subtitles:
-    """The subtitles `content`. DataError: they are damaged, or no text. MissingExtraError: without srt."""
-    try:
-        import srt
-    except ImportError:
-        raise MissingExtraError("srt", extra="documents", purpose="reading subtitles") from None
+    """The subtitles `content`. DataError: they are damaged, or no text."""
+    import srt
+
     text, encoding = decoded(name, content)
     cues: list[srt.Subtitle] = []
     for line, block in _blocks(text.replace("\r\n", "\n")):

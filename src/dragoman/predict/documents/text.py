@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dragoman.errors import MissingExtraError
+from dragoman.errors import optional
 from dragoman.predict.splitting import gap_between
 from dragoman.predict.translator import Translate, Translator
 
@@ -70,12 +70,7 @@ def segments(line: str, language: str) -> list[str]:
     By the rules of sentencex, which knows the abbreviations of many languages, and takes those of a related
     one for others. MissingExtraError: it is not installed.
     """
-    try:
-        import sentencex
-    except ImportError:
-        raise MissingExtraError(
-            "sentencex", extra="documents", purpose="telling sentences of a document apart"
-        ) from None
+    sentencex = optional("sentencex", extra="documents", purpose="telling sentences of a document apart")
     found, position = [], 0
     for segment in sentencex.segment(language, _SURROGATES.sub("\ufffd", line)):  # UTF-8 cannot hold them
         found.append(line[position : position + len(segment)])

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dragoman.errors import DataError, MissingExtraError
+from dragoman.errors import DataError
 from dragoman.predict.documents.markup import Reader, without_controls
 from dragoman.predict.documents.passages import Code, Passage, Pieces
 from dragoman.predict.documents.text import is_wordy
@@ -245,12 +245,10 @@ def read(name: str, content: bytes, languages: tuple[str, str]) -> WordFile:
     """The Word document `content`.
 
     DataError: it is damaged, protected by a password, no .docx, or too large when unpacked, or it declares
-    entities. MissingExtraError: python-docx is not installed.
+    entities.
     """
-    try:
-        import docx
-    except ImportError:
-        raise MissingExtraError("python-docx", extra="documents", purpose="reading Word documents") from None
+    import docx
+
     if content.startswith(_OLD_WORD):
         raise DataError(f"{name}: is protected by a password, or an old .doc; save it as .docx without one")
     unpacked = _unpacked(name, content)
