@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from commands import dragoman, succeed
-from services import Command, Wire, ask, command, request, until, wires_to_each
+from services import Wire, ask, command, request, until, wires_to_each
 from tiny import damaged_run
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -67,8 +67,6 @@ def test_one_process_reloads_finishes_what_it_accepted_and_ends_with_0(
 
 def test_workers_finish_what_they_accepted_and_then_all_ends_with_0(tiny_run: Path) -> None:
     with command(tiny_run, "--workers", 2) as running:
-        folder = figures_of(running)
-        assert folder.is_dir()
         wires = wires_to_each(running)
         asked = request("POST", "/v1/translate", TEXT)
         for wire in wires:
@@ -81,7 +79,6 @@ def test_workers_finish_what_they_accepted_and_then_all_ends_with_0(tiny_run: Pa
             assert wire.answer().status == 200
             wire.__exit__()
         assert running.wait() == 0
-        assert not folder.exists()
 
 
 def test_rates_are_those_of_all_workers_together(tiny_run: Path) -> None:
@@ -99,12 +96,6 @@ def test_rates_are_those_of_all_workers_together(tiny_run: Path) -> None:
             until(lambda: refuses(running.port))
             running.signal(signal.SIGINT)
             assert running.wait() == 128 + signal.SIGINT
-
-
-def figures_of(running: Command) -> Path:
-    """The folder in which the workers keep their figures."""
-    environment = Path(f"/proc/{running.workers()[0]}/maps").read_text()
-    return Path(re.search(r"(/\S*dragoman-figures-[^/]+)/", environment).group(1))  # type: ignore[union-attr]
 
 
 def is_receiving(wire: Wire) -> bool:

@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,59 @@ def test_several_workers_are_refused_where_they_cannot_be(
     assert "cannot fork" in error_of("serve", tiny_run, "--workers", 2, "--device", "cpu")
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system of 64 KiB."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a file system: {mounted.stderr.decode().strip()}")
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
+def test_a_service_whose_temporary_folder_is_full_goes_on(
+    tiny_run: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(small_disk))
+    with command(tiny_run, "--workers", 2) as running:
+        with suppress(OSError), (small_disk / "all").open("wb", buffering=0) as file:
+            while file.write(bytes(1 << 10)):
+                pass
+        before = running.workers()
+        large = b"red cat\n" * 200_000
+        multipart = {"Content-Type": "multipart/form-data; boundary=x"}
+        answers = {}
+        with ExitStack() as stack:
+            for wire in map(stack.enter_context, wires_to_each(running)):
+                for _ in range(50):
+                    assert wire.ask("POST", "/v1/translate", TEXT).status == 200
+                for path, content, status in (
+                    ("/v1/documents", b"red cat\n", 200),
+                    ("/v1/documents", large, 413),
+                    ("/translate_file", b"red cat\n", 507),
+                ):
+                    answers[path] = wire.ask("POST", path, form_of(content), multipart)
+                    assert answers[path].status == status
+        assert "file_characters" in answers["/v1/documents"].json["error"]
+        assert str(small_disk) not in answers["/translate_file"].json["error"]
+        assert counted(running.port, 200) == 100
+        assert running.workers() == before
+        assert [path.name for path in small_disk.rglob("*") if path.is_file()] == ["all"]
+
+
+def form_of(content: bytes) -> bytes:
+    """A form with a file to be translated into German, whose parts are divided by x."""
+    parts = [b'name="source"\r\n\r\nen', b'name="target"\r\n\r\nde']
+    parts.append(b'name="file"; filename="a.txt"\r\n\r\n' + content)
+    return (
+        b"".join(b"--x\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + b"--x--\r\n"
+    )
+
+
 def test_a_service_whose_first_process_is_killed_ends(tiny_run: Path) -> None:
     with command(tiny_run, "--workers", 2) as running:
         workers = running.workers()
@@ -157,4 +211,6 @@ def test_workers_that_cannot_live_end_the_service_with_1(tiny_run: Path) -> None
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         assert running.wait() == 1
-        assert "workers died soon after they began" in running.said("^error: .*").group()
+        said = running.said("^error: .*").group()
+        assert "workers died soon after they began, the last of signal 9 (Killed); " in said
+        assert "if the system ran out of memory, take fewer --workers" in said

@@ -227,6 +227,8 @@ def test_the_manifests_fit_together_and_fit_the_command(tmp_path: Path) -> None:
     settings = tmp_path / given["settings"].name
     settings.write_text(config["data"][settings.name])
     limits = load_settings(settings).limits
+    assert volumes["tmp"]["emptyDir"]["sizeLimit"] == "64Mi"
+    assert limits.kept_bytes < 64 << 20
     pause = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     assert pod["terminationGracePeriodSeconds"] > pause + limits.file_seconds + LAST_SECONDS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -57,6 +58,26 @@ def test_what_is_larger_than_all_may_be_is_refused_and_nothing_goes_for_it(tmp_p
     with pytest.raises(RefusalError, match=r"101 bytes are more than the 100 that limits\.kept_bytes allows"):
         downloads.keep("b.txt", b"x" * 101)
     assert downloads.fetch(kept) is not None
+
+
+@pytest.mark.parametrize(("number", "status"), [(errno.ENOSPC, 507), (errno.EROFS, 503)])
+def test_a_file_that_cannot_be_written_is_refused_without_its_path_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int
+) -> None:
+    downloads = made(tmp_path)
+
+    def write_half(path: Path, content: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(content[:1])
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    with pytest.raises(RefusalError) as refused:
+        downloads.keep("a.txt", b"content")
+    assert refused.value.status == status
+    assert str(tmp_path) not in refused.value.message
+    assert "/v1/documents answers with the file itself" in refused.value.message
+    assert list(downloads.folder.iterdir()) == []
 
 
 def test_only_the_process_that_made_the_folder_deletes_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.errors import MissingExtraError, RunError
 from dragoman.predict.alignment import align
 from dragoman.predict.attention import cross_attention
 from dragoman.predict.classifier import Classifier
@@ -479,6 +481,35 @@ def test_what_is_no_json_is_refused(client: TestClient) -> None:
 def test_no_route_and_no_method_are_said_in_one_line_too(client: TestClient) -> None:
     error_of(client.get("/v1/nothing"), 404)
     error_of(client.get("/v1/translate"), 405)
+
+
+def test_what_is_wrong_with_the_service_is_told_without_its_paths(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = service_of([tiny_run])
+    problems = {
+        RunError(f"{tiny_run}: is gone"): "something is wrong with this service; its log says what",
+        MissingExtraError("docx", extra="documents", purpose="this"): "this needs the package docx: pip "
+        "install 'dragoman[documents]'",
+    }
+    with TestClient(create_app(service)) as client:
+        for problem, message in problems.items():
+
+            def fail(*_: object, problem: Exception = problem) -> None:
+                raise problem
+
+            monkeypatch.setattr(type(service.models), "translator", fail)
+            assert error_of(client.post("/v1/translate", json={"text": "x"}), 503) == message
+
+
+def test_a_large_document_is_received_without_a_temporary_file(
+    client: TestClient, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    service = service_of([tiny_run], "limits.file_characters=10")
+    with TestClient(create_app(service)) as client:
+        response = client.post("/v1/documents", files={"file": ("a.txt", b"red cat\n" * 200_000)})
+    assert "characters are more than the 10" in error_of(response, 413)
 
 
 def test_a_service_with_keys_asks_for_them(tiny_run: Path, tmp_path: Path) -> None:

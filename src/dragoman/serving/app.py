@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -14,15 +15,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartParser
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Scope
 
-from dragoman.errors import ConfigError, DataError, DragomanError
+from dragoman.errors import DragomanError
 from dragoman.serving import documents, libretranslate, operations, v1
 from dragoman.serving.batching import GoneError
 from dragoman.serving.gate import Gate
 from dragoman.serving.openapi import PROBLEMS, describe, operation_id
-from dragoman.serving.refusals import RefusalError, problem
+from dragoman.serving.refusals import RefusalError, problem, refusal_of
 from dragoman.serving.service import Service
 
 MAX_PROBLEMS = 5
@@ -42,6 +44,8 @@ What fails is answered with `{"error": "…"}`: one line that says what is wrong
 
 def create_app(service: Service) -> FastAPI:
     """The application around `service`, which it closes when it ends."""
+    for name in ("spool_max_size", "max_file_size"):  # of later and earlier versions of Starlette
+        setattr(MultiPartParser, name, sys.maxsize)  # uploads are bounded, and in memory: no disk is needed
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -109,9 +113,8 @@ def _add_handlers(app: FastAPI) -> None:
         return problem(error.status, error.message, error.headers)
 
     @app.exception_handler(DragomanError)
-    def dragoman_error(_: Request, error: DragomanError) -> Response:
-        status = 400 if isinstance(error, DataError | ConfigError) else 503
-        return problem(status, " ".join(str(error).split()))
+    def dragoman_error(request: Request, error: DragomanError) -> Response:
+        return refused(request, refusal_of(error))
 
     @app.exception_handler(RequestValidationError)
     def not_valid(_: Request, error: RequestValidationError) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import re
 import secrets
@@ -11,8 +13,8 @@ import time
 from contextlib import suppress
 from pathlib import Path, PurePath
 
-from dragoman.files import write_atomically
-from dragoman.serving.refusals import too_much
+from dragoman.serving.logs import log
+from dragoman.serving.refusals import RefusalError, too_much
 
 MAX_STEM = 40
 """Characters of a file's name before its ending: 160 bytes at most, of the 255 that a file system takes."""
@@ -37,14 +39,24 @@ class Downloads:
     def keep(self, name: str, content: bytes) -> str:
         """Keeps a file. Returned is its name here: 192 random bits, a dot, and its own name.
 
-        RefusalError: it is larger than all files may be together. RunError: there is no space for it.
+        RefusalError: it is larger than all files may be together (413), or cannot be written (507, 503).
         """
         if len(content) > self._max_bytes:
             raise too_much("bytes", len(content), self._max_bytes, "kept_bytes")
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        self.sweep(room=len(content))
         kept = f"{secrets.token_urlsafe(24)}.{safe_name(name)}"
-        write_atomically(self.folder / kept, content)
+        try:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self.sweep(room=len(content))
+            (self.folder / kept).write_bytes(content)  # nobody knows its name before it is whole
+        except OSError as error:
+            with suppress(OSError):
+                (self.folder / kept).unlink()
+            log("a translated file cannot be kept", {"why": str(error)}, level=logging.ERROR)
+            is_full = errno.errorcode.get(error.errno or 0) in ("ENOSPC", "EDQUOT")
+            raise RefusalError(
+                507 if is_full else 503,
+                "the translated file cannot be kept here; /v1/documents answers with the file itself",
+            ) from None
         return kept
 
     def fetch(self, kept: str) -> tuple[str, bytes] | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from starlette.responses import JSONResponse
+
+from dragoman.errors import ConfigError, DataError, DragomanError, MissingExtraError
+from dragoman.serving.logs import log
 
 
 def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -18,6 +22,17 @@ class RefusalError(Exception):
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.headers = status, message, dict(headers or {})
+
+
+def refusal_of(error: DragomanError) -> RefusalError:
+    """400 for what a request did wrong, else 503. Paths of this machine stay in the log."""
+    message = " ".join(str(error).split())
+    if isinstance(error, DataError | ConfigError):
+        return RefusalError(400, message)
+    if not isinstance(error, MissingExtraError):
+        log("a request failed", {"why": message}, level=logging.ERROR)
+        message = "something is wrong with this service; its log says what"
+    return RefusalError(503, message)
 
 
 def come_later(message: str, seconds: float) -> RefusalError:

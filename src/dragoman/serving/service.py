@@ -14,7 +14,7 @@ from dragoman.serving.access import Keys, Rates, User
 from dragoman.serving.batching import Batcher, Client, GoneError
 from dragoman.serving.downloads import Downloads
 from dragoman.serving.models import Models
-from dragoman.serving.operations import Metrics
+from dragoman.serving.operations import Figures, Metrics
 from dragoman.serving.refusals import RefusalError, come_later
 from dragoman.serving.settings import ServeConfig
 
@@ -41,6 +41,7 @@ class Service:
         keys: Keys | None = None,
         rates: Rates | None = None,
         downloads: Downloads | None = None,
+        figures: Figures | None = None,
         n_threads: int = 1,
     ) -> None:
         """Starts `n_threads` threads that compute; `close` ends them."""
@@ -48,7 +49,7 @@ class Service:
         self.rates = rates or Rates()
         limits = config.limits
         self.downloads = downloads or Downloads(seconds=limits.kept_seconds, max_bytes=limits.kept_bytes)
-        self.metrics = Metrics()
+        self.metrics = Metrics(figures)
         self.batcher = Batcher(
             n_threads=n_threads,
             max_items=config.batching.sentences,

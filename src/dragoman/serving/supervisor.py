@@ -8,6 +8,7 @@ with one thread when it loads models, and waits for signals the rest of the time
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -15,16 +16,14 @@ import select
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from prometheus_client import values
-from prometheus_client.multiprocess import mark_process_dead
 
 from dragoman.errors import ConfigError, ServiceError
 from dragoman.hardware import choose_device
@@ -32,7 +31,7 @@ from dragoman.serving.access import Keys, Rates
 from dragoman.serving.downloads import Downloads
 from dragoman.serving.logs import log
 from dragoman.serving.models import Models
-from dragoman.serving.operations import MULTIPROCESS
+from dragoman.serving.operations import Figures
 from dragoman.serving.running import LoadKeys, Server, load_anew
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig
@@ -43,6 +42,9 @@ STEADY_SECONDS = 1.0
 
 MAX_DEATHS = 8
 """Workers that die before that, one after another, before the service gives up."""
+
+GENERATIONS = 4
+"""How many times --workers may be alive: those with earlier models may still finish what they accepted."""
 
 LONGEST_PAUSE = 5.0
 """Seconds before another worker takes the place of one that died early, at most."""
@@ -69,7 +71,7 @@ class Worker:
 
     pid: int
     slot: int
-    """The number under which it keeps its figures; no other living worker has it."""
+    """Where it keeps its figures; no other living worker has it."""
     generation: int
     """Which models it has: how often they had been loaded anew when it was forked."""
     since: float
@@ -104,7 +106,8 @@ class Supervisor:
         self._models, self._config, self._listening, self._keys = models, config, listening, keys
         self._n_workers, self._n_threads, self._load_keys = n_workers, n_threads, load_keys
         self._on_start = on_start
-        self._rates = Rates()  # in memory that the workers share
+        self._rates = Rates()  # in memory that the workers share, as the figures
+        self._figures = Figures(GENERATIONS * n_workers)
         limits = config.limits
         self._downloads = Downloads(seconds=limits.kept_seconds, max_bytes=limits.kept_bytes)
         self._workers: list[Worker] = []
@@ -128,7 +131,7 @@ class Supervisor:
         self._alive, _ = self._pipe()
         wakes = signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
         try:
-            with _figures(), handled(dict.fromkeys(_SIGNALS, self._note)):
+            with handled(dict.fromkeys(_SIGNALS, self._note)):
                 self._fork_the_missing()
                 while self._workers or not self._is_ending:
                     self._wait(woken)
@@ -211,21 +214,24 @@ class Supervisor:
             self._workers.remove(worker)
             if worker.starting is not None:
                 os.close(worker.starting)
-            mark_process_dead(worker.slot)  # type: ignore[no-untyped-call]
+            self._figures.forget(worker.slot)
             if not worker.is_told:
                 self._mourn(worker, os.waitstatus_to_exitcode(status))
 
     def _mourn(self, worker: Worker, code: int) -> None:
         lived = time.monotonic() - worker.since
-        why = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        why = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
         facts = {"worker": worker.pid, "why": why, "seconds": round(lived, 1)}
         log("a worker has died; another takes its place", facts, level=logging.ERROR)
         is_steady = worker.is_up and lived >= STEADY_SECONDS
         self._n_deaths = 0 if is_steady else self._n_deaths + 1
         if self._n_deaths >= max(MAX_DEATHS, 2 * self._n_workers):
+            hint = (
+                "; if the system ran out of memory, take fewer --workers" if code == -signal.SIGKILL else ""
+            )
             raise ServiceError(
                 f"{self._n_deaths} workers died soon after they began, the last of {why}; the lines above "
-                "may say why; there may be too little memory for --workers"
+                f"may say why{hint}"
             )
         if self._n_deaths > 1:
             self._not_before = time.monotonic() + min(0.1 * 2 ** (self._n_deaths - 2), LONGEST_PAUSE)
@@ -255,7 +261,10 @@ class Supervisor:
 
     def _fork(self) -> Worker:
         """A new worker. OSError: there is no room for it."""
-        slot = min(set(range(len(self._workers) + 1)) - {worker.slot for worker in self._workers})
+        free = set(range(self._figures.n_slots)) - {worker.slot for worker in self._workers}
+        if not free:
+            raise OSError(errno.EAGAIN, "workers with earlier models have not ended yet")
+        slot = min(free)
         starting, started = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -280,7 +289,7 @@ class Supervisor:
             others = [worker.starting for worker in self._workers if worker.starting is not None]
             for end in {*self._own_pipes, *others, starting} - {self._alive}:
                 os.close(end)
-            values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
+            values.ValueClass = self._figures.values_of(slot)
             self._answer(started)
             code = 0
         except BaseException:
@@ -293,7 +302,7 @@ class Supervisor:
     def _answer(self, started: int) -> None:
         service = Service(
             self._models, self._config, keys=self._keys, rates=self._rates, downloads=self._downloads,
-            n_threads=self._n_threads,
+            figures=self._figures, n_threads=self._n_threads,
         )  # fmt: skip
 
         def end(*_: object) -> None:
@@ -331,14 +340,3 @@ class Supervisor:
 _SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGCHLD") if hasattr(signal, name)
 )
-
-
-@contextmanager
-def _figures() -> Iterator[None]:
-    """Within it, there is a folder in which workers keep their figures for Prometheus."""
-    with tempfile.TemporaryDirectory(prefix="dragoman-figures-") as folder:
-        os.environ[MULTIPROCESS] = folder
-        try:
-            yield
-        finally:
-            del os.environ[MULTIPROCESS]

@@ -20,7 +20,7 @@ from dragoman.serving.detection import AUTO, detect, detect_source
 from dragoman.serving.documents import ENDINGS
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.refusals import RefusalError, too_much
+from dragoman.serving.refusals import RefusalError, refusal_of, too_much
 from dragoman.serving.schemas import (
     AttentionRequest,
     AttentionResponse,
@@ -134,7 +134,7 @@ async def _sent(
     except RefusalError as refusal:
         yield _event("error", {"error": refusal.message})
     except DragomanError as error:
-        yield _event("error", {"error": " ".join(str(error).split())})
+        yield _event("error", {"error": refusal_of(error).message})
 
 
 def _event(name: str, data: dict[str, Any]) -> bytes:
