@@ -64,8 +64,8 @@ def published(config: Config) -> Config:
         "test": {name: tuple(map(cut, files)) for name, files in data.test.items()},
     }
     cut_config = config.model_copy(update={"data": data.model_copy(update=changed)})
-    if cut_config.task == "translation" and cut_config.training.start_from:
-        training = cut_config.training.model_copy(update={"start_from": cut(cut_config.training.start_from)})
+    if origin := getattr(cut_config.training, "start_from", ""):
+        training = cut_config.training.model_copy(update={"start_from": cut(origin)})
         cut_config = cut_config.model_copy(update={"training": training})
     return cut_config
 
@@ -85,15 +85,14 @@ def _head(
 ) -> dict[str, Any]:
     """What the hub shows beside a card, and finds it by."""
     config = run.config
-    translates = config.task == "translation"
     on_hub = {file[len(HUB) :].split(":")[0] for file in _files(config) if file.startswith(HUB)}
     by_test = _chosen(config, scores)
     metrics = {METRICS[s["name"]] for r in by_test.values() for s in _values(r) if s["name"] in METRICS}
     head: dict[str, Any] = {
-        "language": sorted(set(config.languages)) if config.task == "translation" else None,
+        "language": sorted(set(getattr(config, "languages", ()))),
         "license": licence or UNKNOWN,
         "library_name": "dragoman",
-        "pipeline_tag": "translation" if translates else "text-classification",
+        "pipeline_tag": config.names.on_hub,
         "tags": ["dragoman", "transformer"],
         "datasets": sorted(on_hub),
         "metrics": sorted(metrics),
@@ -123,23 +122,23 @@ def _head(
 def _chosen(config: Config, scores: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """One record for each test set: the newest with the search that the run has, or else the newest."""
     chosen = {str(record["name"]): record for record in scores}
-    if config.task == "translation":
-        own = {name: getattr(config.search, name) for name in ("beam_size", "length_penalty")}
+    if search := getattr(config, "search", None):
+        own = {name: getattr(search, name) for name in ("beam_size", "length_penalty")}
         chosen |= {str(record["name"]): record for record in scores if own.items() <= record.items()}
     return chosen
 
 
 def _about(run: Run) -> str:
     config, shapes = run.config, run.weight_shapes()
-    what = f"translates {config.subject}" if config.task == "translation" else "gives a text its label"
+    what = config.names.on_hub.replace("-", " ")
     begun = getattr(config.training, "start_from", "")
     origin = f"begun from {_inline(Path(begun).name)}" if begun else "trained with Dragoman"
     imported = run.read_json("report.json").get("imported") if (run.path / "report.json").exists() else None
     if isinstance(imported, dict):
         origin = f"taken over from a model of {_inline(str(imported.get('format', 'another toolkit')))}"
     n_parameters = sum(math.prod(shape) for shape in shapes.values())
-    about = f"A Transformer that {_inline(what)}, {origin}: {n_parameters:,} parameters."
-    if config.task == "classification":
+    about = f"A Transformer for {what} ({_inline(config.subject)}), {origin}: {n_parameters:,} parameters."
+    if (run.path / "labels.json").exists():
         labels = run.read_json("labels.json").get("labels")
         named = map(str, labels if isinstance(labels, list) else [UNKNOWN])
         about += f" Its labels: {_inline(', '.join(named))}."
@@ -148,19 +147,16 @@ def _about(run: Run) -> str:
 
 def _usage(run: Run, name: str | None) -> str:
     """Code that works as it stands where the model is on the hub."""
-    kind, call, key, command = (
-        ("Translator", "translate", "text", "translate")
-        if run.config.task == "translation"
-        else ("Classifier", "classify", "label", "classify")
-    )
+    names = run.config.names
+    kind = names.predictor
     load = f'{kind}.from_pretrained("{name}")' if name else f'{kind}.load("{_inline(run.path.name)}")'
     where = f"hf:{name}" if name else _inline(run.path.name)
     extra = "'.[hub]'" if name else "."
     return (
         f"```python\nfrom dragoman import {kind}\n\nmodel = {load}\n"
-        f'print(model.{call}(["One sentence."])[0].{key})\n```\n\n'
+        f'print(model.{names.verb}(["One sentence."])[0].{names.result})\n```\n\n'
         f"In a clone of Dragoman's repository `pip install {extra}` installs it.\n\n"
-        f"```sh\ndragoman {command} {where} input.txt\n```"
+        f"```sh\ndragoman {names.verb} {where} input.txt\n```"
     )
 
 

@@ -12,7 +12,7 @@ import reprlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -475,8 +475,35 @@ class SearchConfig(Section):
             raise ConfigError(f"{where}: " + "; ".join(problems)) from None
 
 
+class TaskNames(NamedTuple):
+    """What the parts of a task are called."""
+
+    verb: str
+    """Of the command and of the predictor's method."""
+    predictor: str
+    """The class that `dragoman` exports."""
+    result: str
+    """The attribute that holds what a predictor answers for a text."""
+    unit: str
+    """What losses are averaged over."""
+    score: str
+    """The score of validations in history.jsonl."""
+    score_title: str
+    score_unit: str
+    sample: tuple[str, str, str]
+    """A validation sample: what went in, what should come out, what came out."""
+    on_hub: str
+    """The Hugging Face hub's name of the task."""
+
+
 class TranslationConfig(Section):
     """A whole recipe for a translator."""
+
+    names: ClassVar[TaskNames] = TaskNames(
+        verb="translate", predictor="Translator", result="text", unit="token",
+        score="bleu", score_title="BLEU", score_unit="",
+        sample=("source", "reference", "hypothesis"), on_hub="translation",
+    )  # fmt: skip
 
     task: Literal["translation"] = "translation"
     """What is learnt: "translation" or "classification"."""
@@ -516,6 +543,12 @@ class TranslationConfig(Section):
 
 class ClassificationConfig(Section):
     """A whole recipe for a classifier."""
+
+    names: ClassVar[TaskNames] = TaskNames(
+        verb="classify", predictor="Classifier", result="label", unit="text",
+        score="accuracy", score_title="accuracy", score_unit=" %",
+        sample=("text", "label", "prediction"), on_hub="text-classification",
+    )  # fmt: skip
 
     task: Literal["classification"]
     """What is learnt: must be said here."""

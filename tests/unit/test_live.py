@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from dragoman.cli.listener import TerminalListener
-from dragoman.cli.live import LONGEST, Curve, LivePanel, sample_names, sample_table
+from dragoman.cli.live import LONGEST, Curve, LivePanel, sample_table
 from dragoman.config import Config, parse_config
 from dragoman.report.braille import BLANK, DOTS, braille_curve, dot_heights
 from dragoman.runs import Run
@@ -160,7 +160,7 @@ def test_samples_are_spread_evenly_and_never_more_than_there_are() -> None:
 
 def test_samples_are_lines_that_leave_the_terminal_alone(config: Config) -> None:
     hostile = Sample("a\n\x1b[2Jb", "[red]c[/red]", "x" * 1000)
-    lines = shown(terminal(width=300), sample_table([hostile], sample_names(config)))
+    lines = shown(terminal(width=300), sample_table([hostile], config.names.sample))
     assert [line.split()[0] for line in lines] == ["source", "reference", "hypothesis"]
     assert "\x1b" not in "".join(lines)
     assert lines[0].split(maxsplit=1)[1].rstrip() == "a \ufffd[2Jb"

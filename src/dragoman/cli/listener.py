@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from dragoman.cli.app import as_called
-from dragoman.cli.live import LivePanel, SampleNames, sample_names, sample_table
+from dragoman.cli.live import LivePanel, sample_table
 from dragoman.config import Config
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
@@ -29,7 +29,7 @@ class TerminalListener(TrainingListener):
         self._console = console or Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._panel: LivePanel | None = None
-        self._names: SampleNames | None = None
+        self._names: tuple[str, str, str] | None = None
         self._item = "token"
 
     def __enter__(self) -> TerminalListener:
@@ -49,10 +49,10 @@ class TerminalListener(TrainingListener):
         self._print(as_called(text))
 
     def started(self, position: Position, config: Config, n_parameters: int) -> None:
-        self._item = "token" if config.task == "translation" else "text"
+        self._item = config.names.unit
         self._print(f"{n_parameters:,} parameters, {config.training.max_steps:,} steps")
         if self._console.is_terminal:
-            self._names = sample_names(config)
+            self._names = config.names.sample
             self._panel = LivePanel(self._console, config, position)
             self._live = Live(self._panel, console=self._console, transient=True)
             self._live.start()

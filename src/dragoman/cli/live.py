@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -71,10 +71,10 @@ class LivePanel:
 
     def __init__(self, console: Console, config: Config, position: Position) -> None:
         self._console, self._config = console, config
-        translates = config.task == "translation"
-        self.loss = Curve("loss", f" nats/{'token' if translates else 'text'}", best=False)
-        self.score_key = "bleu" if translates else "accuracy"
-        self.score = Curve("BLEU" if translates else "accuracy", "" if translates else " %", best=True)
+        names = config.names
+        self.loss = Curve("loss", f" nats/{names.unit}", best=False)
+        self.score_key = names.score
+        self.score = Curve(names.score_title, names.score_unit, best=True)
         if config.training.metric == self.score_key:  # what a training that goes on has reached before
             for step, value in position.scores.items():
                 self.score.add(int(step), value)
@@ -125,30 +125,15 @@ class LivePanel:
         return min(1.0, max(position.step / training.max_steps, by_time))
 
 
-class SampleNames(NamedTuple):
-    """What the parts of a sample are called."""
-
-    source: str
-    reference: str
-    hypothesis: str
-
-
-def sample_names(config: Config) -> SampleNames:
-    """What the parts of the samples of such a training are called."""
-    if config.task == "translation":
-        return SampleNames("source", "reference", "hypothesis")
-    return SampleNames("text", "label", "prediction")
-
-
-def sample_table(samples: Sequence[Sample], names: SampleNames) -> Table:
-    """Samples one below the other; what is as it should be is green, else yellow."""
+def sample_table(samples: Sequence[Sample], names: tuple[str, str, str]) -> Table:
+    """Samples one below the other, their parts under `names`; right ones are green, others yellow."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for sample in samples:
         style = "green" if sample.hypothesis == sample.reference else "yellow"
         for name, text in zip(names, sample, strict=True):
-            own = style if name == names.hypothesis else ""
+            own = style if name == names[-1] else ""
             table.add_row(f"  {name}", Text(_on_a_line(text), style=own))
     return table
 

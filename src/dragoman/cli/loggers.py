@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.cli.live import SampleNames, sample_names
 from dragoman.config import Config
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
@@ -28,10 +27,10 @@ class TensorBoardListener(TrainingListener):
 
         self._writer = Writer(str(folder))
         self._text_writer = EventFileWriter(str(folder), filename_suffix=".text")  # Writer has scalars only
-        self._names: SampleNames | None = None
+        self._names: tuple[str, str, str] | None = None
 
     def started(self, position: Position, config: Config, n_parameters: int) -> None:
-        self._names = sample_names(config)
+        self._names = config.names.sample
 
     def logged(self, record: dict[str, Any]) -> None:
         for name, value in scalars(record).items():

@@ -95,8 +95,8 @@ def describe_run(run: Run) -> Iterator[str]:
     yield f"state     {_state(run)}"
     yield f"size      {_size(run)}"
     yield f"best      {_best(run)}"
-    if config.task == "classification":
-        yield f"labels    {_labels(run)}"
+    if (labels := _labels(run)) is not None:
+        yield f"labels    {labels}"
     for record in saved_scores(run):
         yield f"score     {describe_saved(record)}"
     yield "files"
@@ -137,16 +137,16 @@ def _best(run: Run) -> str:
     if not best:
         return "no validation yet"
     record = best[-1]
-    scores = describe_scores(record, item="token" if run.config.task == "translation" else "text")
+    scores = describe_scores(record, item=run.config.names.unit)
     averaged = ", averaged weights" * (record["kind"] == "average")
     return f"step {record['step']:,} · {' · '.join(scores)} (validation{averaged})"
 
 
-def _labels(run: Run) -> str:
+def _labels(run: Run) -> str | None:
     from dragoman.predict.classifier import LABELS, load_labels, load_temperature
 
     if not (run.path / LABELS).exists():
-        return "not known yet"
+        return None
     labels = load_labels(run)
     shown = ", ".join(labels[:10]) + f" and {len(labels) - 10} more" * (len(labels) > 10)
     return f"{len(labels)}: {shown} · temperature {load_temperature(run):.2f}"

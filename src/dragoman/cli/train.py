@@ -115,7 +115,7 @@ def train(
 
         print_validation(Run.open(path), config)
     say(f"next: {command_line('evaluate', path)}")
-    say(f"      {command_line('translate' if config.task == 'translation' else 'classify', path)}")
+    say(f"      {command_line(config.names.verb, path)}")
     typer.echo(path)
 
 

@@ -38,21 +38,19 @@ def plot_learning_curves(run: Run, path: Path, *, reference: Curves | None = Non
     schedule has another length, at the same shares of the steps. MissingExtraError: matplotlib is not
     installed. RunError: the run has no history yet, or `path` has another ending or cannot be written.
     """
-    translates = run.config.task == "translation"
+    names = run.config.names
     with picture(path, size=(10.5, 3.4), purpose="drawing learning curves") as figure:
         history = run.history()
         if not any(record["kind"] == "train" for record in history):
             raise RunError(f"{run.history_path}: holds no log line yet; train until training.log_every steps")
         loss, score, rate = figure.subplots(1, 3, sharex=True)
-        _draw_loss(loss, history, item="token" if translates else "text")
-        if translates:
-            _draw_score(score, history, key="bleu", title="BLEU on validation pairs")
-        else:
-            _draw_score(score, history, key="accuracy", title="Accuracy on validation texts, %")
+        _draw_loss(loss, history, item=names.unit)
+        title = f"{names.score_title} on validation {names.sample[0]}s{names.score_unit and ', %'}"
+        _draw_score(score, history, key=names.score, title=title[0].upper() + title[1:])
         _draw_rate(rate, history)
         if reference is not None:
             _draw_reference(loss, run, reference, key="valid_loss")
-            _draw_reference(score, run, reference, key="bleu" if translates else "accuracy")
+            _draw_reference(score, run, reference, key=names.score)
         for axes in (loss, score, rate):
             finish_axes(axes, label="step")
         figure.suptitle(f"{run.config.name} · {run.config.subject}", x=0.01, ha="left", size=11)

@@ -45,7 +45,7 @@ def curves_section(run: Run, figures: Path, reference: Curves | None) -> Section
     path = figures / "curves.svg"
     plot_learning_curves(run, path, reference=reference)
     valid = [record for record in run.history() if record.get("kind") == "valid"]
-    key = "bleu" if run.config.task == "translation" else "accuracy"
+    key = run.config.names.score
     said_scores = ", ".join(f"step {r['step']}: {r[key]:.1f}" for r in valid if isinstance(r.get(key), float))
     beside = f" Dashed: {reference.name}." if reference is not None else ""
     search = " BLEU while training is that of a quick search, not that of the scores above."
