@@ -2,8 +2,8 @@
 
     python benchmarks/scaling.py [--pairs 1e9] [--disk 1e9] [...]
 
-Prints two tables in Markdown, which docs/scaling.md holds: of the data, and of models on machines. Nothing is
-run. Speeds are marked as measured, in this repository, or as assumed; those can be given.
+Prints two tables in Markdown, which docs/distributed.md holds: of the data, and of models on machines.
+Nothing is run. Speeds are marked as measured, in this repository, or as assumed; those can be given.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def training_table(given: Assumptions) -> Iterator[str]:
 
 
 def tables(given: Assumptions) -> str:
-    """Both tables, as docs/scaling.md holds them."""
+    """Both tables, as docs/distributed.md holds them."""
     return "\n".join([*data_table(given), "", *training_table(given)])
 
 

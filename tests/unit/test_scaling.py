@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md are those that benchmarks/scaling.py prints."""
+"""The tables of docs/distributed.md are those that benchmarks/scaling.py prints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_tables_in_the_page_are_those_that_are_printed() -> None:
-    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
     assert scaling.tables(scaling.Assumptions()) in page
 
 

@@ -1,6 +1,6 @@
 """Starts the processes of a training on this machine, and starts them anew when one of them dies.
 
-Several machines are `torchrun`'s business, which does the same with more words (docs/scaling.md).
+Several machines are `torchrun`'s business, which does the same with more words (docs/distributed.md).
 """
 
 from __future__ import annotations
