@@ -98,7 +98,7 @@ def parse_yaml(text: str, *, where: Path) -> dict[str, Any]:
     for prefix in ("!", "tag:yaml.org,2002:python/"):
         PlainLoader.add_multi_constructor(prefix, plain)
     try:
-        content = yaml.load(text, Loader=PlainLoader)
+        content = yaml.load(text, Loader=PlainLoader)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         said = " ".join(str(error).split())[:200]
         raise RunError(f"{where}: is not valid YAML ({said}); copy it again") from None

@@ -6,7 +6,7 @@ claims is checked before memory is given to it.
 
 from __future__ import annotations
 
-import pickle
+import pickle  # noqa: TID251 (for the errors it names)
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -131,7 +131,7 @@ def read_torch(path: Path, *, harmless: Sequence[type | tuple[type, str]] = ()) 
     zipped = _check_archive(path)
     try:
         with torch.serialization.safe_globals(list(harmless)):
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)  # noqa: TID251
     except pickle.UnpicklingError as error:
         raise RunError(f"{path}: {_refused(str(error))}") from None
     except Exception as error:  # torch raises whatever its readers stumble over
