@@ -123,10 +123,10 @@ def type_in_words(field: FieldInfo) -> str:
     if choices := _choices(annotation):
         *first, last = (f"`{as_toml(value)}`" for value in choices)
         return f"{', '.join(first)} or {last}" if first else last
-    if annotation == config.CorpusFiles:
-        return "one or two files"
+    if annotation == config.Corpora:
+        return "one or two files, or a list of such lists"
     if get_origin(annotation) is dict:
-        return "name = one or two files"
+        return "name = one or two files, or a list of such lists"
     if annotation == config.Column:
         return "number or name"
     if annotation == tuple[config.Column, config.Column]:

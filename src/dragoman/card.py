@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from dragoman.config import Config, CorpusFiles, to_toml
+from dragoman.config import Config, Corpora, CorpusFiles, each_corpus, file_names, to_toml
 from dragoman.data import catalog
 from dragoman.data.corpora import PHRASEBOOK
 from dragoman.data.readers.arrow import HUB
@@ -57,11 +57,15 @@ def published(config: Config) -> Config:
         path = Path(file)
         return path.name if path.is_absolute() or ".." in path.parts or "\\" in file else file
 
+    def cut_all(files: Corpora) -> Corpora:
+        corpora = tuple(tuple(map(cut, corpus)) for corpus in each_corpus(files))
+        return corpora[0] if len(corpora) == 1 else corpora
+
     data = config.data
     changed = {
-        "train": tuple(map(cut, data.train)),
-        "valid": tuple(map(cut, data.valid)),
-        "test": {name: tuple(map(cut, files)) for name, files in data.test.items()},
+        "train": cut_all(data.train),
+        "valid": cut_all(data.valid),
+        "test": {name: cut_all(files) for name, files in data.test.items()},
     }
     cut_config = config.model_copy(update={"data": data.model_copy(update=changed)})
     if origin := getattr(cut_config.training, "start_from", ""):
@@ -218,7 +222,7 @@ def _files(config: Config) -> Iterator[str]:
 
 def _type_of_test(config: Config, name: str) -> str:
     """What the hub calls the type of a data set: its name there, or in the catalogue, or that of the file."""
-    files = config.data.valid if name == "valid" else config.data.test.get(name, ())
+    files = file_names(config.data.valid if name == "valid" else config.data.test.get(name, ()))
     if not files:
         return UNKNOWN
     known = catalog.providing(files[0])

@@ -37,6 +37,9 @@ MAX_BYTES, MAX_POINTS = 1 << 17, 5000
 """Of a recipe: bytes, and points in it."""
 
 CorpusFiles: TypeAlias = tuple[str, ...]
+"""The files of one corpus."""
+Corpora: TypeAlias = CorpusFiles | tuple[CorpusFiles, ...]
+"""The files of one corpus, or of several that are read one after the other as one."""
 TokenizerKind: TypeAlias = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "pieces"]
 FOREIGN_KINDS = ("sentencepiece", "pieces")
 """Tokenizers that came with an imported model: they are loaded, and never learnt."""
@@ -46,6 +49,17 @@ Column: TypeAlias = int | str
 
 
 Settings = TypeVar("Settings", bound=BaseModel)
+
+
+def each_corpus(files: Sequence[str] | Sequence[Sequence[str]]) -> tuple[CorpusFiles, ...]:
+    """The files of each corpus in a list of files, or in a list of such lists."""
+    names = tuple(item for item in files if isinstance(item, str))
+    return (names,) if names else tuple(tuple(item) for item in files)
+
+
+def file_names(files: Sequence[str] | Sequence[Sequence[str]]) -> CorpusFiles:
+    """The names of all files in such a list, in order."""
+    return tuple(name for corpus in each_corpus(files) for name in corpus)
 
 
 class Section(BaseModel):
@@ -61,11 +75,11 @@ class DataConfig(Section):
     $DRAGOMAN_DATA, then among the data sets that `dragoman data fetch` has brought.
     """
 
-    train: CorpusFiles
+    train: Corpora
     """What to learn from; empty where a model was imported, which cannot be trained again from nothing."""
-    valid: CorpusFiles = ()
+    valid: Corpora = ()
     """What chooses checkpoints. Empty: `n_held_out` examples are held out of train."""
-    test: dict[str, CorpusFiles] = Field(default_factory=dict)
+    test: dict[str, Corpora] = Field(default_factory=dict)
     """What the final score is computed on, by name."""
     n_held_out: int = Field(default=1000, ge=1)
     """Examples held out of train where there is no valid (at most a tenth of the corpus)."""
@@ -73,15 +87,19 @@ class DataConfig(Section):
     @field_validator("train", "valid", "test", mode="before")
     @classmethod
     def _lists_become_tuples(cls, value: Any) -> Any:
-        if isinstance(value, list):
-            return tuple(value)
         if isinstance(value, dict):
-            return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
-        return value
+            return {name: cls._lists_become_tuples(files) for name, files in value.items()}
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{_REPR.repr(value)} is not a list of files")
+        corpora = [item if isinstance(item, list | tuple) else (item,) for item in value]
+        n_lists = sum(isinstance(item, list | tuple) for item in value)
+        if n_lists not in (0, len(value)) or not all(isinstance(f, str) for files in corpora for f in files):
+            raise ValueError(f"{_REPR.repr(value)} is neither a list of files nor a list of such lists")
+        return tuple(map(tuple, value)) if n_lists > 1 else tuple(corpora[0]) if n_lists else tuple(value)
 
     @field_validator("test")
     @classmethod
-    def _names_are_file_names(cls, value: dict[str, CorpusFiles]) -> dict[str, CorpusFiles]:
+    def _names_are_file_names(cls, value: dict[str, Corpora]) -> dict[str, Corpora]:
         for name in value:  # translations are written to files of these names
             if (
                 not 1 <= len(name) <= 100
@@ -93,19 +111,20 @@ class DataConfig(Section):
         return value
 
     def corpora(self) -> Iterator[tuple[str, CorpusFiles]]:
-        """The name and the files of every corpus named."""
-        if self.train:
-            yield "train", self.train
-        if self.valid:
-            yield "valid", self.valid
-        yield from ((f"test.{name}", files) for name, files in self.test.items())
+        """The name and the files of every corpus named; several of one name come one after the other."""
+        named = {"train": self.train, "valid": self.valid}
+        for name, files in named.items():
+            yield from ((name, corpus) for corpus in each_corpus(files))
+        for name, files in self.test.items():
+            yield from ((f"test.{name}", corpus) for corpus in each_corpus(files) or ((),))
 
 
 class TranslationDataConfig(DataConfig):
     """Parallel text.
 
     A corpus is two aligned files `["train.en", "train.de"]`, one file with both sides (tab-separated, CSV,
-    JSON lines, TMX, PO, Parquet), or a split of the embedded corpus `["phrasebook:train"]`.
+    JSON lines, TMX, PO, Parquet), or a split of the embedded corpus `["phrasebook:train"]`. Several corpora,
+    as `[["a.en", "a.de"], ["b.tmx"]]`, are read one after the other as one.
     """
 
     src_lang: str
@@ -130,6 +149,12 @@ class TranslationDataConfig(DataConfig):
         return self
 
 
+class ParallelText(Section):
+    """The section [data] of a recipe for a translator, as long as the others are not known."""
+
+    data: TranslationDataConfig
+
+
 class ClassificationDataConfig(DataConfig):
     """Labelled text: one file (tab-separated, CSV, JSON lines, Parquet) or "phrasebook:reviews-train"."""
 
@@ -144,8 +169,9 @@ class ClassificationDataConfig(DataConfig):
 
     @model_validator(mode="after")
     def _corpora_are_one_file(self) -> Self:
+        names = [name for name, _ in self.corpora()]
         for name, files in self.corpora():
-            if len(files) != 1:
+            if len(files) != 1 or names.count(name) > 1:
                 raise ValueError(f"{name}: labelled text is one file, with a column for the label")
         return self
 

@@ -109,7 +109,7 @@ def test_a_recipe_says_its_task_itself() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reviews.tsv"], "reviews.tsv: is no recipe.toml; to learn its labels add --task classification"),
+        (["reviews.tsv"], "to learn its labels add --task classification"),
         (["--task", "classification"], "nothing to train on; give a file of texts and labels"),
         (["reviews.tsv", "--task", "sorting"], "--task sorting: there are translation and classification"),
         (["--tsv", "a.tsv", "--valid", "b.tsv"], "--text-column, --label-column and --valid are for --task"),

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from commands import dragoman, error_of, succeed
 from dragoman import __version__
-from dragoman.cli.app import Commands
+from dragoman.cli.app import Commands, app
 from dragoman.config import load_recipe
 from dragoman.errors import DataError
 from tiny import TINY, write_corpus
@@ -87,6 +87,29 @@ def test_an_unknown_command_or_option_is_a_usage_error() -> None:
         assert "No such" in result.stderr
 
 
+def options_for_one_value() -> list[tuple[list[str], str]]:
+    """The words of every command, and each of its options that takes a value and is no list."""
+    root = typer.main.get_command(app)
+    commands = [([name], command) for name, command in root.commands.items()]  # type: ignore[attr-defined]
+    commands += [([*words, name], inner) for words, group in commands if hasattr(group, "commands")
+                 for name, inner in group.commands.items()]  # fmt: skip
+    return [
+        (words, option.opts[0])
+        for words, command in commands
+        for option in command.params
+        if option.param_type_name == "option" and not (option.multiple or option.is_flag)
+    ]
+
+
+def test_no_option_drops_a_value_in_silence() -> None:
+    options = options_for_one_value()
+    assert (["data", "check"], "--valid") in options
+    for words, option in options:
+        assert (
+            error_of(*words, option, "1", option, "2") == f"error: {option}: is given 2 times; give it once"
+        )
+
+
 @pytest.mark.parametrize(
     ("raised", "code", "line"),
     [
@@ -137,7 +160,7 @@ def test_two_files_are_enough_and_the_settings_used_are_in_the_run() -> None:
     write_corpus(Path(), "train", 60, seed=1)
     result = succeed("train", "--src", "train.en", "--tgt", "train.de", *SETTINGS)
     assert result.stdout == "runs/en-de\n"
-    assert "60 pairs, en → de (as the file names say): 1+1 layers of 16, 300 tokens, 6 steps" in result.stderr
+    assert "60 pairs, en → de (as the files say): 1+1 layers of 16, 300 tokens, 6 steps" in result.stderr
     config = load_recipe("runs/en-de/config.toml")
     assert config.data.train == ("train.en", "train.de")
     assert config.training.max_steps == 6  # --set
@@ -172,6 +195,67 @@ def test_tsv_with_languages_and_validation_files_train_too() -> None:
     assert config.data.valid == ("valid.en", "valid.de")
 
 
+def test_several_files_are_one_corpus_whose_parts_are_counted() -> None:
+    for name, n_pairs in {"a": 40, "b": 30, "valid": 8, "more": 7}.items():
+        write_corpus(Path(), name, n_pairs, seed=n_pairs)
+    files = [
+        f"--{option}={name}.{end}" for name in ("a", "b") for option, end in (("src", "en"), ("tgt", "de"))
+    ]
+    valid = ("--valid-tsv", "valid.tsv", "--valid-tsv", "more.tsv", "--src-lang", "en", "--tgt-lang", "de")
+    said = succeed("train", *files, *valid, "--out", "r", *SETTINGS).stderr
+    assert "70 pairs, en → de:" in said
+    assert "70 training pairs (" in said
+    assert "15 validation pairs" in said
+    assert "a.en + a.de: 40 pairs\nb.en + b.de: 30 pairs\n" in said
+    config = load_recipe("r/config.toml")
+    assert config.data.train == (("a.en", "a.de"), ("b.en", "b.de"))
+    assert config.data.valid == (("valid.tsv",), ("more.tsv",))
+
+
+TMX = (
+    '<tmx><header srclang="{source}"/><body>'
+    '<tu><tuv xml:lang="EN-US"><seg>{src}</seg></tuv><tuv xml:lang="de"><seg>{tgt}</seg></tuv></tu>'
+    "</body></tmx>"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "languages"),
+    [("en", (), ("en", "de")), ("de-AT", (), ("de", "en")), ("en", ("--tgt-lang", "en"), ("de", "en"))],
+)
+def test_a_translation_memory_tells_its_languages(
+    source: str, options: tuple[str, ...], languages: tuple[str, str]
+) -> None:
+    write_corpus(Path(), "a", 40, seed=1)
+    pairs = [line.split("\t") for line in Path("a.tsv").read_text(encoding="utf-8").splitlines()]
+    head, unit, tail = (
+        TMX.partition("<tu>")[0],
+        TMX[TMX.index("<tu>") : -len("</body></tmx>")],
+        "</body></tmx>",
+    )
+    body = "".join(unit.format(src=src, tgt=tgt) for src, tgt in pairs)
+    Path("memory.tmx").write_text(head.format(source=source) + body + tail, encoding="utf-8")
+    said = succeed("train", "memory.tmx", *options, "--out", "r", *SETTINGS).stderr
+    data = load_recipe("r/config.toml").data
+    assert (data.src_lang, data.tgt_lang) == languages  # type: ignore[union-attr]
+    assert f"40 pairs, {' → '.join(languages)} (as the files say): " in said
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--columns", "Quelle,Ziel"), ("--set", 'data.columns=["Quelle","Ziel"]'), ("--columns", "1,2")],
+)
+def test_the_columns_of_a_table_are_chosen(option: tuple[str, str]) -> None:
+    write_corpus(Path(), "a", 40, seed=1)
+    pairs = [line.split("\t") for line in Path("a.tsv").read_text(encoding="utf-8").splitlines()]
+    rows = "".join(f"{i},{src},{tgt}\n" for i, (src, tgt) in enumerate(pairs))
+    Path("a.csv").write_text(f"id,Quelle,Ziel\n{rows}", encoding="utf-8")
+    languages = ("--src-lang", "en", "--tgt-lang", "de")
+    said = succeed("train", "a.csv", *languages, *option, "--out", "r", *SETTINGS).stderr
+    assert "40 pairs, en → de: " in said
+    assert list(load_recipe("r/config.toml").data.columns) in (["Quelle", "Ziel"], [1, 2])  # type: ignore[union-attr]
+
+
 def test_the_config_of_a_run_is_a_recipe(run: Path) -> None:
     result = succeed("train", run / "config.toml", "--out", "again", "--set", "seed=7")
     assert result.stdout == "again\n"
@@ -189,6 +273,11 @@ def test_a_finished_run_is_not_trained_again(run: Path) -> None:
     [
         ([], "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv"),
         (["--src", "a.en"], "--src needs --tgt beside it"),
+        (["--src", "a.en", "--src", "b.en", "--tgt", "a.de"], "--src needs --tgt beside it"),
+        (
+            ["--src", "a.en", "--src", "b.fr", "--tgt", "a.de", "--tgt", "b.de"],
+            "the files are in several languages (en-de, fr-de); say --src-lang and --tgt-lang",
+        ),
         (
             ["--src", "a.en", "--tgt", "a.de", "--valid-tgt", "b.de"],
             "--valid-tgt needs --valid-src beside it",
@@ -196,6 +285,13 @@ def test_a_finished_run_is_not_trained_again(run: Path) -> None:
         (["--src", "a.en", "--tgt", "a.de", "--tsv", "a.tsv"], "--src and --tgt, or --tsv, but not both"),
         (["r.toml", "--src", "a.en", "--tgt", "a.de"], "r.toml names its own files and languages"),
         (["r.toml"], "r.toml: cannot be read"),
+        (
+            ["a.tsv"],
+            "a.tsv: is not a recipe.toml; to learn its translations say their languages, as in --src",
+        ),
+        (["."], ".: is a folder; give a recipe.toml, or a file of text"),
+        (["--tsv", "a.tsv", "--columns", "1"], "--columns 1: name two, as in --columns 0,1"),
+        (["r.toml", "--columns", "0,1"], "r.toml names its own files and languages"),
         (["--tsv", "a.tsv"], "a.tsv: say its languages, as in --src-lang en --tgt-lang de"),
         (["--src", "a.txt", "--tgt", "a.de"], "a.txt: its name does not tell the language"),
         (["--src", "a.en", "--tgt", "a.de"], "a.en: no such file"),

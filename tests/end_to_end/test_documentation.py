@@ -118,7 +118,15 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_documents(folder: Path) -> None:
-    """A letter, subtitles and a translation memory."""
+    """A letter, subtitles and translation memories; the corpus as one of these, and as CSV."""
+    pairs = [line.split("\t") for line in (folder / "corpus.tsv").read_text(encoding="utf-8").splitlines()]
+    tuvs = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
+    units = "".join(tuvs.format(*pair) for pair in pairs)
+    (folder / "corpus.tmx").write_text(
+        f'<tmx><header srclang="en"/><body>{units}</body></tmx>', encoding="utf-8"
+    )
+    rows = "".join(f'{n},"{src}","{tgt}"\n' for n, (src, tgt) in enumerate(pairs))
+    (folder / "corpus.csv").write_text(f"id,Quelle,Ziel\n{rows}", encoding="utf-8")
     document = docx.Document()
     document.add_paragraph("The red ").add_run("cat sleeps.").bold = True
     document.save(str(folder / "letter.docx"))

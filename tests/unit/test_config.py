@@ -56,6 +56,32 @@ def test_toml_gives_the_configuration_back(tmp_path: Path) -> None:
     assert load_recipe(path) == config
 
 
+def test_several_corpora_are_a_list_of_lists_and_one_of_them_is_itself(tmp_path: Path) -> None:
+    config = parse('data.train=[["a.en", "a.de"], ["b.tmx"]]', 'data.valid=[["v.tsv"]]')
+    assert config.data.train == (("a.en", "a.de"), ("b.tmx",))
+    assert config.data.valid == ("v.tsv",)
+    assert list(config.data.corpora()) == [
+        ("train", ("a.en", "a.de")), ("train", ("b.tmx",)), ("valid", ("v.tsv",)),
+    ]  # fmt: skip
+    path = tmp_path / "config.toml"
+    path.write_text(to_toml(config), encoding="utf-8")
+    assert load_recipe(path) == config
+
+
+@pytest.mark.parametrize("value", ['"a.tsv"', "[3]", '["a.en", ["b.tsv"]]', "[[3]]"])
+def test_corpora_that_are_no_lists_of_files_are_refused(value: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"data\.train: .* is (not a list of files|neither a list of files nor)"
+    ):
+        parse(f"data.train={value}")
+
+
+def test_labelled_text_is_one_file() -> None:
+    labelled = {"name": "reviews", "task": "classification", "data": {"train": [["a.tsv"], ["b.tsv"]]}}
+    with pytest.raises(ConfigError, match=r"data: train: labelled text is one file"):
+        parse_config(labelled)
+
+
 def test_toml_writes_every_setting_out() -> None:
     text = to_toml(parse())
     for section in sections():

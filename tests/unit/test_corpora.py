@@ -108,6 +108,23 @@ def test_a_corpus_is_one_file_or_two() -> None:
     assert "a corpus of 3 files" in complaint("a", "b", "c")
 
 
+def test_several_corpora_are_one_in_their_order(tmp_path: Path) -> None:
+    tsv, more = write(tmp_path / "a.tsv", "one\teins\ntwo\tzwei\n"), write(tmp_path / "b.tsv", "six\tsechs\n")
+    aligned = [write(tmp_path / "c.en", "ten\n"), write(tmp_path / "c.de", "zehn\n")]
+    lists = [[tsv], aligned, [more]]
+    corpus = open_corpus(lists, src_lang="en", tgt_lang="de")
+    assert list(corpus.pairs()) == [pair for files in lists for pair in read(*files)]
+    assert corpus.notes() == [f"{tsv}: 2 pairs", f"{aligned[0]} + {aligned[1]}: 1 pair", f"{more}: 1 pair"]
+    reverse = open_corpus(lists[::-1], src_lang="en", tgt_lang="de")
+    assert corpus.fingerprint() != reverse.fingerprint()
+
+
+def test_a_fault_in_one_of_several_corpora_names_its_file(tmp_path: Path) -> None:
+    good, bad = write(tmp_path / "a.tsv", "one\teins\n"), write(tmp_path / "b.tsv", "two zwei\n")
+    corpus = open_corpus([[good], [bad]], src_lang="en", tgt_lang="de")
+    assert complaint_of(corpus.pairs).startswith(f"{bad} line 1: no column 1")
+
+
 def test_the_fingerprint_changes_with_content_and_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\tc\n")
     seen = {open_corpus([path], src_lang="en", tgt_lang="de").fingerprint() for _ in range(2)}

@@ -30,7 +30,7 @@ from dragoman.cli import (
     train,
     translate,
 )
-from dragoman.cli.app import CRASHED, app, program
+from dragoman.cli.app import CRASHED, Command, app, program
 
 __all__ = ["app", "main"]
 
@@ -52,6 +52,9 @@ hub.register(app)
 data.register(app)
 demo.register(app)
 doctor.register(app)
+for group in (app, *(info.typer_instance for info in app.registered_groups)):
+    for command in group.registered_commands if group else ():
+        command.cls = Command
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dragoman import __version__
-from dragoman.errors import DragomanError, PausedError
+from dragoman.errors import ConfigError, DragomanError, PausedError
 
 USER_ERROR = 1
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
@@ -58,8 +58,21 @@ class Commands(TyperGroup):
             )
 
 
-class PanelledCommand(TyperCommand):
-    """A command whose plain help lists options under the headings that they name (`rich_help_panel`)."""
+class Command(TyperCommand):
+    """A command that takes no option twice unless it is a list.
+
+    Its plain help lists options under the headings that they name (`rich_help_panel`).
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, found = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter in found:
+            takes_one = parameter.param_type_name == "option" and not (
+                parameter.multiple or parameter.is_flag
+            )
+            if takes_one and (n := found.count(parameter)) > 1:
+                raise ConfigError(f"{parameter.opts[0]}: is given {n} times; give it once")
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from dragoman.cli.app import say
-from dragoman.cli.train import LabelColumn, TextColumn, column
+from dragoman.cli.train import Columns, LabelColumn, TextColumn, column, two_columns
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.config import Config
+    from dragoman.config import Config, CorpusFiles
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import Finding, Report, Severity
     from dragoman.data.doctor.checkup import Progress
@@ -74,9 +74,7 @@ def check(
     tgt_lang: Annotated[
         str | None, typer.Option(help="Language of the target.", show_default="as in train.de")
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="SRC,TGT", help="Columns of one file: names, or numbers from 0.")
-    ] = None,
+    columns: Columns = None,
     task: Annotated[
         str | None, typer.Option(help="classification: the file holds texts and labels.", show_default=False)
     ] = None,
@@ -149,7 +147,10 @@ def _jobs_of_recipe(config: Config) -> Iterator[Job]:
     """Every corpus that a recipe names, the one for training against all others."""
     corpora: dict[str, Corpus | LabelledCorpus] = {}
     langs: tuple[str | None, str | None] = (None, None)
-    for name, files in config.data.corpora():
+    by_name: dict[str, list[CorpusFiles]] = {}
+    for name, one in config.data.corpora():
+        by_name.setdefault(name, []).append(one)
+    for name, files in by_name.items():
         if config.task == "translation":
             from dragoman.data.corpora import open_corpus
 
@@ -181,10 +182,7 @@ def _parallel_job(files: Sequence[str], options: Options) -> Job:
         raise ConfigError(f"{files[0]}: say its languages, as in --src-lang en --tgt-lang de")
     columns: tuple[int | str, int | str] = DEFAULT_COLUMNS
     if options.columns is not None:
-        src, _, tgt = options.columns.partition(",")
-        if not (src and tgt):
-            raise ConfigError(f"--columns {options.columns}: name two, as in --columns 0,1")
-        columns = _number_or_name(src), _number_or_name(tgt)
+        columns = two_columns(options.columns)
 
     def open_(some: Sequence[str]) -> Corpus:
         return open_corpus(some, src_lang=langs[0] or "src", tgt_lang=langs[1] or "tgt", columns=columns)
@@ -214,10 +212,6 @@ def _labelled_job(files: Sequence[str], options: Options) -> Job:
 
     held_out = {name: open_(some) for name, some in _held_out(options).items()}
     return Job("", open_(files), held_out, (None, None))
-
-
-def _number_or_name(said: str) -> int | str:
-    return int(said) if said.isdigit() else said
 
 
 def _language_in(file: str, n_files: int) -> str | None:

@@ -101,6 +101,7 @@ def _classifier_page(
 ) -> Page:
     from dragoman.cli.classify import load_classifier
     from dragoman.cli.evaluate_classifier import evaluations_of, labelled_tests
+    from dragoman.config import file_names
     from dragoman.errors import ConfigError, DataError
     from dragoman.report.classification import ClassifiedSet, classification_page
 
@@ -112,7 +113,7 @@ def _classifier_page(
             for evaluation, texts in evaluations_of(run, tests, device=device, precision=precision):
                 data = run.config.data
                 files = data.valid if split == "valid" or not data.test else data.test[evaluation.name]
-                sets.append(ClassifiedSet(evaluation, tuple(texts), tuple(files)))
+                sets.append(ClassifiedSet(evaluation, tuple(texts), file_names(files)))
         except (ConfigError, DataError) as error:
             if split is not None:
                 raise

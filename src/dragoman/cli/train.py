@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -25,6 +25,25 @@ TextColumn = Annotated[
     typer.Option(help="Column of the text: its name, or its number from 0.", show_default="guessed"),
 ]
 LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", show_default="guessed")]
+Columns = Annotated[
+    str | None, typer.Option(metavar="SRC,TGT", help="Columns of one file: names, or numbers from 0.")
+]
+
+
+class Text(NamedTuple):
+    """What the options say of parallel text."""
+
+    train: tuple[tuple[str, ...], ...] = ()
+    """The files of each corpus."""
+    valid: tuple[tuple[str, ...], ...] = ()
+    languages: tuple[str | None, str | None] = (None, None)
+    columns: tuple[int | str, int | str] | None = None
+
+    def data(self, languages: tuple[str, str], **settings: Any) -> dict[str, Any]:
+        """The section [data] that says so, with other `settings`."""
+        names = {"src_lang": languages[0], "tgt_lang": languages[1]}
+        columns = {} if self.columns is None else {"columns": list(self.columns)}
+        return {**names, "train": self.train, "valid": self.valid, **columns, **settings}
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +53,10 @@ def register(app: typer.Typer) -> None:
 def train(
     recipe: Annotated[
         Path | None,
-        typer.Argument(help="A recipe.toml; or with --task a file of labelled texts.", show_default=False),
+        typer.Argument(
+            help="A recipe.toml, or a file with both sides, as for --tsv; with --task one of labelled texts.",
+            show_default=False,
+        ),
     ] = None,
     task: Annotated[
         str | None, typer.Option(help="classification: the file holds texts and labels.", show_default=False)
@@ -44,14 +66,31 @@ def train(
     valid: Annotated[
         str | None, typer.Option(help="Labelled texts for validation. Else a part is held out.")
     ] = None,
-    src: Annotated[str | None, typer.Option(help="Source sentences, one a line.")] = None,
-    tgt: Annotated[str | None, typer.Option(help="Their translations, line by line.")] = None,
-    tsv: Annotated[str | None, typer.Option(help="Or both in one file: source<TAB>target.")] = None,
-    valid_src: Annotated[str | None, typer.Option(help="Sources for validation.")] = None,
-    valid_tgt: Annotated[
-        str | None, typer.Option(help="Their translations. Else a part is held out.")
+    src: Annotated[
+        list[str] | None, typer.Option(help="Source sentences, one a line; repeatable.", show_default=False)
     ] = None,
-    valid_tsv: Annotated[str | None, typer.Option(help="Or both in one file.")] = None,
+    tgt: Annotated[
+        list[str] | None,
+        typer.Option(help="Their translations, line by line; one file for each --src.", show_default=False),
+    ] = None,
+    tsv: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Both sides in one file: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    columns: Columns = None,
+    valid_src: Annotated[
+        list[str] | None, typer.Option(help="Sources for validation; repeatable.", show_default=False)
+    ] = None,
+    valid_tgt: Annotated[
+        list[str] | None,
+        typer.Option(help="Their translations. Else a part is held out.", show_default=False),
+    ] = None,
+    valid_tsv: Annotated[
+        list[str] | None, typer.Option(help="Both sides in one file; repeatable.", show_default=False)
+    ] = None,
     src_lang: Annotated[str | None, typer.Option(help="Language of the source, as in train.en.")] = None,
     tgt_lang: Annotated[str | None, typer.Option(help="Language of the target, as in train.de.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/<name> unless given.")] = None,
@@ -89,11 +128,15 @@ def train(
         require("tensorboard", extra="tensorboard", purpose="--tensorboard")
     if wandb:
         require("wandb", extra="wandb", purpose="--wandb")
+    text = Text(
+        _corpora("train", src=src, tgt=tgt, tsv=tsv),
+        _corpora("valid", src=valid_src, tgt=valid_tgt, tsv=valid_tsv),
+        (src_lang, tgt_lang),
+        None if columns is None else two_columns(columns),
+    )
     config = configuration(
         recipe,
-        _corpus("train", src=src, tgt=tgt, tsv=tsv),
-        valid_files=_corpus("valid", src=valid_src, tgt=valid_tgt, tsv=valid_tsv),
-        languages=(src_lang, tgt_lang),
+        text,
         task=task,
         labelled={"valid": valid, "text_column": text_column, "label_column": label_column},
         start=start,
@@ -121,10 +164,8 @@ def train(
 
 def configuration(
     recipe: Path | None,
-    files: list[str],
+    text: Text,
     *,
-    valid_files: list[str],
-    languages: tuple[str | None, str | None],
     task: str | None,
     labelled: dict[str, str | None],
     start: Path | None,
@@ -140,92 +181,126 @@ def configuration(
         raise ConfigError(f"--task {task}: there are translation and classification")
     if task != "classification" and any(labelled.values()):
         raise ConfigError("--text-column, --label-column and --valid are for --task classification")
+    if task != "classification" and recipe is not None and recipe.suffix != ".toml":
+        text, recipe = text_of_file(recipe, text, is_clear=bool(task or start)), None
     if extend_vocab and start is None:
         raise ConfigError("--extend-vocab goes with --from RUN")
     if preset and (recipe is not None or start is not None or task == "classification"):
         raise ConfigError("--preset is for the files of a translator; change other settings with --set")
-    if recipe is not None and task != "classification" and (files or valid_files or any(languages)):
+    if recipe is not None and task != "classification" and text != Text():
         raise ConfigError(
             f"{recipe} names its own files and languages; leave --src, --tgt and the like away, "
             "or change the recipe with --set"
         )
     if start is not None:
-        if task == "classification" or any(languages):
+        if task == "classification" or any(text.languages):
             raise ConfigError(
                 f"--from {start} takes task and languages over; leave --task and --src-lang away"
             )
-        return config_from(
-            start, recipe, files, valid=valid_files, extend_vocab=extend_vocab, overrides=overrides
-        )
+        return config_from(start, recipe, text, extend_vocab=extend_vocab, overrides=overrides)
     if task == "classification":
-        if files or valid_files or any(languages):
+        if text != Text():
             raise ConfigError("a classifier has no source and target; give one file of texts and labels")
         from dragoman.cli.train_classifier import config_of_classifier
 
         return config_of_classifier(recipe, **labelled, overrides=overrides)
     if recipe is not None:
         return config_of_recipe(recipe, task=task, overrides=overrides)
-    if files:
-        return settings_for(
-            files, valid=valid_files, languages=languages, preset=preset or "default", overrides=overrides
-        )
+    if text.train:
+        return settings_for(text, preset=preset or "default", overrides=overrides)
     raise ConfigError(
         "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv, "
         "or a file of labelled texts and --task classification"
     )
 
 
+def text_of_file(file: Path, text: Text, *, is_clear: bool) -> Text:
+    """`text` with the corpus in `file` before its others.
+
+    ConfigError: it is a folder; or neither its name nor `is_clear` says that it holds translations.
+    """
+    from dragoman.data.readers.files import format_suffix
+
+    if file.is_dir():
+        raise ConfigError(f"{file}: is a folder; give a recipe.toml, or a file of text")
+    if not (is_clear or any(text.languages) or format_suffix(file.name) in (".tmx", ".po")):
+        raise ConfigError(
+            f"{file}: is not a recipe.toml; to learn its translations say their languages, as in "
+            "--src-lang en --tgt-lang de, to learn its labels add --task classification"
+        )
+    return text._replace(train=((file.as_posix(),), *text.train))
+
+
 def config_of_recipe(recipe: Path, *, task: str | None, overrides: list[str]) -> Config:
     """The configuration in the file `recipe`. ConfigError: it is none, or for another task."""
     from dragoman.config import load_recipe
 
-    if recipe.suffix != ".toml" and recipe.is_file():
-        raise ConfigError(
-            f"{recipe}: is no recipe.toml; to learn its labels add --task classification, "
-            f"to learn its translations say --tsv {recipe}"
-        )
     config = load_recipe(recipe, overrides)
     if task is not None and config.task != task:
         raise ConfigError(f"{recipe}: is a recipe for {config.task}; leave --task away")
     return config
 
 
-def settings_for(
-    files: list[str],
-    *,
-    valid: list[str],
-    languages: tuple[str | None, str | None],
-    preset: str,
-    overrides: list[str],
-) -> TranslationConfig:
+def settings_for(text: Text, *, preset: str, overrides: list[str]) -> TranslationConfig:
     """The configuration for a corpus of which nothing but its files is known.
 
-    ConfigError: the languages are not said and the names of the files do not tell them.
+    ConfigError: the languages are not said and the files do not tell them.
     """
     from dragoman.config import parse_config
-    from dragoman.data.corpora import has_text, open_corpus
-    from dragoman.presets import guess_language, preset_for
+    from dragoman.presets import preset_for
 
-    src_lang, tgt_lang = languages
-    if len(files) == 1 and not (src_lang and tgt_lang):
-        raise ConfigError(f"{files[0]}: say its languages, as in --src-lang en --tgt-lang de")
-    guessed = not (src_lang and tgt_lang)
-    src_lang = src_lang or guess_language(files[0], option="--src-lang")
-    tgt_lang = tgt_lang or guess_language(files[-1], option="--tgt-lang")
-    data = {"src_lang": src_lang, "tgt_lang": tgt_lang, "train": files, "valid": valid}
-    n_pairs = sum(map(has_text, open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang).pairs()))
+    languages = languages_of(text)
+    data = text.data(languages)
+    n_pairs = count_pairs(data, overrides)
     config = parse_config(
-        {"name": f"{src_lang}-{tgt_lang}", "data": data, **preset_for(n_pairs, preset)},
+        {"name": "-".join(languages), "data": data, **preset_for(n_pairs, preset)},
         overrides=overrides,
         where="settings chosen by corpus size",
     )
     assert config.task == "translation"
     say(
-        f"{n_pairs:,} pairs, {src_lang} → {tgt_lang}{' (as the file names say)' if guessed else ''}: "
+        f"{n_pairs:,} pairs, {config.subject}{'' if all(text.languages) else ' (as the files say)'}: "
         f"{config.model.n_encoder_layers}+{config.model.n_decoder_layers} layers of "
         f"{config.model.d_model}, {config.tokenizer.vocab_size:,} tokens, {config.training.max_steps:,} steps"
     )
     return config
+
+
+def count_pairs(data: dict[str, Any], overrides: list[str]) -> int:
+    """The pairs with text on both sides in the corpus that a section [data] names, `overrides` on top."""
+    from dragoman.config import ParallelText, parse_section
+    from dragoman.data.corpora import has_text, open_corpus
+
+    own = [override for override in overrides if override.lstrip().startswith("data.")]
+    there = parse_section(ParallelText, {"data": data}, overrides=own, where="the files").data
+    corpus = open_corpus(there.train, src_lang=there.src_lang, tgt_lang=there.tgt_lang, columns=there.columns)
+    return sum(map(has_text, corpus.pairs()))
+
+
+def languages_of(text: Text) -> tuple[str, str]:
+    """The languages of parallel text, as said or as its files tell. ConfigError: they tell none, or more."""
+    from dragoman.data.readers.files import find_file, format_suffix
+    from dragoman.data.readers.formats import tmx_languages
+    from dragoman.presets import guess_language
+
+    src, tgt = text.languages
+    found = set()
+    for first, *second in text.train:
+        if src and tgt:
+            found.add((src, tgt))
+        elif second:
+            said = src or guess_language(first, option="--src-lang")
+            found.add((said, tgt or guess_language(second[0], option="--tgt-lang")))
+        else:
+            told = tmx_languages(find_file(first)) if format_suffix(first) == ".tmx" else None
+            if told is None:
+                raise ConfigError(f"{first}: say its languages, as in --src-lang en --tgt-lang de")
+            told = told[::-1] if src == told[1] or tgt == told[0] else told
+            found.add((src or told[0], tgt or told[1]))
+    if len(found) > 1:
+        told_all = ", ".join(sorted("-".join(pair) for pair in found))
+        raise ConfigError(f"the files are in several languages ({told_all}); say --src-lang and --tgt-lang")
+    return found.pop()
 
 
 def train_together(
@@ -248,13 +323,7 @@ def speaks() -> bool:
 
 
 def config_from(
-    start: Path,
-    recipe: Path | None,
-    files: list[str],
-    *,
-    valid: list[str],
-    extend_vocab: int,
-    overrides: list[str],
+    start: Path, recipe: Path | None, text: Text, *, extend_vocab: int, overrides: list[str]
 ) -> TranslationConfig:
     """The configuration of a training that starts from the run `start`, on a recipe's text or on files.
 
@@ -262,23 +331,18 @@ def config_from(
     size, with a third of rate and steps. ConfigError: the run is no translator, or no text is named.
     """
     from dragoman.config import parse_config, read_settings, usual_max_length
-    from dragoman.data.corpora import has_text, open_corpus
     from dragoman.presets import fine_tuning_for
     from dragoman.runs import Run
 
     there = Run.open(start).config
     if there.task != "translation":
         raise ConfigError(f"--from {start}: is a classifier, and only translators are taken further")
-    src_lang, tgt_lang = there.data.src_lang, there.data.tgt_lang
     if recipe is not None:
         settings = read_settings(recipe)
-    elif files:
-        n_pairs = sum(map(has_text, open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang).pairs()))
-        data = {
-            "src_lang": src_lang, "tgt_lang": tgt_lang, "train": files, "valid": valid,
-            "max_length": usual_max_length(there.model),
-        }  # fmt: skip
-        settings = {"name": f"{there.name}-adapted", "data": data, "training": fine_tuning_for(n_pairs)}
+    elif text.train:
+        data = text.data(there.languages, max_length=usual_max_length(there.model))
+        training = fine_tuning_for(count_pairs(data, overrides))
+        settings = {"name": f"{there.name}-adapted", "data": data, "training": training}
     else:
         raise ConfigError("--from needs new text: a recipe, --src and --tgt, or --tsv")
     settings["model"] = there.model.model_dump()
@@ -341,19 +405,32 @@ def draw_curves(run: Run) -> None:
 
 def column(value: str | None) -> int | str | None:
     """A column as the user names it: a number, counted from 0, or a name."""
-    return int(value) if value is not None and value.isdigit() else value
+    return None if value is None else _number_or_name(value)
 
 
-def _corpus(what: str, *, src: str | None, tgt: str | None, tsv: str | None) -> list[str]:
-    """The files of one corpus; none where none is named. ConfigError: one is missing, or too many."""
+def two_columns(said: str) -> tuple[int | str, int | str]:
+    """The columns of source and target. ConfigError: they are not two."""
+    src, _, tgt = said.partition(",")
+    if not (src and tgt):
+        raise ConfigError(f"--columns {said}: name two, as in --columns 0,1")
+    return _number_or_name(src), _number_or_name(tgt)
+
+
+def _number_or_name(said: str) -> int | str:
+    return int(said) if said.isdigit() else said
+
+
+def _corpora(
+    what: str, *, src: list[str] | None, tgt: list[str] | None, tsv: list[str] | None
+) -> tuple[tuple[str, ...], ...]:
+    """The files of each corpus named. ConfigError: one is missing, or there are both kinds."""
     prefix = "--" if what == "train" else f"--{what}-"
-    if tsv is not None:
-        if src is not None or tgt is not None:
-            raise ConfigError(f"give {prefix}src and {prefix}tgt, or {prefix}tsv, but not both")
-        return [tsv]
-    if (src is None) != (tgt is None):
-        there, missing = ("src", "tgt") if tgt is None else ("tgt", "src")
+    sources, targets = src or [], tgt or []
+    if tsv and (sources or targets):
+        raise ConfigError(f"give {prefix}src and {prefix}tgt, or {prefix}tsv, but not both")
+    if len(sources) != len(targets):
+        there, missing = ("src", "tgt") if len(sources) > len(targets) else ("tgt", "src")
         raise ConfigError(
             f"{prefix}{there} needs {prefix}{missing} beside it, with a translation on each line"
         )
-    return [src, tgt] if src is not None and tgt is not None else []
+    return (*zip(sources, targets, strict=True), *((file,) for file in tsv or []))

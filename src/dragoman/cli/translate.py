@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.app import PanelledCommand, obeyed_by_nobody
+from dragoman.cli.app import obeyed_by_nobody
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.content import Content
 from dragoman.cli.translating import (
@@ -73,7 +73,7 @@ Ensemble = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.command(cls=PanelledCommand)(translate)
+    app.command()(translate)
 
 
 def translate(

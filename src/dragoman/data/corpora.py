@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from dragoman.config import each_corpus
 from dragoman.data.readers import formats
 from dragoman.data.readers.columns import looks_like_names, match_parallel, open_table, unnoticed_header
 from dragoman.data.readers.files import (
@@ -239,6 +240,35 @@ class Phrasebook(Corpus):
         return hash_strings("phrasebook", *(text for pair in self._read() for text in pair))
 
 
+class Several(Corpus):
+    """Corpora that are read one after the other, as one."""
+
+    def __init__(self, corpora: Sequence[Corpus]) -> None:
+        self.corpora = corpora
+        self.name = ", ".join(corpus.name for corpus in corpora)
+        self._counts: list[int] = []
+
+    def _read(self) -> Iterator[Pair]:
+        self._counts = counts = []
+        for corpus in self.corpora:
+            counts.append(0)
+            for pair in corpus.pairs():
+                counts[-1] += 1
+                yield pair
+
+    def notes(self) -> list[str]:
+        read = list(zip(self.corpora, self._counts, strict=False))
+        counted = [
+            f"{corpus.name}: {n:,} pair{'s' * (n != 1)}"
+            for corpus, n in read
+            if len(read) == len(self.corpora)
+        ]
+        return [*counted, *(note for corpus in self.corpora for note in corpus.notes())]
+
+    def fingerprint(self) -> str:
+        return hash_strings("several", *(corpus.fingerprint() for corpus in self.corpora))
+
+
 class _Part(Corpus):
     """The pairs of a corpus whose source is among the held-out ones, or those whose source is not."""
 
@@ -262,7 +292,7 @@ class _Part(Corpus):
 
 
 def open_corpus(
-    files: Sequence[str],
+    files: Sequence[str] | Sequence[Sequence[str]],
     *,
     src_lang: str,
     tgt_lang: str,
@@ -270,13 +300,20 @@ def open_corpus(
 ) -> Corpus:
     """The corpus in two aligned files, in one file of any format, or in a set such as "phrasebook:train".
 
-    One file is read by its suffix: .csv, .jsonl (.ndjson, .json), .parquet, .tmx, .po, and anything else
-    as tab-separated columns; "hf:owner/name:split" is a data set of the hub. A relative name is looked up
-    in the working directory, then in $DRAGOMAN_DATA, then among the fetched data sets. `columns` are
-    numbers, counted from 0, or names; where they are left at the default, a file that names its columns
-    is asked for the languages' ones. DataError: a file is missing, there is no such split or language,
-    or the columns do not tell what is in them.
+    A list of such lists is one corpus as well, read in their order. One file is read by its suffix: .csv,
+    .jsonl (.ndjson, .json), .parquet, .tmx, .po, and anything else as tab-separated columns;
+    "hf:owner/name:split" is a data set of the hub. A relative name is looked up in the working directory,
+    then in $DRAGOMAN_DATA, then among the fetched data sets. `columns` are numbers, counted from 0, or
+    names; where they are left at the default, a file that names its columns is asked for the languages'
+    ones. DataError: a file is missing, there is no such split or language, or the columns do not tell what
+    is in them.
     """
+    several = each_corpus(files)
+    if len(several) > 1:
+        return Several(
+            [open_corpus(one, src_lang=src_lang, tgt_lang=tgt_lang, columns=columns) for one in several]
+        )
+    files = several[0] if several else ()
     if not 1 <= len(files) <= 2:
         hint = "" if files else " (a run that was imported names none: set data.train)"
         raise DataError(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dragoman.config import file_names
 from dragoman.data.readers.columns import looks_like_names, match_labelled, open_table
 from dragoman.data.readers.files import hash_strings, hash_text
 from dragoman.data.readers.tables import Column, Notes, Table, TabSeparated
@@ -162,7 +163,7 @@ class _Part(LabelledCorpus):
 
 
 def open_labelled(
-    files: Sequence[str],
+    files: Sequence[str] | Sequence[Sequence[str]],
     *,
     text_column: Column = DEFAULT_COLUMNS[0],
     label_column: Column = DEFAULT_COLUMNS[1],
@@ -174,9 +175,10 @@ def open_labelled(
     default, a file that names its columns is asked for those called "text" and "label", or the like.
     DataError: the file is missing, has no columns, or does not tell which are meant.
     """
-    if len(files) != 1:
-        raise DataError(f"a labelled corpus of {len(files)} files; give one file of texts and labels")
-    name = files[0]
+    names = file_names(files)
+    if len(names) != 1:
+        raise DataError(f"a labelled corpus of {len(names)} files; give one file of texts and labels")
+    name = names[0]
     if name.startswith(REVIEWS):
         return _open_reviews(name.removeprefix(REVIEWS))
     for column in (text_column, label_column):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dragoman.config import file_names
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.classification import Evaluation, evaluate, split_of
 from dragoman.metrics.significance import mcnemar
@@ -100,5 +101,5 @@ def compare_classifiers(
         data = runs[first].config.data
         files = data.test[name] if chosen == "test" else data.valid
         evaluations = {system: evaluation for system, (evaluation, _, _) in sets.items()}
-        comparisons.append(ClassifierComparison(name, texts, labels, evaluations, tuple(files)))
+        comparisons.append(ClassifierComparison(name, texts, labels, evaluations, file_names(files)))
     return comparisons

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import CorpusFiles, TranslationConfig
+from dragoman.config import CorpusFiles, TranslationConfig, file_names
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import DataError, RunError
@@ -206,7 +206,7 @@ def confidences(
 
 def files_of(config: TranslationConfig, split: str, name: str) -> CorpusFiles:
     """The files of a set as the run names them; none for pairs that were held out."""
-    return config.data.test[name] if split == "test" else config.data.valid
+    return file_names(config.data.test[name] if split == "test" else config.data.valid)
 
 
 def kept_name(split: str, name: str) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from dragoman.config import Config, SearchConfig
+from dragoman.config import Config, SearchConfig, file_names
 from dragoman.data.corpora import open_corpus
 from dragoman.data.labelled import open_labelled
 from dragoman.decoding.hypotheses import Hypothesis
@@ -95,9 +95,9 @@ def sentences_to_compare(config: Config, tokenizer: Tokenizer, n: int, longest: 
     except DragomanError:  # no such file here, or an extra that reads it
         pass
     if len(texts) == n:
-        return texts, ", ".join(files)
+        return texts, ", ".join(file_names(files))
     drawn = random_texts(tokenizer, n - len(texts), longest)
-    return texts + drawn, f"{', '.join(files)}, and random tokens" if texts else "random tokens"
+    return texts + drawn, f"{', '.join(file_names(files))}, and random tokens" if texts else "random tokens"
 
 
 def random_texts(tokenizer: Tokenizer, n: int, longest: int) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from dragoman.config import TranslationConfig
+from dragoman.config import TranslationConfig, file_names
 from dragoman.data.corpora import open_corpus
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.evaluation import analysis
@@ -266,7 +266,7 @@ def _by_frequency(config: TranslationConfig, main: TranslatedSet, figures: Path)
         for name, w in named
         if w.n_reference or w.n_hypothesis
     ]
-    read = " + ".join(config.data.train)
+    read = " + ".join(file_names(config.data.train))
     yield Group(
         title,
         [

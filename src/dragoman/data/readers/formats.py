@@ -19,6 +19,8 @@ from dragoman.data.readers.tables import Notes, one_line
 from dragoman.errors import DataError
 
 BLOCK = 1 << 16
+N_TELLING = 1000
+"""Units of a TMX file that tell its languages."""
 
 
 @lru_cache(maxsize=1024)
@@ -52,6 +54,20 @@ def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[t
         notes.remarks.append(f"{units.n_variants} units have a language more than once; the first is taken")
 
 
+def tmx_languages(path: Path) -> tuple[str, str] | None:
+    """The source and the target of a TMX file in two languages; None where its beginning does not tell them.
+
+    DataError: as `tmx`.
+    """
+    units = _Units(path, src_lang="", tgt_lang="", notes=Notes("units"))
+    with open_bytes(path) as file:
+        while units.notes.n_read < N_TELLING and (block := file.read(BLOCK)):
+            units.feed(block)
+    source, *codes = (re.split("[-_]", tag.lower())[0] for tag in (units.source, *units.languages))
+    targets = set(codes) - {source}
+    return (source, targets.pop()) if source in codes and len(targets) == 1 else None
+
+
 class _Units:
     """Finished translation units, made of the events of an XML parser."""
 
@@ -61,6 +77,8 @@ class _Units:
 
     def __init__(self, path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> None:
         self.path, self.src_lang, self.tgt_lang, self.notes = path, src_lang, tgt_lang, notes
+        self.source = ""
+        """The language of the source, as the header has it."""
         self.languages: set[str] = set()
         self.n_variants = 0
         self._finished: list[tuple[str, str]] = []
@@ -107,6 +125,8 @@ class _Units:
             if self._code_depth or tag in self.CODES:
                 self._code_depth += 1
                 self._segment.append(self.GAP if tag in ("ph", "ut") else "")
+        elif tag == "header":
+            self.source = attributes.get("srclang", "")
         elif tag == "tu":
             self._texts = []
         elif tag == "tuv":
