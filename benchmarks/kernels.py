@@ -6,7 +6,7 @@
 Prints milliseconds for the shapes that one training step of the 7.6 M model meets: 4096 target tokens,
 d_model 256, 4 heads, vocabulary 8000, bf16 where the processor has it. Plain and fast run in turn, so that a
 noisy machine slows both. The fastest round counts, for whatever else the machine does can only slow a round
-down; the median is in brackets. docs/decisions.md cites this table.
+down; the median is in brackets. docs/notebook.md cites this table.
 """
 
 from __future__ import annotations

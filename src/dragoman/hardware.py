@@ -76,7 +76,7 @@ def remember_few_shapes(n_products: int = 50) -> None:
     """Lets oneDNN keep what it prepared for so many products, not 1024; before the first bf16 product.
 
     In a training nearly every batch has other shapes, so that most of it is never used again, and comes to
-    gigabytes (docs/decisions.md). Whoever has set the variables keeps what they say.
+    gigabytes (docs/notebook.md). Whoever has set the variables keeps what they say.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(n_products))
@@ -100,7 +100,7 @@ def keep_freed_memory() -> None:
     """Lets the C library keep the memory that one update frees for the next, where it is glibc.
 
     By default it hands large blocks back to the system and asks for them anew, which slows a training
-    on the CPU (docs/decisions.md). The memory is given back when the process ends.
+    on the CPU (docs/notebook.md). The memory is given back when the process ends.
     """
     mmap_threshold, trim_threshold, top_pad = -3, -1, -2  # M_... in glibc's malloc.h
     try:

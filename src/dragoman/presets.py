@@ -31,7 +31,7 @@ class Preset(NamedTuple):
 
 # Little text wants a small model, strong dropout and many passes; much text the reverse. A target
 # sentence of 15 tokens given, the rows make about 55 passes at 10k pairs, 45 at 50k, 20 at 250k,
-# 16 at 1M, and 16 at 10M. The row of 50k is what was best on Multi30k (docs/decisions.md) and is its
+# 16 at 1M, and 16 at 10M. The row of 50k is what was best on Multi30k (docs/notebook.md) and is its
 # recipe; the last one is the base model of Vaswani et al. 2017, in its batch size.
 PRESETS = (
     #      pairs <  vocab  d  heads d_ff layers drop batch freq   steps    rate  warm-up
@@ -58,7 +58,7 @@ class Effort(NamedTuple):
 
 # As on Multi30k: dropout 0.15 for 25 passes and 0.25 for 72 of them had 39.5 and 41.7 BLEU on validation
 # (recipes/multi30k-en-de); in 7 passes, about what "fast" makes on large corpora, batches of 2048 tokens had
-# 36.3 and batches of 4096 had 33.5, and those with "wsd" 36.0 (docs/decisions.md).
+# 36.3 and batches of 4096 had 33.5, and those with "wsd" 36.0 (docs/notebook.md).
 EFFORTS = {
     "fast": Effort(1 / 3, 1 / 2, -0.1, "wsd"),
     "default": Effort(1, 1, 0.0, "cosine"),

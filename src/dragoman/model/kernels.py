@@ -1,7 +1,7 @@
 """The operations that have a plain and a fast version: dropout, attention, and the loss.
 
 `PLAIN` is PyTorch's own, operation for operation. `FAST` computes the same (dropout: the same
-distribution) with fewer passes over memory on a CPU; docs/decisions.md says what each one brought.
+distribution) with fewer passes over memory on a CPU; docs/notebook.md says what each one brought.
 A model and a training take one of the two whole, so that the choice is visible in one place.
 """
 
