@@ -4,7 +4,7 @@
     python benchmarks/bulk.py speed RUN FILE [--lines N] [--workers N ...] [--beam-size N ...]
     python benchmarks/bulk.py cost --speed S [--sentences N] [--cores N] [--price P]
 
-`memory` translates files of so many lines with a model of next to no weights that may write two tokens, each
+`memory` translates files of N lines with a model of next to no weights that may write two tokens, each
 in a process of its own, and prints the most memory that process, and a worker of it, had in use. `speed`
 translates the first lines of a file with a real run, loading left out of the time. `cost` is arithmetic: it
 runs nothing, and takes the sentences a second of one core from `speed`.
@@ -44,7 +44,7 @@ def make_run(folder: Path) -> None:
 
 
 def measure_memory(run: Path, n_lines: int, n_workers: int) -> None:
-    """Translates so many lines in this process or its workers; prints what that took as JSON."""
+    """Translates N lines in this process or its workers; prints what that took as JSON."""
     from dragoman.bulk.job import Job
     from dragoman.bulk.output import Lines
     from dragoman.bulk.running import translate_file
@@ -117,7 +117,7 @@ def speed(run: Path, file: str, n_lines: int, workers: list[int], beams: list[in
 
 
 def cost(per_core: float, n_sentences: float, n_cores: int, price: float) -> str:
-    """The time and the money for so many sentences, at a speed of `per_core` sentences a second and core."""
+    """Time and cost of translating, at `per_core` sentences a second and core."""
     core_hours = n_sentences / per_core / 3600
     return (
         f"{n_sentences:,.0f} sentences at {per_core:g} a second and core: {core_hours:,.0f} core-hours; "

@@ -32,7 +32,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", help="the folder of a run")
-    parser.add_argument("--limit", type=int, default=0, help="so many sentences, drawn at random; 0: all")
+    parser.add_argument("--limit", type=int, default=0, help="number of sentences, drawn at random; 0 = all")
     parser.add_argument("--beam-sizes", type=int, nargs="+", default=[5, 10])
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--seed", type=int, default=0, help="of the sentences and words that are drawn")

@@ -4,7 +4,7 @@
     python benchmarks/gpu_decode.py RUN --device cpu --batches 64 --repeat 1
 
 Sentences a second from text to text, greedy and with a beam of 4: the run's validation sentences, `--repeat`
-times over, with so many at a time as --batches says. Each figure is the best of three rounds in which the
+times over, in batches of the sizes in --batches. Each figure is the best of three rounds in which the
 decoders take turns, after one for recording. Where there is no GPU it says so and measures nothing, unless
 --device asks for the processor, whose fast decoder is that of model/packed.py.
 """

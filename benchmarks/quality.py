@@ -8,7 +8,7 @@ what is there already is left out, and what was interrupted goes on where it was
 updates as cost what the base's cost, counted as in train_speed.py: 6 operations per weight of a matrix
 product and token, with as many source tokens as target tokens, and the products of Muon; warm-up and
 validations keep their place in the training. Attention between tokens, validations, and the tokens that
-BPE-dropout draws anew for every epoch are not counted: the CPU minutes beside the score show them.
+BPE-dropout draws for every epoch are not counted: the CPU minutes beside the score show them.
 
 Each training gives three models: the moving average of the weights, the last weights, and the mean of the
 weights at the last five of the six validations. All three are scored on the validation pairs with the

@@ -45,7 +45,7 @@ def main() -> None:
     )
     parser.add_argument("runs", nargs="+", help="the folder of a run; of several: an ensemble")
     parser.add_argument("--searches", nargs="+", default=list(SEARCHES), choices=SEARCHES)
-    parser.add_argument("--limit", type=int, default=0, help="so many sentences, drawn at random; 0: all")
+    parser.add_argument("--limit", type=int, default=0, help="number of sentences, drawn at random; 0 = all")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--seed", type=int, default=0, help="of the sentences that are drawn")
     arguments = parser.parse_args()

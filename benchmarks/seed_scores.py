@@ -104,7 +104,7 @@ def mean_bleu(
 
 
 def characters(text: str) -> list[str]:
-    """The characters of a text, spaces left away."""
+    """The characters of a text, without spaces."""
     return [character for character in text if not character.isspace()]
 
 

@@ -8,7 +8,7 @@ requests (connections, deaths) there were; the statuses of their answers, where 
 connection ended without one; 500s and errors in the log that should not be; workers that died although
 nobody killed them; the slowest answer to the other client, and how many of its requests failed; the memory
 of all processes (PSS, which counts what they share once) before and after; and the time. `--scale` makes
-everything so much shorter; `--rounds` does all of it so many times to one service, whose memory should then
+everything that much shorter; `--rounds` repeats all of it on one service, whose memory should then
 be what it was after the first.
 """
 
@@ -53,7 +53,7 @@ UNEXPECTED = ("an error that should not be", "Exception in ASGI", "Traceback", "
 
 @dataclass
 class Faults:
-    """Everything that is done to a service, so many times shorter than it might be."""
+    """Everything that is done to a service, at a fraction of its full length."""
 
     service: ServiceProcess
     scale: float
@@ -64,7 +64,7 @@ class Faults:
     """Of malformed requests, the statuses of each kind."""
 
     def n(self, number: int) -> int:
-        """So many at this scale."""
+        """The number at this scale."""
         return max(1, round(number * self.scale))
 
     async def killed_workers(self) -> Counter[str]:
@@ -336,7 +336,7 @@ async def warm_up(faults: Faults) -> None:
 
 
 def options(patience: float, seconds: float, *more: str) -> list[str]:
-    """Those of a service that gives slow clients `patience`, and each request so many seconds."""
+    """Those of a service that gives slow clients `patience`, and each request a number of seconds."""
     given = (f"limits.body_seconds={patience}", f"limits.seconds={seconds}", "log_format=json", *more)
     return ["--workers", "2", *(part for setting in given for part in ("--set", setting))]
 

@@ -3,7 +3,7 @@
     python benchmarks/serve_memory.py RUN [n_workers …]      # by default 1 2 4
 
 Each service translates until all its workers have done so, and is asked what Linux knows of its processes.
-The last row is so many services of one process each as the largest has workers, by what one of them uses.
+The last row is one service per worker of the largest, by what one of them uses.
 """
 
 from __future__ import annotations

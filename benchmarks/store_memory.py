@@ -4,7 +4,7 @@
 
 Makes a synthetic corpus in a temporary folder (Zipf's law over random words, about 20 a sentence) and runs
 each step in a process of its own, whose peak resident memory the operating system reports. With `shard_pairs`
-the store is made twice: in one file, and in shards of so many pairs. The last line plans the largest shard
+the store is made twice: in one file, and in shards of N pairs. The last line plans the largest shard
 there is, of random lengths.
 """
 

@@ -21,7 +21,7 @@ WORDS = {
     r"as ever": "as before, unchanged",
     r"in vain": "without result",
     r"(?:leave|leaves|left|leaving) away": "leave out, omit",
-    r"(?:is|are|was|were) (?-i:none)": "there is no …, not a …, unknown …",
+    r"(?<!there )(?:is|are|was|were) (?-i:none)": "there is no …, not a …, unknown …",
     r"there is to be": "should be, must be",
     r"_?(?:heed|heeds|heeded)": "handle, follow",
     r"_?(?:mourn|mourns|mourned)": "on_exit, reap",

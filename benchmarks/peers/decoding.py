@@ -1,7 +1,7 @@
 """What the workers of benchmarks/decode_speed.py have in common: how they are asked, and what they answer.
 
 A worker is started with a folder of the model, and says "ready". Then it reads lines of JSON,
-{"texts": FILE, "beam_size": N, "repeat": N, "longest": N}, translates all lines of the file so many times,
+{"texts": FILE, "beam_size": N, "repeat": N, "longest": N}, translates all lines of the file `repeat` times,
 as one corpus, and answers {"seconds": S, "texts": [...]}, the translations of the first time. "longest"
 is the most tokens a translation may have, for models that have not learnt to end; 0: as each does it.
 """

@@ -297,9 +297,9 @@ class TrainingConfig(Section):
     max_steps: int = Field(default=6000, ge=1)
     """Updates of the weights."""
     max_epochs: int = Field(default=0, ge=0)
-    """Stop after so many passes over the corpus; 0 means no limit."""
+    """Stop after this many passes over the corpus; 0 = no limit."""
     max_minutes: float = Field(default=0.0, ge=0.0)
-    """Stop after so many minutes of training, resumed time included; 0 means no limit."""
+    """Stop after this many minutes of training, resumed time included; 0 = no limit."""
     batch_tokens: int = Field(default=4096, ge=1)
     """Tokens in a batch, padding included: of the target, or of the texts to classify."""
     update_freq: int = Field(default=1, ge=1)
@@ -317,7 +317,7 @@ class TrainingConfig(Section):
     plateau_factor: float = Field(default=0.5, gt=0.0, lt=1.0)
     """For "plateau": what the rate is multiplied by ..."""
     plateau_patience: int = Field(default=2, ge=1)
-    """... after so many validations without a better score."""
+    """... after this many validations without a better score."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW for all weights; or Muon for the matrices of the layers and AdamW for the others."""
     betas: tuple[float, float] = (0.9, 0.98)
@@ -342,11 +342,11 @@ class TrainingConfig(Section):
     valid_every: int = Field(default=500, ge=0)
     """Updates between validations and checkpoints; 0: one at the end of every epoch."""
     patience: int = Field(default=0, ge=0)
-    """Stop after so many validations without a better score; 0 means never."""
+    """Stop after this many validations without a better score; 0 = never."""
     keep_checkpoints: int = Field(default=5, ge=1)
     """Validated checkpoints kept: the last, or for average = "best" the best; the newest is always there."""
     keep_best: int = Field(default=0, ge=0)
-    """Of the validated checkpoints, so many of the best are kept beside them."""
+    """The number of best validated checkpoints that are kept as well."""
     max_disk_gb: float = Field(default=0.0, ge=0.0)
     """Room for checkpoints, in 10^9 bytes: those that score worst give way; 0 means no limit."""
     average: Literal["last", "best", "none"] = "last"
@@ -438,11 +438,11 @@ class SearchConfig(Section):
     diversity_penalty: float = Field(default=0.5, ge=0.0)
     """What a token costs a group, in nats, for each hypothesis of an earlier group that takes it as well."""
     no_repeat_ngram: int = Field(default=0, ge=0)
-    """No sequence of so many tokens is written twice in a translation; 0: nothing is blocked."""
+    """Block repeated n-grams of this size in a translation; 0 = off."""
     temperature: float = Field(default=1.0, gt=0.0)
     """For "sampling": log-probabilities are divided by it. Below 1 probable tokens become more so."""
     top_k: int = Field(default=0, ge=0)
-    """For "sampling": only so many most probable tokens can be drawn; 0: all."""
+    """For "sampling": sample from the k most probable tokens; 0 = all."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """For "sampling": only the fewest tokens that hold this share of the probability can be drawn."""
     seed: int = Field(default=1, ge=0)

@@ -17,7 +17,7 @@ from phrasebook.review_text import Adjective, Group, Noun, Text, Words, parse, s
 
 LABELS = ("positive", "negative")
 CRIES = {"positive": "cheers", "negative": "boos"}  # verdicts that are no sentences
-HELD_OUT_IN = 8  # of so many combinations of a construction and an adjective one is in the test only
+HELD_OUT_IN = 8  # one in this many combinations of a construction and an adjective is in the test only
 TRIES = 1000  # draws of a construction and its words, after which the tables must be wrong
 T = TypeVar("T")
 

@@ -41,7 +41,7 @@ class LimitsConfig(Section):
     body_seconds: float = Field(default=20.0, gt=0.0)
     """In which the head of a request must be there; and, after that, its body, or the next part of it."""
     waiting_sentences: int = Field(default=4000, ge=1)
-    """Waiting to be translated; whoever comes then is told to come later (429)."""
+    """Sentences that may wait to be translated; requests beyond them get 429."""
     requests: int = Field(default=256, ge=1, le=4096)
     """Worked on at once; the next ones are told to come later (429)."""
     connections: int = Field(default=1024, ge=1)
