@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 import secrets
+import shutil
 import socket
 import stat
 import sys
@@ -96,6 +97,43 @@ def _set_rights(temporary: Path, target: Path, mode: int | None) -> None:
     if mode is not None:
         with suppress(OSError):  # some file systems know no permissions
             temporary.chmod(mode)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Make a folder that takes the place of the folder `path` when the block ends without an error.
+
+    A kill leaves the old folder or the new one; one process at a time may be in such a block.
+
+    Raises:
+        RunError: another process is in one; no space or no right to write.
+    """
+    path = path.resolve()
+    partial, former, lock = (path.with_name(f".{path.name}.{kind}") for kind in ("partial", "former", "lock"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(lock, what=path):
+            if former.exists() and not path.exists():  # killed between the two renames
+                former.rename(path)
+            for leftover in (partial, former):
+                if leftover.exists():
+                    shutil.rmtree(leftover)
+            partial.mkdir()
+            try:
+                yield partial
+                for inner in sorted(partial.rglob("*"), reverse=True):
+                    sync(inner)
+                if path.exists():
+                    path.rename(former)
+                partial.rename(path)
+                sync(path.parent)
+            finally:
+                if former.exists() and not path.exists():
+                    former.rename(path)
+                for leftover in (partial, former):
+                    shutil.rmtree(leftover, ignore_errors=True)
+    except OSError as error:
+        raise cannot_write(path, error) from None
 
 
 def destination(path: Path) -> Path | None:

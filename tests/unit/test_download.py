@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import shutil
 import socket
@@ -14,7 +15,8 @@ import pytest
 
 from dragoman.data.catalog import download as module
 from dragoman.data.catalog.download import Downloaded, download
-from dragoman.errors import DataError
+from dragoman.errors import DataError, RunError
+from dragoman.files import locked
 from web import Reply, Web, serving
 
 CONTENT = random.Random(0).randbytes(300_000)
@@ -412,6 +414,7 @@ def test_a_folder_that_cannot_be_made_is_reported(web: Web, tmp_path: Path) -> N
 
 def test_two_downloads_of_one_file_do_not_mix(web: Web, path: Path) -> None:
     path.parent.mkdir()
-    with module._only_one(path):
-        message = complaint(web.put("file.bin", CONTENT), to=path)
-    assert message == f"{path}: another process is downloading it; wait until it is done"
+    url = web.put("file.bin", CONTENT)
+    with locked(path.with_name(".file.bin.lock"), what=path), pytest.raises(RunError) as error:
+        fetch(url, to=path)
+    assert f"{path}: process {os.getpid()} is writing it; wait until that has ended" in str(error.value)

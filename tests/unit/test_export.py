@@ -18,8 +18,9 @@ from tokenizers import Tokenizer
 from dragoman.config import SearchConfig
 from dragoman.data.document_batching import make_documents
 from dragoman.errors import ConfigError, MissingExtraError, RunError
+from dragoman.files import replacing_folder
 from dragoman.interop import exporting, onnx
-from dragoman.interop.exporting import REPORT, export_run, replaced_folder
+from dragoman.interop.exporting import REPORT, export_run
 from dragoman.interop.parity import random_texts
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.engine import NativeEngine, Sentence
@@ -253,10 +254,10 @@ def test_sentences_come_from_validation_data_or_are_random(tiny_run: Path, tmp_p
 def test_only_new_and_empty_folders_and_exports_are_written_to(tiny_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    with replaced_folder(out) as folder:
+    with replacing_folder(out) as folder:
         (folder / REPORT).write_text('{"origin": {"dragoman": "1"}}')
         (folder / "old").touch()
-    with replaced_folder(out) as folder:
+    with replacing_folder(out) as folder:
         (folder / "new").touch()
     assert [path.name for path in out.iterdir()] == ["new"]
     assert list(tmp_path.iterdir()) == [out]
@@ -270,11 +271,11 @@ def test_only_new_and_empty_folders_and_exports_are_written_to(tiny_run: Path, t
 
 def test_an_error_leaves_the_export_that_was_there(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with replaced_folder(out) as folder:
+    with replacing_folder(out) as folder:
         (folder / REPORT).write_text('{"origin": {"dragoman": "1"}}')
 
     def fail() -> None:
-        with replaced_folder(out) as folder:
+        with replacing_folder(out) as folder:
             (folder / "half").touch()
             raise KeyboardInterrupt
 
@@ -289,7 +290,7 @@ def test_a_kill_between_the_renames_loses_neither_export(
     nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    with replaced_folder(out) as folder:
+    with replacing_folder(out) as folder:
         (folder / REPORT).write_text('{"origin": {"dragoman": "1"}}')
     rename, n_renames = Path.rename, 0
 
@@ -303,9 +304,9 @@ def test_a_kill_between_the_renames_loses_neither_export(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", killed)
         patch.setattr(shutil, "rmtree", lambda *args, **kwargs: None)  # a kill cleans nothing up
-        with pytest.raises(SystemExit), replaced_folder(out) as folder:
+        with pytest.raises(SystemExit), replacing_folder(out) as folder:
             (folder / REPORT).write_text('{"origin": {"dragoman": "2"}}')
-    with replaced_folder(out) as folder:
+    with replacing_folder(out) as folder:
         assert json.loads((out / REPORT).read_bytes())["origin"]["dragoman"] == "1"
         (folder / REPORT).write_text('{"origin": {"dragoman": "3"}}')
     assert json.loads((out / REPORT).read_bytes())["origin"]["dragoman"] == "3"
@@ -330,7 +331,7 @@ def test_a_kill_in_the_middle_leaves_no_export_and_the_next_one_succeeds(
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    assert [path.name for path in tmp_path.iterdir()] == [".out.partial"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", ".out.partial"]
     export_run(tiny_run, out, to="onnx", n_sentences=2)
     assert list(tmp_path.iterdir()) == [out]
 

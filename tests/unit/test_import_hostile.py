@@ -283,7 +283,7 @@ def test_a_full_disk_leaves_nothing(there: Path, tmp_path: Path, monkeypatch: py
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("dragoman.interop.importing.sync", full)
+    monkeypatch.setattr("os.fsync", full)
     monkeypatch.setattr(Path, "replace", full)
     message = error_of("import", there, "--out", tmp_path / "run")
     assert "cannot be written (No space left on device)" in message

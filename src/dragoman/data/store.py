@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from dragoman.data.corpora import Corpus, Pair
 from dragoman.errors import DataError
+from dragoman.files import sync
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 
 FORMAT = 1
@@ -449,12 +450,7 @@ def _publish(partial: Path, folder: Path, opened: Callable[[Path], Store]) -> No
         else:
             return  # another process was faster, and made the same
     partial.rename(folder)
-    if os.name == "posix":
-        handle = os.open(folder.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    sync(folder.parent)
 
 
 def _remove_abandoned(cache: Path) -> None:

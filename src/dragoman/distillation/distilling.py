@@ -18,7 +18,7 @@ from dragoman.distillation.students import student_config, with_beam
 from dragoman.distillation.teaching import Lessons, n_offered, teach
 from dragoman.evaluation.scores import score_record
 from dragoman.evaluation.translation import read_pairs, split_of
-from dragoman.files import write_atomically
+from dragoman.files import replacing_folder, write_atomically
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run, environment
@@ -107,10 +107,8 @@ def chosen_beam(scores: Sequence[Mapping[str, Any]], beam_size: int) -> int:
 def take_tokenizer(teacher: Path, run: Run) -> None:
     """Gives a run that has no tokenizer yet the teacher's, whole or not at all."""
     if not run.tokenizer_folder.exists():
-        unfinished = run.path / ".tokenizer.taken"
-        shutil.rmtree(unfinished, ignore_errors=True)
-        shutil.copytree(teacher / "tokenizer", unfinished)
-        unfinished.replace(run.tokenizer_folder)
+        with replacing_folder(run.tokenizer_folder) as folder:
+            shutil.copytree(teacher / "tokenizer", folder, dirs_exist_ok=True)
 
 
 def compare(

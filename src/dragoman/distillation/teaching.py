@@ -27,7 +27,7 @@ from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.readers.files import open_lines
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.files import sync, write_atomically
+from dragoman.files import replacing, write_atomically
 from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.translator import Translation
 from dragoman.text.tokenizer import TokenizerPair
@@ -158,19 +158,14 @@ def _line(text: str) -> str:
 
 def _write_lines(paths: Mapping[Path, int], pairs: Iterable[Pair]) -> None:
     """Writes sides of pairs to compressed text files of any size, each whole or not at all."""
-    temporaries = {path: path.with_name(f".{path.name}.tmp") for path in paths}
     with ExitStack() as stack:
         files = []
         for path, side in paths.items():
-            file = stack.enter_context(temporaries[path].open("wb"))
+            file = stack.enter_context(replacing(path))
             files.append((stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)), side))
         for pair in pairs:
             for out, side in files:
                 out.write(_line(pair[side]).encode() + b"\n")
-    for path, temporary in temporaries.items():
-        sync(temporary)
-        temporary.replace(path)
-        sync(path.parent)
 
 
 def _sides(folder: Path, name: str) -> dict[Path, int]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -16,7 +15,7 @@ from dragoman.config import ClassificationConfig
 from dragoman.data.document_batching import make_documents
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
-from dragoman.files import sync, write_atomically
+from dragoman.files import replacing_folder, write_atomically
 from dragoman.interop import huggingface, onnx
 from dragoman.interop.parity import (
     Parity,
@@ -110,7 +109,8 @@ def export_run(
     if n_sentences < 1:
         raise ConfigError(f"--sentences {n_sentences}: compare one sentence at least")
     run = Run.open(run_path)
-    with replaced_folder(Path(out).resolve()) as folder:
+    with replacing_folder(Path(out)) as folder:
+        _check_free(Path(out))
         if run.config.task == "translation":
             parity, notes = _export_translator(run, folder, to, compute_type, write, n_sentences, progress)
         else:
@@ -308,40 +308,6 @@ def _write_readme(folder: Path, run: Run, to: str, script: str, notes: Sequence[
         *(notes or ("Without Dragoman it is used so:", f"```python\n{code}```")),
     ]
     write_atomically(folder / "README.md", ("\n\n".join(lines) + "\n").encode())
-
-
-@contextmanager
-def replaced_folder(out: Path) -> Iterator[Path]:
-    """A folder to write into, which takes the place of `out` at the end, or vanishes on an error.
-
-    RunError: `out` is neither new nor empty nor an earlier export, or cannot be written.
-    """
-    partial, former = (out.parent / f".{out.name}.{kind}" for kind in ("partial", "former"))
-    try:
-        if former.exists() and not out.exists():  # killed between the two renames
-            former.rename(out)
-        _check_free(out)
-        for leftover in (partial, former):
-            if leftover.exists():
-                shutil.rmtree(leftover)
-        partial.mkdir(parents=True)
-        try:
-            yield partial
-            for path in sorted(partial.rglob("*"), reverse=True):
-                sync(path)
-            if out.exists():
-                out.rename(former)
-            partial.rename(out)
-            sync(out.parent)
-        finally:
-            if former.exists() and not out.exists():
-                former.rename(out)
-            for leftover in (partial, former):
-                shutil.rmtree(leftover, ignore_errors=True)
-    except OSError as error:
-        raise RunError(
-            f"{out}: cannot be written ({error.strerror}); make room, or choose a folder that is yours"
-        ) from None
 
 
 def _check_free(out: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from torch import Tensor
 from dragoman.config import TranslationConfig, parse_config, usual_max_length
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError
-from dragoman.files import sync
+from dragoman.files import replacing_folder
 from dragoman.interop import exported, fairseq, joeynmt, marian, opennmt, sockeye
 from dragoman.interop.foreign import (
     Foreign,
@@ -72,14 +71,19 @@ def import_model(
     or cannot be written. MissingExtraError: a package that its tokenizer needs is not installed.
     """
     folder, out = ForeignFolder(Path(path)), Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RunError(f"{out}: is there already; choose another folder, or remove it")
+    _check_free(out)
     if format_name is not None and format_name not in FORMATS:
         raise RunError(f"--format {format_name}: there are {', '.join(FORMATS)}")
     reader = FORMATS[format_name or detect(folder)]
     found = reader.read(folder, options or Options())
     imported = found if isinstance(found, Imported) else in_our_terms(found, folder)
     return write_run(imported, out, folder)
+
+
+def _check_free(out: Path) -> None:
+    """RunError: there is something in `out`."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out}: is there already; choose another folder, or remove it")
 
 
 def detect(folder: ForeignFolder) -> str:
@@ -178,23 +182,14 @@ def run_name(path: Path) -> str:
 
 def write_run(imported: Imported, out: Path, folder: ForeignFolder) -> Run:
     """Writes a complete run, and tries it. RunError: it cannot be written, or does not translate."""
-    partial = out.with_name(f".{out.name}.partial")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
+    with replacing_folder(out) as partial:
         run = Run.create(partial, imported.config)
         imported.tokenizers.save(run.tokenizer_folder)
         run.save_weights(imported.weights)
         run.write_json("environment.json", environment())
         run.write_json("report.json", {"imported": _origin(imported, folder)})
         _check_run(run, folder.given)
-        partial.replace(out)
-        sync(out.parent)
-    except OSError as error:
-        raise RunError(
-            f"{out}: cannot be written ({error.strerror}); make room or change its rights"
-        ) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _check_free(out)  # still
     return Run.open(out)
 
 

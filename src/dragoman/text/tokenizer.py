@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,6 +16,7 @@ import tokenizers
 
 from dragoman.config import FOREIGN_KINDS, TokenizerConfig
 from dragoman.errors import ConfigError, DragomanError, RunError
+from dragoman.files import write_atomically
 from dragoman.text import subwords
 from dragoman.text.characters import Characters
 from dragoman.text.normalisation import META_SPACE, normalise, normalise_lowercase, without_controls
@@ -163,19 +161,9 @@ class Tokenizer(ABC):
         return n_unknown / n_tokens if n_tokens else 0.0
 
     def save(self, path: Path) -> None:
-        """Writes the JSON file `path`, whole or not at all."""
+        """Writes the JSON file `path`, whole or not at all. RunError: it cannot be written."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=path.name, suffix=".partial", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self._spec)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+        write_atomically(path, self._spec.encode())
 
     @staticmethod
     def load(path: Path) -> Tokenizer:

@@ -27,12 +27,13 @@ from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from dragoman.errors import DataError
+from dragoman.files import locked
 
 TIMEOUT = 30.0
 """Seconds without a byte after which a server is given up for this attempt."""
@@ -95,10 +96,10 @@ def download(
     `checksum` is "md5:..." or "sha256:...", or several of them with spaces between, one of which must be
     right; messages call it `checksum_origin`. A file that is at `path` already is only checked.
     DownloadError: no address gives the file, or its checksum is wrong (it is kept beside its place).
-    DataError: it is too large, there is no room, or another process is at it.
+    DataError: it is too large, or there is no room. RunError: another process is at it.
     """
     _make_folder(path.parent)
-    with _only_one(path):
+    with locked(path.with_name(f".{path.name}.lock"), what=path):
         if path.is_file():
             wrong = _mismatch(path, checksum, checksum_origin)
             if wrong:
@@ -388,25 +389,3 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from None
-
-
-@contextmanager
-def _only_one(path: Path) -> Iterator[None]:
-    """Keeps two processes from writing the same part. DataError: another one is at it."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    file: Any
-    lock = path.with_name(f".{path.name}.lock")
-    try:
-        file = lock.open("w")
-    except OSError as error:
-        raise DataError(f"{lock}: cannot be written ({error.strerror}); choose another folder") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise DataError(f"{path}: another process is downloading it; wait until it is done") from None
-        yield

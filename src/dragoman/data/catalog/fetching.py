@@ -16,6 +16,7 @@ from dragoman.data.catalog.datasets import Dataset, Download, get, locate, where
 from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of, download
 from dragoman.data.readers.files import cache_folder, find_file
 from dragoman.errors import DataError
+from dragoman.files import sync
 
 SOURCE = "source.json"
 
@@ -149,7 +150,6 @@ def _tidy(downloads: Path, arrived: Sequence[Downloaded]) -> None:
     for item in arrived:
         if item.url:
             item.path.unlink(missing_ok=True)
-        item.path.with_name(f".{item.path.name}.lock").unlink(missing_ok=True)
     for folder in (downloads, downloads.parent):
         with suppress(OSError):  # something else is in it
             folder.rmdir()
@@ -181,8 +181,7 @@ def _source(dataset: Dataset, arrived: Sequence[Downloaded]) -> dict[str, Any]:
 def _put(partial: Path, target: Path) -> None:
     """Gives a finished folder its name, in place of one that was there."""
     for file in partial.iterdir():
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
+        sync(file)
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     if target.exists():
         target.rename(old)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from typing import Any
 
@@ -21,6 +20,7 @@ from dragoman.data.document_batching import (
 )
 from dragoman.data.labelled import LabelledCorpus, open_labelled, split_labelled
 from dragoman.data.labelled_store import LabelledStore
+from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype
 from dragoman.metrics.classification import (
     accuracy,
@@ -231,9 +231,7 @@ def prepare_tokenizer(
     folder = run.tokenizer_folder
     if not folder.exists():
         listener.message("training the tokenizer")
-        unfinished = folder.with_name(".tokenizer.partial")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        texts = (example.text for example in corpus.examples())
-        Tokenizer.train(texts, config.tokenizer).save(unfinished / TOKENIZER)
-        unfinished.replace(folder)
+        tokenizer = Tokenizer.train((example.text for example in corpus.examples()), config.tokenizer)
+        with replacing_folder(folder) as unfinished:
+            tokenizer.save(unfinished / TOKENIZER)
     return Tokenizer.load(folder / TOKENIZER)

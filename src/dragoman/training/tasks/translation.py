@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ from dragoman.data.buckets import StaticBatch, StaticBatches, choose_buckets, pl
 from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
 from dragoman.data.store import TokenStore
 from dragoman.errors import DataError, RunError
+from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -258,8 +258,6 @@ def prepare_tokenizers(
     """The run's tokenizers; where it has none yet, those of `start`, or else learnt from `corpus`."""
     folder = run.tokenizer_folder
     if not folder.exists():
-        unfinished = folder.with_name(".tokenizer.partial")
-        shutil.rmtree(unfinished, ignore_errors=True)
         if start is not None:
             pair = taken_tokenizers(config, start, corpus)
             listener.message(describe_taken(pair, start))
@@ -268,6 +266,6 @@ def prepare_tokenizers(
             pair = TokenizerPair.train(
                 corpus.pairs(), config.tokenizer, src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang
             )
-        pair.save(unfinished)
-        unfinished.replace(folder)
+        with replacing_folder(folder) as unfinished:
+            pair.save(unfinished)
     return TokenizerPair.load(folder)
