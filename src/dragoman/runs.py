@@ -21,6 +21,7 @@ import math
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dragoman.config import Config, load_recipe, to_toml
 from dragoman.errors import ConfigError, RunError
-from dragoman.files import cannot_write, write_atomically
+from dragoman.files import cannot_write, locked, write_atomically
 from dragoman.hub import HubName, fetch, is_on_hub
 from dragoman.notebook import MAX_ROWS, Cell, curve, facts, table
 
@@ -49,6 +50,9 @@ OURS = ("tokenizer", "checkpoints", "ctranslate2", "cache")
 OUR_FILES = {"config.toml", "model.safetensors", "history.jsonl", "labels.json",
              "report.json", "environment.json", SCORES}  # fmt: skip
 """The files beside these folders that Dragoman reads or writes."""
+
+ABANDONED = 24 * 3600
+"""Seconds after which a temporary file is nobody's."""
 
 MAX_JSON = 16 << 20
 """Bytes of a JSON file of a run, at most; tokenizers have a limit of their own."""
@@ -291,6 +295,28 @@ class Run:
         if not isinstance(content, dict):
             raise RunError(f"{path}: is damaged, for it holds no JSON object; remove it and write it again")
         return content
+
+
+@contextmanager
+def only_writer(path: str | Path) -> Iterator[None]:
+    """Keep other processes from writing the run in the folder `path`, which is made if need be.
+
+    Temporary files that a killed process left there are deleted.
+
+    Raises:
+        RunError: another process is writing the run; the message names it. The folder cannot be written.
+    """
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    with locked(path / ".lock", what=path):
+        for leftover in path.glob(".*.tmp"):
+            with suppress(OSError):
+                if time.time() - leftover.stat().st_mtime > ABANDONED:
+                    leftover.unlink()
+        yield
 
 
 def saved_scores(run: Run) -> list[dict[str, Any]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import RunError
 from dragoman.evaluation.kept import FOLDER, TranslatedSet, Translations, confidences, kept_name
-from dragoman.evaluation.scores import saved_scores
+from dragoman.evaluation.scores import keep_scores, saved_scores
 from dragoman.evaluation.translation import scores_of
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
@@ -118,3 +119,11 @@ def test_without_weights_there_is_nothing_to_translate(run: Run) -> None:
     run.weights_path.unlink()
     with pytest.raises(RunError, match="holds no model"):
         translate(run)
+
+
+def test_scores_that_are_kept_at_the_same_time_are_all_kept(run: Run) -> None:
+    records = [{"name": f"set {n}", "scores": []} for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(keep_scores, run, [record]) for record in records]:
+            done.result()
+    assert {record["name"] for record in saved_scores(run)} >= {record["name"] for record in records}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import stat
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from safetensors import safe_open
 
 from dragoman.config import TranslationConfig, load_recipe, parse_config
 from dragoman.errors import DragomanError, RunError
-from dragoman.runs import Run, environment, load_tensors, save_tensors
+from dragoman.runs import Run, environment, load_tensors, only_writer, save_tensors
 
 
 def recipe(*overrides: str) -> TranslationConfig:
@@ -215,6 +216,38 @@ def test_json_files_come_back_and_damage_is_told(run: Run) -> None:
         run.read_json("report.json")
     with pytest.raises(RunError, match=r"none\.json: cannot be read \(.*\); is the training finished\?"):
         run.read_json("none.json")
+
+
+def test_one_process_at_a_time_writes_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "new"
+    with only_writer(path):
+        with pytest.raises(RunError) as error, only_writer(path):
+            pass
+        assert str(error.value).startswith(f"{path}: process {os.getpid()} is writing it; wait until that")
+    assert list(path.iterdir()) == []
+
+
+def test_only_temporary_files_that_were_abandoned_are_deleted(tmp_path: Path) -> None:
+    young, old, users = (tmp_path / name for name in (".a.1.tmp", ".b.2.tmp", "c.tmp"))
+    for path in (young, old, users):
+        path.touch()
+    for path in (old, users):
+        os.utime(path, (0, 0))
+    with only_writer(tmp_path):
+        pass
+    assert sorted(tmp_path.iterdir()) == [young, users]
+
+
+def test_a_runs_files_are_those_that_dragoman_writes(run: Run) -> None:
+    run.tokenizer_folder.mkdir()
+    for path in (
+        run.tokenizer_folder / "shared.json",
+        run.path / "notes.txt",
+        run.path / "model.safetensors",
+    ):
+        path.touch()
+    names = {str(path.relative_to(run.path)) for path in run.files()}
+    assert names == {"config.toml", "model.safetensors", str(Path("tokenizer", "shared.json"))}
 
 
 def test_the_environment_is_json_and_names_versions_and_processor() -> None:

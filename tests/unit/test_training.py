@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from commands import error_of
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch, pad
 from dragoman.data.store import TokenStore
@@ -21,7 +22,7 @@ from dragoman.errors import ConfigError, PausedError, RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run
+from dragoman.runs import Run, only_writer
 from dragoman.training import loop
 from dragoman.training.checkpoints import make_room, newest_checkpoint
 from dragoman.training.listener import TrainingListener
@@ -508,6 +509,17 @@ def test_a_finished_run_is_left_as_it_is() -> None:
     train(tiny_config(), "runs/tiny", listener=listener)
     assert (path / "history.jsonl").read_bytes() == before
     assert any("is finished" in message for message in listener.messages)
+
+
+def test_a_run_that_another_training_writes_is_left_alone() -> None:
+    path = train(tiny_config("training.max_steps=6"), "runs/tiny")
+    (path / "report.json").unlink()
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    with only_writer(path):
+        for options in ([], ["--processes", "2"]):
+            complaint = error_of("train", path / "config.toml", "--out", path, *options)
+            assert f"{path}: process {os.getpid()} is writing it; wait until that has ended" in complaint
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 
 def test_patience_stops_a_run_that_no_longer_improves() -> None:

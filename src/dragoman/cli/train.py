@@ -307,10 +307,11 @@ def train_together(
     processes: int, config: Config, out: Path, *, max_hours: float, options: Sequence[str]
 ) -> None:
     """Trains with several processes of this machine: commands of their own, of which the first speaks."""
-    from dragoman.runs import Run
+    from dragoman.runs import Run, only_writer
     from dragoman.training.parallel.launching import launch
 
-    run = Run.create(out, config)
+    with only_writer(out):  # complains before processes are started, which hold the lock themselves
+        run = Run.create(out, config)
     if code := launch(processes, run, max_hours=max_hours, options=options, say=say):
         if code in (PAUSED, INTERRUPTED, TERMINATED):
             say(f"to continue: {command_line()}")

@@ -21,7 +21,7 @@ from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, environment
+from dragoman.runs import Run, environment, only_writer
 
 RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"
@@ -60,10 +60,11 @@ def distill(
     n_offered(config, lessons)  # complains before anything is written
     folder = out / LESSONS_FOLDER
     student = student_config(config, preset, start=teacher, lessons=folder, overrides=overrides)
-    run = open_student(out, student)
-    taught = teach(teacher, config, folder, lessons=lessons, translate=translate)
-    say(describe_lessons(taught))
-    take_tokenizer(teacher, run)
+    with only_writer(out):
+        run = open_student(out, student)
+        taught = teach(teacher, config, folder, lessons=lessons, translate=translate)
+        say(describe_lessons(taught))
+        take_tokenizer(teacher, run)
     say(describe_beginning(student))
     train(translation_config(run), out)
     say("measuring teacher and student")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dragoman.files import locked
 from dragoman.metrics.score import Score
 from dragoman.runs import SCORES, Run, saved_scores
 
@@ -30,8 +31,9 @@ def read_score(record: dict[str, Any]) -> Score:
 
 def keep_scores(run: Run, records: Sequence[dict[str, Any]]) -> None:
     """Adds the scores to the run's scores.json, in place of older ones of the same test and search."""
-    kept = [old for old in saved_scores(run) if all(_key(old) != _key(record) for record in records)]
-    run.write_json(SCORES, {"results": [*kept, *records]})
+    with locked(run.path / ".scores.lock", what=run.path / SCORES, wait=60):
+        kept = [old for old in saved_scores(run) if all(_key(old) != _key(record) for record in records)]
+        run.write_json(SCORES, {"results": [*kept, *records]})
 
 
 def _key(record: dict[str, Any]) -> tuple[Any, ...]:

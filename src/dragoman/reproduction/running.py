@@ -14,7 +14,7 @@ from dragoman.reproduction import requirements
 from dragoman.reproduction.expected import Expectation, ExpectedScore
 from dragoman.reproduction.recipe import Recipe
 from dragoman.reproduction.reference import ReferenceListener, reference_curve
-from dragoman.runs import Run
+from dragoman.runs import Run, only_writer
 from dragoman.training.listener import TrainingListener
 
 REPRODUCTION = "reproduction.json"
@@ -96,7 +96,8 @@ def reproduce(
     expectation, config = recipe.expectation(version), recipe.config(version, overrides)
     requirements.provide(config, fetch=fetch, say=listener.message)
     requirements.check(config, expectation.data)
-    run = Run.create(out, config)
+    with only_writer(out):
+        run = Run.create(out, config)
     if is_finished(run):
         listener.message(f"{run.path} is trained; evaluating it")
     else:

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,7 +18,7 @@ from dragoman.config import Config
 from dragoman.data.readers.files import require_readers
 from dragoman.errors import PausedError, TrainingError, require
 from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory, peak_memory, remember_few_shapes
-from dragoman.runs import Run, environment
+from dragoman.runs import Run, environment, only_writer
 from dragoman.training.checkpoints import averaged_files, is_static, newest_checkpoint, save_checkpoint
 from dragoman.training.listener import TrainingListener
 from dragoman.training.parallel.processes import Processes, joined
@@ -57,18 +57,23 @@ def train(
     """Trains as `config` says into the run directory `out`, or continues there; returns its path.
 
     The same call on an unfinished run continues to the bit. Processes that torchrun has started train one
-    model together; the first of them writes and speaks. DataError, RunError, TrainingError: see their
-    messages. KeyboardInterrupt and PausedError (a SIGTERM, or `max_hours` of this call are over) save a
-    checkpoint.
+    model together; the first of them writes and speaks. KeyboardInterrupt and PausedError (a SIGTERM, or
+    `max_hours` of this call are over) save a checkpoint.
+
+    Raises:
+        DataError, TrainingError: see their messages.
+        RunError: another training is writing `out`; it holds another run; it cannot be written.
     """
     for _, files in config.data.corpora():
         require_readers(files)
     if config.tokenizer.splitter == "spacy":
         require("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"')
     deadline = time.monotonic() + 3600 * max_hours if max_hours else math.inf
-    with joined(config.training.device) as processes:
+    with joined(config.training.device) as processes, ExitStack() as held:
         listener = (listener if processes.first else None) or TrainingListener()
         with processes.first_ahead():
+            if processes.first:
+                held.enter_context(only_writer(out))
             run = Run.create(out, config)
         if is_finished(run):
             listener.message(f"{run.path} is finished; choose another folder to train again")
