@@ -123,7 +123,7 @@ def test_a_reload_that_fails_leaves_the_old_models(service: Command, run: Path, 
     weights.write_bytes(damaged.read_bytes())
     try:
         service.signal(signal.SIGHUP)
-        said = service.said("nothing is loaded anew; the old models go on.*", after=seen).group()
+        said = service.said("not loaded anew; the old models go on.*", after=seen).group()
     finally:
         weights.write_bytes(whole)
     assert "model.safetensors" in said

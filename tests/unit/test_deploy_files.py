@@ -28,6 +28,7 @@ from services import service_in_thread
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
+OPERATING = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
 
 
 def options(arguments: list[str]) -> dict[str, Any]:
@@ -139,6 +140,13 @@ def test_the_image_runs_a_command_that_there_is_and_asks_for_keys() -> None:
     assert load_settings(None, given["set_"]).log_format == "json"
 
 
+def test_folders_are_mounted_as_a_file_by_itself_would_stay_the_old_one() -> None:
+    for text in (OPERATING, (DEPLOY / "Dockerfile").read_text()):
+        mounted = re.findall(r'--volume "\$PWD/(\S+?):(\S+?):ro"', text)
+        assert dict(mounted)["keys"] == "/keys"
+        assert not any(source.endswith(".toml") for source, _ in mounted)
+
+
 def test_the_check_of_the_image_tells_a_service_that_answers_from_none(tiny_run: Path) -> None:
     _, _, check = dict(instructions(DEPLOY / "Dockerfile"))["HEALTHCHECK"].partition(" CMD ")
     command = json.loads(check)
@@ -170,6 +178,11 @@ def test_the_unit_starts_a_command_that_there_is_and_reloads_it() -> None:
     assert service["LoadCredential"].split(":")[0] == "keys.toml"
     assert load_settings(None, given["set_"]).log_format == "json"
     assert service["ExecReload"] == "kill -HUP $MAINPID"
+    # A credential is copied at the start: nothing may say that a reload reads new keys.
+    assert "systemctl restart dragoman" in (DEPLOY / "dragoman.service").read_text()
+    (row,) = [line for line in OPERATING.splitlines() if line.startswith("| under systemd |")]
+    assert "restart" in row
+    assert "Not after a reload" in row
     limits = LimitsConfig()
     assert int(service["TimeoutStopSec"]) > limits.file_seconds + LAST_SECONDS
     assert int(service["LimitNOFILE"]) >= 2 * limits.connections + 64

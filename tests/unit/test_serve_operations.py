@@ -7,7 +7,7 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import torch
 pytest.importorskip("fastapi")
 
 from commands import error_of, succeed
+from dragoman.errors import ConfigError, RunError
 from dragoman.serving import running
 from dragoman.serving import service as service_module
 from dragoman.serving.access import KeyConfig, Keys, Rates
@@ -340,16 +341,6 @@ def test_wrong_keys_of_an_address_are_limited_and_right_ones_are_not(
     assert ask(port, "POST", "/v1/translate", TEXT, AS_ANN).status == 200
 
 
-def test_a_key_is_made_once_for_a_name(tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
-    key = succeed("key", "ann", "--file", file).stdout.strip()
-    assert len(key) >= 43  # 256 bits in base64
-    assert "already" in error_of("key", "ann", "--file", file)
-    assert "is no name" in error_of("key", "a b", "--file", file)
-    file.write_text("keys = 3")
-    assert str(file) in error_of("key", "bob", "--file", file)
-
-
 @contextmanager
 def log_of(formatter: logging.Formatter) -> Iterator[list[str]]:
     """What is written down within it."""
@@ -465,6 +456,33 @@ def test_batches_are_as_many_as_processors_and_one_on_a_gpu(monkeypatch: pytest.
     assert [n_batches(n_workers=n) for n in (1, 2, 3, 16)] == [8, 4, 2, 1]
     assert n_batches("batching.threads=5", n_workers=2) == 5
     assert n_batches("batching.threads=5", n_workers=1, device="cuda") == 1
+
+
+def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
+    class Broken:
+        served = ()
+
+        def reload(self) -> None:
+            raise RunError("model.safetensors: is damaged")
+
+    def keys_of(*names: str) -> Keys:
+        return Keys({name: KeyConfig(sha256="0" * 64) for name in names})
+
+    def missing() -> Keys:
+        raise ConfigError("keys.toml: cannot be read")
+
+    def used(load: Callable[[], Keys], lines: list[str]) -> list[Keys | None]:
+        found: list[Keys | None] = []
+        running.load_anew(Broken(), load, keys_of("ann", "bob"), found.append)  # type: ignore[arg-type]
+        assert "the old models go on" in lines.pop(0)
+        return found
+
+    with log_of(Lines()) as lines:
+        assert used(lambda: keys_of("ann"), lines) == [keys_of("ann")]
+        assert "loaded anew · keys all" in lines.pop()
+        assert used(lambda: keys_of("ann", "bob"), lines) == []
+        assert used(missing, lines) == []
+    assert lines == []
 
 
 def test_what_cannot_be_served_is_said_in_a_line(tiny_run: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 import webbrowser
@@ -9,13 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from dragoman.cli.app import printable, say
 from dragoman.cli.translate import Device, EngineName, Precision
-from dragoman.errors import require
+from dragoman.errors import ConfigError, require
 
 ACCESS = "Access"
 
@@ -34,7 +37,7 @@ PACKAGES = (
 
 def register(app: typer.Typer) -> None:
     app.command()(serve)
-    app.command()(key)
+    app.add_typer(key_app, name="key")
 
 
 def serve(
@@ -154,17 +157,68 @@ def _welcome(names: Sequence[str], url: str) -> None:
     Console(stderr=True, soft_wrap=True, highlight=False).print(line)
 
 
-def key(
+class Keys(TyperGroup):
+    """Commands for keys. `dragoman key ann` is short for `dragoman key add ann`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["add", *args]
+        return super().parse_args(ctx, args)
+
+
+key_app = typer.Typer(
+    cls=Keys,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Keys of a service: add, list and revoke them. `key NAME` is short for `key add NAME`.",
+)
+
+KeysFile = Annotated[Path, typer.Option("--file", help="The file of keys.")]
+RELOAD = "restart the service (under systemd), or send it SIGHUP"
+
+
+@key_app.command()
+def add(
     name: Annotated[str, typer.Argument(help="Whose key it is.", show_default=False)],
-    file: Annotated[Path, typer.Option(help="The file of keys; it is made where there is none.")] = Path(
-        "keys.toml"
-    ),
+    file: KeysFile = Path("keys.toml"),
     per_minute: Annotated[
         int, typer.Option(min=0, help="Requests a minute; 0: what the service allows.")
     ] = 0,
 ) -> None:
-    """Make a key for a service. It is printed once; the file keeps its hash."""
+    """Make a key and print it, once. The file, which is made if it is missing, keeps its hash."""
     from dragoman.serving.access import make_key
 
-    typer.echo(make_key(file, name, per_minute=per_minute))
-    say(f"{file}: has a key for {name} now; it is not shown again. Restart the service, or send it SIGHUP")
+    def show(key: str) -> None:
+        try:
+            if sys.stdout is None:  # it was closed from the start
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            print(key, flush=True)
+        except OSError as error:
+            raise ConfigError(
+                f"stdout: {error.strerror}; nobody has seen the key, so it is not kept"
+            ) from None
+
+    make_key(file, name, per_minute=per_minute, show=show)
+    say(f"{file}: has a key for {name} now, which is not shown again; {RELOAD}")
+
+
+@key_app.command("list")
+def list_(file: KeysFile = Path("keys.toml")) -> None:
+    """List the names of keys, and the requests a minute of each; "-" is what the service allows."""
+    from dragoman.serving.access import read_keys
+
+    for name, key in read_keys(file).items():
+        typer.echo(f"{name}\t{key.per_minute or '-'}")
+
+
+@key_app.command()
+def revoke(
+    name: Annotated[str, typer.Argument(help="Whose key it is.", show_default=False)],
+    file: KeysFile = Path("keys.toml"),
+) -> None:
+    """Take a key out of the file. A running service refuses it once it has read the file again."""
+    from dragoman.serving.access import revoke_key
+
+    revoke_key(file, name)
+    say(f"{file}: has no key for {name} any more; {RELOAD}: until then the key is good")

@@ -10,17 +10,20 @@ import secrets
 import shlex
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 from pydantic import Field
 
 from dragoman.config import Section, parse_section, read_settings
 from dragoman.errors import ConfigError, DataError
-from dragoman.files import write_atomically
+from dragoman.files import locked, replacing
+
+LOCK_SECONDS = 10.0
+"""How long a change of a file of keys waits for another one."""
 
 N_SLOTS = 1 << 16
 """Places for rates; two users that share one, which is improbable, share a rate."""
@@ -59,12 +62,17 @@ class Keys:
     @classmethod
     def load(cls, path: Path) -> Keys:
         """The keys in a file that `make_key` wrote. ConfigError: it is missing or damaged, or has none."""
-        config = parse_section(KeysConfig, read_settings(path), where=str(path))
-        if not config.keys:
+        keys = read_keys(path)
+        if not keys:
             raise ConfigError(
-                f"{path}: holds no key; make one with: dragoman key NAME --file {shlex.quote(str(path))}"
+                f"{path}: holds no key; make one with: dragoman key add NAME --file {shlex.quote(str(path))}"
             )
-        return cls(config.keys)
+        return cls(keys)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Keys) and self._keys == other._keys
+
+    __hash__ = None  # type: ignore[assignment]
 
     def user(self, key: str) -> User | None:
         """Whose key it is. It is compared with all of them, in a time that does not depend on any."""
@@ -76,25 +84,71 @@ class Keys:
         return found
 
 
-def make_key(path: Path, name: str, *, per_minute: int = 0) -> str:
-    """A new key for `name`, whose hash is added to the file `path`; the key itself is kept nowhere.
+def make_key(
+    path: Path, name: str, *, per_minute: int = 0, show: Callable[[str], object] = lambda key: None
+) -> str:
+    """Make a key for `name` and add its hash to the file `path`. The key itself is kept nowhere.
 
-    ConfigError: the file is damaged. DataError: the name is in it already, or is no name.
+    `show` is given the key before the file is changed: what it raises leaves the file as it was.
+
+    Raises:
+        ConfigError: the file is damaged.
+        DataError: the file has a key of that name, or the name is malformed.
+        RunError: the file cannot be written, or another process keeps it locked.
     """
     if not re.fullmatch(r"[\w.@-]{1,64}", name):
         raise DataError(f"{name!r}: is no name for a key; take up to 64 letters, digits, and . _ - @")
-    settings: dict[str, Any] = {"keys": {}}
-    if path.exists():
-        settings = parse_section(KeysConfig, read_settings(path), where=str(path)).model_dump()
-    if name in settings["keys"]:
-        raise DataError(
-            f"{path}: has a key of the name {name} already; take it out there, or take another name"
-        )
     key = secrets.token_urlsafe(32)
-    digest = hashlib.sha256(key.encode()).hexdigest()
-    settings["keys"][name] = {"sha256": digest, "per_minute": per_minute}
-    write_atomically(path, tomli_w.dumps(settings).encode())
+    with _locked(path):
+        keys = read_keys(path) if path.exists() else {}
+        if name in keys:
+            raise DataError(
+                f"{path}: has a key of the name {name} already; take another name, or revoke that key first"
+            )
+        keys[name] = KeyConfig(sha256=hashlib.sha256(key.encode()).hexdigest(), per_minute=per_minute)
+        _write_keys(path, keys, before=lambda: show(key))
     return key
+
+
+def revoke_key(path: Path, name: str) -> None:
+    """Take the key of `name` out of the file `path`.
+
+    Raises:
+        ConfigError: the file is missing or damaged.
+        DataError: the file has no key of that name, or only that one.
+        RunError: as `make_key`.
+    """
+    with _locked(path):
+        keys = read_keys(path)
+        if keys.pop(name, None) is None:
+            raise DataError(f"{path}: has no key of the name {name}; it has {', '.join(keys) or 'none'}")
+        if not keys:
+            raise DataError(
+                f"{path}: {name} is its last key, without which no service starts; add another one first, or "
+                "stop the service"
+            )
+        _write_keys(path, keys)
+
+
+def read_keys(path: Path) -> dict[str, KeyConfig]:
+    """What the file `path` knows of keys, by the names of their users. ConfigError: missing or damaged."""
+    return dict(parse_section(KeysConfig, read_settings(path), where=str(path)).keys)
+
+
+def _locked(path: Path) -> AbstractContextManager[None]:
+    target = path.resolve()
+    return locked(target.with_name(f".{target.name}.lock"), what=path, wait=LOCK_SECONDS)
+
+
+def _write_keys(
+    path: Path, keys: Mapping[str, KeyConfig], *, before: Callable[[], object] = lambda: None
+) -> None:
+    """Replace the file of keys; a new one can be read by this user alone. `before` is called just before."""
+    content = tomli_w.dumps(KeysConfig(keys=dict(keys)).model_dump()).encode()
+    with replacing(path, mode=None if path.exists() else 0o600) as file:
+        file.write(content)
+        file.flush()
+        before()
 
 
 class Rates:

@@ -48,8 +48,8 @@ def check_address(host: str, *, has_keys: bool, forced: bool) -> None:
     if is_local(host) or has_keys or forced:
         return
     raise ConfigError(
-        f"--host {host}: whoever reaches this machine could use the service; give --keys (dragoman key NAME "
-        "--file keys.toml makes one), or say --force-public if that is meant"
+        f"--host {host}: whoever reaches this machine could use the service; give --keys (dragoman key add "
+        "NAME --file keys.toml makes one), or say --force-public if that is meant"
     )
 
 
@@ -120,21 +120,27 @@ def _allow_files(n: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def load_anew(models: Models, load_keys: LoadKeys, use: Callable[[Keys | None], None]) -> bool:
-    """Loads models and keys anew and has them used, or says why not: then the old ones stay in use."""
+def load_anew(
+    models: Models, load_keys: LoadKeys, present: Keys | None, use: Callable[[Keys | None], None]
+) -> None:
+    """Load keys and models again and have them used, or log why not; the old ones stay in use then.
+
+    New keys do not wait for models: a key that is revoked is refused, even if a model cannot be loaded.
+    """
+    keys, is_loaded = present, False
     try:
         keys = load_keys()
         models.reload()
+        is_loaded = True
     except (DragomanError, OSError) as error:
         why = " ".join(str(error).split())
-        log("nothing is loaded anew; the old models go on", {"why": why}, level=logging.ERROR)
-        return False
+        log("not loaded anew; the old models go on", {"why": why}, level=logging.ERROR)
     except Exception:  # a bug, or no memory: what works goes on
-        log("nothing is loaded anew; the old models go on", {}, level=logging.ERROR, exc_info=True)
-        return False
-    use(keys)
-    log("loaded anew", {"models": ", ".join(model.info.name for model in models.served)})
-    return True
+        log("not loaded anew; the old models go on", {}, level=logging.ERROR, exc_info=True)
+    if is_loaded or keys != present:
+        use(keys)
+        served = ", ".join(model.info.name for model in models.served)
+        log("loaded anew", {"models": served} if is_loaded else {"keys": "all"})
 
 
 class Server(uvicorn.Server):
@@ -202,7 +208,7 @@ def run(
 
     def reload() -> None:
         with reloading:
-            load_anew(service.models, load_keys, use)
+            load_anew(service.models, load_keys, service.keys, use)
 
     def end(number: int, _: object) -> None:
         if server.should_exit:
@@ -213,7 +219,7 @@ def run(
         if had_terminal and not has_terminal():
             end(number, frame)
         else:
-            threading.Thread(target=reload, name="reload", daemon=True).start()
+            threading.Thread(target=reload, name="reload").start()  # whose end is waited for
 
     handlers: dict[int, Any] = dict.fromkeys(ENDING, end)
     if HANGUP is not None:

@@ -23,8 +23,8 @@ class LimitsConfig(Section):
     file_bytes: int = Field(default=10 << 20, ge=1024)
     """Of a document."""
     buffered_bytes: int = Field(default=256 << 20, ge=1 << 20)
-    """Of the bodies of all requests that a process is answering; more are told to come later (429). Requests
-    whose key may be in the body (LibreTranslate's) have a quarter of it, all together."""
+    """Of the bodies of all requests that a process is answering; requests beyond them get 429. Requests whose
+    key may be in the body (LibreTranslate's) have a quarter of it, all together."""
     file_characters: int = Field(default=500_000, ge=1)
     """Of the text in a document."""
     beam_size: int = Field(default=10, ge=1, le=100)

@@ -201,7 +201,7 @@ class Supervisor:
 
         self._is_loading = True
         try:
-            load_anew(self._models, self._load_keys, use)
+            load_anew(self._models, self._load_keys, self._keys, use)
         finally:
             self._is_loading = False
 

@@ -1,0 +1,132 @@
+"""Keys of a service: what a file of keys says is what was shown, whoever changes it at the same time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from commands import error_of, succeed
+from dragoman.errors import RunError
+from dragoman.serving import access
+from dragoman.serving.access import Keys, make_key, read_keys, revoke_key
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.toml"
+
+
+def test_a_key_is_made_once_for_a_name(file: Path) -> None:
+    key = succeed("key", "add", "ann", "--file", file).stdout.strip()
+    assert len(key) >= 43  # 256 bits in base64
+    assert key not in file.read_text()
+    assert Keys.load(file).user(key) == access.User("ann")
+    assert "already" in error_of("key", "add", "ann", "--file", file)
+    assert "is no name" in error_of("key", "add", "a b", "--file", file)
+    file.write_text("keys = 3")
+    assert str(file) in error_of("key", "add", "bob", "--file", file)
+
+
+@pytest.mark.parametrize("name_first", [True, False])
+def test_key_name_is_short_for_key_add_name(file: Path, name_first: bool) -> None:
+    options = ["--file", file, "--per-minute", 7]
+    key = succeed("key", *(["ann", *options] if name_first else [*options, "ann"])).stdout.strip()
+    assert Keys.load(file).user(key) == access.User("ann", 7)
+
+
+def test_keys_are_listed_with_their_rates_and_without_their_hashes(file: Path) -> None:
+    make_key(file, "ann", per_minute=600)
+    make_key(file, "bob")
+    assert succeed("key", "list", "--file", file).stdout == "ann\t600\nbob\t-\n"
+    assert "cannot be read" in error_of("key", "list", "--file", file.with_name("nothing"))
+
+
+def test_a_revoked_key_is_refused_and_the_others_are_good(file: Path) -> None:
+    ann, bob = make_key(file, "ann"), make_key(file, "bob", per_minute=3)
+    said = succeed("key", "revoke", "ann", "--file", file)
+    assert said.stdout == ""
+    assert "until then the key is good" in said.stderr
+    keys = Keys.load(file)
+    assert keys.user(ann) is None
+    assert keys.user(bob) == access.User("bob", 3)
+    assert "has no key of the name ann; it has bob" in error_of("key", "revoke", "ann", "--file", file)
+    assert "bob is its last key" in error_of("key", "revoke", "bob", "--file", file)
+    assert keys == Keys.load(file)
+
+
+def test_keys_that_are_made_and_revoked_at_once_are_all_kept(file: Path) -> None:
+    make_key(file, "old")
+    names = [f"user{i}" for i in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        shown = dict(zip(names, pool.map(lambda name: make_key(file, name), names), strict=True))
+        list(pool.map(lambda name: revoke_key(file, name), names[::2]))
+    kept = Keys.load(file)
+    assert set(read_keys(file)) == {"old", *names[1::2]}
+    for i, (name, key) in enumerate(shown.items()):
+        assert kept.user(key) == (access.User(name) if i % 2 else None)
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_key_that_nobody_has_seen_is_not_kept(file: Path) -> None:
+    def fail(_: str) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        make_key(file, "ann", show=fail)
+    assert not file.exists()
+    make_key(file, "ann")
+    before = file.read_bytes()
+    with pytest.raises(RuntimeError):
+        make_key(file, "bob", show=fail)
+    assert file.read_bytes() == before
+    assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("redirection", "why"), [("> /dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
+)
+def test_a_key_that_cannot_be_printed_is_not_kept(file: Path, redirection: str, why: str) -> None:
+    program = f"'{sys.executable}' -m dragoman key add ann --file '{file}' {redirection}"
+    done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"error: stdout: {why}; nobody has seen the key, so it is not kept\n"
+    assert not file.exists()
+
+
+def test_a_new_file_of_keys_is_for_its_user_alone_and_another_keeps_its_rights(file: Path) -> None:
+    make_key(file, "ann")
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o640)
+    make_key(file, "bob")
+    assert file.stat().st_mode & 0o777 == 0o640
+    link = file.with_name("link.toml")
+    link.symlink_to(file)
+    make_key(link, "eve")
+    assert link.is_symlink()
+    assert set(read_keys(file)) == {"ann", "bob", "eve"}
+
+
+def test_a_file_of_keys_that_stays_locked_is_said_in_one_line(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "LOCK_SECONDS", 0.0)
+    begun, over = threading.Event(), threading.Event()
+
+    def show(_: str) -> None:
+        begun.set()
+        over.wait(30)
+
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(make_key, file, "ann", show=show)
+        begun.wait(30)
+        with pytest.raises(RunError, match=r"keys\.toml: process \d+ is writing it"):
+            make_key(file, "bob")
+        over.set()
+        making.result()
+    assert list(read_keys(file)) == ["ann"]
