@@ -674,21 +674,29 @@ def parse_config(
 ) -> Config:
     """The checked configuration of nested `settings`, `overrides` applied first.
 
-    ConfigError: with every problem found, one a line after the first.
+    ConfigError: with every problem found, in one line. Those of `settings` stand behind `where`, those that
+    `overrides` have brought behind `--set`.
     """
-    merged, problems = _merged(settings, overrides, where)
-    task = merged.get("task", "translation")
+    task = _merged(settings, overrides, where)[0].get("task", "translation")
     if task not in TASKS:
-        raise ConfigError(f"{where}: task = {task!r}: there are {', '.join(TASKS)}")
-    return _checked(TASKS[task], merged, problems, where)
+        place = where if settings.get("task", "translation") == task else "--set"
+        raise ConfigError(f"{place}: task = {task!r}: there are {', '.join(TASKS)}")
+    return parse_section(TASKS[task], settings, overrides=overrides, where=where)
 
 
 def parse_section(
     section: type[Settings], settings: Mapping[str, Any], *, overrides: Sequence[str] = (), where: str
 ) -> Settings:
     """The checked `section` of nested `settings`, `overrides` applied first. ConfigError: as above."""
-    merged, problems = _merged(settings, overrides, where)
-    return _checked(section, merged, problems, where)
+    merged, refused = _merged(settings, overrides, where)
+    config, problems = _validated(section, merged)
+    if config is not None and not refused:
+        return config
+    without_overrides = _validated(section, settings)[1] if overrides else problems
+    own = [problem for problem in problems if problem in without_overrides]
+    brought = [problem for problem in problems if problem not in without_overrides]
+    parts = [*refused, *([f"--set: {'; '.join(brought)}"] if brought else [])]
+    raise ConfigError("; ".join([*([f"{where}: {'; '.join(own)}"] if own else []), *parts]))
 
 
 def _merged(
@@ -702,20 +710,14 @@ def _merged(
     return merged, list(_apply_overrides(merged, overrides))
 
 
-def _checked(
-    section: type[Settings], merged: Mapping[str, Any], problems: Sequence[str], where: str
-) -> Settings:
-    """`merged` as a `section`. ConfigError: there are `problems`, or more of them."""
-    problems = list(problems)
+def _validated(section: type[Settings], settings: Mapping[str, Any]) -> tuple[Settings | None, list[str]]:
+    """`settings` as a `section`, or None and what is wrong with them."""
     try:
-        config = section.model_validate(merged)
+        return section.model_validate(settings), []
     except ValidationError as error:
         found = error.errors()
-        problems += [_describe(problem, section) for problem in found[:MAX_PROBLEMS]]
-        problems += [f"and {len(found) - MAX_PROBLEMS:,} more"] * (len(found) > MAX_PROBLEMS)
-    if problems:
-        raise ConfigError(f"{where}: " + "; ".join(problems))
-    return config
+        problems = [_describe(problem, section) for problem in found[:MAX_PROBLEMS]]
+        return None, problems + [f"and {len(found) - MAX_PROBLEMS:,} more"] * (len(found) > MAX_PROBLEMS)
 
 
 def to_toml(config: Config) -> str:
@@ -758,13 +760,9 @@ def _describe(problem: Any, recipe: type[BaseModel]) -> str:
     location = [str(part) for part in problem["loc"]]
     name = ".".join(location)
     if problem["type"] == "extra_forbidden":
-        known = _names_beside(location, recipe)
-        close = difflib.get_close_matches(location[-1], known, n=1)
-        hint = (
-            f"did you mean {'.'.join([*location[:-1], close[0]])}?"
-            if close
-            else f"known are {', '.join(known)}"
-        )
+        meant = _meant(location, recipe)
+        known = ", ".join(_names_beside(location, recipe))
+        hint = f"did you mean {' or '.join(meant)}?" if meant else f"known are {known}"
         return f"{name} is not a setting; {hint}"
     if problem["type"] == "missing":
         return f"{name} is missing"
@@ -773,6 +771,37 @@ def _describe(problem: Any, recipe: type[BaseModel]) -> str:
     if problem["type"] == "value_error":
         return f"{name}: {message}" if name else message
     return f"{name} = {_REPR.repr(problem['input'])}: {message}"
+
+
+def _meant(location: Sequence[str], recipe: type[BaseModel]) -> list[str]:
+    """The settings that a name which is none may stand for: one of that name elsewhere, or one like it."""
+    *section, name = location
+    elsewhere: dict[str, list[str]] = {}
+    for path in _paths(recipe):
+        elsewhere.setdefault(path.rpartition(".")[2], []).append(path)
+    if name in elsewhere:
+        return elsewhere[name]
+    beside = [".".join([*section, near]) for near in _near(name, _names_beside(location, recipe))]
+    return beside or [path for near in _near(name, [*elsewhere]) for path in elsewhere[near]]
+
+
+def _near(name: str, known: Sequence[str]) -> list[str]:
+    """Those of the `known` names that `name` misspells, abbreviates to initials, or is a word of."""
+    words = {each: each.split("_") for each in known}
+    return (
+        difflib.get_close_matches(name, known, n=1)
+        or [each for each in known if len(name) > 1 and "".join(word[:1] for word in words[each]) == name]
+        or [each for each in known if name in words[each]]
+    )
+
+
+def _paths(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The dotted name of every setting in `section`, without its sections."""
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _paths(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name
 
 
 def _names_beside(location: Sequence[str], section: type[BaseModel]) -> list[str]:

@@ -105,6 +105,12 @@ def test_settings_cannot_be_changed() -> None:
         ("modell.n_heads=2", r"modell is not a setting; did you mean model\?"),
         ("search.zzz=2", r"search\.zzz is not a setting; known are batch_sentences, beam_size, "),
         ("zzzzzz=2", r"zzzzzz is not a setting; known are data, model, name, "),
+        ("d_model=32", r"^--set: d_model is not a setting; did you mean model\.d_model\?$"),
+        ("training.d_model=32", r"training\.d_model is not a setting; did you mean model\.d_model\?"),
+        ("dropout=0.1", r"did you mean tokenizer\.dropout or model\.dropout\?"),
+        ("training.lr=1e-3", r"training\.lr is not a setting; did you mean training\.learning_rate\?"),
+        ("lr=1e-3", r"lr is not a setting; did you mean training\.learning_rate\?"),
+        ("model.layers=2", r"did you mean model\.n_decoder_layers or model\.n_encoder_layers\?"),
     ],
 )
 def test_an_unknown_setting_is_refused_with_a_suggestion(override: str, message: str) -> None:
@@ -190,10 +196,22 @@ def test_all_problems_are_reported_at_once_in_one_line() -> None:
     with pytest.raises(ConfigError) as error:
         parse("model.d_modell=1", "training.max_steps=0", "search.beam_size=x", "noequals", "seed=-1")
     message = str(error.value)
-    assert message.startswith("settings: ")
+    assert message.startswith("--set noequals: ")
     for problem in ("--set noequals", "model.d_modell", "training.max_steps", "search.beam_size", "seed"):
         assert problem in message
     assert "\n" not in message
+
+
+def test_a_problem_is_laid_to_the_recipe_or_to_the_overrides() -> None:
+    """Whoever reads it has to know where to look: in the file, or on the command line."""
+    wrong = SMALL | {"seed": -1, "model": {"n_heads": 3}}
+    said = r"^recipe\.toml: seed = -1: .*; model: d_model = 256 is not a multiple of n_heads = 3"
+    with pytest.raises(ConfigError, match=said + r"; --set: training\.max_steps = 0: "):
+        parse_config(wrong, overrides=["training.max_steps=0", "model.d_ff=8"], where="recipe.toml")
+    with pytest.raises(ConfigError, match=r"^--set: model: d_model = 128 is not a multiple of n_heads = 5$"):
+        parse_config(SMALL, overrides=["model.n_heads=5", "model.d_model=128"], where="recipe.toml")
+    with pytest.raises(ConfigError, match=r"^--set: task = 'parsing': there are"):
+        parse_config(SMALL, overrides=["task=parsing"], where="recipe.toml")
 
 
 def test_an_override_wins_and_reads_values_as_toml_does() -> None:

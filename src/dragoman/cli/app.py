@@ -67,10 +67,8 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _, _, found = self.make_parser(ctx).parse_args(args=list(args))
         for parameter in found:
-            takes_one = parameter.param_type_name == "option" and not (
-                parameter.multiple or parameter.is_flag
-            )
-            if takes_one and (n := found.count(parameter)) > 1:
+            takes_more = parameter.multiple or getattr(parameter, "is_flag", False)
+            if parameter.param_type_name == "option" and not takes_more and (n := found.count(parameter)) > 1:
                 raise ConfigError(f"{parameter.opts[0]}: is given {n} times; give it once")
         return super().parse_args(ctx, args)
 
