@@ -278,7 +278,7 @@ def test_columns_of_a_csv_that_do_not_tell_are_to_be_named(tmp_path: Path) -> No
     path = write(tmp_path / "a.csv", "id,x,y\n1,one,eins\n")
     assert complaint(path) == (
         f"{path}: cannot tell which columns are en and de among id, x, y; "
-        'name them, as in data.columns = ["source", "target"]'
+        "name them, as in --columns source,target (data.columns)"
     )
     two = write(tmp_path / "b.csv", "x,y\none,eins\n")
     assert read(two) == [("one", "eins")]

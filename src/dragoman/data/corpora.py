@@ -364,7 +364,7 @@ def _columns_of(
         return found or columns
     raise DataError(
         f"{table.name}: cannot tell which columns are {src_lang} and {tgt_lang} among "
-        f'{", ".join(names) or "none"}; name them, as in {SETTING} = ["source", "target"]'
+        f"{', '.join(names) or 'none'}; name them, as in --columns source,target ({SETTING})"
     )
 
 
