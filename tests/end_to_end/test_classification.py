@@ -143,7 +143,9 @@ def test_files_and_pipes_give_the_same(run: Path) -> None:
     Path("texts.txt").write_text("a good tree\nan awful house\n", encoding="utf-8")
     piped = succeed("classify", run, stdin="a good tree\nan awful house\n").stdout
     assert succeed("classify", run, "texts.txt").stdout == piped
-    assert succeed("classify", run, "texts.txt", "--out", "labels.txt").stdout == ""
+    written = succeed("classify", run, "texts.txt", "--out", "labels.txt")
+    assert written.stdout == ""
+    assert written.stderr.startswith("labels.txt: ")
     assert Path("labels.txt").read_text(encoding="utf-8") == piped
 
 

@@ -417,7 +417,7 @@ def test_what_cannot_be_translated_is_said_in_one_line(run: Path, arguments: lis
 
 
 def test_text_that_is_not_utf8_is_named_by_its_line(run: Path) -> None:
-    bad = b"red cat\nFl\xfcsse\n"
+    bad = b"red cat\nFl\x81sse\n"
     Path("bad.txt").write_bytes(bad)
     assert "stdin, line 2: is not UTF-8" in error_of("translate", run, stdin=bad)
     said = error_of("translate", run, "bad.txt")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import docx
 import pytest
 
 from commands import error_of, succeed
+from dragoman.cli.translate import stdin_chunks
 from dragoman.cli.translating import document_ending
+from dragoman.data.readers.files import guess_encoding
 from dragoman.errors import ConfigError
 from dragoman.predict.alignment import align
 from dragoman.predict.documents import translate_document, translate_file
@@ -98,8 +101,8 @@ def test_consensus_is_the_candidate_of_least_risk(tiny_run: Path, translator: Tr
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--document", "--json"], "error: --document gives text; leave --json and --pharaoh away"),
-        (["--document", "--pharaoh", "x"], "error: --document gives text; leave --json and --pharaoh away"),
+        (["--document", "--json"], "error: --json and --pharaoh are for lines, and not for documents"),
+        (["--document", "--pharaoh", "x"], "error: --json and --pharaoh are for lines, and not for doc"),
         (["--align"], "error: --align is for --json; for a file of links say --pharaoh"),
         (["--protect", "names"], 'error: "names" cannot be protected; there are tags, urls, emails'),
         (["--protect-pattern", "("], "error: '(': is no regular expression"),
@@ -112,7 +115,7 @@ def test_options_that_mean_nothing_are_refused(tiny_run: Path, options: list[str
 
 
 def test_a_document_that_is_not_utf8_is_refused_and_nothing_written(tiny_run: Path) -> None:
-    Path("bad.txt").write_bytes(b"fine\nno\xff\n")
+    Path("bad.txt").write_bytes(b"fine\nno\x81\n")
     message = error_of("translate", tiny_run, "bad.txt", "--document", "--out", "out.txt")
     assert message == "error: bad.txt, line 2: is not UTF-8; convert the text to UTF-8"
     assert not Path("out.txt").exists()
@@ -141,7 +144,9 @@ def test_subtitles_memories_and_letters_are_written_as_python_writes_them(
     for name in ("film.srt", "memory.tmx", "letter.docx"):
         expected = translate_file(translator, name, Path(name).read_bytes())
         out = f"out{Path(name).suffix}"
-        assert succeed("translate", tiny_run, name, "--document", "--out", out).stdout == ""
+        said = succeed("translate", tiny_run, name, "--out", out)
+        assert said.stdout == ""
+        assert re.search(rf"^{out}: \d sentences? in \d+\.\d s$", said.stderr, re.MULTILINE)
         piped = succeed("translate", tiny_run, name, "--document").stdout_bytes
         if name == "letter.docx":
             found = [
@@ -163,8 +168,6 @@ def test_a_document_may_be_compressed(tiny_run: Path, translator: Translator) ->
 def test_a_document_of_another_format_is_refused(tiny_run: Path) -> None:
     write_letter("letter.docx")
     Path("doc.txt").write_bytes(DOCUMENT.encode())
-    without = error_of("translate", tiny_run, "letter.docx")
-    assert without.startswith("error: letter.docx: is no text of a sentence a line; say --document")
     other = error_of("translate", tiny_run, "letter.docx", "--document", "--out", "out.pdf")
     assert other.startswith(
         "error: --out out.pdf: a document keeps its format; give a name that ends in .docx"
@@ -177,6 +180,160 @@ def test_a_document_of_another_format_is_refused(tiny_run: Path) -> None:
     bad = error_of("translate", tiny_run, "bad.docx", "--document", "--out", "out.docx")
     assert bad.startswith("error: bad.docx: is damaged, cut short, or no .docx")
     assert not Path("out.docx").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "letter.doc",
+            "letter.doc: .doc is no format of documents; save it as .docx first; there are .txt, .s",
+        ),
+        ("text.odt", "text.odt: .odt is no format of documents; save it as .docx first"),
+        ("paper.pdf", "paper.pdf: .pdf is no format of documents; save it as .docx first"),
+        ("page.htm", "page.htm: .htm is no format of documents; save it as .html first"),
+    ],
+)
+def test_a_document_of_a_format_that_is_not_read_names_one_that_is(
+    tiny_run: Path, name: str, said: str
+) -> None:
+    Path(name).write_bytes(b"\xd0\xcf\x11\xe0 binary")
+    assert error_of("translate", tiny_run, name).startswith(f"error: {said}")
+
+
+def test_lines_are_not_written_under_the_name_of_a_document(tiny_run: Path) -> None:
+    Path("in.en").write_text("red cat\n", encoding="utf-8")
+    said = error_of("translate", tiny_run, "in.en", "--out", "out.docx")
+    assert said == "error: --out out.docx: a document keeps its format; give a name that ends in .txt"
+
+
+def test_several_files_keep_their_names_in_a_folder(tiny_run: Path, translator: Translator) -> None:
+    Path("film.srt").write_text(SUBTITLES, encoding="utf-8")
+    Path("lines.en").write_text("red cat\nbig dog\n", encoding="utf-8")
+    Path("more").mkdir()
+    Path("more/lines.txt").write_text("old house\n", encoding="utf-8")
+    files = ("film.srt", "lines.en", "more/lines.txt")
+    said = succeed("translate", tiny_run, *files, "--out-dir", "out/de").stderr
+    assert Path("out/de/film.srt").read_bytes() == translate_file(translator, "film.srt", SUBTITLES.encode())
+    lines = succeed("translate", tiny_run, "lines.en").stdout
+    assert Path("out/de/lines.en").read_text(encoding="utf-8") == lines
+    assert sorted(path.name for path in Path("out/de").iterdir()) == ["film.srt", "lines.en", "lines.txt"]
+    assert all(f"{Path('out/de') / Path(file).name}: " in said for file in files)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a.en", "b.en"], "several files need --out-dir DIR"),
+        (["a.en", "b.en", "--out", "c"], "several files need --out-dir DIR"),
+        (["a.en", "--out", "c", "--out-dir", "d"], "--out is one file, --out-dir the folder of several"),
+        (["a.en", "-", "--out-dir", "d"], "--out-dir is for files, whose names the translations have"),
+        (["a.en", "more/a.en", "--out-dir", "d"], "d/a.en: is named for two outputs"),
+        (["a.en", "b.en", "--out-dir", "."], "a.en: is the input a.en, which would be lost"),
+        (["a.en", "b.pdf", "--out-dir", "d"], "b.pdf: .pdf is no format of documents"),
+        (["a.en", "missing.en", "--out-dir", "d"], "missing.en: no such file"),
+        (
+            ["a.en", "b.en", "--out-dir", "d", "--prefixes", "p"],
+            "--prefixes, --required and --pharaoh",
+        ),
+    ],
+)
+def test_several_files_are_checked_before_the_first_is_translated(
+    tiny_run: Path, arguments: list[str], said: str
+) -> None:
+    Path("more").mkdir()
+    for name in ("a.en", "b.en", "more/a.en", "b.pdf", "p"):
+        Path(name).write_text("red cat\n", encoding="utf-8")
+    assert said in error_of("translate", tiny_run, *arguments)
+    assert not Path("d").exists()
+
+
+ACCENTED = "The café – “red”.\n"
+
+
+@pytest.mark.parametrize("out", [(), ("--out", "o.txt")])
+@pytest.mark.parametrize("document", [(), ("--document",)])
+def test_a_windows_text_is_read_with_a_note(
+    tiny_run: Path, document: tuple[str, ...], out: tuple[str, ...]
+) -> None:
+    Path("utf-8.txt").write_text(ACCENTED, encoding="utf-8")
+    Path("windows.txt").write_text(ACCENTED, encoding="cp1252")
+    found = {}
+    for name in ("utf-8.txt", "windows.txt"):
+        Path("o.txt").unlink(missing_ok=True)
+        result = succeed("translate", tiny_run, name, *document, *out)
+        found[name] = Path("o.txt").read_bytes() if out else result.stdout_bytes
+        note = "windows.txt: is not UTF-8; read as cp1252 and written as UTF-8 (--encoding says otherwise)\n"
+        assert (note in result.stderr) == (name == "windows.txt")
+    assert found["windows.txt"] == found["utf-8.txt"]
+
+
+def test_an_encoding_that_is_named_is_not_guessed(tiny_run: Path) -> None:
+    expected = succeed("translate", tiny_run, stdin="Łódź\n").stdout
+    Path("lines").write_text("Łódź\n", encoding="cp1250")
+    result = succeed("translate", tiny_run, "lines", "--encoding", "cp1250")
+    assert (result.stdout, result.stderr) == (expected, "")
+    assert (
+        succeed("translate", tiny_run, "--encoding", "cp1250", stdin=Path("lines").read_bytes()).stdout
+        == expected
+    )
+    wrong = error_of("translate", tiny_run, "lines", "--encoding", "ascii")
+    assert wrong.startswith("error: lines line 1: not ASCII (byte 0xa3")
+    assert "say how it is encoded, as in --encoding cp1252" in error_of(
+        "translate", tiny_run, stdin=b"\xff\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "encoding", "said"),
+    [
+        ("lines", "nonsense", "--encoding nonsense: is unknown; try cp1252, latin-1 or gb18030"),
+        ("lines", "base64", "--encoding base64: is unknown"),
+        ("lines", "utf-16", "--encoding utf-16: has no line ends of one byte; convert the text to UTF-8"),
+        ("memory.tmx", "cp1252", "--encoding cp1252: is not for memory.tmx, which says itself how"),
+        (
+            "film.srt",
+            "ascii",
+            "film.srt: is not ascii (ordinal not in range(128)); choose anoth",
+        ),
+    ],
+)
+def test_an_encoding_that_cannot_be_is_refused(tiny_run: Path, file: str, encoding: str, said: str) -> None:
+    Path(file).write_text(SUBTITLES.replace("red", "réd"), encoding="utf-8")
+    assert error_of("translate", tiny_run, file, "--encoding", encoding).startswith(f"error: {said}")
+
+
+@pytest.mark.parametrize(
+    ("content", "language", "encoding"),
+    [
+        ("naïve café".encode(), "en", "utf-8"),
+        ("naïve".encode()[:3], "en", "utf-8"),  # a character cut in two
+        ("naïve".encode("cp1252"), "en", "cp1252"),
+        ("Łódź".encode("cp1250"), "pl", "cp1250"),
+        ("红猫".encode("gb18030"), "zh", "gb18030"),
+        ("naïve".encode("utf-16"), "en", "utf-8"),
+        (b"\x81\x8d", "en", "utf-8"),
+        (b"\xff\x00", "en", "utf-8"),
+    ],
+)
+def test_an_encoding_is_utf8_or_the_code_page_of_the_language(
+    content: bytes, language: str, encoding: str
+) -> None:
+    assert guess_encoding(content, language) == encoding
+
+
+def test_on_a_terminal_it_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        buffer = io.BytesIO(b"red cat\n")
+
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    assert list(stdin_chunks()) == [["red cat"]]
+    assert capsys.readouterr().err == "type a sentence; Ctrl-D ends\n"
 
 
 def test_a_letter_is_nothing_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def test_many_threads_translate_at_once(translator: Translator) -> None:
         )
 
 
-@pytest.mark.parametrize(("name", "shown"), [("a.pdf", ".pdf"), ("a", "a name without an ending")])
+@pytest.mark.parametrize(("name", "shown"), [("a.xyz", ".xyz"), ("a", "a name without an ending")])
 def test_an_unknown_ending_is_answered_with_those_that_there_are(name: str, shown: str) -> None:
     message = f"{name}: {shown} is no format of documents; there are .txt, .srt, .tmx, .docx, .html"
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):

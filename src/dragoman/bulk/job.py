@@ -36,6 +36,8 @@ class Job:
     precision: str = "auto"
     skip_long: bool = False
     """Sentences longer than the model accepts are counted and have no translation, or come in parts."""
+    encoding: str = "utf-8"
+    """That of the input; the output is in UTF-8."""
 
     def config(self) -> TranslationConfig:
         """The run's configuration with the overrides. RunError: it is a classifier. ConfigError: bad ones."""
@@ -61,6 +63,7 @@ class Job:
             "precision": self.precision,
             "skip_long": self.skip_long,
             "output": dict(self.output.described()),
+            **({} if self.encoding == "utf-8" else {"encoding": self.encoding}),
         }
 
 

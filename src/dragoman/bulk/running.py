@@ -102,7 +102,13 @@ def translate_file(
                 status.seconds = time.monotonic() - start
                 watch(status)
 
-            read = partial(read_chunks, n_done=n_earlier, digest=journal.digest, chunk_lines=chunk_lines)
+            read = partial(
+                read_chunks,
+                encoding=job.encoding,
+                n_done=n_earlier,
+                digest=journal.digest,
+                chunk_lines=chunk_lines,
+            )
             chunks = _watched(read(job.source), status)
             results: Iterator[Done]
             if ray is not None:

@@ -49,15 +49,21 @@ Tick = Callable[[int], None]
 
 
 def read_chunks(
-    path: Path, *, n_done: int = 0, digest: str = "", chunk_lines: int = CHUNK_LINES
+    path: Path,
+    *,
+    encoding: str = "utf-8",
+    n_done: int = 0,
+    digest: str = "",
+    chunk_lines: int = CHUNK_LINES,
 ) -> Iterator[Chunk]:
     """Cut a text file into chunks, from line `n_done` + 1 on. `digest` is that of the lines before it.
 
     Raises:
-        DataError: the file cannot be read, is damaged or is not UTF-8, or other lines are done than those.
+        DataError: the file cannot be read, is damaged or is not in its `encoding`, or other lines are done
+            than those.
     """
     position = Position()
-    lines = open_lines(path, position=position)
+    lines = open_lines(path, encoding=encoding, position=position)
     read = hashlib.blake2b(digest_size=16)
 
     def chunk_of(n: int) -> list[str]:

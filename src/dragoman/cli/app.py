@@ -97,6 +97,12 @@ def say(message: str) -> None:
     typer.echo(printable(as_called(message)), err=True)
 
 
+def invite(what: str) -> None:
+    """On a terminal, says how to end what is typed: else a command that waits seems to hang."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        say(f"{what}; {'Ctrl-Z and Enter' if os.name == 'nt' else 'Ctrl-D'} ends")
+
+
 def as_called(text: str) -> str:
     """`text`, its commands `dragoman …` and `pip install …` written as they work in this shell."""
     commands = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]

@@ -65,6 +65,7 @@ def classify(
         from dragoman.files import write_atomically
 
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
+        say(f"{out}: {n_texts:,} texts")
     if n_cut_texts:
         say(f"cut {n_cut_tokens:,} tokens off {n_cut_texts:,} of {n_texts:,} texts (data.max_windows)")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BufferedReader
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.app import obeyed_by_nobody
+from dragoman.cli.app import invite, obeyed_by_nobody, say
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.content import Content
 from dragoman.cli.translating import (
@@ -24,13 +25,14 @@ from dragoman.cli.translating import (
     Pharaoh,
     Protect,
     ProtectPattern,
-    document_ending,
+    Work,
+    encoding_of,
     link_record,
     pharaoh_line,
+    plan,
     translate_document_file,
-    write_document,
 )
-from dragoman.errors import ConfigError, DataError, require
+from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
@@ -78,11 +80,26 @@ def register(app: typer.Typer) -> None:
 
 def translate(
     run: RunPath,
-    file: Annotated[
-        str, typer.Argument(help="Sentences, one a line; - is stdin. May end in .gz, .xz or .zst.")
-    ] = "-",
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE ...]",
+            help="Sentences, one a line, or documents; - is stdin. May end in .gz, .xz or .zst.",
+            show_default="-",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write here instead of to stdout; .gz, .xz and .zst are compressed.")
+    ] = None,
+    out_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write each FILE under its own name in this folder.")
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            help="How the input is encoded, as cp1252; the output is in UTF-8.",
+            show_default="UTF-8, else the Windows code page of the language, with a note",
+        ),
     ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: source, translation, score, alternatives.")
@@ -152,10 +169,13 @@ def translate(
 
     An empty line stays empty. What arrives through a pipe is translated as it comes. From a file into
     another one (--out) the text may be of any size, and the same command continues after a kill. A line with
-    more tokens than the model accepts is translated in parts. With --document, a line may hold several
-    sentences, and subtitles (.srt), translation memories (.tmx), Word documents (.docx) and pages (.html)
-    keep their format. What is not said here is as in the run's [search].
+    more tokens than the model accepts is translated in parts. Subtitles (.srt), translation memories (.tmx),
+    Word documents (.docx) and pages (.html) keep their format; with --document, lines of text may hold
+    several sentences, too. What is not said here is as in the run's [search].
     """
+    from dragoman.predict.translator import translation_config
+    from dragoman.runs import Run
+
     if n_best > 1 and not (json_ or mbr):
         raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")
     settings: dict[str, Any] = {
@@ -164,33 +184,40 @@ def translate(
         "diversity_groups": diversity_groups, "diversity_penalty": diversity_penalty,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
     }  # fmt: skip
+    works = plan(files or ["-"], out=out, out_dir=out_dir, links=pharaoh, as_document=document)
     extras = Extras.parse(
-        document=document, align=align, pharaoh=pharaoh, protect=protect, patterns=protect_pattern,
-        consensus=mbr, as_json=json_,
+        document=any(work.ending for work in works), align=align, pharaoh=pharaoh, protect=protect,
+        patterns=protect_pattern, consensus=mbr, as_json=json_,
     )  # fmt: skip
-    ending = document_ending(file, out, as_document=document)
-    check_outputs(out, pharaoh)
-    if (prefixes or required) and (document or extras.protection):
+    if (prefixes or required) and (extras.document or extras.protection):
         raise ConfigError(
-            "--prefixes and --required are for lines as they are: not with --document or --protect"
+            "--prefixes and --required are for lines as they are: not with documents or --protect"
         )
-    if (
-        out is not None
-        and file != "-"
-        and not (prefixes or required or glossary or ensemble or engine != "native" or extras.any)
-    ):
-        settings |= {"n_best": n_best, "batch_sentences": batch_sentences}
-        settings["beam_size"] = beam_for(run, beam_size, n_best=n_best, method=method)
-        job = bulk_job(
-            run, file, out, settings, as_json=json_, device=device, precision=precision, skip_long=skip_long
-        )
-        carry_out(job, n_workers=workers, ray=ray)
-        return
-    if workers > 1 or ray is not None or skip_long:
+    if (prefixes or required or pharaoh) and len(works) > 1:
+        raise ConfigError("--prefixes, --required and --pharaoh have a line for each of one FILE")
+    special = prefixes or required or glossary or ensemble or engine != "native" or extras.changes_lines
+    in_bulk = [w for w in works if w.out and w.file != "-" and not w.ending and not special]
+    if len(in_bulk) < len(works) and (workers > 1 or ray is not None or skip_long):
         raise ConfigError(
             "--workers, --ray and --skip-long are for a file and --out FILE, without --engine, --ensemble, "
             "and options for documents or for what a translation must hold"
         )
+    src_lang = translation_config(Run.open(run)).data.src_lang
+    encodings = {work.file: encoding_of(work, encoding, src_lang) for work in works}
+    if out_dir is not None:
+        out_dir.mkdir(parents=True, exist_ok=True)
+    for work in in_bulk:
+        how = {
+            **settings, "n_best": n_best, "batch_sentences": batch_sentences,
+            "beam_size": beam_for(run, beam_size, n_best=n_best, method=method),
+        }  # fmt: skip
+        job = bulk_job(
+            run, work, how, encoding=encodings[work.file], as_json=json_, device=device, precision=precision,
+            skip_long=skip_long,
+        )  # fmt: skip
+        carry_out(job, n_workers=workers, ray=ray)
+    if len(in_bulk) == len(works):
+        return
     content = Content(prefixes=prefixes, required=required, glossary=glossary)
     translator = load_translator(
         run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble or (),
@@ -200,18 +227,26 @@ def translate(
     if (method or own.method) == "beam" and n_best > 1 and beam_size is None:
         settings["beam_size"] = max(n_best, own.beam_size)
     settings["n_best"] = extras.n_candidates(n_best, settings["beam_size"] or own.beam_size)
-    asked = Asked(translator, file, settings, content, extras)
-    if document:
-        write_document(out, translate_document_file(translator, file, extras, asked.search, ending))
-    else:
-        translate_lines(asked, out=out, pharaoh=pharaoh, alternatives=n_best if json_ else None, align=align)
+    for work in works:
+        if work in in_bulk:
+            continue
+        start = time.monotonic()
+        asked = Asked(translator, work, encodings[work.file], settings, content, extras)
+        if work.ending:
+            n = translate_document_file(translator, work, extras, asked.search, encoding=asked.encoding)
+        else:
+            n = translate_lines(asked, pharaoh=pharaoh, alternatives=n_best if json_ else None, align=align)
+        if work.out is not None:
+            unit = "sentences" if work.ending else "lines"
+            say(f"{work.out}: {n:,} {unit} in {time.monotonic() - start:.1f} s")
 
 
 class Asked(NamedTuple):
     """A translator, and what it is asked for."""
 
     translator: Translator
-    file: str
+    work: Work
+    encoding: str
     settings: dict[str, Any]
     content: Content
     extras: Extras
@@ -226,18 +261,20 @@ class Asked(NamedTuple):
                 texts, **said, first_number=first_number, progress=progress, **self.settings
             )
         except DataError as error:
-            raise DataError(f"{'stdin' if self.file == '-' else self.file}: {error}") from None
+            name = "stdin" if self.work.file == "-" else self.work.file
+            raise DataError(f"{name}: {error}") from None
 
 
-def translate_lines(
-    asked: Asked, *, out: Path | None, pharaoh: Path | None, alternatives: int | None, align: bool
-) -> None:
-    """Line by line, to stdout as they come, to files when all is done; `alternatives` is for JSON."""
-    extras = asked.extras
+def translate_lines(asked: Asked, *, pharaoh: Path | None, alternatives: int | None, align: bool) -> int:
+    """Line by line, to stdout as they come, to files when all is done; the number of lines.
+
+    `alternatives` is for JSON.
+    """
+    extras, (file, out, _), encoding = asked.extras, asked.work, asked.encoding
     written: list[str] = []
     aligned: list[str] = []
     n_lines = 0
-    for chunk in stdin_chunks() if asked.file == "-" else file_chunks(asked.file):
+    for chunk in stdin_chunks(encoding) if file == "-" else file_chunks(file, encoding):
         numbers = range(n_lines + 1, n_lines + 1 + len(chunk))
         n_lines += len(chunk)
         search = partial(asked.search, first_number=numbers[0])
@@ -259,13 +296,7 @@ def translate_lines(
         write_results(out, written)
     if pharaoh is not None:
         write_results(pharaoh, aligned)
-
-
-def check_outputs(*paths: Path | None) -> None:
-    """MissingExtraError: the package for the compression that a name asks for is not installed."""
-    for path in paths:
-        if path is not None and path.suffix == ".zst":
-            require("zstandard", extra="zst", purpose=f"writing {path.name}")
+    return n_lines
 
 
 def write_results(path: Path | None, pieces: Sequence[str]) -> None:
@@ -283,10 +314,10 @@ def write_results(path: Path | None, pieces: Sequence[str]) -> None:
 
 def bulk_job(
     run: Path,
-    file: str,
-    out: Path,
+    work: Work,
     settings: Mapping[str, Any],
     *,
+    encoding: str,
     as_json: bool,
     device: str,
     precision: str,
@@ -300,7 +331,9 @@ def bulk_job(
     check_precision(precision)
     write = json_line if as_json else as_line
     overrides = search_overrides(**settings)
-    return Job(run, find_file(file), out, Lines(write), overrides, device, precision, skip_long)
+    assert work.out is not None
+    source = find_file(work.file)
+    return Job(run, source, work.out, Lines(write), overrides, device, precision, skip_long, encoding)
 
 
 def beam_for(run: Path, beam_size: int | None, *, n_best: int, method: str | None) -> int | None:
@@ -369,47 +402,49 @@ def json_line(translation: Translation, links: Sequence[Link] | None = None) -> 
     return json.dumps(record, ensure_ascii=False)
 
 
-def file_chunks(name: str) -> Iterator[list[str]]:
+def file_chunks(name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
     """The lines of a file, many at once, so that sentences of a length can be searched together.
 
-    DataError: it is missing, or not UTF-8.
+    DataError: it is missing, or not in its encoding.
     """
     from dragoman.data.readers.files import find_file, open_lines
 
-    lines = open_lines(find_file(name))
+    lines = open_lines(find_file(name), encoding=encoding)
     while chunk := list(islice(lines, CHUNK)):
         yield chunk
 
 
-def stdin_chunks() -> Iterator[list[str]]:
-    """The lines of stdin, those at once that are there. DataError: one is not UTF-8."""
+def stdin_chunks(encoding: str = "utf-8") -> Iterator[list[str]]:
+    """The lines of stdin, those at once that are there. DataError: one is not in its encoding."""
+    invite("type a sentence")
     stream = sys.stdin.buffer
     blocks = iter(lambda: stream.read1(1 << 16) if isinstance(stream, BufferedReader) else stream.read(), b"")
-    return line_chunks(blocks, name="stdin")
+    return line_chunks(blocks, name="stdin", encoding=encoding)
 
 
-def line_chunks(blocks: Iterable[bytes], *, name: str) -> Iterator[list[str]]:
+def line_chunks(blocks: Iterable[bytes], *, name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
     """The lines that each block of bytes completes, without "\\n" or "\\r\\n"; only "\\n" ends a line."""
     n_lines, unfinished = 0, b""
     for block in blocks:
         *lines, last = block.split(b"\n")
         unfinished = unfinished + lines[0] if lines else unfinished + last
         if lines:
-            yield _decode([unfinished, *lines[1:]], name=name, n_before=n_lines)
+            yield _decode([unfinished, *lines[1:]], name=name, encoding=encoding, n_before=n_lines)
             n_lines, unfinished = n_lines + len(lines), last
     if unfinished:
-        yield _decode([unfinished], name=name, n_before=n_lines)
+        yield _decode([unfinished], name=name, encoding=encoding, n_before=n_lines)
 
 
-def _decode(lines: list[bytes], *, name: str, n_before: int) -> list[str]:
+def _decode(lines: list[bytes], *, name: str, encoding: str, n_before: int) -> list[str]:
     """The lines as text; a byte order mark before the first one is left away."""
     texts = []
     for number, line in enumerate(lines, start=n_before + 1):
         try:
-            text = line.removesuffix(b"\r").decode()
+            text = line.removesuffix(b"\r").decode(encoding)
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{name}, line {number}: is not UTF-8 (byte {error.start + 1}); convert the text to UTF-8"
+                f"{name}, line {number}: is not {encoding.upper()} (byte {error.start + 1}); convert it, or "
+                "say how it is encoded, as in --encoding cp1252"
             ) from None
         texts.append(text.removeprefix("\ufeff") if number == 1 else text)
     return texts

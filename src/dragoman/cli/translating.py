@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.app import obeyed_by_nobody, say
-from dragoman.errors import ConfigError
+from dragoman.cli.app import invite, obeyed_by_nobody, say
+from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:
     from dragoman.predict.alignment import Link
@@ -29,7 +29,7 @@ AsDocument = Annotated[
     typer.Option(
         "--document",
         help="A line is a paragraph of any number of sentences. White space and line ends stay. "
-        "Also for .srt, .tmx, .docx and .html, whose formatting is kept.",
+        "Not needed for .srt, .tmx, .docx and .html, whose formatting is kept.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -87,15 +87,15 @@ class Extras:
     ) -> Extras:
         """The options of the command. ConfigError: two do not go together, or one is none that there is."""
         if document and (as_json or pharaoh is not None):
-            raise ConfigError("--document gives text; leave --json and --pharaoh away, or cut it into lines")
+            raise ConfigError("--json and --pharaoh are for lines, and not for documents; leave them away")
         if align and not as_json:
             raise ConfigError("--align is for --json; for a file of links say --pharaoh links.txt")
         return cls(document, align, pharaoh, _protection(protect, patterns or ()), consensus)
 
     @property
-    def any(self) -> bool:
+    def changes_lines(self) -> bool:
         """Whether there is more to do than to translate lines."""
-        return self.document or self.wants_links or self.protection is not None or self.consensus
+        return self.wants_links or self.protection is not None or self.consensus
 
     @property
     def wants_links(self) -> bool:
@@ -157,44 +157,130 @@ class Extras:
         return found
 
 
-def document_ending(file: str, out: Path | None, *, as_document: bool) -> str:
-    """The ending of the format in which `file` is read and `out` written: ".txt" if it is none of ours.
+class Work(NamedTuple):
+    """A file to translate, and where to."""
 
-    ConfigError: it is not to be a document, the two are of different formats, or `out` is None, stdout is a
-    terminal, and the format is not for terminals.
+    file: str
+    """"-" is stdin."""
+    out: Path | None
+    """None is stdout."""
+    ending: str | None
+    """That of the document's format; None: the file is lines."""
+
+
+def plan(
+    files: Sequence[str], *, out: Path | None, out_dir: Path | None, links: Path | None, as_document: bool
+) -> list[Work]:
+    """What is to be translated, and where to; `links` is another file that is written.
+
+    Raises:
+        ConfigError: the options contradict each other, or an output is an input or of another format.
+        DataError: an input is missing, or a document whose format is not read.
+        MissingExtraError: a package for a document's format is not installed.
+    """
+    from dragoman.data.readers.files import find_file
+    from dragoman.files import refuse_overwriting
+
+    if out is not None and out_dir is not None:
+        raise ConfigError("--out is one file, --out-dir the folder of several; give one of them")
+    if out_dir is None:
+        if len(files) > 1:
+            raise ConfigError("several files need --out-dir DIR; each translation has its file's name there")
+        outs = [out]
+    else:
+        if "-" in files:
+            raise ConfigError("--out-dir is for files, whose names the translations have; stdin has none")
+        outs = [out_dir / Path(file).name for file in files]
+    works = [
+        Work(file, to, document_ending(file, to, as_document=as_document))
+        for file, to in zip(files, outs, strict=True)
+    ]
+    written = [*outs, *([links] if links else [])]
+    for path in written:
+        if path is not None and path.suffix == ".zst":
+            require("zstandard", extra="zst", purpose=f"writing {path.name}")
+    refuse_overwriting(*written, inputs=[file if file == "-" else find_file(file) for file in files])
+    return works
+
+
+def document_ending(file: str, out: Path | None, *, as_document: bool) -> str | None:
+    """The ending of the format in which the document `file` is read and `out` written; None: it is lines.
+
+    A file is a document if its name says so; else with `as_document`.
+
+    ConfigError: the two are of different formats, or `out` is None, stdout is a terminal, and the format is
+    not for terminals. DataError: it is a document whose format is not read. MissingExtraError: as `plan`.
     """
     from dragoman.data.readers.files import format_suffix
+    from dragoman.predict.documents.files import SAVED_AS, DocumentFile
 
     ending = format_suffix(file)
-    ending = ending if ending in DOCUMENT_ENDINGS else ".txt"
-    if not as_document:
-        if ending != ".txt":
-            raise ConfigError(
-                f"{file}: is no text of a sentence a line; say --document, and its format is kept"
-            )
-        return ending
-    from dragoman.predict.documents.files import DocumentFile
-
-    DocumentFile.check_ending(file, ending)
+    is_named = ending in DOCUMENT_ENDINGS or ending in SAVED_AS
+    ending = ending if is_named else ".txt"
+    if is_named or as_document:
+        DocumentFile.check_ending(file, ending)
     target = format_suffix(out.name) if out is not None else ending
     if target != ending and (ending != ".txt" or target in DOCUMENT_ENDINGS):
         raise ConfigError(f"--out {out}: a document keeps its format; give a name that ends in {ending}")
     if ending == ".docx" and out is None and sys.stdout.isatty():
         raise ConfigError(f"{file}: a Word document is nothing for a terminal; give --out FILE.docx")
-    return ending
+    return ending if is_named or as_document else None
+
+
+def encoding_of(work: Work, encoding: str | None, language: str) -> str:
+    """How the file is encoded: `encoding` if that is given, else as its first bytes tell; what is not UTF-8
+    is noted on stderr.
+
+    ConfigError: there is no such encoding, or none of this format.
+    """
+    from dragoman.data.readers.files import find_file, guess_encoding, open_bytes
+
+    if encoding is not None:
+        try:
+            one_byte = "\n".encode(encoding) == b"\n"
+        except LookupError:
+            raise ConfigError(f"--encoding {encoding}: is unknown; try cp1252, latin-1 or gb18030") from None
+        if work.ending not in (None, ".txt", ".srt") or not (one_byte or work.ending):
+            raise ConfigError(
+                f"--encoding {encoding}: is not for {work.file}, which says itself how it is encoded"
+                if work.ending
+                else f"--encoding {encoding}: has no line ends of one byte; convert the text to UTF-8"
+            )
+        return encoding
+    if work.file == "-" or work.ending not in (None, ".txt", ".srt"):
+        return "utf-8"
+    with open_bytes(find_file(work.file)) as stream:
+        start = stream.read(1 << 20)
+    guessed = guess_encoding(start, language)
+    if guessed != "utf-8":
+        say(f"{work.file}: is not UTF-8; read as {guessed} and written as UTF-8 (--encoding says otherwise)")
+    return guessed
 
 
 def translate_document_file(
-    translator: Translator, file: str, extras: Extras, search: Callable[..., list[Translation]], ending: str
-) -> bytes:
-    """The document `file` in the other language. `search` takes sentences, and `progress` in their number.
+    translator: Translator,
+    work: Work,
+    extras: Extras,
+    search: Callable[..., list[Translation]],
+    *,
+    encoding: str,
+) -> int:
+    """Translate a document and write it; the number of its sentences.
 
-    DataError: it is missing, damaged or of another format than `ending` says.
+    `search` takes sentences, and `progress` in their number. DataError: the file is missing, damaged or of
+    another format than its name says.
     """
     from dragoman.predict.documents.files import DocumentFile
 
-    name = "stdin" if file == "-" else file
-    document = DocumentFile.read(name, read_bytes(file), translator.config.languages, ending=ending)
+    name, content = "stdin" if work.file == "-" else work.file, read_bytes(work.file)
+    if encoding != "utf-8":
+        try:
+            content = content.decode(encoding).encode()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{name}: is not {encoding} ({error.reason}); choose another --encoding"
+            ) from None
+    document = DocumentFile.read(name, content, translator.config.languages, ending=work.ending)
     extras = replace(extras, protection=document.protection(extras.protection))
     with _bar(len(document.sentences)) as progress:
         translations = extras.translate(
@@ -204,7 +290,8 @@ def translate_document_file(
             lines=document.places,
             noun=document.noun,
         )
-    return document.written([translation.text for translation in translations])
+    write_document(work.out, document.written([translation.text for translation in translations]))
+    return len(document.sentences)
 
 
 def read_bytes(name: str) -> bytes:
@@ -212,6 +299,7 @@ def read_bytes(name: str) -> bytes:
     from dragoman.data.readers.files import find_file, open_bytes
 
     if name == "-":
+        invite("type or paste text")
         return sys.stdin.buffer.read()
     with open_bytes(find_file(name)) as file:
         return file.read()

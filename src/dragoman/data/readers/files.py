@@ -6,6 +6,7 @@ of one line that names the file, the line and the remedy.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import io
@@ -13,13 +14,29 @@ import lzma
 import os
 import zlib
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from dragoman.errors import DataError, optional, require
 
 COMPRESSED = (".gz", ".xz", ".zst")
+
+CODE_PAGES = {
+    **dict.fromkeys(("bs", "cs", "hr", "hu", "pl", "ro", "sk", "sl", "sq"), "cp1250"),
+    **dict.fromkeys(("be", "bg", "mk", "ru", "sr", "uk"), "cp1251"),
+    **dict.fromkeys(("et", "lt", "lv"), "cp1257"),
+    "el": "cp1253",
+    "tr": "cp1254",
+    "he": "cp1255",
+    "ar": "cp1256",
+    "vi": "cp1258",
+    "th": "cp874",
+    "zh": "gb18030",
+    "ja": "cp932",
+    "ko": "cp949",
+}
+"""In which Windows wrote text of a language before UTF-8; of all others it is cp1252."""
 
 
 def cache_folder() -> Path:
@@ -95,11 +112,13 @@ class Position:
             self._file, self._end = None, file.tell()
 
 
-def open_lines(path: Path, *, position: Position | None = None) -> Generator[str, None, None]:
+def open_lines(
+    path: Path, *, encoding: str = "utf-8", position: Position | None = None
+) -> Generator[str, None, None]:
     """The lines of a text file, decompressed by its suffix, without line ends ("\\n" or "\\r\\n") or BOM.
 
     Only "\\n" ends a line. `position` tells how far it is. DataError: the file cannot be read, is damaged, is
-    not UTF-8 or holds a NUL.
+    not in its `encoding` or holds a NUL.
     MissingExtraError: it ends in .zst and zstandard is not installed.
     """
     n = 0
@@ -108,18 +127,32 @@ def open_lines(path: Path, *, position: Position | None = None) -> Generator[str
             for n, line in enumerate(file, start=1):
                 if b"\0" in line:
                     raise _nul(path, n)
-                text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
+                text = line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
                 yield text.removeprefix("\ufeff") if n == 1 else text
     except UnicodeDecodeError as error:
         byte, place = error.object[error.start], error.start + 1
         raise DataError(
-            f"{path} line {n}: not UTF-8 (byte 0x{byte:02x} at position {place}); "
+            f"{path} line {n}: not {encoding.upper()} (byte 0x{byte:02x} at position {place}); "
             "convert the file, for example with: iconv -f latin1 -t utf-8"
         ) from None
     except _DAMAGE as error:
         raise _damaged(path, f" after line {n}", error) from None
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def guess_encoding(start: bytes, language: str) -> str:
+    """How a text in `language` is encoded, told from its first bytes: "utf-8" or a code page of Windows.
+
+    What is neither, for it holds bytes that the code page has not, is called "utf-8": reading it complains.
+    """
+    if b"\0" in start or start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-8"  # or UTF-16, or no text
+    for encoding in ("utf-8", CODE_PAGES.get(language, "cp1252")):
+        with suppress(UnicodeDecodeError):
+            codecs.getincrementaldecoder(encoding)().decode(start)  # the last character may be cut in two
+            return encoding
+    return "utf-8"
 
 
 @contextmanager

@@ -38,6 +38,14 @@ _HOME = {
 FORMATS = tuple(_HOME)
 """The endings of the names of documents."""
 
+SAVED_AS = {
+    **dict.fromkeys((".doc", ".docm", ".odt", ".pages", ".pdf", ".ppt", ".pptx", ".rtf", ".wpd"), ".docx"),
+    **dict.fromkeys((".epub", ".htm", ".mht", ".ods", ".xhtml", ".xls", ".xlsx"), ".html"),
+    **dict.fromkeys((".ass", ".ssa", ".sub", ".vtt"), ".srt"),
+    **dict.fromkeys((".sdlxliff", ".tbx", ".xlf", ".xliff"), ".tmx"),
+}
+"""Endings of documents that are not read, and the format to save such a document in."""
+
 _PACKAGES = {".srt": ("srt",), ".docx": ("docx",)}
 """The modules that a format needs beside sentencex."""
 
@@ -90,9 +98,10 @@ class DocumentFile:
             MissingExtraError: a package for it is not installed.
         """
         if ending not in _HOME:
+            remedy = f"save it as {SAVED_AS[ending]} first; " if ending in SAVED_AS else ""
             raise DataError(
                 f"{name}: {ending or 'a name without an ending'} is no format of documents; "
-                f"there are {', '.join(FORMATS)}"
+                f"{remedy}there are {', '.join(FORMATS)}"
             )
         packages = ("sentencex", *_PACKAGES.get(ending, ()))
         require(*packages, extra="documents", purpose=f"translating {ending} documents")
