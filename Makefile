@@ -4,13 +4,24 @@ BIN := .venv/bin
 export DRAGOMAN_DATA ?= $(abspath ../shared/data)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check setup clean
+.PHONY: demo test test-lowest check setup clean
 
 demo: .venv/demo
 	$(BIN)/dragoman demo
 
 test: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# The lowest versions of the core dependencies, in an environment of their own, without any extra.
+test-lowest: .venv-lowest/installed
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 $(LOWEST:%=tests/unit/test_%.py)
+
+LOWEST := config configuration_page training predict words subword metrics runs import_time greedy_and_beam packaging
+
+.venv-lowest/installed: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet --constraint constraints-lowest.txt --editable . pytest pytest-xdist hypothesis
+	touch $@
 
 check: .venv/installed
 	$(BIN)/ruff check .
@@ -32,4 +43,4 @@ setup: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv runs build src/*.egg-info
+	rm -rf .venv .venv-lowest runs build src/*.egg-info

@@ -23,7 +23,6 @@ PACKAGES = {
     "docx": "python-docx",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
-    "subword_nmt": "subword-nmt",
     "python_multipart": "python-multipart",
     "prometheus_client": "prometheus-client",
 }

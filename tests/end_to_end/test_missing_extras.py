@@ -73,7 +73,6 @@ CASES = [
     ("ctranslate2", "ctranslate2", ["translate", "run", "train.en", "--engine", "ctranslate2"]),
     ("ctranslate2", "ctranslate2", ["evaluate", "run", "--engine", "ctranslate2"]),
     ("sentencex", "documents", ["translate", "run", "train.en", "--document"]),
-    ("srt", "documents", ["translate", "run", "film.srt", "--document"]),
     ("docx", "documents", ["translate", "run", "letter.docx", "--document", "--out", "brief.docx"]),
     ("zstandard", "zst", ["backtranslate", "run", "train.de", "--out", "pairs.tsv.zst"]),
     ("ray", "ray", ["backtranslate", "run", "train.de", "--out", "pairs.tsv", "--ray", "local"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from commands import error_of
 from dragoman.config import TokenizerConfig
 from dragoman.errors import ConfigError, MissingExtraError, RunError
 from dragoman.text.foreign import (
+    BytePairCodes,
     PiecesTokenizer,
     SentencePieceTokenizer,
     pieces_spec,
@@ -27,7 +29,6 @@ from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
 from tiny import WORDS, write_corpus
 
 sentencepiece = pytest.importorskip("sentencepiece")
-pytest.importorskip("subword_nmt")
 
 MODEL = train_sentencepiece([*WORDS, *SENTENCES] * 5, vocab_size=60)
 PIECES = sentencepieces(MODEL)
@@ -139,6 +140,34 @@ def test_a_damaged_file_is_refused(changed: dict[str, object], message: str, tmp
 def test_codes_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="line 2 of its codes is not two pieces"):
         of_pieces("#version: 0.2\na b c\n")
+    with pytest.raises(ValueError, match=r"its codes are of version 0\.3; 0\.1 and 0\.2 are read"):
+        of_pieces("#version: 0.3\na b\n")
+
+
+@st.composite
+def codes(draw: st.DrawFn) -> str:
+    """A file of codes over three letters, whose merges may come in any order, twice, or never apply."""
+    symbols = ["a", "b", "c", "</w>", "a</w>", "b</w>", "c</w>"]
+    pairs = []
+    for _ in range(draw(st.integers(1, 10))):
+        left = draw(st.sampled_from([symbol for symbol in symbols if not symbol.endswith("</w>")]))
+        pairs.append((left, draw(st.sampled_from(symbols))))
+        symbols.append("".join(pairs[-1]))
+    header = draw(st.sampled_from(["", "#version: 0.1\n", "#version: 0.2\n"]))
+    return header + "".join(f"{left} {right}\n" for left, right in draw(st.permutations(pairs)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    codes(),
+    st.none() | st.sets(st.text("abc", min_size=1, max_size=4)),
+    st.text("abcd", min_size=1, max_size=9),
+)
+def test_codes_cut_words_as_subword_nmt_does(codes: str, known: set[str] | None, word: str) -> None:
+    apply_bpe = pytest.importorskip("subword_nmt.apply_bpe")
+    known = known and {mark for piece in known for mark in (piece, f"{piece}@@")[len(piece) % 2 :]}
+    theirs = apply_bpe.BPE(io.StringIO(codes), separator="@@", vocab=known)
+    assert BytePairCodes(codes, known).cut(word) == theirs.segment_tokens([word])
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "pieces"])
@@ -166,9 +195,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(MissingExtraError, match=r"sentencepiece: pip install 'dragoman\[foreign\]'"):
         Tokenizer.load(tmp_path / "x.json")
-    monkeypatch.setitem(sys.modules, "subword_nmt.apply_bpe", None)
-    with pytest.raises(MissingExtraError, match=r"subword-nmt: pip install 'dragoman\[foreign\]'"):
-        of_pieces()
 
 
 def test_an_older_package_gives_the_same_spans() -> None:

@@ -98,6 +98,10 @@ def shapes(args: dict[str, Any], sizes: dict[str, int]) -> dict[str, tuple[int, 
                     found[f"{at}.{block}.{part}.weight"], found[f"{at}.{block}.{part}.bias"] = (D, D), (D,)
             for part, (n_out, n_in) in {"fc1": (F, D), "fc2": (D, F)}.items():
                 found[f"{at}.{part}.weight"], found[f"{at}.{part}.bias"] = (n_out, n_in), (n_out,)
+            if side == "encoder":  # 0.12.2 writes these as well, and reads none of them
+                copies = {"in_proj": (3 * D, D), "out_proj": (D, D), "fc1": (F, D), "fc2": (D, F)}
+                for part, (n_out, n_in) in copies.items():
+                    found[f"{at}.{part}_weight"], found[f"{at}.{part}_bias"] = (n_out, n_in), (n_out,)
             for part in (*(f"{block}_layer_norm" for block in blocks), "final_layer_norm"):
                 found[f"{at}.{part}.weight"] = found[f"{at}.{part}.bias"] = (D,)
         if args[f"{side}_normalize_before"]:
@@ -117,7 +121,9 @@ def as_old(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             last = {"encoder": 1, "decoder": 2}[match[2]]
             number = last if match[3] == "final" else numbers[match[3]][match[2]]
             found[f"{match[1]}.layer_norms.{number}.{match[4]}"] = tensor
-        elif name != "decoder.output_projection.weight":
+        elif name != "decoder.output_projection.weight" and not re.search(
+            r"_(proj|fc1|fc2)_(weight|bias)$", name
+        ):
             found[name] = tensor
     return found
 

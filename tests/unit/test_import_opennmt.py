@@ -273,9 +273,12 @@ def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> 
 
 
 def write_eole(
-    folder: Path, *, shared: bool = False, learned: bool = False, **changed: Any
+    folder: Path, *, shared: bool = False, learned: bool = False, scalar: float = 1.0, **changed: Any
 ) -> dict[str, Tensor]:
-    """A model folder as eole writes it, shared weights left out: the tensors of the model."""
+    """A model folder as eole writes it, shared weights left out: the tensors of the model.
+
+    `scalar` is by what eole 0.6 multiplies the output of the decoder's layer.
+    """
     folder.mkdir(parents=True)
     tokens = vocabularies(shared)
     attention_bias = bool(changed.get("add_qkvbias"))
@@ -286,7 +289,8 @@ def write_eole(
     if learned:
         tables = 0.3 * torch.ones(2, 20, D).cumsum(1).sin()
         tensors |= {"src_emb.pe.weight": tables[0], "tgt_emb.pe.weight": tables[1] + 0.1}
-    saved = dict(tensors)
+    saved = tensors | {"decoder.transformer_layers.0.layer_scalar": torch.tensor([scalar])}
+    torch.save({"state": {}}, folder / "optimizer.pt")
     if shared:
         tensors["tgt_emb.embeddings.weight"] = tensors["src_emb.embeddings.weight"]
         tensors["generator.weight"] = tensors["src_emb.embeddings.weight"]
@@ -400,6 +404,7 @@ EOLE_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "few keys": ({"heads_kv": 1}, "heads_kv = 1"),
     "gated": ({"mlp_activation_fn": "gated-silu"}, "mlp_activation_fn = 'gated-silu': only relu, gelu, silu"),
     "sides": ({"decoder": {"decoder_type": "transformer", "heads": 4}}, "heads = 2: the decoder has 4"),
+    "a scaled layer": ({"scalar": 0.5}, "layer_scalar is 0.5: a layer whose output is scaled"),
     "a decoder alone": ({"decoder": {"decoder_type": "rnn"}}, "decoder_type = 'rnn': only the Transformer"),
 }
 

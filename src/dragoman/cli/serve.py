@@ -28,7 +28,6 @@ PACKAGES = (
     "python_multipart",
     "prometheus_client",
     "sentencex",
-    "srt",
     "docx",
     "py3langid",
 )

@@ -78,6 +78,13 @@ UNKNOWN_HERE = {
     "decoder_xformers_att_config": "attention of xFormers",
 }
 
+FAST_COPY = re.compile(r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)")
+"""Weights that fairseq 0.12.2 has a second time, for a faster encoder.
+
+It fills them from the layer itself whenever it loads a checkpoint, and never trains them. A file holds zeros,
+or the weights of the time when the training was last continued.
+"""
+
 _OWN = AttentionNames("q_proj", "k_proj", "v_proj", "out_proj")
 LAYERS = {
     "encoder": LayerNames(
@@ -267,6 +274,7 @@ def _modernise(tensors: ForeignTensors, norm: str, *, where_settings: Settings) 
             moved = tensors.take(old, *tensors.shape(old))
             tensors.put(f"{layer}.{sublayers[int(number) % len(sublayers)]}.{kind}", moved)
         tensors.drop(f"{side}.embed_positions._float_tensor", f"{side}.embed_positions.weights")
+    tensors.drop(*(name for name in [*tensors] if FAST_COPY.fullmatch(name)))
 
 
 def _count_layers(tensors: ForeignTensors, side: str) -> int:

@@ -138,11 +138,14 @@ EOLE = Dialect(
 
 def detects(folder: ForeignFolder) -> bool:
     """A checkpoint of OpenNMT-py; nothing but its content tells it from others, so fairseq's come first."""
-    return bool(folder.names("*.pt")) and not folder.names("dict.*.txt")
+    return bool(folder.names("*.pt")) and not folder.names("dict.*.txt") and not detects_eole(folder)
 
 
 def detects_eole(folder: ForeignFolder) -> bool:
-    """A step's folder, or the folder of the model, which links to the last step's files."""
+    """A step's folder, or the folder of the model, which links to the last step's files.
+
+    A training that may be continued leaves its optimizer.pt there, which is no checkpoint of OpenNMT-py.
+    """
     return folder.has("config.json", "vocab.json", "model.00.safetensors")
 
 
@@ -327,6 +330,7 @@ def _convert(
     for side, (prefix, names) in dialect.layers.items():
         n_layers[side] = len({name.split(".")[2] for name in tensors if name.startswith(f"{prefix}.")})
         for i in range(n_layers[side]):
+            _drop_scalar(tensors, f"{prefix}.{i}.layer_scalar")
             weights |= take_layer(tensors, f"{prefix}.{i}", f"{side}.{i}", names, sizes)
         weights |= take_norm(tensors, f"{side}.layer_norm", f"{side}_norm", d_model)
     has_bias = "generator.bias" in tensors
@@ -353,6 +357,15 @@ def _convert(
         where=encoder.where,
     )
     return config, weights
+
+
+def _drop_scalar(tensors: ForeignTensors, name: str) -> None:
+    """Take away the factor of a layer's output that eole 0.6 has. RunError: it is not 1."""
+    if name in tensors and (factor := tensors.take(name, 1).item()) != 1.0:
+        raise RunError(
+            f"{tensors.where}: {name} is {factor:g}: a layer whose output is scaled; "
+            "the model cannot be imported"
+        )
 
 
 def _embeddings(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from dragoman.errors import ConfigError, optional
@@ -87,8 +87,80 @@ class SentencePieceTokenizer(ForeignTokenizer):
         return text.replace(META_SPACE, " ").strip()  # of a piece that the vocabulary has, and the model not
 
 
+class BytePairCodes:
+    """A file of byte-pair codes (Sennrich et al. 2016), which cuts words as subword-nmt 0.3 does."""
+
+    END = "</w>"
+    """What codes have where a word ends: in version 0.2 with its last character, in 0.1 behind it."""
+    MOST_KEPT = 2**17
+    """Words whose pieces are remembered."""
+
+    def __init__(self, codes: str, known: set[str] | None = None) -> None:
+        """With `known`, merges into other pieces are undone. ValueError: `codes` are none."""
+        lines = codes.strip("\r\n ").split("\n")
+        n_header = int(lines[0].startswith("#version:"))
+        self._version = re.sub(r"(\.0+)*$", "", lines[0].split()[-1]) if n_header else "0.1"
+        if self._version not in ("0.1", "0.2"):
+            raise ValueError(f"its codes are of version {self._version}; 0.1 and 0.2 are read")
+        pairs = []
+        for number, line in enumerate(lines[n_header:], start=1 + n_header):
+            pair = tuple(line.strip("\r\n ").split(" "))
+            if len(pair) != 2:
+                raise ValueError(f"line {number} of its codes is not two pieces")
+            pairs.append(pair)
+        self._ranks = {pair: rank for rank, pair in reversed([*enumerate(pairs)])}
+        self._halves = {left + right: (left, right) for left, right in self._ranks}
+        self._known = known
+        self._kept: dict[str, list[str]] = {}
+
+    def cut(self, word: str) -> list[str]:
+        """The pieces of a word, CONTINUED behind all but the last."""
+        if word not in self._kept:
+            if len(self._kept) >= self.MOST_KEPT:
+                self._kept.clear()
+            pieces = self._pieces(word) if len(word) > 1 else [word]
+            self._kept[word] = [*(piece + CONTINUED for piece in pieces[:-1]), pieces[-1]]
+        return self._kept[word]
+
+    def _pieces(self, word: str) -> list[str]:
+        symbols = [*word, self.END] if self._version == "0.1" else [*word[:-1], word[-1] + self.END]
+        while ranks := [self._ranks[pair] for pair in pairwise(symbols) if pair in self._ranks]:
+            symbols = self._merged(symbols, min(ranks))
+        if symbols[-1] == self.END:
+            symbols.pop()
+        else:
+            symbols[-1] = symbols[-1].removesuffix(self.END)
+        if not self._known:
+            return symbols
+        return [part for i, piece in enumerate(symbols, 1) for part in self._undone(piece, i == len(symbols))]
+
+    def _merged(self, symbols: list[str], rank: int) -> list[str]:
+        """The symbols with every pair of that rank merged, from the left."""
+        merged: list[str] = []
+        for symbol in symbols:
+            if merged and self._ranks.get((merged[-1], symbol)) == rank:
+                merged[-1] += symbol
+            else:
+                merged.append(symbol)
+        return merged
+
+    def _undone(self, piece: str, is_last: bool) -> Iterator[str]:
+        """What `piece` was merged of, as far as that is needed for pieces that are known."""
+        assert self._known is not None
+        waiting = [(piece, is_last)]
+        while waiting:
+            piece, is_last = waiting.pop()
+            is_known = (piece if is_last else piece + CONTINUED) in self._known
+            halves = None if is_known else self._halves.get(piece + self.END if is_last else piece)
+            if halves is None:
+                yield piece
+            else:
+                right = halves[1].removesuffix(self.END) if is_last else halves[1]
+                waiting += [(right, is_last), (halves[0], False)]
+
+
 class PiecesTokenizer(ForeignTokenizer):
-    """Text that is already cut, its pieces separated by spaces; with codes, subword-nmt cuts them further.
+    """Text that is already cut, its pieces separated by spaces; with codes they are cut further.
 
     Nothing but white space, control characters and, where the model wants it, case is normalised. Pieces keep
     `encode(decode(ids)) == ids`; of words that codes cut, `decode(encode(text)) == normalise(text)` where
@@ -99,7 +171,7 @@ class PiecesTokenizer(ForeignTokenizer):
         super().__init__(spec)
         codes = self._settings["codes"]
         known = set(self._ids) if self._settings.get("known_only") else None
-        self._codes = None if codes is None else _read_codes(codes, known)
+        self._codes = None if codes is None else BytePairCodes(codes, known)
 
     def normalise(self, text: str) -> str:
         text = " ".join(without_controls(text).split())
@@ -107,7 +179,7 @@ class PiecesTokenizer(ForeignTokenizer):
 
     def _cut(self, text: str) -> list[str]:
         words = text.split()
-        return words if self._codes is None else list(self._codes.segment_tokens(words))
+        return words if self._codes is None else [piece for word in words for piece in self._codes.cut(word)]
 
     def _spans(self, text: str) -> list[tuple[str, int, int]]:
         found, position = [], 0
@@ -148,7 +220,7 @@ def sentencepiece_spec(model: bytes, vocabulary: Sequence[str], *, lowercase: bo
 def pieces_spec(
     codes: str | None, vocabulary: Sequence[str], *, lowercase: bool = False, known_only: bool = False
 ) -> str:
-    """The file of a tokenizer of text that is already cut, which subword-nmt `codes` cut further if given.
+    """The file of a tokenizer of text that is already cut, which byte-pair `codes` cut further if given.
 
     With `known_only` merges into what is not in the vocabulary are undone.
     """
@@ -164,7 +236,9 @@ def pieces_spec(
 
 def sentencepiece_processor(model: bytes) -> Any:
     """The sentencepiece model in a file's bytes. ValueError: it is none. MissingExtraError: no package."""
-    processor = _foreign_package("sentencepiece").SentencePieceProcessor()
+    processor = optional(
+        "sentencepiece", extra="foreign", purpose="the tokenizer of an imported model"
+    ).SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
     except RuntimeError as error:
@@ -186,18 +260,3 @@ def _offsets(processor: Any, text: str) -> list[tuple[str, int, int]]:
         found = processor.EncodeAsOffsetMapping(text)
         return [(piece, *span) for piece, span in zip(found["pieces"], found["offsets"], strict=True)]
     return [(found.piece, found.begin, found.end) for found in processor.EncodeAsImmutableProto(text).pieces]
-
-
-def _read_codes(codes: str, known: set[str] | None) -> Any:
-    """What segments by the byte-pair `codes` (Sennrich et al. 2016), into `known` pieces alone if given.
-
-    ValueError: they are none.
-    """
-    for number, line in enumerate(codes.strip("\r\n ").split("\n"), start=1):
-        if not (number == 1 and line.startswith("#version:")) and len(line.strip("\r\n ").split(" ")) != 2:
-            raise ValueError(f"line {number} of its codes is not two pieces")  # subword-nmt would exit
-    return _foreign_package("subword_nmt.apply_bpe").BPE(io.StringIO(codes), separator=CONTINUED, vocab=known)
-
-
-def _foreign_package(name: str) -> Any:
-    return optional(name, extra="foreign", purpose="the tokenizer of an imported model")

@@ -46,7 +46,7 @@ SAVED_AS = {
 }
 """Endings of documents that are not read, and the format to save such a document in."""
 
-_PACKAGES = {".srt": ("srt",), ".docx": ("docx",)}
+_PACKAGES = {".docx": ("docx",)}
 """The modules that a format needs beside sentencex."""
 
 

@@ -10,15 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from dragoman.errors import DataError
 from dragoman.predict.documents.passages import Code, Cut, Passage, Pieces, cut, pairs, text_of
 from dragoman.predict.documents.plain import Encoding, decoded
 from dragoman.predict.splitting import has_spaces
-
-if TYPE_CHECKING:
-    import srt
 
 MOST_CUES = 4
 """So many cues hold one sentence, at most: a song may have no full stop at all."""
@@ -30,14 +26,46 @@ LONGEST_CUE = 4000
 
 _REMEDY = 'a subtitle is a number, a line such as "00:00:01,000 --> 00:00:02,500", and text'
 _TIMES = re.compile(r"\s*[0-9]{1,20}[,.:，．。：][^>]{1,60}>")
+_STAMP = re.compile(r"[0-9]{1,20}(?:[,.:，．。：][0-9]+){2}")
 _NUMBER = re.compile(r"\s*-?[0-9]{1,20}(?:\.[0-9]{0,20})?\s*\Z")
 _TOO_MANY_DIGITS = re.compile(r"[0-9]{21}")
+_TIME = "[,.:，．。：]".join(["([0-9]+)"] * 3) + "[,.:，．。：]?([0-9]*)"
+_HEAD = re.compile(rf"\s*(?:-?[0-9]+\.?[0-9]*\s*\n)?{_TIME} *-[ -] *> *{_TIME} ?[^\r\n]*(?:\n|\Z)")
 _TAG = re.compile(r"(<(?P<closes>/?)(?P<name>i|b|u|s|font)\b[^<>]*>|\{\\[^{}]*\})", re.IGNORECASE)
 _POSITION = re.compile(r"\s*(?:\{\\[^{}]*\})+")
 _WRAPPED = re.compile(r"(<(?P<name>i|b|u|s|font)\b[^<>]*>)(.*)(</(?P=name)\s*>)", re.IGNORECASE | re.DOTALL)
 _DASH = re.compile(r"\s*[-–—‐]\s*")
 _ENDS = re.compile(r"[.!?…。！？♪:;؟।][\"'”’»)\]』」]*\s*\Z")
 _NO_START = frozenset(".,;:!?)]}%…»”’，。、！？；：）」』】")
+
+
+@dataclass(frozen=True)
+class Cue:
+    """What is shown from `start` to `end`.
+
+    `head` is its number and times as they are in the file, `tail` the line ends behind `content`.
+    """
+
+    head: str
+    start: timedelta
+    end: timedelta
+    content: str
+    tail: str
+
+    @classmethod
+    def of(cls, block: str) -> Cue | None:
+        """The cue that `block` is, if it is one. OverflowError: a time is beyond all bounds."""
+        found = _HEAD.match(block)
+        if found is None:
+            return None
+        numbers = [int(digits or 0) for digits in found.groups()]
+        start, end = (
+            timedelta(hours=h, minutes=m, seconds=s, milliseconds=ms)
+            for h, m, s, ms in (numbers[:4], numbers[4:])
+        )
+        said = block[found.end() :]
+        content = said.rstrip("\n")
+        return cls(found[0], start, end, content, said[len(content) :])
 
 
 @dataclass
@@ -135,71 +163,61 @@ class Subtitles:
 
     noun = "cue"
 
-    def __init__(
-        self, cues: list[srt.Subtitle], encoding: Encoding, text: str, languages: tuple[str, str]
-    ) -> None:
+    def __init__(self, cues: list[Cue], encoding: Encoding, text: str, languages: tuple[str, str]) -> None:
         """`text` is the whole file. `languages`: source and target."""
         self._cues, self._encoding = cues, encoding
         self._line_end = "\r\n" if "\r\n" in text else "\n"
-        self._n_last = len(text.replace("\r", "")) - len(text.replace("\r", "").rstrip("\n"))
         src_spaced, self._tgt_spaced = map(has_spaces, languages)
         self._sayings = [Saying(lines, spaces=src_spaced) for lines in _sayings(cues)]
         self.passages = [saying.passage for saying in self._sayings]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
         """The file with a translation in place of what is said. A cue may become empty."""
-        import srt
-
         texts: list[list[str]] = [[] for _ in self._cues]
         for saying, translation in zip(self._sayings, translations, strict=True):
             lines = saying.rewrapped(translation, spaces=self._tgt_spaced)
             for line, text in zip(saying.lines, lines, strict=True):
                 texts[line.cue] += [text] if text or not line.text else []
-        for cue, texts_of_cue in zip(self._cues, texts, strict=True):
-            cue.content = "\n".join(texts_of_cue)
-        text = srt.compose(self._cues, reindex=False, strict=False)
-        text = text.rstrip("\n") + "\n" * self._n_last
-        return self._encoding.encoded(text.replace("\n", self._line_end))
+        cues = zip(self._cues, map("\n".join, texts), strict=True)
+        written = "".join(f"{cue.head}{content}{cue.tail}" for cue, content in cues)
+        return self._encoding.encoded(written.replace("\n", self._line_end))
 
 
 def read(name: str, content: bytes, languages: tuple[str, str]) -> Subtitles:
     """The subtitles `content`. DataError: they are damaged, or no text."""
-    import srt
-
     text, encoding = decoded(name, content)
-    cues: list[srt.Subtitle] = []
+    cues: list[Cue] = []
     for line, block in _blocks(text.replace("\r\n", "\n")):
         if len(block) > LONGEST_CUE or _TOO_MANY_DIGITS.search(block):
             raise DataError(
                 f"{name}, line {line}: more than a subtitle of {LONGEST_CUE} characters; {_REMEDY}"
             )
         try:
-            cues.extend(srt.parse(block))
-        except srt.SRTParseError as error:
-            at = line + block.count("\n", 0, error.expected_start)
-            raise DataError(
-                f"{name}, line {at}: {_shown(error.unmatched_content)} is no part of a subtitle; {_REMEDY}"
-            ) from None
-        except (ValueError, OverflowError):
-            raise DataError(f"{name}, line {line}: a number or a time that is none; {_REMEDY}") from None
+            cue = Cue.of(block)
+        except OverflowError:
+            raise DataError(f"{name}, line {line}: a time that is none; {_REMEDY}") from None
+        if cue is None:
+            raise DataError(f"{name}, line {line}: {_shown(block)} is no part of a subtitle; {_REMEDY}")
+        cues.append(cue)
     if not cues:
         raise DataError(f"{name}: holds no subtitles; {_REMEDY}")
     return Subtitles(cues, encoding, text, languages)
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
-    """The cues of a file, the number of the line where each begins, and what it is.
-
-    For each by itself the time that the parser takes is bounded; of a whole file it is not.
-    """
+    """The cues of a file, the number of the line where each begins, and what it is."""
     lines = text.split("\n")
     starts = []
     for i, line in enumerate(lines):
-        if _TIMES.match(line):
-            back = i - 1
-            while back > i - 3 and back >= 0 and not lines[back].strip():
-                back -= 1
-            starts.append(back if back >= 0 and _NUMBER.match(lines[back]) else i)
+        has_times = _TIMES.match(line)
+        if not has_times and not _STAMP.match(line):
+            continue
+        back = i - 1
+        while back > i - 3 and back >= 0 and not lines[back].strip():
+            back -= 1
+        start = back if back >= 0 and _NUMBER.match(lines[back]) else i
+        if has_times or (start > 0 and not lines[start - 1].strip()):  # a cue whose arrow is missing
+            starts.append(start)
     if not starts or any(line.strip() for line in lines[: starts[0]]):
         starts.insert(0, 0)
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -214,7 +232,7 @@ def _shown(text: str) -> str:
     return repr(line if len(line) <= 40 else f"{line[:40]}…")
 
 
-def _sayings(cues: Sequence[srt.Subtitle]) -> list[list[Line]]:
+def _sayings(cues: Sequence[Cue]) -> list[list[Line]]:
     """The lines of all cues, together where one goes on in the next."""
     sayings: list[list[Line]] = []
     for k, cue in enumerate(cues):
@@ -228,7 +246,7 @@ def _sayings(cues: Sequence[srt.Subtitle]) -> list[list[Line]]:
     return sayings
 
 
-def _goes_on(lines: list[Line], line: Line, cues: Sequence[srt.Subtitle], *, is_first: bool) -> bool:
+def _goes_on(lines: list[Line], line: Line, cues: Sequence[Cue], *, is_first: bool) -> bool:
     """What `lines` say goes on in `line`, the first one of another cue or not.
 
     From one cue to the next only a sentence does that has not ended, and goes on with a small letter at once.
