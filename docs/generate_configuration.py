@@ -133,14 +133,21 @@ def type_in_words(field: FieldInfo) -> str:
         return "two numbers or names"
     if annotation == list[str]:
         return "a list of texts"
-    if get_origin(annotation) is tuple:
-        return f"two {WORDS[get_args(annotation)[0]]}s"
+    if annotation == tuple[config.Beta, config.Beta]:
+        kind, of_each = get_args(config.Beta)
+        return f"two {WORDS[kind]}s{_range(of_each)}"
+    return WORDS[annotation] + _range(field)  # type: ignore[index]
+
+
+def _range(field: FieldInfo) -> str:
+    """What a number must be, behind its type."""
     bounds = []
     for constraint in field.metadata:
         attribute, sign = SIGNS.get(type(constraint).__name__, ("", ""))
         if sign:
-            bounds.append(f"{sign} {getattr(constraint, attribute):g}")
-    return f"{WORDS[annotation]}{' ' + ', '.join(bounds) if bounds else ''}"  # type: ignore[index]
+            bound = getattr(constraint, attribute)
+            bounds.append(f"{sign} {'2^63 - 1' if bound == config.MAX_SEED else f'{bound:g}'}")
+    return f" {', '.join(bounds)}" if bounds else ""
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:

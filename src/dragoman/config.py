@@ -30,6 +30,15 @@ else:
 MAX_ROWS = 100_000
 """Hypotheses of all sentences that are searched at once."""
 
+MAX_COUNT = 10**9
+"""The largest number of steps, pairs and the like; larger ones are mistakes, and overflow somewhere."""
+
+MAX_SEED = 2**63 - 1
+"""The largest integer of TOML, and of random generators."""
+
+MAX_VOCAB = 10_000_000
+"""Tokens of a vocabulary."""
+
 MAX_PROBLEMS = 20
 """Mistakes in a recipe that a message names."""
 
@@ -46,7 +55,7 @@ FOREIGN_KINDS = ("sentencepiece", "pieces")
 RecipeName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Column: TypeAlias = int | str
 """A column by its number, counted from 0, or by its name where the file names its fields."""
-
+Beta: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
@@ -81,7 +90,7 @@ class DataConfig(Section):
     """What chooses checkpoints. Empty: `n_held_out` examples are held out of train."""
     test: dict[str, Corpora] = Field(default_factory=dict)
     """What the final score is computed on, by name."""
-    n_held_out: int = Field(default=1000, ge=1)
+    n_held_out: int = Field(default=1000, ge=1, le=MAX_COUNT)
     """Examples held out of train where there is no valid (at most a tenth of the corpus)."""
 
     @field_validator("train", "valid", "test", mode="before")
@@ -133,7 +142,7 @@ class TranslationDataConfig(DataConfig):
     """Language code of the target. Picks BLEU's tokenisation ("zh" is scored by characters)."""
     columns: tuple[Column, Column] = (0, 1)
     """The columns of source and target in one file: counted from 0, or the names of fields."""
-    max_length: int = Field(default=128, ge=2)
+    max_length: int = Field(default=128, ge=2, le=100_000)
     """Longest training sentence in tokens, end token included; longer pairs are skipped and counted."""
 
     @field_validator("columns", mode="before")
@@ -162,9 +171,9 @@ class ClassificationDataConfig(DataConfig):
     """The column of the text: counted from 0, or the name of the field."""
     label_column: Column = 0
     """The column of the label. Labels are names; numbers are names too."""
-    max_length: int = Field(default=256, ge=2)
+    max_length: int = Field(default=256, ge=2, le=100_000)
     """Tokens in a window. A longer text is read in several, and all of them take part in its label."""
-    max_windows: int = Field(default=0, ge=0)
+    max_windows: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Windows of a text that are read; what lies behind them is cut and counted. 0: all of them."""
 
     @model_validator(mode="after")
@@ -184,7 +193,7 @@ class TokenizerConfig(Section):
     with an imported model came its sentencepiece model, or the pieces that text is already cut into."""
     tgt_kind: TokenizerKind | Literal["same"] = "same"
     """Another kind for the target, with shared = false; "same": as `kind`."""
-    vocab_size: int = Field(default=8000, ge=10)
+    vocab_size: int = Field(default=8000, ge=10, le=MAX_VOCAB)
     """Tokens per vocabulary, special ones included; "bpe" and "unigram" need 300, for their byte tokens."""
     shared: bool = True
     """One vocabulary for both languages (needed to tie source and target embeddings)."""
@@ -192,7 +201,7 @@ class TokenizerConfig(Section):
     """Probability of leaving out a merge while training (BPE-dropout, Provilkov et al. 2020)."""
     lowercase: bool = False
     """Read and write lower case only."""
-    min_frequency: int = Field(default=1, ge=1)
+    min_frequency: int = Field(default=1, ge=1, le=MAX_COUNT)
     """For words and characters: what occurs less often in train is unknown."""
     splitter: Literal["regex", "spacy"] = "regex"
     """For words: a regular expression, or spaCy's rules for the language (extra "spacy")."""
@@ -227,21 +236,21 @@ class EncoderConfig(Section):
 
     d_model: int = Field(default=256, ge=2, le=100_000)
     """Width of every layer's input and output (paper: 512)."""
-    n_heads: int = Field(default=4, ge=1)
+    n_heads: int = Field(default=4, ge=1, le=100_000)
     """Attention heads; each has d_model / n_heads dimensions (paper: 8)."""
     d_ff: int = Field(default=1024, ge=1, le=1_000_000)
     """Width inside the feed-forward block (paper: 2048)."""
     n_encoder_layers: int = Field(default=3, ge=1, le=1000)
     """Encoder layers (paper: 6)."""
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    dropout: float = Field(default=0.1, ge=0.0, le=0.99)
     """On embeddings and on the output of every sub-layer (section 5.4)."""
-    attention_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    attention_dropout: float = Field(default=0.0, ge=0.0, le=0.99)
     """On attention weights (tensor2tensor; not in the paper)."""
-    activation_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    activation_dropout: float = Field(default=0.0, ge=0.0, le=0.99)
     """Inside the feed-forward block, after the activation (tensor2tensor; not in the paper)."""
     norm: Literal["pre", "post"] = "pre"
     """Layer norm before each sub-layer, or after its residual as in the paper."""
-    norm_eps: float = Field(default=1e-5, gt=0.0)
+    norm_eps: float = Field(default=1e-5, ge=1e-12, le=1.0)
     """What every layer norm adds to the variance; other toolkits have 1e-6."""
     activation: Literal["relu", "gelu", "swish"] = "relu"
     """Non-linearity of the feed-forward block; swish(x) = x sigmoid(x), as Marian has it."""
@@ -281,54 +290,54 @@ class ClassifierConfig(EncoderConfig):
 
     pooling: Literal["mean", "max", "mean+max"] = "mean+max"
     """How the encoded tokens of a text become one vector; "mean+max" is both, side by side."""
-    word_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    word_dropout: float = Field(default=0.0, ge=0.0, le=0.99)
     """Probability of leaving out a token while training; n-grams are those of the whole text."""
     ngrams: int = Field(default=0, ge=0, le=5)
     """Longest n-grams of tokens that vote for a class beside the encoder; 0: none (model/ngrams.py)."""
     ngram_bits: int = Field(default=20, ge=4, le=26)
     """They are hashed into 2 to the power of this buckets, with as many weights for every label."""
-    ngram_rate: float = Field(default=10.0, gt=0.0)
+    ngram_rate: float = Field(default=10.0, gt=0.0, le=1e6)
     """The learning rate of their weights, as a multiple of `learning_rate`."""
 
 
 class TrainingConfig(Section):
     """How the model learns (sections 5.1, 5.3 and 5.4): what both tasks have in common."""
 
-    max_steps: int = Field(default=6000, ge=1)
+    max_steps: int = Field(default=6000, ge=1, le=MAX_COUNT)
     """Updates of the weights."""
-    max_epochs: int = Field(default=0, ge=0)
+    max_epochs: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Stop after this many passes over the corpus; 0 = no limit."""
-    max_minutes: float = Field(default=0.0, ge=0.0)
+    max_minutes: float = Field(default=0.0, ge=0.0, le=1e7)
     """Stop after this many minutes of training, resumed time included; 0 = no limit."""
-    batch_tokens: int = Field(default=4096, ge=1)
+    batch_tokens: int = Field(default=4096, ge=1, le=MAX_COUNT)
     """Tokens in a batch, padding included: of the target, or of the texts to classify."""
-    update_freq: int = Field(default=1, ge=1)
+    update_freq: int = Field(default=1, ge=1, le=100_000)
     """Batches whose gradients are added before the weights change."""
-    learning_rate: float = Field(default=2e-3, gt=0.0)
+    learning_rate: float = Field(default=2e-3, gt=0.0, le=100.0)
     """The peak rate, reached at the end of warm-up (the paper's is 1/sqrt(d_model * warmup_steps))."""
-    warmup_steps: int = Field(default=800, ge=1)
+    warmup_steps: int = Field(default=800, ge=1, le=MAX_COUNT)
     """Updates of linear rise."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "wsd", "plateau"] = "inverse_sqrt"
     """After warm-up: 1/sqrt(step) (the paper); to zero at max_steps by a line or a cosine; level; level
     until `decay_fraction` of the steps is left, then by a line to zero ("wsd": warm-up, stable, decay);
     or level until validation stalls ("plateau")."""
-    decay_fraction: float = Field(default=0.2, gt=0.0, le=1.0)
+    decay_fraction: float = Field(default=0.2, ge=0.001, le=1.0)
     """For "wsd": the part of max_steps, at the end, in which the rate falls."""
-    plateau_factor: float = Field(default=0.5, gt=0.0, lt=1.0)
+    plateau_factor: float = Field(default=0.5, ge=0.001, lt=1.0)
     """For "plateau": what the rate is multiplied by ..."""
-    plateau_patience: int = Field(default=2, ge=1)
+    plateau_patience: int = Field(default=2, ge=1, le=MAX_COUNT)
     """... after this many validations without a better score."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW for all weights; or Muon for the matrices of the layers and AdamW for the others."""
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Beta, Beta] = (0.9, 0.98)
     """AdamW's decay rates of first and second moments."""
-    eps: float = Field(default=1e-9, gt=0.0)
+    eps: float = Field(default=1e-9, ge=1e-16, le=1.0)
     """AdamW's epsilon."""
-    weight_decay: float = Field(default=0.0, ge=0.0)
+    weight_decay: float = Field(default=0.0, ge=0.0, le=100.0)
     """Decoupled weight decay of matrices; biases, norms and embeddings are left alone."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
     """Probability spread over the whole vocabulary, PyTorch's convention (section 5.4)."""
-    clip_norm: float = Field(default=1.0, ge=0.0)
+    clip_norm: float = Field(default=1.0, ge=0.0, le=1e9)
     """Largest norm of the gradient; 0 means no clipping."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Arithmetic of activations; weights and optimizer stay fp32. "auto": bf16 where the processor has it.
@@ -337,17 +346,17 @@ class TrainingConfig(Section):
     """Hand-written dropout and loss (model/kernels.py), or PyTorch's own. Same results, other speed."""
     ema_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Decay an update of the moving average of weights that is validated and kept; 0: no average."""
-    log_every: int = Field(default=50, ge=1)
+    log_every: int = Field(default=50, ge=1, le=MAX_COUNT)
     """Updates between log lines."""
-    valid_every: int = Field(default=500, ge=0)
+    valid_every: int = Field(default=500, ge=0, le=MAX_COUNT)
     """Updates between validations and checkpoints; 0: one at the end of every epoch."""
-    patience: int = Field(default=0, ge=0)
+    patience: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Stop after this many validations without a better score; 0 = never."""
-    keep_checkpoints: int = Field(default=5, ge=1)
+    keep_checkpoints: int = Field(default=5, ge=1, le=MAX_COUNT)
     """Validated checkpoints kept: the last, or for average = "best" the best; the newest is always there."""
-    keep_best: int = Field(default=0, ge=0)
+    keep_best: int = Field(default=0, ge=0, le=MAX_COUNT)
     """The number of best validated checkpoints that are kept as well."""
-    max_disk_gb: float = Field(default=0.0, ge=0.0)
+    max_disk_gb: float = Field(default=0.0, ge=0.0, le=1e9)
     """Room for checkpoints, in 10^9 bytes: those that score worst give way; 0 means no limit."""
     average: Literal["last", "best", "none"] = "last"
     """The checkpoints averaged at the end; the average is kept only if it scores better."""
@@ -358,7 +367,7 @@ class TrainingConfig(Section):
     as a GPU wants it (training/updates/captured.py). "auto": static on a GPU, for translators."""
     device: str = "auto"
     """"auto", "cpu", "cuda" or "cuda:1"."""
-    n_threads: int = Field(default=0, ge=0)
+    n_threads: int = Field(default=0, ge=0, le=4096)
     """CPU threads; 0 leaves PyTorch's choice."""
 
     @model_validator(mode="after")
@@ -389,16 +398,16 @@ class TrainingConfig(Section):
 class TranslationTrainingConfig(TrainingConfig):
     """How a translator learns."""
 
-    valid_beam_size: int = Field(default=1, ge=1)
+    valid_beam_size: int = Field(default=1, ge=1, le=1000)
     """Beam for the BLEU of validation; 1 is greedy."""
     metric: Literal["bleu", "loss"] = "bleu"
     """What chooses the best checkpoint."""
     start_from: str = ""
     """A run to start from, with its tokenizers and weights, on other text or with other numbers of layers.
     "": from nothing."""
-    extend_vocab: int = Field(default=0, ge=0)
+    extend_vocab: int = Field(default=0, ge=0, le=MAX_VOCAB)
     """Tokens of the new text to add to each of its vocabularies, at most."""
-    consistency: float = Field(default=0.0, ge=0.0)
+    consistency: float = Field(default=0.0, ge=0.0, le=1000.0)
     """Weight of how far two passes with other dropout disagree (R-Drop, Wu et al. 2021); 0: one pass."""
 
     def wants_free_steps(self) -> str:
@@ -425,33 +434,33 @@ class SearchConfig(Section):
 
     method: Literal["beam", "sampling"] = "beam"
     """The most probable translations, by beam search, or ones drawn at random."""
-    beam_size: int = Field(default=5, ge=1)
+    beam_size: int = Field(default=5, ge=1, le=MAX_ROWS)
     """Hypotheses kept; 1 is greedy."""
-    length_penalty: float = Field(default=1.0, ge=0.0)
+    length_penalty: float = Field(default=1.0, ge=0.0, le=10.0)
     """Alpha of Wu et al. 2016, equation 14: 0 favours short translations, 1 nearly averages per token."""
-    coverage_penalty: float = Field(default=0.0, ge=0.0)
+    coverage_penalty: float = Field(default=0.0, ge=0.0, le=1000.0)
     """Beta of the same equation: what it costs to leave parts of the source unattended; 0: nothing."""
-    n_best: int = Field(default=1, ge=1)
+    n_best: int = Field(default=1, ge=1, le=MAX_ROWS)
     """Alternatives returned, best first; at most beam_size. For "sampling": samples, as many as you like."""
-    diversity_groups: int = Field(default=1, ge=1)
+    diversity_groups: int = Field(default=1, ge=1, le=MAX_ROWS)
     """Groups that the beam is split into, which avoid each other's tokens (Vijayakumar et al. 2018)."""
-    diversity_penalty: float = Field(default=0.5, ge=0.0)
+    diversity_penalty: float = Field(default=0.5, ge=0.0, le=1000.0)
     """What a token costs a group, in nats, for each hypothesis of an earlier group that takes it as well."""
-    no_repeat_ngram: int = Field(default=0, ge=0)
+    no_repeat_ngram: int = Field(default=0, ge=0, le=100_000)
     """Block repeated n-grams of this size in a translation; 0 = off."""
-    temperature: float = Field(default=1.0, gt=0.0)
+    temperature: float = Field(default=1.0, ge=0.001, le=1000.0)
     """For "sampling": log-probabilities are divided by it. Below 1 probable tokens become more so."""
-    top_k: int = Field(default=0, ge=0)
+    top_k: int = Field(default=0, ge=0, le=MAX_VOCAB)
     """For "sampling": sample from the k most probable tokens; 0 = all."""
-    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    top_p: float = Field(default=1.0, ge=1e-6, le=1.0)
     """For "sampling": only the fewest tokens that hold this share of the probability can be drawn."""
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, le=MAX_SEED)
     """For "sampling": what is drawn follows from it and the number of the sentence."""
     max_length_factor: float = Field(default=2.0, gt=0.0, le=1000.0)
     """Longest translation in tokens: factor times the source's length ..."""
     max_length_extra: int = Field(default=20, ge=1, le=100_000)
     """... plus this."""
-    batch_sentences: int = Field(default=100, ge=1)
+    batch_sentences: int = Field(default=100, ge=1, le=MAX_ROWS)
     """Sentences searched at once."""
 
     @model_validator(mode="after")
@@ -535,7 +544,7 @@ class TranslationConfig(Section):
     """What is learnt: "translation" or "classification"."""
     name: RecipeName
     """The recipe's name; runs are written to runs/<name> unless told otherwise."""
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, le=MAX_SEED)
     """Everything random follows from it."""
     data: TranslationDataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -580,7 +589,7 @@ class ClassificationConfig(Section):
     """What is learnt: must be said here."""
     name: RecipeName
     """The recipe's name; runs are written to runs/<name> unless told otherwise."""
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, le=MAX_SEED)
     """Everything random follows from it."""
     data: ClassificationDataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()

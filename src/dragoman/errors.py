@@ -15,6 +15,7 @@ exception that reaches it is a bug.
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Mapping, Set
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -95,3 +96,16 @@ def optional(module: str, *, extra: str, purpose: str) -> Any:
         return import_module(module)
     except ImportError:
         raise MissingExtraError(module.partition(".")[0], extra=extra, purpose=purpose) from None
+
+
+def check_texts(texts: object, *, what: str = "text", first_number: int = 1) -> None:
+    """Check that `texts` is a list of strings, or the like.
+
+    Raises:
+        DataError: it is not, or one of them is not; the message calls them `what`.
+    """
+    if not isinstance(texts, Collection) or isinstance(texts, str | bytes | Mapping | Set):
+        raise DataError(f"give a list of {what}s, not a value of type {type(texts).__name__}")
+    for number, text in enumerate(texts, start=first_number):
+        if not isinstance(text, str):
+            raise DataError(f"{what} {number}: is of type {type(text).__name__}, and not a string")

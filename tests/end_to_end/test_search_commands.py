@@ -114,7 +114,11 @@ def test_an_ensemble_is_asked_for_run_by_run(tiny_run: Path) -> None:
         (["--prefixes", "two"], "two has 2 lines and there are more sentences; write a line for each"),
         (["--glossary", "three"], "three line 1: is not source, tab, target"),
         (["--required", "nowhere"], "nowhere"),
-        (["--temperature", 0], "temperature = 0.0: input should be greater than 0"),
+        (["--temperature", 0], "temperature = 0.0: input should be greater than or equal to 0.001"),
+        (["--temperature", "1e39"], "temperature = 1e+39: input should be less than or equal to 1000"),
+        (["--temperature", "nan"], "temperature = nan: input should be a finite number"),
+        (["--length-penalty", 1000], "length_penalty = 1000.0: input should be less than or equal to 10"),
+        (["--seed", 2**63], "seed = 9223372036854775808: input should be less than or equal to"),
     ],
 )
 def test_what_cannot_be_searched_is_said_in_one_line(

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import math
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
 import dragoman.config
-from dragoman.config import TranslationConfig, load_recipe, parse_config, to_toml
+from dragoman.config import ClassificationConfig, TranslationConfig, load_recipe, parse_config, to_toml
 from dragoman.errors import ConfigError
+from dragoman.serving.access import KeyConfig
+from dragoman.serving.settings import ServeConfig
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -82,6 +87,44 @@ def test_labelled_text_is_one_file() -> None:
         parse_config(labelled)
 
 
+def numbers(annotation: Any, metadata: Sequence[Any]) -> Iterator[list[Any]]:
+    """The bounds of each number that a setting holds."""
+    if get_origin(annotation) is Annotated:
+        kind, *more = get_args(annotation)
+        yield from numbers(kind, [*metadata, *(m for one in more for m in getattr(one, "metadata", [one]))])
+    elif annotation in (int, float):
+        yield list(metadata)
+    elif annotation != dragoman.config.Column:  # a number that is too large is a column that is not there
+        for part in get_args(annotation):
+            yield from numbers(part, [])
+
+
+def test_every_number_has_a_lower_and_an_upper_bound_that_is_finite() -> None:
+    n_numbers = 0
+    recipes = (TranslationConfig, ClassificationConfig, ServeConfig, KeyConfig)
+    for section in {s for recipe in recipes for s in sections(recipe)}:
+        for name, field in section.model_fields.items():
+            for bounds in numbers(field.annotation, field.metadata):
+                ends = {
+                    end: getattr(b, end)
+                    for b in bounds
+                    for end in ("ge", "gt", "le", "lt")
+                    if hasattr(b, end)
+                }
+                assert len(ends) == 2, f"{section.__name__}.{name}: {ends}"
+                assert len({"ge", "gt"} & ends.keys()) == 1, f"{section.__name__}.{name}"
+                assert all(math.isfinite(end) for end in ends.values())
+                n_numbers += 1
+    assert n_numbers > 60
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e39", "1e-60", "1e400", "9" * 400])
+@pytest.mark.parametrize("name", ["search.temperature", "search.top_p", "model.norm_eps", "training.eps"])
+def test_what_single_precision_cannot_hold_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"{name} = ")):
+        parse(f"{name}={value}")
+
+
 def test_toml_writes_every_setting_out() -> None:
     text = to_toml(parse())
     for section in sections():
@@ -125,7 +168,7 @@ def test_an_unknown_setting_is_refused_with_a_suggestion(override: str, message:
         ('model.d_model="256"', r"model\.d_model = '256': input should be a valid integer"),
         ("model.d_model=256.0", r"model\.d_model = 256\.0: input should be a valid integer"),
         ("tokenizer.shared=1", r"tokenizer\.shared = 1: input should be a valid boolean"),
-        ("model.dropout=1.0", r"model\.dropout = 1\.0: input should be less than 1"),
+        ("model.dropout=1.0", r"model\.dropout = 1\.0: input should be less than or equal to 0\.99"),
         ("training.learning_rate=nan", r"training\.learning_rate = nan: input should be a finite number"),
         ("training.max_steps=0", r"training\.max_steps = 0: input should be greater than or equal to 1"),
         ("model.norm=middle", r"model\.norm = 'middle': input should be 'pre' or 'post'"),

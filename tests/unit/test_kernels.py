@@ -301,7 +301,7 @@ def test_the_same_draws_drop_the_same_elements_in_every_type(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.99])
 def test_byte_dropout_drops_and_scales_like_dropout(p: float, dtype: torch.dtype) -> None:
     torch.manual_seed(5)
     n = 200_003  # not a multiple of eight

@@ -20,9 +20,9 @@ from dragoman.predict.documents.passages import (
     Tags,
     cut,
     joined,
-    pairs,
     text_of,
 )
+from dragoman.predict.protection import pairs
 
 TEXTS = st.text(st.sampled_from('aB .!?\n\t<g/> id="1"\''), min_size=1, max_size=12)
 

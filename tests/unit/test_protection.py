@@ -56,6 +56,19 @@ def assert_protected(protection: Protection, source: str, output: str) -> None:
     assert {text: found[text] for text in wanted} == wanted
 
 
+@pytest.mark.parametrize("n", [1500, 5000])
+def test_tags_may_be_nested_as_deep_as_they_like(translator: Translator, n: int) -> None:
+    texts = ["<b>" * n + "red" + "</b>" * n + " cat", "<i>" * n + "red cat", "red cat" + "</i>" * n]
+    protection = Protection(["tags"])
+    align = lambda found: [[Link(0, 3, 0, 3, 1.0), Link(4, 7, 4, 7, 1.0)] for _ in found]  # noqa: E731
+    for text, found in zip(
+        texts,
+        translate_protected(translator, texts, protection, translate=saying(lambda s: s), align=align),
+        strict=True,
+    ):
+        assert found.text == text
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.sampled_from(sorted(HOSTILE)))
 def test_every_span_survives_every_translator(translator: Translator, texts: list[str], name: str) -> None:

@@ -288,7 +288,7 @@ def test_what_does_not_fit_a_smaller_beam_becomes_one_unless_it_is_asked_for() -
     [
         ({"beam_sise": 3}, r"translate: beam_sise is not a setting; did you mean beam_size\?"),
         ({"beam_size": 0}, r"translate: beam_size = 0: input should be greater than or equal to 1"),
-        ({"temperature": 0.0}, r"temperature = 0.0: input should be greater than 0"),
+        ({"temperature": 1e-60}, r"temperature = 1e-60: input should be greater than or equal to 0.001"),
         ({"top_p": 1.5}, r"top_p = 1.5: input should be less than or equal to 1"),
         ({"method": "magic"}, r"method = 'magic': input should be 'beam' or 'sampling'"),
         ({"method": "sampling", "coverage_penalty": 0.1}, r'coverage_penalty is for method = "beam"'),
@@ -335,3 +335,67 @@ def test_words_that_the_model_cannot_write_are_refused(
         DataError, match=r"sentence 1: the required phrase 'ein Zebra' has a word that is not"
     ):
         other.translate(["red cat"], required=[["ein Zebra"]])
+
+
+# Values
+
+
+SAMPLED = {"method": "sampling", "n_best": 2}
+WIDE = {"beam_size": 4, "n_best": 4}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({**SAMPLED, name: value} for name, value in [
+            ("temperature", 0.001), ("temperature", 1000.0), ("top_p", 1e-6), ("top_k", 10_000_000),
+            ("seed", 2**63 - 1), ("length_penalty", 10.0),
+        ]),
+        *({**WIDE, name: value} for name, value in [
+            ("length_penalty", 10.0), ("coverage_penalty", 1000.0), ("no_repeat_ngram", 100_000),
+            ("max_length_factor", 1e-9), ("batch_sentences", 25_000),
+        ]),
+        {**WIDE, "diversity_groups": 2, "diversity_penalty": 1000.0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_settings_at_their_bounds_give_translations(
+    translator: Translator, settings: dict[str, object]
+) -> None:
+    found = translator.translate(TEXTS, first_number=2**62, **settings)
+    for translation in found:
+        assert len(translation.alternatives) == (settings["n_best"] if translation.source else 1)
+        assert all(math.isfinite(alternative.score) for alternative in translation.alternatives)
+
+
+def test_the_lowest_temperature_and_the_smallest_nucleus_give_what_greedy_search_gives(
+    translator: Translator,
+) -> None:
+    expected = [t.text for t in translator.translate(TEXTS, beam_size=1)]
+    for setting in ({"temperature": 0.001}, {"top_p": 1e-6}):
+        assert [t.text for t in translator.translate(TEXTS, method="sampling", **setting)] == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        ([None], {}, "sentence 1: is of type NoneType, and not a string"),
+        (["red", b"cat"], {"first_number": 7}, "sentence 8: is of type bytes, and not a string"),
+        (["red", ["cat"]], {}, "sentence 2: is of type list, and not a string"),
+        (None, {}, "give a list of sentences, not a value of type NoneType"),
+        (b"red", {}, "give a list of sentences, not a value of type bytes"),
+        ({"red": "cat"}, {}, "give a list of sentences, not a value of type dict"),
+        ("red", {}, "translate takes a list of sentences; for a single one write translate([text])"),
+        (["red"], {"first_number": -1}, "first_number = -1: is not a whole number from 0 on"),
+        (["red"], {"first_number": 1.5}, "first_number = 1.5: is not a whole number from 0 on"),
+        (["red"], {"prefixes": [None]}, "prefix 1: is of type NoneType, and not a string"),
+        (["red"], {"prefixes": 5}, "prefixes must be a list with one entry for each of the 1 sentences"),
+        (["red"], {"required": [None]}, "sentence 1: required must be a list of phrases, such as [None]"),
+        (["red"], {"required": [[3]]}, "sentence 1, required phrase 1: is of type int, and not a string"),
+    ],
+)
+def test_what_is_no_text_is_refused(
+    translator: Translator, texts: object, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        translator.translate(texts, **options)  # type: ignore[arg-type]

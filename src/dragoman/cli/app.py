@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -135,6 +136,13 @@ def _pip() -> str:
 
 def _word(path: str) -> str:
     return shlex.quote(path) if os.name == "posix" else f'"{path}"'
+
+
+def finite(value: float | None) -> float | None:
+    """The value of an option. BadParameter: it is not a number, which bounds let through."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is not a number in the range.")
+    return value
 
 
 def printable(text: str) -> str:

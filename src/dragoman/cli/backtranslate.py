@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.cli.app import finite
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.train import Overrides
 from dragoman.cli.translate import (
@@ -38,7 +39,13 @@ def backtranslate(
     ],
     tag: Annotated[str, typer.Option(help='Stands before every translation; "" for none.')] = "<BT>",
     max_ratio: Annotated[
-        float, typer.Option(min=0.0, help="Leave out pairs of more unequal lengths, in tokens; 0: none.")
+        float,
+        typer.Option(
+            min=0.0,
+            max=1e6,
+            callback=finite,
+            help="Leave out pairs of more unequal lengths, in tokens; 0: none.",
+        ),
     ] = 3.0,
     method: Annotated[
         str | None, typer.Option(help="How to search, as in sampling.", show_default="the run's")

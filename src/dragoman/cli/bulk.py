@@ -29,6 +29,7 @@ Workers = Annotated[
     int,
     typer.Option(
         min=1,
+        max=256,
         help="Processes that translate, each with a share of the cores, or a GPU.",
         rich_help_panel="Large files",
     ),

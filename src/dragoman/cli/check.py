@@ -80,7 +80,7 @@ def check(
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
-    examples: Annotated[int, typer.Option(min=0, help="Examples of each finding.")] = 3,
+    examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="Examples of each finding.")] = 3,
     write_clean: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write what has no error worth dropping to this folder."),

@@ -35,7 +35,10 @@ def classify(
     top: Annotated[
         int | None,
         typer.Option(
-            min=1, help="So many labels a line, the most likely first.", show_default="1; --json: all"
+            min=1,
+            max=1_000_000,
+            help="So many labels a line, the most likely first.",
+            show_default="1; --json: all",
         ),
     ] = None,
     device: Device = "auto",

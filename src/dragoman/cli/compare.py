@@ -36,7 +36,7 @@ def compare(
         str | None, typer.Option(help="test or valid.", show_default="test, or valid where there is none")
     ] = None,
     sentences: Annotated[
-        int, typer.Option(min=1, help="Sentences that changed most, so many in each direction.")
+        int, typer.Option(min=1, max=10_000, help="Sentences that changed most, so many in each direction.")
     ] = 5,
     device: Device = "auto",
     precision: Precision = "auto",

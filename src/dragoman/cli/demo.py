@@ -58,7 +58,8 @@ def demo(
         str | None, typer.Option(help="Target language: en, de, pl or zh.", show_default="de")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.0, help="Stop training after so long.", show_default="no limit")
+        float | None,
+        typer.Option(min=0.0, max=1e7, help="Stop training after so long.", show_default="no limit"),
     ] = None,
     out: Annotated[
         Path | None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.cli.app import command_line, say
+from dragoman.cli.app import command_line, finite, say
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.train import Overrides, run_training
 from dragoman.cli.translate import RunPath
@@ -34,22 +34,35 @@ def distill(
     ] = None,
     min_chrf: Annotated[
         float,
-        typer.Option(min=0.0, max=100.0, help="Leave out translations further from the reference; 0: none."),
+        typer.Option(
+            min=0.0,
+            max=100.0,
+            callback=finite,
+            help="Leave out translations further from the reference; 0: none.",
+        ),
     ] = 20.0,
     max_ratio: Annotated[
-        float, typer.Option(min=0.0, help="Leave out pairs of more unequal lengths, in tokens; 0: none.")
+        float,
+        typer.Option(
+            min=0.0,
+            max=1e6,
+            callback=finite,
+            help="Leave out pairs of more unequal lengths, in tokens; 0: none.",
+        ),
     ] = 3.0,
     n_best: Annotated[
         int,
         typer.Option(
-            min=0, help="Of so many translations learn the nearest to the reference; 0: of RUN's whole beam."
+            min=0,
+            max=100_000,
+            help="Of so many translations learn the nearest to the reference; 0: of RUN's whole beam.",
         ),
     ] = 0,
     references: Annotated[
         bool, typer.Option("--references", help="Learn also from the training pairs as they are.")
     ] = False,
     max_pairs: Annotated[
-        int, typer.Option(min=0, help="Learn from the first so many pairs; 0: all of them.")
+        int, typer.Option(min=0, max=10**12, help="Learn from the first so many pairs; 0: all of them.")
     ] = 0,
     overrides: Overrides = None,
     test: Annotated[bool, typer.Option("--test", help="Score the test sets, too.")] = False,

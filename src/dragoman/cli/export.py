@@ -24,7 +24,9 @@ def export(
         Path, typer.Option(help="The folder to write: new, empty, or an earlier export.", show_default=False)
     ],
     compute_type: Annotated[str, typer.Option(help="float32; for ctranslate2 also int8.")] = "float32",
-    sentences: Annotated[int, typer.Option(min=1, help="Sentences compared with the run.")] = 200,
+    sentences: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Sentences compared with the run.")
+    ] = 200,
 ) -> None:
     """Write a run for another runtime: a folder that CTranslate2, onnxruntime or transformers loads.
 

@@ -38,7 +38,9 @@ def report(
     sentences: Annotated[
         int,
         typer.Option(
-            min=1, help="Best, median and worst sentences, so many of each; or twice as many mistakes."
+            min=1,
+            max=10_000,
+            help="Best, median and worst sentences, so many of each; or twice as many mistakes.",
         ),
     ] = 5,
     device: Device = "auto",

@@ -39,7 +39,7 @@ def reproduce(
         typer.Option(help="Another recipe of the folder: seed, for seed.toml.", show_default=False),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Another seed.", show_default="the recipe's")
+        int | None, typer.Option(min=0, max=2**63 - 1, help="Another seed.", show_default="the recipe's")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run's folder.", show_default="runs/<name>, -quick or -seed-<n>")

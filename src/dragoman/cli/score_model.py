@@ -33,7 +33,7 @@ def score_model(
         bool, typer.Option("--per-token", help="A line for each token: pair, token, log-probability.")
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object a pair instead of a table.")] = False,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens scored at once.")] = 2048,
+    batch_tokens: Annotated[int, typer.Option(min=1, max=10**9, help="Tokens scored at once.")] = 2048,
     ensemble: Ensemble = None,
     device: Device = "auto",
     precision: Precision = "auto",

@@ -182,7 +182,7 @@ def add(
     name: Annotated[str, typer.Argument(help="Whose key it is.", show_default=False)],
     file: KeysFile = Path("keys.toml"),
     per_minute: Annotated[
-        int, typer.Option(min=0, help="Requests a minute; 0: what the service allows.")
+        int, typer.Option(min=0, max=10**9, help="Requests a minute; 0: what the service allows.")
     ] = 0,
 ) -> None:
     """Make a key and print it, once. The file, which is made if it is missing, keeps its hash."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, command_line, say
+from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, command_line, finite, say
 from dragoman.errors import ConfigError, MissingExtraError, require
 
 if TYPE_CHECKING:
@@ -109,9 +109,17 @@ def train(
         int, typer.Option(help="With --from: tokens of the new text to add to the old ones, at most.", min=0)
     ] = 0,
     max_hours: Annotated[
-        float, typer.Option(help="Save and leave after so many hours, with exit code 75; 0: no limit.")
+        float,
+        typer.Option(
+            help="Save and leave after so many hours, with exit code 75; 0: no limit.",
+            min=0.0,
+            max=1e6,
+            callback=finite,
+        ),
     ] = 0.0,
-    processes: Annotated[int, typer.Option(help="Processes that train together on this machine.", min=1)] = 1,
+    processes: Annotated[
+        int, typer.Option(help="Processes that train together on this machine.", min=1, max=1024)
+    ] = 1,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also log to the run's folder tensorboard/.")
     ] = False,

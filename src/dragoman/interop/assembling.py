@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
 from dragoman.interop.torch_files import ForeignTensors
 from dragoman.model.layers import sinusoids
+
+Checked = TypeVar("Checked", ModelConfig, SearchConfig)
 
 SINUSOIDS_AGREE = 1e-3
 """Position encodings that were computed in fp32 are off by as much at position 5000."""
@@ -147,8 +149,17 @@ def halved_sinusoids(first: int, length: int, d_model: int) -> Tensor:
 
 def model_config(settings: dict[str, Any], *, where: Path) -> ModelConfig:
     """The checked settings of a model. RunError: no Transformer of ours is so, and why."""
+    return _checked(ModelConfig, settings, where)
+
+
+def checked_search(settings: dict[str, Any], *, where: Path) -> SearchConfig:
+    """The checked settings of its search. RunError: no search of ours is so, and why."""
+    return _checked(SearchConfig, settings, where)
+
+
+def _checked(section: type[Checked], settings: dict[str, Any], where: Path) -> Checked:
     try:
-        return ModelConfig.model_validate(settings)
+        return section.model_validate(settings)
     except ValidationError as error:
         said = "; ".join(
             f"{'.'.join(map(str, problem['loc']))} {problem['msg'].removeprefix('Value error, ')}".strip()

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig, SearchConfig
+from dragoman.config import ModelConfig
 from dragoman.errors import RunError
 from dragoman.interop.assembling import (
     AttentionNames,
@@ -24,6 +24,7 @@ from dragoman.interop.assembling import (
     LayerNames,
     Positions,
     Sizes,
+    checked_search,
     halved_sinusoids,
     model_config,
     positions,
@@ -127,7 +128,7 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     notes.append(
         "fairseq divides a score by length ** lenpen; Dragoman ranks by the penalty of Wu et al. 2016"
     )
-    search = SearchConfig(beam_size=settings.count("beam", 5))
+    search = checked_search({"beam_size": settings.count("beam", 5)}, where=path)
     return Foreign(
         "fairseq", model, weights, src, tgt, cut[0], cut[1], src_lang, tgt_lang, search, tuple(notes)
     )

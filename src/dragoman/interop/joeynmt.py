@@ -20,6 +20,7 @@ from dragoman.interop.assembling import (
     Embeddings,
     LayerNames,
     Sizes,
+    checked_search,
     model_config,
     positions,
     take_layer,
@@ -250,8 +251,10 @@ def _notes(settings: Settings, side: str, lang: str) -> list[str]:
 def _search(settings: Settings) -> SearchConfig:
     """Its search, whose length penalty is ours (Wu et al. 2016), and is none where alpha is -1."""
     alpha = settings.number("testing.beam_alpha", settings.number("testing.alpha", -1))
-    return SearchConfig(
-        beam_size=settings.count("testing.beam_size", 1),
-        length_penalty=max(0.0, float(alpha)),
-        no_repeat_ngram=max(0, int(settings.number("testing.no_repeat_ngram_size", -1))),
-    )
+    blocked = settings.number("testing.no_repeat_ngram_size", -1)
+    search = {
+        "beam_size": settings.count("testing.beam_size", 1),
+        "length_penalty": max(0.0, float(alpha)),
+        "no_repeat_ngram": max(0, blocked),
+    }
+    return checked_search(search, where=settings.where)

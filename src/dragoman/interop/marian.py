@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
-from dragoman.interop.assembling import model_config, positions
+from dragoman.interop.assembling import checked_search, model_config, positions
 from dragoman.interop.foreign import (
     Foreign,
     ForeignFolder,
@@ -250,11 +250,12 @@ def search_config(settings: Settings) -> SearchConfig:
     alpha = settings.number("length_penalty", 1.0)
     if not math.isfinite(alpha):
         raise settings.refusal("length_penalty", "it is no number")
-    return SearchConfig(
-        beam_size=settings.count("num_beams", 1),
-        length_penalty=max(0.0, float(alpha)),
-        no_repeat_ngram=settings.count("no_repeat_ngram_size", 0, least=0),
-    )
+    search = {
+        "beam_size": settings.count("num_beams", 1),
+        "length_penalty": max(0.0, float(alpha)),
+        "no_repeat_ngram": settings.count("no_repeat_ngram_size", 0, least=0),
+    }
+    return checked_search(search, where=settings.where)
 
 
 def _segmentation(folder: ForeignFolder, given: Path | None, name: str) -> SentencePiece:

@@ -15,7 +15,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF, CHRFScore
 from sacrebleu.metrics.ter import TER, TERScore
 
-from dragoman.errors import DataError
+from dragoman.errors import DataError, check_texts
 from dragoman.metrics.score import Score
 
 _CHINESE = frozenset({"zh", "zho", "chi", "cmn", "yue"})
@@ -190,7 +190,9 @@ def _score(
 
 
 def check_sentences(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """DataError: there are no sentences, or not as many translations as references."""
+    """DataError: there are no sentences, other things than texts, or fewer translations than references."""
+    check_texts(hypotheses, what="translation")
+    check_texts(references, what="reference")
     if len(hypotheses) != len(references):
         raise DataError(
             f"there are {len(hypotheses)} translations and {len(references)} references; "

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dragoman.data.batching import pad, source_mask
-from dragoman.errors import DataError
+from dragoman.errors import DataError, check_texts
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.notebook import heat_map
@@ -78,6 +78,8 @@ def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]
     averaged, at the step that predicts a token, and less where all words look, as at a full stop
     (`contrasted`). benchmarks/alignment.py compares layers and steps with a statistical aligner.
     """
+    check_texts(sources, what="source")
+    check_texts(targets, what="target")
     if len(sources) != len(targets):
         raise DataError(
             f"there are {len(sources)} sources and {len(targets)} translations; aligning needs pairs"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.errors import DataError
+from dragoman.errors import DataError, check_texts
 from dragoman.predict.alignment import Floats, token_shares, words_of
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
@@ -34,6 +34,8 @@ def word_probabilities(
 
     The model's own opinion: what it finds improbable is not always wrong, nor the other way round.
     """
+    check_texts(sources, what="source")
+    check_texts(targets, what="target")
     if len(sources) != len(targets):
         raise DataError(f"{len(sources)} sources and {len(targets)} targets; each needs its own")
     tokenizers, limit = translator.tokenizers, translator.max_positions

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dragoman.data.readers.files import find_file, open_lines
-from dragoman.errors import DataError
+from dragoman.errors import DataError, check_texts
 from dragoman.predict.phrases import UNSPACED
 from dragoman.text.normalisation import normalise
 
@@ -65,6 +65,7 @@ class Glossary:
 
     def required(self, text: str) -> list[str]:
         """The target phrases that a translation of `text` must hold, each once, as the source has them."""
+        check_texts([text], what="sentence")
         words = _words(normalise(text))
         folded = _fold(words)
         found: dict[str, None] = {}

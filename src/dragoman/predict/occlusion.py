@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.errors import DataError
+from dragoman.errors import DataError, check_texts
 from dragoman.predict.alignment import words_of
 from dragoman.predict.classifier import Classifier
 
@@ -65,6 +65,9 @@ def word_effects(
     with the number of texts read. DataError: a label is none of the classifier's, or there are not as many
     as texts.
     """
+    check_texts(texts)
+    if max_parts < 1:
+        raise DataError(f"max_parts = {max_parts}: a text has one part at least")
     parts = [parts_of(text, max_parts=max_parts) for text in texts]
     variants = [
         variant

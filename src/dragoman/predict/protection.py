@@ -9,13 +9,14 @@ put back beside the words that are aligned with their neighbours. In this way ev
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, check_texts
 from dragoman.predict.alignment import Align, Link, align_translations
 from dragoman.predict.translator import Alternative, Translate, Translation, Translator
 
@@ -128,6 +129,7 @@ def translate_protected(
     that has spans, and what became of them. `Translation.parts` of a text too long for the model are those
     of what was left of it when spans had been taken out.
     """
+    check_texts(texts, what="sentence")
     translate = translate or translator.translate
     align = align or partial(align_translations, translator)
     spans = [protection.spans(text) for text in texts]
@@ -205,10 +207,10 @@ def _restored(
     names = {span.text for span in spans}
     verbatim = [span.text for span in spans if not span.is_tag]
     nodes = _tree(skeleton.taken)
-    _place(nodes, links, end=len(translation.text))
+    _place(nodes, _Places(links, end=len(translation.text)))
     for in_order in (False, True):
         writer = _Writer()
-        _write(writer, nodes, translation.text, 0, len(translation.text), in_order=in_order)
+        _write(writer, nodes, translation.text, in_order=in_order)
         found = [span for span in protection.spans(writer.text) if span.text in names]
         in_same_order = [span.text for span in found if not span.is_tag] == verbatim
         same = Counter(span.text for span in found) == Counter(span.text for span in spans)
@@ -260,72 +262,93 @@ def _tag_name(span: Span) -> str:
     return found["name"].lower() if found else ""
 
 
-def _partners(taken: list[tuple[Span, int]]) -> dict[int, int]:
-    """The closing tag of each opening one that has one: the last open one of a name is closed first."""
+def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:
+    """Which begin ("open", name) belongs to which end ("close", name): numbers in `sides`, nested pairs only.
+
+    The last one of a name that is open is closed first; what is open within it then has no end.
+    """
     partners: dict[int, int] = {}
     unclosed: list[tuple[int, str]] = []
-    for i, (span, _) in enumerate(taken):
-        tag = _TAG.fullmatch(span.text) if span.is_tag else None
-        if tag is None or tag["empty"]:
-            continue
-        name = tag["name"].lower()
-        if not tag["closes"]:
+    n_unclosed: Counter[str] = Counter()
+    for i, (side, name) in enumerate(sides):
+        if side == "open":
             unclosed.append((i, name))
-        elif name in (names := [name for _, name in unclosed]):
-            k = len(names) - 1 - names[::-1].index(name)
-            partners[unclosed[k][0]] = i
-            del unclosed[k:]
+            n_unclosed[name] += 1
+        elif side == "close" and n_unclosed[name]:
+            other = ""
+            while other != name:
+                first, other = unclosed.pop()
+                n_unclosed[other] -= 1
+            partners[first] = i
     return partners
 
 
 def _tree(taken: list[tuple[Span, int]]) -> list[_Node]:
     """The spans as a forest, in which a pair of tags is one node."""
-    partners = _partners(taken)
+    tags = [_TAG.fullmatch(span.text) if span.is_tag else None for span, _ in taken]
+    partners = pairs([
+        ("" if tag is None or tag["empty"] else "close" if tag["closes"] else "open",
+         tag["name"].lower() if tag else "")
+        for tag in tags
+    ])  # fmt: skip
     closings = set(partners.values())
     levels: list[list[_Node]] = [[]]
-    pairs: list[_Node] = []
+    opened: list[_Node] = []
     for i, (span, place) in enumerate(taken):
         if i in closings:
             levels.pop()
-            pair = pairs.pop()
+            pair = opened.pop()
             pair.closing, pair.end = span, place
             continue
         node = _Node(span, place, place)
         levels[-1].append(node)
         if i in partners:
             levels.append(node.children)
-            pairs.append(node)
+            opened.append(node)
     return levels[0]
 
 
-def _place(nodes: list[_Node], links: list[Link], *, end: int) -> None:
-    """Finds where in the translation, which ends at `end`, each node belongs."""
-    for node in nodes:
-        _place(node.children, links, end=end)
-        inside = [x for x in links if x.source_start >= node.start and x.source_end <= node.end]
+class _Places:
+    """Where in a translation, which ends at `end`, that belongs which stands beside or around words."""
+
+    def __init__(self, links: list[Link], *, end: int) -> None:
+        self._end = end
+        self._by_start = sorted(links, key=lambda x: (x.source_start, x.target_start))
+        self._by_end = sorted(links, key=lambda x: (x.source_end, x.target_end))
+        self._starts = [x.source_start for x in self._by_start]
+        self._ends = [x.source_end for x in self._by_end]
+
+    def within(self, start: int, end: int) -> list[Link]:
+        """The links of the words between two places of the skeleton."""
+        chosen = self._by_start[bisect_left(self._starts, start) : bisect_left(self._starts, end)]
+        return [x for x in chosen if x.source_end <= end]
+
+    def beside(self, place: int) -> int:
+        """The place in the translation that is next to what stands next to `place` in the skeleton.
+
+        Before the word that stands for the next linked one of the source, or behind that for the one before
+        where this is nearer. The end if there is no link at all.
+        """
+        n_after, n_before = bisect_left(self._starts, place), bisect_right(self._ends, place)
+        after = self._by_start[n_after] if n_after < len(self._by_start) else None
+        before = self._by_end[n_before - 1] if n_before else None
+        if after is None or (before and place - before.source_end < after.source_start - place):
+            return before.target_end if before else self._end
+        return after.target_start
+
+
+def _place(nodes: list[_Node], places: _Places) -> None:
+    """Finds where in the translation each node belongs."""
+    order = list(nodes)
+    for node in order:  # which grows: parents before their children
+        order += node.children
+    for node in reversed(order):
+        inside = places.within(node.start, node.end)
         if inside or node.children:
-            starts = [x.target_start for x in inside] + [child.low for child in node.children]
-            ends = [x.target_end for x in inside] + [child.high for child in node.children]
-            node.low, node.high = min(starts), max(ends)
+            node.low = min([*(x.target_start for x in inside), *(child.low for child in node.children)])
+            node.high = max([*(x.target_end for x in inside), *(child.high for child in node.children)])
         else:
-            node.low = node.high = _beside(node.start, links, end=end)
-
-
-def _beside(place: int, links: list[Link], *, end: int) -> int:
-    """The place in the translation that is next to what stands next to `place` in the skeleton.
-
-    Before the word that stands for the next linked one of the source, or behind that for the one before where
-    this is nearer. `end` if there is no link at all.
-    """
-    after = min(
-        ((x.source_start - place, x.target_start) for x in links if x.source_start >= place), default=None
-    )
-    before = min(
-        ((place - x.source_end, -x.target_end) for x in links if x.source_end <= place), default=None
-    )
-    if after is None or (before is not None and before[0] < after[0]):
-        return end if before is None else -before[1]
-    return after[1]
+            node.low = node.high = places.beside(node.start)
 
 
 class _Writer:
@@ -365,16 +388,34 @@ class _Writer:
         self.text = f"{self.text[: self._end]} {self.text[self._end :]}"
 
 
-def _write(writer: _Writer, nodes: list[_Node], text: str, low: int, high: int, *, in_order: bool) -> None:
-    """Writes the characters `low` to `high` of `text` with `nodes` among them, none across another."""
-    arranged = nodes if in_order else sorted(nodes, key=lambda node: (node.low, node.high))
-    for node in arranged:
-        start = min(max(low, node.low), high)
-        end = min(max(start, node.high), high)
-        writer.write(text[low:start])
+@dataclass
+class _Level:
+    """Nodes that are still to be written, and which characters of the translation with them."""
+
+    nodes: Iterator[_Node]
+    low: int
+    high: int
+    closing: Span | None
+    """What comes behind them."""
+
+
+def _write(writer: _Writer, nodes: list[_Node], text: str, *, in_order: bool) -> None:
+    """Writes `text` with `nodes` among it, none across another."""
+
+    def arranged(nodes: list[_Node]) -> Iterator[_Node]:
+        return iter(nodes if in_order else sorted(nodes, key=lambda node: (node.low, node.high)))
+
+    levels = [_Level(arranged(nodes), 0, len(text), None)]
+    while levels:
+        level = levels[-1]
+        if (node := next(level.nodes, None)) is None:
+            writer.write(text[level.low : level.high])
+            if level.closing is not None:
+                writer.write_closing(level.closing)
+            levels.pop()
+            continue
+        start = min(max(level.low, node.low), level.high)
+        writer.write(text[level.low : start])
         writer.write_span(node.span)
-        _write(writer, node.children, text, start, end, in_order=in_order)
-        if node.closing is not None:
-            writer.write_closing(node.closing)
-        low = end
-    writer.write(text[low:high])
+        level.low = min(max(start, node.high), level.high)
+        levels.append(_Level(arranged(node.children), start, level.low, node.closing))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.ensemble import mean_probability
-from dragoman.errors import DataError
+from dragoman.errors import DataError, check_texts
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import FORBIDDEN
 from dragoman.predict.translator import Translator
@@ -69,6 +69,8 @@ def score_translations(
     targets as sources, only one of the two texts is empty, or one has more tokens than the model accepts;
     `first_number` is what the message counts from.
     """
+    check_texts(sources, what="source")
+    check_texts(targets, what="target")
     if len(sources) != len(targets):
         raise DataError(f"{len(sources)} sources and {len(targets)} targets; each needs its own")
     tokenizers = translator.tokenizers

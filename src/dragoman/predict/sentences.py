@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from functools import cached_property
 
-from dragoman.errors import DataError
+from dragoman.errors import DataError, check_texts
 from dragoman.predict.engine import Sentence
 from dragoman.predict.phrases import continuing_tokens, encode_phrase
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
@@ -42,10 +42,12 @@ class Preparation:
         can write.
         """
         for name, given in {"prefixes": prefixes, "required": required}.items():
-            if isinstance(given, str) or (given is not None and len(given) != len(texts)):
+            is_list = isinstance(given, Sized) and not isinstance(given, str)
+            if given is not None and not (is_list and len(given) == len(texts)):
                 raise DataError(
                     f"{name} must be a list with one entry for each of the {len(texts)} sentences"
                 )
+        check_texts([] if prefixes is None else prefixes, what="prefix")
         begun = self.tokenizers.tgt.encode_batch(prefixes or [""] * len(texts))
         phrases = [
             self._phrases(own, first_number + i) for i, own in enumerate(required or [()] * len(texts))
@@ -72,8 +74,9 @@ class Preparation:
             )
 
     def _phrases(self, phrases: Sequence[str], number: int) -> list[list[int]]:
-        if isinstance(phrases, str):
+        if isinstance(phrases, str) or not isinstance(phrases, Sized):
             raise DataError(f"sentence {number}: required must be a list of phrases, such as [{phrases!r}]")
+        check_texts(phrases, what=f"sentence {number}, required phrase")
         found = []
         for phrase in phrases:
             ids = encode_phrase(self.tokenizers.tgt, phrase)

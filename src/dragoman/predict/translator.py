@@ -14,7 +14,7 @@ import torch
 
 from dragoman.config import SearchConfig, TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.errors import ConfigError, DataError, RunError, require
+from dragoman.errors import ConfigError, DataError, RunError, check_texts, require
 from dragoman.hardware import choose_device, choose_dtype, has_int8
 from dragoman.hub import folder_of
 from dragoman.model.packed import can_quantize
@@ -184,13 +184,17 @@ class Translator:
         `first_number`. `progress` is called with the number of texts finished.
 
         ConfigError: a setting is unknown or out of range, or some contradict each other or `required`.
-        DataError: what a translation must hold has more tokens than the model writes, or a word that is not
-        in the vocabulary, or belongs to a text that must be translated in parts; a character alone has more
-        tokens than the model accepts. Messages count from `first_number`.
+        DataError: a text is no string; `first_number` is negative; what a translation must hold has more
+        tokens than the model writes, or a word that is not in the vocabulary, or belongs to a text that must
+        be translated in parts; a character alone has more tokens than the model accepts. Messages count from
+        `first_number`.
         """
         search = self._settings(settings, required)
         if isinstance(texts, str):
             raise DataError("translate takes a list of sentences; for a single one write translate([text])")
+        if not isinstance(first_number, int) or first_number < 0:
+            raise DataError(f"first_number = {first_number!r}: is not a whole number from 0 on")
+        check_texts(texts, what="sentence", first_number=first_number)
         sentences = self._preparation.sentences(texts, prefixes, required, first_number=first_number)
         split = self._split(texts, sentences)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]

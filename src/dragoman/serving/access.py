@@ -18,7 +18,7 @@ from pathlib import Path
 import tomli_w
 from pydantic import Field
 
-from dragoman.config import Section, parse_section, read_settings
+from dragoman.config import MAX_COUNT, Section, parse_section, read_settings
 from dragoman.errors import ConfigError, DataError
 from dragoman.files import locked, replacing
 
@@ -34,7 +34,7 @@ class KeyConfig(Section):
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     """Its hash. Keys hold 256 random bits, so that a fast hash is as good as a slow one."""
-    per_minute: int = Field(default=0, ge=0)
+    per_minute: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Requests a minute; 0: what limits.per_minute says."""
 
 

@@ -62,9 +62,9 @@ class TranslateRequest(Message):
     length_penalty: float | None = Field(default=None, ge=0.0, le=10.0)
     no_repeat_ngram: int | None = Field(default=None, ge=0, le=100)
     method: Literal["beam", "sampling"] | None = None
-    temperature: float | None = Field(default=None, gt=0.0, le=100.0)
+    temperature: float | None = Field(default=None, ge=0.001, le=1000.0)
     top_k: int | None = Field(default=None, ge=0, le=1_000_000)
-    top_p: float | None = Field(default=None, gt=0.0, le=1.0)
+    top_p: float | None = Field(default=None, ge=1e-6, le=1.0)
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     prefix: Text | None = Field(
         default=None, description="What the translation begins with; for one text with split = false."

@@ -8,45 +8,45 @@ from typing import Literal
 
 from pydantic import Field
 
-from dragoman.config import Section, parse_section, read_settings
+from dragoman.config import MAX_COUNT, MAX_ROWS, Section, parse_section, read_settings
 
 
 class LimitsConfig(Section):
     """What a request may ask for. What is over a limit is refused, with the limit in the message."""
 
-    characters: int = Field(default=20_000, ge=1)
+    characters: int = Field(default=20_000, ge=1, le=MAX_COUNT)
     """Of all texts of a request together."""
-    sentences: int = Field(default=1000, ge=1)
+    sentences: int = Field(default=1000, ge=1, le=MAX_COUNT)
     """Of all texts of a request together."""
-    body_bytes: int = Field(default=1 << 20, ge=1024)
+    body_bytes: int = Field(default=1 << 20, ge=1024, le=1 << 40)
     """Of a request that is no document."""
-    file_bytes: int = Field(default=10 << 20, ge=1024)
+    file_bytes: int = Field(default=10 << 20, ge=1024, le=1 << 40)
     """Of a document."""
-    buffered_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    buffered_bytes: int = Field(default=256 << 20, ge=1 << 20, le=1 << 40)
     """Of the bodies of all requests that a process is answering; requests beyond them get 429. Requests whose
     key may be in the body (LibreTranslate's) have a quarter of it, all together."""
-    file_characters: int = Field(default=500_000, ge=1)
+    file_characters: int = Field(default=500_000, ge=1, le=MAX_COUNT)
     """Of the text in a document."""
     beam_size: int = Field(default=10, ge=1, le=100)
     """Hypotheses that a request may ask for, and alternatives."""
-    seconds: float = Field(default=60.0, gt=0.0)
+    seconds: float = Field(default=60.0, gt=0.0, le=1e7)
     """That a request may take, from its head to its answer."""
-    file_seconds: float = Field(default=600.0, gt=0.0)
+    file_seconds: float = Field(default=600.0, gt=0.0, le=1e7)
     """That a document may take."""
-    kept_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    kept_bytes: int = Field(default=256 << 20, ge=1 << 20, le=1 << 40)
     """Of translated documents that wait to be fetched (LibreTranslate's /download_file), all together; then
     the oldest go."""
-    kept_seconds: float = Field(default=1800.0, gt=0.0)
+    kept_seconds: float = Field(default=1800.0, gt=0.0, le=1e7)
     """For which such a document waits."""
-    body_seconds: float = Field(default=20.0, gt=0.0)
+    body_seconds: float = Field(default=20.0, gt=0.0, le=1e7)
     """In which the head of a request must be there; and, after that, its body, or the next part of it."""
-    waiting_sentences: int = Field(default=4000, ge=1)
+    waiting_sentences: int = Field(default=4000, ge=1, le=MAX_COUNT)
     """Sentences that may wait to be translated; requests beyond them get 429."""
     requests: int = Field(default=256, ge=1, le=4096)
     """Worked on at once; the next ones are told to come later (429)."""
-    connections: int = Field(default=1024, ge=1)
+    connections: int = Field(default=1024, ge=1, le=1_000_000)
     """Open at once; what comes then is refused (503)."""
-    per_minute: int = Field(default=0, ge=0)
+    per_minute: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Requests a minute of a key that has no rate of its own, or of an address where there are no keys; 0:
     any number."""
 
@@ -54,11 +54,11 @@ class LimitsConfig(Section):
 class BatchingConfig(Section):
     """How sentences of several requests are decoded together."""
 
-    sentences: int = Field(default=64, ge=1)
+    sentences: int = Field(default=64, ge=1, le=MAX_ROWS)
     """In a batch, at most."""
-    tokens: int = Field(default=1536, ge=1)
+    tokens: int = Field(default=1536, ge=1, le=MAX_COUNT)
     """In a batch, at most, padding included: how long a batch of long sentences may hold up others."""
-    threads: int = Field(default=0, ge=0)
+    threads: int = Field(default=0, ge=0, le=4096)
     """Batches worked on at once; 0: one for each processor, shared among the workers. On a GPU always one."""
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import tokenizers
 
 from dragoman.config import FOREIGN_KINDS, TokenizerConfig
-from dragoman.errors import ConfigError, DragomanError, RunError
+from dragoman.errors import ConfigError, DragomanError, RunError, check_texts
 from dragoman.files import write_atomically
 from dragoman.text import subwords
 from dragoman.text.characters import Characters
@@ -121,14 +121,19 @@ class Tokenizer(ABC):
         """The ids of `text`, with neither start nor end token; none for a text of white space."""
         return self.encode_batch([text])[0]
 
-    @abstractmethod
     def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
-        """The ids of each text.
+        """The ids of each text. DataError: `texts` are not strings.
 
         `dropout` leaves out merges at random (BPE-dropout, Provilkov et al. 2020), with the probability
         that the tokenizer was trained with. The generator belongs to `tokenizers` and takes no seed, so
         a training that must be repeatable keeps what was drawn (`TokenStore.prepare`).
         """
+        check_texts(texts)
+        return self._encode_batch([self.normalise(text) for text in texts], dropout=dropout)
+
+    @abstractmethod
+    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
+        """The ids of texts that are normalised."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of any `ids`, without special tokens; U+FFFD stands for what is unknown or broken.
@@ -223,10 +228,9 @@ class SubwordTokenizer(Tokenizer):
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
         return SubwordTokenizer(subwords.extend(self._spec, texts, n_new))
 
-    def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
+    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
         tokenizer = self._dropping if dropout and self._dropping else self._plain
-        normal = [self.normalise(text) for text in texts]
-        encodings = tokenizer.encode_batch_fast(normal, add_special_tokens=False)
+        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
@@ -296,9 +300,9 @@ class ListedTokenizer(Tokenizer):
     def pieces(self) -> list[str]:
         return list(self._pieces)
 
-    def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
+    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
         get = self._ids.get
-        return [[get(piece, UNK_ID) for piece in self._cut(self.normalise(text))] for text in texts]
+        return [[get(piece, UNK_ID) for piece in self._cut(text)] for text in texts]
 
     def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         written = self._written

@@ -119,6 +119,8 @@ class DocumentFile:
         """
         ending = ending or PurePath(name).suffix.lower()
         cls.check_ending(name, ending)
+        if not isinstance(content, bytes):
+            raise DataError(f"{name}: its content is of type {type(content).__name__}, and not bytes")
         module = import_module(f"dragoman.predict.documents.{_HOME[ending]}")
         return cls(module.read(name, content, languages), languages)
 

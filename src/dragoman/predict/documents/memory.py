@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from dragoman.data.readers.formats import language_matches
 from dragoman.errors import DataError
 from dragoman.predict.documents.markup import Reader, escaped
-from dragoman.predict.documents.passages import Code, Passage, Pieces, pairs
+from dragoman.predict.documents.passages import Code, Passage, Pieces
+from dragoman.predict.protection import pairs
 
 MOST_ELEMENTS = 1000
 """A segment with more inline elements is none of a translator's, and gets no translation."""

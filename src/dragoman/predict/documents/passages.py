@@ -8,7 +8,6 @@ what encloses a sentence, or stands between two, needs no tags and stays where i
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, groupby
@@ -116,27 +115,6 @@ def joined(parts: Iterable[Pieces]) -> Pieces:
             merged.append(piece)
     runs = (tuple(run) for _, run in groupby(merged, lambda piece: isinstance(piece, str)))
     return tuple(chain.from_iterable((text_of(run),) if isinstance(run[0], str) else run for run in runs))
-
-
-def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:
-    """Which begin ("open", name) belongs to which end ("close", name): numbers in `sides`, nested pairs only.
-
-    The last one of a name that is open is closed first; what is open within it then has no end.
-    """
-    partners: dict[int, int] = {}
-    unclosed: list[tuple[int, str]] = []
-    n_unclosed: Counter[str] = Counter()
-    for i, (side, name) in enumerate(sides):
-        if side == "open":
-            unclosed.append((i, name))
-            n_unclosed[name] += 1
-        elif side == "close" and n_unclosed[name]:
-            other = ""
-            while other != name:
-                first, other = unclosed.pop()
-                n_unclosed[other] -= 1
-            partners[first] = i
-    return partners
 
 
 class Sentence(NamedTuple):

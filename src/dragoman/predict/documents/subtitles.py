@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from dragoman.errors import DataError
-from dragoman.predict.documents.passages import Code, Cut, Passage, Pieces, cut, pairs, text_of
+from dragoman.predict.documents.passages import Code, Cut, Passage, Pieces, cut, text_of
 from dragoman.predict.documents.plain import Encoding, decoded
+from dragoman.predict.protection import pairs
 from dragoman.predict.splitting import has_spaces
 
 MOST_CUES = 4

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dragoman.errors import optional
+from dragoman.errors import check_texts, optional
 from dragoman.predict.splitting import gap_between
 from dragoman.predict.translator import Translate, Translator
 
@@ -35,6 +35,7 @@ class Document:
         A line is a paragraph: no sentence goes on in the next. "\\n", "\\r\\n" and "\\r" end one.
         MissingExtraError: sentencex is not installed.
         """
+        check_texts([text], what="document")
         sentences, line_numbers, gaps, gap = [], [], [], ""
         for i, line in enumerate(_LINE_END.split(text)):
             for segment in [line] if i % 2 else segments(line, language):
