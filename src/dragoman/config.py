@@ -92,6 +92,8 @@ class DataConfig(Section):
     """What the final score is computed on, by name."""
     n_held_out: int = Field(default=1000, ge=1, le=MAX_COUNT)
     """Examples held out of train where there is no valid (at most a tenth of the corpus)."""
+    split_seed: int = Field(default=-1, ge=-1, le=2**63 - 1)
+    """Chooses the examples held out, so that runs of different seeds can be compared; -1: `seed` does."""
 
     @field_validator("train", "valid", "test", mode="before")
     @classmethod
@@ -118,6 +120,10 @@ class DataConfig(Section):
             ):
                 raise ValueError(f"{name[:100]!r} is no name for a test set, for it cannot be that of a file")
         return value
+
+    def seed_of_split(self, seed: int) -> int:
+        """What chooses the examples held out of train in a run of this `seed`."""
+        return self.split_seed if self.split_seed >= 0 else seed
 
     def corpora(self) -> Iterator[tuple[str, CorpusFiles]]:
         """The name and the files of every corpus named; several of one name come one after the other."""

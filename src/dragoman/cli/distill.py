@@ -114,13 +114,15 @@ def describe_distillation(record: Mapping[str, Any]) -> Iterator[str]:
 
 def _measured(record: Mapping[str, Any], beams: Mapping[str, int]) -> Iterator[str]:
     """Speed and scores, each searched with its beam of `beams`; and what the student has of the teacher's."""
+    from dragoman.report.comparison import signed
+
     speeds = {(row["model"], row["beam_size"]): row["sentences_per_second"] for row in record["speed"]}
     teacher, student = (speeds[name, beams[name]] for name in NAMES)
     yield _row("sentences/s", [f"{teacher:.1f}", f"{student:.1f}", f"{student / teacher:.2f} ×"])
     scores = {(row["set"], row["model"], row["beam_size"]): row["value"] for row in record["scores"]}
     for which in dict.fromkeys(row["set"] for row in record["scores"]):
         teacher, student = (scores[which, name, beams[name]] for name in NAMES)
-        values = [f"{teacher:.1f}", f"{student:.1f}", f"{student - teacher:+.1f}"]
+        values = [f"{teacher:.1f}", f"{student:.1f}", signed(student - teacher)]
         yield _row(f"{which} BLEU", values)
 
 

@@ -30,6 +30,10 @@ Columns = Annotated[
 ]
 
 
+SPLIT_SEED = 1
+"""Of trainings on files: runs of different seeds then hold out the same text."""
+
+
 class Text(NamedTuple):
     """What the options say of parallel text."""
 
@@ -43,7 +47,8 @@ class Text(NamedTuple):
         """The section [data] that says so, with other `settings`."""
         names = {"src_lang": languages[0], "tgt_lang": languages[1]}
         columns = {} if self.columns is None else {"columns": list(self.columns)}
-        return {**names, "train": self.train, "valid": self.valid, **columns, **settings}
+        corpora = {"train": self.train, "valid": self.valid, "split_seed": SPLIT_SEED}
+        return {**names, **corpora, **columns, **settings}
 
 
 def register(app: typer.Typer) -> None:
@@ -153,6 +158,7 @@ def train(
         overrides=overrides or [],
     )
     out = out or Path("runs") / config.name
+    config = split_as_before(config, out)
     if processes > 1:
         logging = ["--tensorboard"] * tensorboard + (["--wandb", wandb] if wandb else [])
         train_together(processes, config, out, max_hours=max_hours, options=logging)
@@ -220,6 +226,16 @@ def configuration(
         "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv, "
         "or a file of labelled texts and --task classification"
     )
+
+
+def split_as_before(config: Config, out: Path) -> Config:
+    """`config`, held out by `seed` if the run in `out` was begun by a version that knew no split_seed."""
+    from dragoman.runs import Run
+
+    began = (out / "config.toml").exists() and Run.open(out).config.data.split_seed < 0
+    if not began or config.data.split_seed != SPLIT_SEED:
+        return config
+    return config.model_copy(update={"data": config.data.model_copy(update={"split_seed": -1})})
 
 
 def text_of_file(file: Path, text: Text, *, is_clear: bool) -> Text:

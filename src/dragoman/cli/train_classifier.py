@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.app import say
-from dragoman.cli.train import column
+from dragoman.cli.train import SPLIT_SEED, column
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def settings_for(
     preset = classification_preset_for(
         n_texts=n_texts, n_words=n_words, n_characters=n_characters, n_labels=len(labels)
     )
-    data = {"train": [file], "valid": [valid] if valid else [], "text_column": text, "label_column": label}
+    data = {"train": [file], "valid": [valid] if valid else [], "split_seed": SPLIT_SEED}
+    data |= {"text_column": text, "label_column": label}
     settings = {"task": "classification", "name": name_of(file), **preset}
     settings["data"] = {**data, **preset["data"]}
     config = parse_config(settings, overrides=overrides, where="settings chosen by corpus size")

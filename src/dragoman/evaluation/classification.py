@@ -270,7 +270,7 @@ def training_part(config: ClassificationConfig) -> LabelledCorpus:
     corpus = open_labelled(data.train, text_column=data.text_column, label_column=data.label_column)
     if data.valid:
         return corpus
-    return split_labelled(corpus, n_held_out=data.n_held_out, seed=config.seed)[0]
+    return split_labelled(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))[0]
 
 
 def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, LabelledCorpus]]:
@@ -285,4 +285,7 @@ def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, La
         yield name, open_labelled(files, **columns)
     if split == "valid" and not named:
         train = open_labelled(data.train, **columns)
-        yield "valid", split_labelled(train, n_held_out=data.n_held_out, seed=config.seed)[1]
+        yield (
+            "valid",
+            split_labelled(train, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))[1],
+        )

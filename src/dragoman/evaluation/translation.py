@@ -121,7 +121,10 @@ def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpu
         )
     if split == "valid" and not named:
         train = open_corpus(data.train, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
-        yield "valid", split_held_out(train, n_held_out=data.n_held_out, seed=config.seed)[1]
+        yield (
+            "valid",
+            split_held_out(train, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))[1],
+        )
 
 
 def read_pairs(corpus: Corpus) -> list[Pair]:

@@ -156,7 +156,8 @@ def spread_text(spread: Spread) -> tuple[str, str, str]:
 
 def signed(points: float) -> str:
     """A difference in points: +0.7, −1.6."""
-    return f"{points:+.1f}".replace("-", "−")
+    shown = f"{points:+.1f}"
+    return "0.0" if float(shown) == 0 else shown.replace("-", "−")
 
 
 def p_text(p_value: float | None) -> str:

@@ -212,7 +212,7 @@ def open_labelled_corpora(config: ClassificationConfig) -> tuple[LabelledCorpus,
     corpus = open_labelled(data.train, **columns)
     if data.valid:
         return corpus, open_labelled(data.valid, **columns)
-    return split_labelled(corpus, n_held_out=data.n_held_out, seed=config.seed)
+    return split_labelled(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))
 
 
 def prepare_labels(run: Run, corpus: LabelledCorpus) -> list[str]:

@@ -249,7 +249,7 @@ def open_corpora(config: TranslationConfig) -> tuple[Corpus, Corpus]:
     corpus = open_corpus(data.train, columns=data.columns, **languages)
     if data.valid:
         return corpus, open_corpus(data.valid, columns=data.columns, **languages)
-    return split_held_out(corpus, n_held_out=data.n_held_out, seed=config.seed)
+    return split_held_out(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))
 
 
 def prepare_tokenizers(
