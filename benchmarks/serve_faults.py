@@ -30,7 +30,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from malformed import SURPRISES, malformed, post
+from attacks.requests import SURPRISES, malformed, post
 from service_process import ServiceProcess, running
 
 PATIENCE = 1.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import json
 import reprlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -670,6 +671,14 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
 
 
+def parse_json(content: bytes | str) -> Any:
+    """What JSON holds. ValueError: it is no JSON, or is nested more deeply than Python reads."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def _read_small(path: Path) -> str:
     """The text of a recipe. ConfigError: it is longer, or has more points, than recipes have.
 
@@ -761,7 +770,7 @@ def _toml_value(text: str) -> Any:
     """`text` as TOML reads it; text that is no TOML value is a string, so that quotes may be left out."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also a number of thousands of digits, and a list in a list in ...
         return text
 
 

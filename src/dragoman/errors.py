@@ -14,6 +14,7 @@ exception that reaches it is a bug.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Mapping, Set
 from importlib import import_module
@@ -109,3 +110,25 @@ def check_texts(texts: object, *, what: str = "text", first_number: int = 1) -> 
     for number, text in enumerate(texts, start=first_number):
         if not isinstance(text, str):
             raise DataError(f"{what} {number}: is of type {type(text).__name__}, and not a string")
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_DIRECTION = re.compile(r"[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but for tabs and line ends, and those that turn the direction of writing."""
+
+
+def printable(text: str) -> str:
+    """`text` with its control characters spelt out, but for line ends and tabs.
+
+    A message can quote what a stranger wrote: sequences that a terminal would obey are shown.
+    """
+    return _DIRECTION.sub(_spelt_out, escape_control_characters(text))
+
+
+def escape_control_characters(text: str) -> str:
+    """The output of a model for a terminal: as `printable`, but marks of direction belong to text."""
+    return _CONTROL.sub(_spelt_out, text)
+
+
+def _spelt_out(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()

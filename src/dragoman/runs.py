@@ -30,7 +30,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from dragoman.config import Config, load_recipe, to_toml
+from dragoman.config import Config, load_recipe, parse_json, to_toml
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import cannot_write, locked, write_atomically
 from dragoman.hub import HubName, fetch, is_on_hub
@@ -252,8 +252,8 @@ class Run:
         records = History()
         for number, line in enumerate(lines, start=1):
             try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
+                record = parse_json(line)
+            except ValueError:
                 record = None
             if not isinstance(record, dict):
                 raise RunError(f"{self.history_path}, line {number}: is not a JSON object; remove the line")
@@ -287,10 +287,10 @@ class Run:
         path = self.path / name
         check_size(path, MAX_JSON)
         try:
-            content = json.loads(path.read_bytes())
+            content = parse_json(path.read_bytes())
         except OSError as error:
             raise RunError(f"{path}: cannot be read ({error.strerror}); is the training finished?") from None
-        except (ValueError, RecursionError):
+        except ValueError:
             content = None
         if not isinstance(content, dict):
             raise RunError(f"{path}: is damaged, for it holds no JSON object; remove it and write it again")

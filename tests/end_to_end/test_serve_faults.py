@@ -63,10 +63,10 @@ def test_a_fault_harms_only_who_makes_it(
 def test_malformed_requests_are_the_same_each_time_and_of_all_kinds() -> None:
     sys.path.insert(0, str(BENCHMARKS))
     try:
-        import malformed
+        from attacks.requests import KINDS, malformed
     finally:
         sys.path.remove(str(BENCHMARKS))
-    first, again = (list(islice(malformed.malformed(), 50)) for _ in range(2))
+    first, again = (list(islice(malformed(), 50)) for _ in range(2))
     assert first == again
-    assert {kind for kind, _ in first} == set(malformed.KINDS)
-    assert list(islice(malformed.malformed(2), 50)) != first
+    assert {kind for kind, _ in first} == set(KINDS)
+    assert list(islice(malformed(2), 50)) != first

@@ -228,7 +228,7 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         Journal(out, {}),
     ):
         pass
-    journal.path.write_text("{")
+    journal.path.write_text("[" * 100_000)
     with pytest.raises(RunError, match=r"out.txt.journal: is damaged; delete it and out.txt.partial"):
         Journal(out, {})
 

@@ -285,6 +285,12 @@ def test_an_override_that_is_none_is_refused(override: str) -> None:
         parse(override)
 
 
+@pytest.mark.parametrize("value", ["[" * 50_000, "9" * 5000])
+def test_an_override_that_no_parser_reads_is_refused_as_a_value_of_the_wrong_type(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"seed"):
+        parse(f"seed={value}")
+
+
 def test_an_override_below_a_value_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--set name\.first=3: name\.first is not a setting"):
         parse("name.first=3")

@@ -152,7 +152,7 @@ def test_lessons_of_nothing_and_of_another_sieve_are_refused(
     (tmp_path / LESSONS).write_text(json.dumps({"asked": {"teacher": "another"}}))
     with pytest.raises(RunError, match=r"holds the lessons of another teacher, text or filter"):
         teach(tiny_run, teacher_config, tmp_path, lessons=EVERYTHING, translate=translate)
-    (tmp_path / LESSONS).write_text("[")
+    (tmp_path / LESSONS).write_text("[" * 100_000)
     with pytest.raises(RunError, match=r"lessons.json: is damaged; remove it"):
         teach(tiny_run, teacher_config, tmp_path, lessons=EVERYTHING, translate=translate)
 

@@ -315,7 +315,7 @@ def test_a_missing_field_is_reported_with_those_there(tmp_path: Path) -> None:
         ("null", "nothing and no object"),
         ('{"en": "a"', "not JSON ("),
         ("{", "not JSON ("),
-        ("[" * 200_000, "not JSON (too deeply nested)"),
+        ("[" * 200_000, "not JSON (nested too deeply)"),
         ('{"en": ' + "1" * 5000 + "}", "not JSON ("),
         ('{"en": 1, "de": "b"}', "column 'en' holds a number, not text"),
         ('{"en": ["a"], "de": "b"}', "column 'en' holds a list, not text"),

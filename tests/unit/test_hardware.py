@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import count
 
 import pytest
 import torch
@@ -91,6 +92,13 @@ def test_a_processor_is_named_with_its_generation(
 
 def test_a_matrix_product_has_a_plausible_speed() -> None:
     assert 1e8 < matrix_ceiling(torch.float32, n=128) < 1e16
+
+
+def test_a_slow_machine_is_not_measured_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count()
+    monkeypatch.setattr(hardware.time, "perf_counter", lambda: next(seconds))
+    assert matrix_ceiling(torch.float32, n=64) == 2 * 8**3, "a product of 8 x 8 takes a second"
+    assert next(seconds) == 18, "no larger one is tried"
 
 
 def test_the_command_shows_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -441,6 +441,7 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "method": "magic"}, 400, "method: "),
         ("translate", {"text": "x", "model": "none"}, 400, "none: no such model translates here; there "),
         ("translate", {"text": "x", "model": "reviews"}, 400, "reviews: no such model translates here"),
+        ("score", {"pairs": [], "model": "\x1b[2J\n\u202e"}, 400, "\\x1b[2J \\u202e: no such model"),
         ("translate", {"text": "x", "model": "en-de", "source": "pl"}, 400, "en-de: translates from en "),
         ("translate", {"text": "x", "source": "de"}, 400, "no model translates from de to any; "),
         ("translate", {"text": "x", "source": "auto", "target": "it"}, 400, 'source = "auto": no model'),

@@ -137,7 +137,7 @@ def test_dropout_segments_differently_each_draw_and_the_same_text(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["src.ids", "tgt.offsets", "meta.json"])
-@pytest.mark.parametrize("damage", ["cut", "gone", "longer"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "longer", "flipped", "nested"])
 def test_a_damaged_store_is_made_anew(tmp_path: Path, name: str, damage: str) -> None:
     corpus = Listed(SENTENCES)
     prepare(corpus, tmp_path)
@@ -145,7 +145,9 @@ def test_a_damaged_store_is_made_anew(tmp_path: Path, name: str, damage: str) ->
     data = path.read_bytes()
     path.unlink()
     if damage != "gone":
-        path.write_bytes(data[:-3] if damage == "cut" else data + b"?")
+        flipped = bytes([data[0] ^ 1]) + data[1:]
+        damaged = {"cut": data[:-3], "flipped": flipped, "nested": b"[" * 100_000}
+        path.write_bytes(damaged.get(damage, data + b"?"))
     assert texts(prepare(corpus, tmp_path)) == USABLE
     assert corpus.n_readings == 2
     assert len(list(tmp_path.iterdir())) == 1

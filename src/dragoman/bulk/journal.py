@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from dragoman.bulk.stream import Done
+from dragoman.config import parse_json
 from dragoman.data.readers.files import compressed
 from dragoman.errors import RunError
 from dragoman.files import destination, locked, open_through, put_in_place, write_atomically
@@ -170,7 +171,7 @@ class Journal:
         except FileNotFoundError:
             return False
         try:
-            record = json.loads(content)
+            record = parse_json(content)
             settings = dict(record["settings"])
             self.n_lines, self.n_bytes = int(record["n_lines"]), int(record["n_bytes"])
             self.digest = str(record["digest"])

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dragoman import __version__
-from dragoman.errors import ConfigError, DragomanError, PausedError
+from dragoman.errors import ConfigError, DragomanError, PausedError, printable
 
 USER_ERROR = 1
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
@@ -144,27 +144,6 @@ def finite(value: float | None) -> float | None:
         raise typer.BadParameter("nan is not a number in the range.")
     return value
 
-
-def printable(text: str) -> str:
-    """`text` with its control characters spelt out, but for line ends and tabs.
-
-    What a message quotes, a stranger may have written: sequences that a terminal would obey are shown.
-    """
-    return DIRECTION.sub(_spelt_out, CONTROL.sub(_spelt_out, text))
-
-
-def obeyed_by_nobody(text: str) -> str:
-    """What a model wrote, for a terminal: control characters spelt out. Marks of direction belong to text."""
-    return CONTROL.sub(_spelt_out, text)
-
-
-def _spelt_out(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
-
-
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-DIRECTION = re.compile(r"[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters but for tabs and line ends, and those that turn the direction of writing."""
 
 app = typer.Typer(
     cls=Commands,

@@ -16,9 +16,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from dragoman.cli.app import printable, say
+from dragoman.cli.app import say
 from dragoman.cli.translate import Device, EngineName, Precision
-from dragoman.errors import ConfigError, require
+from dragoman.errors import ConfigError, printable, require
 
 ACCESS = "Access"
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import as_called, command_line, printable
+from dragoman.cli.app import as_called, command_line
 from dragoman.cli.train import Overrides
-from dragoman.errors import ConfigError, RunError, require
+from dragoman.errors import ConfigError, RunError, printable, require
 
 if TYPE_CHECKING:
     from dragoman.runs import Run

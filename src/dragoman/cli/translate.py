@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.app import invite, obeyed_by_nobody, say
+from dragoman.cli.app import invite, say
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.content import Content
 from dragoman.cli.translating import (
@@ -32,7 +32,7 @@ from dragoman.cli.translating import (
     plan,
     translate_document_file,
 )
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import ConfigError, DataError, escape_control_characters
 
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
@@ -303,7 +303,7 @@ def write_results(path: Path | None, pieces: Sequence[str]) -> None:
     """Writes text to a file, whole or not at all and compressed as its name says, or to stdout."""
     if path is None:
         text = "".join(pieces)
-        sys.stdout.write(obeyed_by_nobody(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(escape_control_characters(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
     else:
         from dragoman.data.readers.files import compressed

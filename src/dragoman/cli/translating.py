@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.app import invite, obeyed_by_nobody, say
-from dragoman.errors import ConfigError, DataError, require
+from dragoman.cli.app import invite, say
+from dragoman.errors import ConfigError, DataError, escape_control_characters, require
 
 if TYPE_CHECKING:
     from dragoman.predict.alignment import Link
@@ -315,7 +315,7 @@ def write_document(path: Path | None, content: bytes) -> None:
     elif sys.stdout.isatty():
         from dragoman.predict.documents.plain import decoded
 
-        sys.stdout.write(obeyed_by_nobody(decoded("output", content)[0]))
+        sys.stdout.write(escape_control_characters(decoded("output", content)[0]))
     else:
         sys.stdout.buffer.write(content)
         sys.stdout.flush()

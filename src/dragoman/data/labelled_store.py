@@ -9,6 +9,7 @@ cache/<key>/
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +17,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dragoman.config import parse_json
 from dragoman.data.labelled import LabelledCorpus
-from dragoman.data.store import CHUNK, SideWriter, chunks, flush, open_side, prepare_store, write_meta
+from dragoman.data.store import (
+    CHUNK,
+    SideWriter,
+    check_side,
+    chunks,
+    flush,
+    open_side,
+    prepare_store,
+    write_meta,
+)
 from dragoman.errors import DataError
 from dragoman.text.tokenizer import Tokenizer
 
@@ -52,14 +63,17 @@ class LabelledStore:
     def __init__(self, folder: Path) -> None:
         """The finished store in `folder`; `prepare` makes one. ValueError: it is not complete."""
         try:
-            meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+            meta = parse_json((folder / "meta.json").read_bytes())
             n_texts = int(meta["n_texts"])
             self.text = open_side(folder, "text", meta["text"], n_sentences=n_texts)
+            check_side(folder, "text", meta["text"])
             self.labels: npt.NDArray[np.int32] = np.fromfile(folder / "labels", dtype=np.int32)
             if len(self.labels) != n_texts:
                 raise ValueError(f"labels should have {4 * n_texts} bytes")
+            if meta.get("labels_crc") not in (None, zlib.crc32(self.labels.tobytes())):
+                raise ValueError("labels have changed since they were written")
             self.cut = Cut(**meta["cut"])
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{folder}: not a complete token store ({error})") from None
 
     def __len__(self) -> int:
@@ -137,7 +151,7 @@ def _build(
 ) -> None:
     """Writes all the files of a store into the empty `folder`."""
     numbers = class_numbers(labels)
-    n_empty = n_cut = n_tokens_cut = 0
+    n_empty = n_cut = n_tokens_cut = labels_crc = 0
     with (
         SideWriter(folder, "text", vocab_size=tokenizer.vocab_size) as text,
         (folder / "labels").open("wb") as file,
@@ -148,7 +162,9 @@ def _build(
             shortened = [shorten(i, max_tokens) for i, _ in kept]
             text.append(shortened)
             found = [class_number(label, numbers, where=corpus.name) for _, label in kept]
-            file.write(np.array(found, dtype=np.int32).tobytes())
+            data = np.array(found, dtype=np.int32).tobytes()
+            file.write(data)
+            labels_crc = zlib.crc32(data, labels_crc)
             lost = [len(i) - len(s) for (i, _), s in zip(kept, shortened, strict=True)]
             n_empty += len(examples) - len(kept)
             n_cut += sum(n > 0 for n in lost)
@@ -161,5 +177,6 @@ def _build(
         "n_texts": text.n_sentences,
         "cut": Cut(n_empty, n_cut, n_tokens_cut)._asdict(),
         "text": text.meta,
+        "labels_crc": labels_crc,
     }
     write_meta(folder, meta)

@@ -18,6 +18,7 @@ import os
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dragoman.config import parse_json
 from dragoman.data.corpora import Corpus, Pair
 from dragoman.errors import DataError
 from dragoman.files import sync
@@ -102,7 +104,7 @@ class Shard:
         """The finished shard in `folder`; `TokenStore.prepare` makes one. ValueError: it is not complete."""
         self.folder = folder
         try:
-            self._meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+            self._meta = parse_json((folder / "meta.json").read_bytes())
             self._n_pairs = int(self._meta["n_pairs"])
             self.skipped = Skipped(**self._meta["skipped"])
             self.n_src_tokens, self.n_tgt_tokens = (
@@ -110,7 +112,9 @@ class Shard:
             )
             self.has_more = bool(self._meta.get("has_more", False))
             self.open()
-        except (OSError, KeyError, TypeError, ValueError) as error:
+            for name in ("src", "tgt"):
+                check_side(folder, name, self._meta[name])
+        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{folder}: not a complete token store ({error})") from None
 
     def __len__(self) -> int:
@@ -386,27 +390,32 @@ class SideWriter:
         self._folder, self._name = folder, name
         self.dtype = np.dtype(np.uint16 if vocab_size < 1 << 16 else np.uint32)
         self.n_sentences = self.n_tokens = 0
+        self._crc = {"ids": 0, "offsets": 0}
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What `open_side` needs to know of the files."""
-        return {"dtype": self.dtype.name, "n_tokens": self.n_tokens}
+        """What `open_side` and `check_side` need to know of the files."""
+        return {"dtype": self.dtype.name, "n_tokens": self.n_tokens, "crc": self._crc}
 
     def __enter__(self) -> SideWriter:
         self._ids = (self._folder / f"{self._name}.ids").open("wb")
         self._offsets = (self._folder / f"{self._name}.offsets").open("wb")
-        self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
+        self._write("offsets", np.zeros(1, dtype=np.int64))
         return self
 
     def append(self, sentences: Sequence[list[int]]) -> None:
         """Writes the sentences."""
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-        self._offsets.write((self.n_tokens + np.cumsum(lengths)).tobytes())
+        self._write("offsets", self.n_tokens + np.cumsum(lengths))
         n_tokens = int(lengths.sum())
-        tokens = np.fromiter(chain.from_iterable(sentences), dtype=self.dtype, count=n_tokens)
-        self._ids.write(tokens.tobytes())
+        self._write("ids", np.fromiter(chain.from_iterable(sentences), dtype=self.dtype, count=n_tokens))
         self.n_sentences += len(sentences)
         self.n_tokens += n_tokens
+
+    def _write(self, suffix: str, numbers: npt.NDArray[Any]) -> None:
+        data = numbers.tobytes()
+        (self._ids if suffix == "ids" else self._offsets).write(data)
+        self._crc[suffix] = zlib.crc32(data, self._crc[suffix])
 
     def __exit__(self, *exception: object) -> None:
         with self._ids, self._offsets:
@@ -431,6 +440,17 @@ def open_side(folder: Path, name: str, meta: dict[str, Any], *, n_sentences: int
     return Side(
         _mapped(folder / f"{name}.ids", dtype), _mapped(folder / f"{name}.offsets", np.dtype(np.int64))
     )
+
+
+def check_side(folder: Path, name: str, meta: dict[str, Any]) -> None:
+    """Compares the files of a side with their checksums. ValueError: one has changed since it was written."""
+    for suffix, expected in meta.get("crc", {}).items():  # stores of earlier versions have none
+        crc = 0
+        with (folder / f"{name}.{suffix}").open("rb") as file:
+            while block := file.read(1 << 20):
+                crc = zlib.crc32(block, crc)
+        if crc != expected:
+            raise ValueError(f"{name}.{suffix} has changed since it was written")
 
 
 def _mapped(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

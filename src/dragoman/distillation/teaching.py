@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from dragoman.bulk.job import Job
 from dragoman.bulk.output import Lines, fault_of
 from dragoman.bulk.running import Summary
-from dragoman.config import TranslationConfig
+from dragoman.config import TranslationConfig, parse_json
 from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.readers.files import open_lines
 from dragoman.errors import ConfigError, DataError, RunError
@@ -180,7 +180,7 @@ def _write_record(folder: Path, record: dict[str, Any]) -> None:
 def _read(path: Path) -> dict[str, Any] | None:
     """What lessons.json says, if it is there. RunError: it is damaged."""
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
         return dict(content, asked=content["asked"])
     except FileNotFoundError:
         return None

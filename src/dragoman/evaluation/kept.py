@@ -7,7 +7,6 @@ settings, arithmetic, versions, sources and references. Anything else is done ag
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -16,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import CorpusFiles, TranslationConfig, file_names
+from dragoman.config import CorpusFiles, TranslationConfig, file_names, parse_json
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import DataError, RunError
@@ -222,7 +221,7 @@ def _read_kept(run: Run, place: str, fingerprint: str) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        record = json.loads(path.read_bytes())
+        record = parse_json(path.read_bytes())
         for score in record["scores"]:
             read_score(score)
         well_typed = (
@@ -236,7 +235,7 @@ def _read_kept(run: Run, place: str, fingerprint: str) -> dict[str, Any] | None:
             and isinstance(record["date"], str)
             and isinstance(record["commit"], (str, type(None)))
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return record if well_typed else None
 

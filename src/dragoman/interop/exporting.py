@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dragoman.config import ClassificationConfig
+from dragoman.config import ClassificationConfig, parse_json
 from dragoman.data.document_batching import make_documents
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
@@ -315,7 +315,7 @@ def _check_free(out: Path) -> None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     with suppress(OSError, ValueError, KeyError, TypeError):
-        content = json.loads((out / REPORT).read_bytes())
+        content = parse_json((out / REPORT).read_bytes())
         if "dragoman" in content["origin"] and not (out / "config.toml").exists():
             return
     raise RunError(f"{out}: is there already, and is no export; choose a new folder")

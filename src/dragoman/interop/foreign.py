@@ -6,7 +6,6 @@ ever executed: a folder is a stranger's, and what it names stays inside of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -15,7 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
+from dragoman.config import ModelConfig, SearchConfig, TranslationConfig, parse_json
 from dragoman.errors import RunError
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.text.tokenizer import TokenizerPair
@@ -222,8 +221,8 @@ class ForeignFolder:
     def json(self, name: str) -> dict[str, Any]:
         """The JSON object in a file. RunError: as `text`, or it holds none."""
         try:
-            content = json.loads(self.text(name))
-        except (ValueError, RecursionError):
+            content = parse_json(self.text(name))
+        except ValueError:
             content = None
         if not isinstance(content, dict):
             raise RunError(f"{self.path / name}: holds no JSON object; copy it again")

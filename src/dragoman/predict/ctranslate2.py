@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dragoman.config import SearchConfig
+from dragoman.config import SearchConfig, parse_json
 from dragoman.data.readers.files import hash_file
 from dragoman.decoding.hypotheses import Hypothesis, length_penalty
 from dragoman.errors import ConfigError, RunError, optional
@@ -132,8 +132,8 @@ def converted(
     """
     folder = run.path / FOLDER / compute_type
     origin = {"weights": hash_file(run.weights_path), "ctranslate2": import_ctranslate2().__version__}
-    with contextlib.suppress(OSError, ValueError, RecursionError, AttributeError):  # what a stranger wrote
-        if origin.items() <= json.loads((folder / ORIGIN).read_bytes()).items():
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # what a stranger wrote
+        if origin.items() <= parse_json((folder / ORIGIN).read_bytes()).items():
             return folder
     try:
         folder.parent.mkdir(exist_ok=True)

@@ -15,7 +15,6 @@ Routes, parameters, answers and messages are those of libretranslate/app.py at c
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
@@ -29,6 +28,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.datastructures import UploadFile
 
+from dragoman.config import parse_json
 from dragoman.predict.documents import DocumentFile
 from dragoman.predict.documents.hypertext import Hypertext, plain
 from dragoman.predict.protection import Protection, translate_protected
@@ -359,8 +359,8 @@ async def read_fields(request: Request) -> dict[str, Any]:
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
         try:
-            fields = json.loads(await request.body())
-        except (ValueError, RecursionError):
+            fields = parse_json(await request.body())
+        except ValueError:
             fields = None
         if not isinstance(fields, dict):
             raise invalid("Invalid JSON format")

@@ -7,13 +7,18 @@ from collections.abc import Mapping
 
 from starlette.responses import JSONResponse
 
-from dragoman.errors import ConfigError, DataError, DragomanError, MissingExtraError
+from dragoman.errors import ConfigError, DataError, DragomanError, MissingExtraError, printable
 from dragoman.serving.logs import log
+
+
+def one_line(message: str) -> str:
+    """A message without line ends, and without what a terminal would obey: it can quote a request."""
+    return printable(" ".join(message.split()))
 
 
 def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The answer to a request that fails."""
-    return JSONResponse({"error": message}, status_code=status, headers=dict(headers or {}))
+    return JSONResponse({"error": one_line(message)}, status_code=status, headers=dict(headers or {}))
 
 
 class RefusalError(Exception):
@@ -21,16 +26,16 @@ class RefusalError(Exception):
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.status, self.message, self.headers = status, message, dict(headers or {})
+        self.status, self.message, self.headers = status, one_line(message), dict(headers or {})
 
 
 def refusal_of(error: DragomanError) -> RefusalError:
     """400 for what a request did wrong, else 503. Paths of this machine stay in the log."""
-    message = " ".join(str(error).split())
+    message = str(error)
     if isinstance(error, DataError | ConfigError):
         return RefusalError(400, message)
     if not isinstance(error, MissingExtraError):
-        log("a request failed", {"why": message}, level=logging.ERROR)
+        log("a request failed", {"why": one_line(message)}, level=logging.ERROR)
         message = "something is wrong with this service; its log says what"
     return RefusalError(503, message)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
-from dragoman.config import Config
+from dragoman.config import Config, parse_json
 from dragoman.runs import Run
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.state import Position, TrainState
@@ -20,7 +19,7 @@ def newest_checkpoint(run: Run) -> Path | None:
 def is_static(checkpoint: Path) -> bool:
     """Whether the batches of the training that wrote `checkpoint` are of few shapes."""
     try:
-        position = json.loads((checkpoint / "position.json").read_text(encoding="utf-8"))
+        position = parse_json((checkpoint / "position.json").read_bytes())
         return bool(position.get("static", False))
     except (OSError, ValueError, AttributeError):
         return False  # damaged: restoring it says so

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from dragoman.config import parse_json
 from dragoman.errors import RunError
 from dragoman.files import sync, write_atomically
 from dragoman.model.transformer import Transformer
@@ -120,7 +121,7 @@ class TrainState:
             optimizer = load_tensors(folder / "optimizer.safetensors")
             random = load_tensors(folder / "random.safetensors")
             ema = load_tensors(folder / "ema.safetensors") if self.ema is not None else None
-            position = Position(**json.loads((folder / "position.json").read_text(encoding="utf-8")))
+            position = Position(**parse_json((folder / "position.json").read_bytes()))
         except (OSError, RunError, ValueError, TypeError) as error:
             raise RunError(
                 f"{folder}: the checkpoint is damaged ({error}); "

@@ -32,6 +32,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from dragoman.config import parse_json
 from dragoman.errors import DataError
 from dragoman.files import locked
 
@@ -150,7 +151,7 @@ class _Source:
     def mark(self) -> str:
         """By what the server knows the file of which a part is here; "" where it must begin anew."""
         try:
-            note = json.loads(self.note.read_bytes())
+            note = parse_json(self.note.read_bytes())
         except (OSError, ValueError):
             return ""
         fits = isinstance(note, dict) and note.get("url") == self.url and self.part.exists()

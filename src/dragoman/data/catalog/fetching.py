@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dragoman.config import parse_json
 from dragoman.data.catalog.checking import SUMS, report_check, verify
 from dragoman.data.catalog.datasets import Dataset, Download, get, locate, whereabouts
 from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of, download
@@ -200,7 +201,7 @@ def _refuse_foreign(target: Path) -> None:
 def _earlier_sum(target: Path, file: str) -> str:
     """The sum that a download had when the set was made the first time; "" where there is none."""
     try:
-        downloads = json.loads((target / SOURCE).read_bytes())["downloads"]
+        downloads = parse_json((target / SOURCE).read_bytes())["downloads"]
         return next(f"sha256:{item['sha256']}" for item in downloads if item["file"] == file)
     except (OSError, ValueError, KeyError, TypeError, StopIteration):
         return ""

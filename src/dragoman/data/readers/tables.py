@@ -8,7 +8,6 @@ business of the reader; `Table.text` and `Table.label` say what becomes of it.
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from abc import ABC, abstractmethod
@@ -19,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from dragoman.config import parse_json
 from dragoman.data.readers.files import hash_file, hash_strings, open_lines
 from dragoman.errors import DataError
 
@@ -272,12 +272,10 @@ class JsonLines(Table):
                 yield n, None
                 continue
             try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                reason = "too deeply nested" if isinstance(error, RecursionError) else error
+                record = parse_json(line)
+            except ValueError as error:
                 raise DataError(
-                    f"{self.where(n)}: not JSON ({reason}); write one object a line, "
-                    "for example with: jq -c ."
+                    f"{self.where(n)}: not JSON ({error}); write one object a line, for example with: jq -c ."
                 ) from None
             if not isinstance(record, dict):
                 raise DataError(

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import json
 import random
+import socket
+import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import ExitStack, suppress
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from attacks import documents
+from attacks.calls import Fault, Show, Stage, readable
+from service_process import running
 
 ROUTES = (
     "/v1/translate", "/v1/attention", "/v1/score", "/v1/classify", "/v1/detect", "/v1/documents",
@@ -213,3 +222,198 @@ KINDS: dict[str, Make] = {
     "huge numbers": _numbers,
     "broken text": _bad_text,
 }
+
+
+# --- requests to every route that a service describes
+
+
+SECONDS = 30.0
+"""An answer takes no longer than this."""
+UNEXPECTED = (
+    "an error that should not be",
+    "Exception in ASGI",
+    "Traceback",
+    "a worker cannot go on",
+    "a worker has died",
+)
+"""What is not in the log of a service that is well."""
+OPTIONS = ("limits.body_seconds=1", "limits.seconds=20", "limits.body_bytes=2000000", "log_format=json")
+EVERY = 10
+"""After this many requests the good one is sent again."""
+
+
+class Answer(NamedTuple):
+    """What a service answers; status 0: it closes the connection without an answer."""
+
+    status: int
+    kind: str
+    body: bytes
+
+
+def described(rng: random.Random, api: dict[str, Any], sentences: list[str]) -> bytes:
+    """A request to any route of an OpenAPI description, with parameters good and bad."""
+    path, operations = rng.choice(list(api["paths"].items()))
+    method, operation = rng.choice([(m, o) for m, o in operations.items() if isinstance(o, dict)])
+    query = []
+    for each in operation.get("parameters", []):
+        value = str(_value(rng, api, each.get("schema", {}), sentences))
+        if each["in"] == "path":
+            path = path.replace("{" + each["name"] + "}", quote(value, safe="", errors="replace")[:3000])
+        elif rng.random() < 0.7:
+            query.append(f"{each['name']}={quote(value, errors='replace')[:3000]}")
+    kinds = operation.get("requestBody", {}).get("content", {})
+    body, kind = b"", ""
+    if kinds:
+        kind = rng.choice(list(kinds))
+        fields = _value(rng, api, kinds[kind].get("schema", {}), sentences)
+        if kind.startswith("multipart/"):
+            body, kind = _form(rng, fields if isinstance(fields, dict) else {}, sentences)
+        elif kind.startswith("application/x-www-form"):
+            parts = fields.items() if isinstance(fields, dict) else []
+            body = "&".join(f"{quote(k)}={quote(str(v), errors='replace')}" for k, v in parts).encode()
+        else:
+            body = json.dumps(fields).encode()
+    target = path + ("?" + "&".join(query) if query else "")
+    if rng.random() < 0.05:
+        method = rng.choice(["get", "put", "delete", "head", "options", "trace"])
+    head = f"{method.upper()} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += f"Content-Length: {len(body)}\r\n" + (f"Content-Type: {kind}\r\n" if kind else "")
+    return head.encode("latin-1", "replace") + b"\r\n" + body
+
+
+def _value(rng: random.Random, api: dict[str, Any], schema: dict[str, Any], sentences: list[str]) -> Any:
+    """A value that the schema describes, or now and then one that it does not."""
+    if rng.random() < 0.06:
+        return rng.choice(WRONG)
+    if "$ref" in schema:
+        return _value(rng, api, api["components"]["schemas"][schema["$ref"].split("/")[-1]], sentences)
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in schema:
+            return _value(rng, api, rng.choice(schema[several]), sentences)
+    if "enum" in schema or "const" in schema:
+        return rng.choice(schema.get("enum") or [schema["const"]])
+    kind = schema.get("type")
+    if kind == "object":
+        wanted, fields = schema.get("required", []), schema.get("properties", {})
+        chosen = [name for name in fields if name in wanted or rng.random() < 0.4]
+        return {name: _value(rng, api, fields[name], sentences) for name in chosen}
+    if kind == "array":
+        return [
+            _value(rng, api, schema.get("items", {}), sentences) for _ in range(rng.choice([0, 1, 1, 2, 5]))
+        ]
+    if kind == "boolean":
+        return rng.random() < 0.5
+    if kind in ("integer", "number"):
+        bounds = [schema[name] for name in ("minimum", "maximum", "default") if name in schema]
+        return rng.choice([*bounds, 0, 1, 2, 0.5 if kind == "number" else 3])
+    words = [
+        "en",
+        "de",
+        "auto",
+        "run",
+        "text",
+        rng.choice(list(SURPRISES.values())),
+        *schema.get("examples", []),
+    ]
+    return rng.choice([*words, *rng.sample(sentences, k=5)])
+
+
+def _form(rng: random.Random, fields: dict[str, Any], sentences: list[str]) -> tuple[bytes, str]:
+    """A form with a document in it, and its content type."""
+    document = documents.make(rng, sentences)
+    ending = document.ending if rng.random() < 0.9 else rng.choice([".pdf", "", ".docx", "." * 300])
+    boundary = uuid.UUID(int=rng.getrandbits(128)).hex
+    body = b""
+    for name, value in {**fields, "file": None}.items():
+        is_file = name == "file"
+        extra = f'; filename="{rng.choice(["a", "../x", "a b"])}{ending}"' if is_file else ""
+        content = document.content if is_file else str(value).encode("utf-8", "replace")
+        body += (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{extra}\r\n\r\n'.encode()
+            + content
+            + b"\r\n"
+        )
+    return body + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
+
+
+class Requests:
+    """Requests to a service of two workers."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.sentences = [en for en, _ in stage.pairs]
+        self._running = ExitStack()
+        runs = (str(stage.made("run")), str(stage.made("classifier")))
+        options = [part for setting in OPTIONS for part in ("--set", setting)]
+        self.service = self._running.enter_context(running(*runs, "--workers", "2", *options))
+        self.api = json.loads(self.exchange(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n").body)
+        self.good = post("/v1/translate", json.dumps({"text": self.sentences[:2]}).encode())
+        self.translated = self._translation()
+        self.n_logged = 0
+
+    def close(self) -> None:
+        self._running.close()
+
+    def faults(self, seed: int, show: Show) -> list[Fault]:
+        rng = random.Random(f"requests:{seed}")
+        if rng.random() < 0.4:
+            content = rng.choice(list(KINDS.values()))(rng)
+        else:
+            content = described(rng, self.api, self.sentences)
+        show(f"{len(content):,} bytes: {content[:2000]!r}")
+        try:
+            answer = self.exchange(content)
+        except TimeoutError:
+            return [("hang", f"no answer within {SECONDS} s to {content[:200]!r}")]
+        show(f"status {answer.status}, {answer.kind}, {answer.body[:2000]!r}")
+        found = [(sort, f"{what}; request {content[:150]!r}") for sort, what in self._faults(answer, content)]
+        if seed % EVERY == 0 or found:
+            found += self._health()
+        return found
+
+    def _faults(self, answer: Answer, content: bytes) -> Iterator[Fault]:
+        if answer.status >= 500 and answer.status not in (501, 503, 504, 505, 507):
+            yield "traceback", f"status {answer.status}: {answer.body[:200]!r}"
+        if answer.status >= 400 and answer.body:
+            try:
+                error = json.loads(answer.body)["error"]
+                if not isinstance(error, str) or not readable(error) or len(error) > 2000 + len(content):
+                    yield "wrong", f"status {answer.status} with the error {error!r:.300}"
+            except (ValueError, KeyError, TypeError):
+                yield "wrong", f"status {answer.status} with {answer.body[:200]!r}, which is no error"
+        if answer.status == 200 and answer.kind.startswith("application/json"):
+            try:
+                json.loads(answer.body, parse_constant=lambda name: 1 / 0)
+            except (ValueError, ZeroDivisionError):
+                yield "wrong", f"status 200 with {answer.body[:200]!r}, which is not JSON"
+
+    def _health(self) -> Iterator[Fault]:
+        """Whether the service is alive, and translates as before."""
+        try:
+            if self._translation() != self.translated:
+                yield "wrong", "another translation than before"
+        except (OSError, TimeoutError, http.client.HTTPException) as error:
+            yield "hang", f"the service does not translate any more: {error!r}"
+        logged = sum(self.service.logged(what) for what in UNEXPECTED)
+        if logged > self.n_logged:
+            lines = self.service.log.read_text(encoding="utf-8").splitlines()
+            bad = [line for line in lines if any(what in line for what in UNEXPECTED)]
+            yield "traceback", f"the log says {bad[-1][:600]}"
+        self.n_logged = logged
+
+    def _translation(self) -> object:
+        answer = self.exchange(self.good)
+        return [each.get("translation") for each in json.loads(answer.body)["translations"]]
+
+    def exchange(self, content: bytes) -> Answer:
+        """The answer to `content`, which may be no request at all. TimeoutError: none comes."""
+        with socket.create_connection(("127.0.0.1", self.service.port), timeout=SECONDS) as wire:
+            with suppress(ConnectionError):  # it may answer before the end
+                wire.sendall(content)
+            answer = http.client.HTTPResponse(wire, method="HEAD" if content.startswith(b"HEAD") else "GET")
+            try:
+                answer.begin()
+                return Answer(answer.status, answer.headers.get("content-type", ""), answer.read())
+            except (ConnectionError, http.client.HTTPException):
+                return Answer(0, "", b"")
+            finally:
+                answer.close()

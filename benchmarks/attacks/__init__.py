@@ -1,0 +1,1 @@
+"""Hostile cases of each kind, for benchmarks/hostile.py."""

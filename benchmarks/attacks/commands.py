@@ -1,0 +1,595 @@
+"""Calls of the command line that no user should make, made from its own tree of commands."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attacks.calls import (
+    TINY,
+    TINY_CLASSIFIER,
+    Ended,
+    Fault,
+    Show,
+    Stage,
+    call,
+    faults_of,
+    settings,
+    snapshot,
+)
+
+
+def hostile_text(rng: random.Random, lines: Sequence[str]) -> bytes:
+    """Lines of text, mostly with something wrong in or about them."""
+    lines = list(lines)
+    odd = [
+        "", " ", "\t", "\x00", "a\x00b", "\x1b[2J\x07", "\ufeff", "\u2028x\u2029", "\u202ex\u202c",
+        "x" * 3000,
+        "a " * 800, "👩‍👩‍👧 🏳️‍🌈", "Z\u0341\u0323" * 30, "\r", "a\rb", "\x85\x0b\x0c", "<b>x</b> {0} %s 12,5",
+        "http://x.org/?a=b#c", "<" * 300, "0" * 400, "\udcff", "…\u200b\u00ad", "١٢٣ 中文 ไทย", "a\tb\tc",
+        "<b>" * 40 + "x" + "</b>" * 40, "..." * 100,
+    ]  # fmt: skip
+    for _ in range(rng.choice([0, 0, 0, 1, 1, 2, 5])):
+        lines.insert(rng.randint(0, len(lines)), rng.choice(odd))
+    text = "".join(f"{line}\n" for line in lines)
+    style = rng.choice([
+        "plain", "plain", "plain", "plain", "plain", "bom", "crlf", "cr", "unfinished", "latin-1", "utf-16",
+        "utf-32", "empty", "newlines", "binary", "mixed", "nul", "cp1252", "long",
+    ])  # fmt: skip
+    utf8 = text.encode("utf-8", "surrogateescape")
+    return {
+        "plain": utf8,
+        "bom": b"\xef\xbb\xbf" + utf8,
+        "crlf": utf8.replace(b"\n", b"\r\n"),
+        "cr": utf8.replace(b"\n", b"\r"),
+        "unfinished": utf8.rstrip(b"\n"),
+        "latin-1": text.encode("latin-1", "replace"),
+        "cp1252": (text + "Straße – naïve „Ü“\n").encode("cp1252", "replace"),
+        "utf-16": text.encode("utf-16", "replace"),
+        "utf-32": text.encode("utf-32", "replace"),
+        "empty": b"",
+        "newlines": b"\n" * rng.randint(1, 30),
+        "binary": rng.randbytes(rng.randint(1, 500)),
+        "mixed": utf8 + "Grüße\n".encode("latin-1"),
+        "nul": utf8 + b"\x00" * 50,
+        "long": utf8 + b"word " * 6000,
+    }[style]
+
+
+def words(text: str) -> list[str]:
+    """The words of a pool; "" and names with spaces are added by hand."""
+    return text.split()
+
+
+RUNS = words("run run run run classifier broken missing folder loop . text.en run/model.safetensors hf:a/b -")
+TEXTS = words(
+    "text.en text.en text.en text.de text.tsv text.gz bad.gz labelled.tsv memory.tmx table.csv lines.jsonl "
+    "letter.txt - missing folder pipe null full zero stdin link.txt loop empty run/config.toml caf\udce9 "
+    "phrasebook:test"
+)
+OUTS = [
+    *words(
+        "out.txt out.txt out.tsv out.gz out.xz out.zst out.srt out there.txt link.txt dangling loop folder "
+        "filled . - null full stdout missing/out.txt text.en text.de text.tsv run run/config.toml caf\udce9"
+    ),
+    "", "a\nb", "n" * 300, "x/" * 3000, "\u202etxt", "-out", "~",
+]  # fmt: skip
+INTS = [*words("0 1 2 3 7 -1 1000000 2147483648 9223372036854775808 1e3 1.5 x nan ０"), "", " 1", "9" * 5000]
+FLOATS = [*words("0 1 0.5 2 -1 nan inf -inf 1e-60 1e-7 1e39 1e308 1e400 1000 0.999999 x 1,5"), ""]
+STRINGS = [
+    "", "x", "-", "--", "\x1b[2J", "\u202ex", "a\nb", "caf\udce9", "x" * 5000, "../x", "%s {0} $HOME", "'\""
+]  # fmt: skip
+OVERRIDES = [
+    *words("""
+    x = a.b=1 d_model=8 training.max_steps=1 training.max_steps=-1 training.lr=1 model.d_model=7
+    model.d_model=1000000000 model.n_heads=0 model.dropout=0.999999 model.dropout=1 training.learning_rate=nan
+    training.learning_rate=1e300 search.beam_size=0 tokenizer.vocab_size=1 tokenizer.vocab_size=100000000
+    tokenizer.kind=words tokenizer.kind=characters training.precision=fp16 training.precision=bf16
+    training.batch_tokens=1 data.max_length=1 data.columns=["a","b"] data.train=[] data.train=["missing"]
+    data.test=3 seed=-1 seed=99999999999999999999 training.ema_decay=1 training.ema_decay=2 data.n_held_out=0
+    training.schedule=wsd model.positions=rotary model.max_positions=1 name=../../x name= limits.characters=-1
+    limits.seconds=nan hosts=[1] training.valid_every=0 training.keep_checkpoints=0 training.max_disk_gb=1e-9
+    training.label_smoothing=1 search.temperature=0 search.method=sampling
+    """),
+    "name=a\nb",
+]
+POOLS = {
+    "method": words("beam sampling sampling greedy"), "device": words("cpu auto cuda cuda:7 mps meta"),
+    "precision": words("fp32 bf16 int8 auto fp16"), "engine": words("native ctranslate2 onnx"),
+    "split": words("test valid train"), "task": words("translation classification"),
+    "preset": words("fast default quality fastest"), "to": words("ctranslate2 huggingface onnx tflite"),
+    "compute_type": words("float32 int8"), "columns": words("0,1 1,0 0 0,9 -1,0 , a,b"),
+    "text_column": words("0 1 9 -1 text"), "label_column": words("0 1 9 -1 label"),
+    "src_lang": words("en de xx EN zh-Hant"), "tgt_lang": words("de en ja zh x-x"),
+    "tag": ["<BT>", "\t", "a b"], "protect": words("numbers urls,tags all none ,"),
+    "protect_pattern": words(r"[0-9]+ ( (a+)+$ . .* \ ^ a{99999} (?=x)"),
+    "host": words("127.0.0.1 999.1.1.1 ::1 nowhere.invalid"), "port": words("0 -1 65536 x"),
+    "workers": words("1 2 0 -1 x"), "processes": words("1 0 -1 x"), "ray": ["", "x y"],
+    "licence": ["cc-by-4.0", "no such"], "name": words('alice a]b """ # multi30k wmt'),
+    "minutes": words("0 0.001 -1 nan"), "max_hours": words("0 1e-9 -1 nan inf 1e300"),
+    "drop": words("empty copy x"), "keep": words("empty copy x"), "format": words("marian fairseq auto x"),
+    "variant": words("seed x"), "wandb": [""], "message": ["new"], "src": words("en de xx"),
+    "tgt": words("de en xx"), "overrides": OVERRIDES, "set_": OVERRIDES,
+}  # fmt: skip
+"""Values by the name of an option, good and bad ones."""
+
+RUN_OPTIONS = {"run", "runs", "ensemble", "start"}
+FILE_OPTIONS = {*words("""
+    file mono hypotheses references src tgt ref tsv valid valid_src valid_tgt valid_tsv prefixes required
+    glossary files test recipe settings keys codes src_spm tgt_spm model
+""")}  # fmt: skip
+OUT_OPTIONS = {"out", "pharaoh", "write_clean", "to"}
+ALWAYS_MILD = ("workers", "processes", "ray", "port", "minutes", "max_hours")
+"""Options that are never given a number that would only wear out the machine."""
+
+CALLS = """
+6 translate run
+6 translate run text.en
+8 translate run text.en --out out.txt
+3 translate run text.en --json
+3 translate run letter.txt --document --out out.txt
+3 translate run text.en --method sampling --temperature 2
+2 translate run text.en --protect all
+2 translate run text.en --out out.txt --pharaoh links.txt
+2 translate run text.en --mbr
+2 translate run text.en --align --json
+2 translate run text.en --prefixes text.de
+2 classify classifier
+2 classify classifier text.en
+2 classify classifier text.en --out out.txt
+2 classify classifier text.en --json
+3 backtranslate run text.en --out out.tsv
+3 backtranslate run text.en --out out.tsv --method sampling
+2 data check text.en text.de
+2 data check text.tsv --src-lang en --tgt-lang de
+1 data check recipe.toml
+2 data check labelled.tsv --task classification
+2 data check text.en text.de --write-clean out
+1 data check memory.tmx --src-lang en --tgt-lang de
+1 data check table.csv --columns 0,1 --json
+1 evaluate run
+3 evaluate run --src text.en --ref text.de
+2 evaluate classifier --file labelled.tsv
+1 evaluate run --json
+3 score text.de text.en --tgt-lang de
+3 score text.de text.de --tgt-lang de --json
+2 score-model run text.en text.de
+2 score-model run text.en text.de --per-token
+2 score-model run text.en text.de --json
+1 train TINY --src text.en --tgt text.de --out out
+2 train TINY --tsv text.tsv --src-lang en --tgt-lang de --out out
+1 train recipe.toml TINY --out out
+1 train recipe.toml TINY --out run
+1 train labelled.tsv --task classification TINY_CLASSIFIER --out out
+1 train --from run --src text.en --tgt text.de --out out --set training.max_steps=2
+1 distill run --out out TINY
+1 export run --to ctranslate2 --out out
+1 export run --to huggingface --out out
+1 import folder --out out
+1 import text.en --out out
+1 import run --out out
+2 show run
+1 show classifier
+1 show run --plot
+1 show schedule --recipe recipe.toml --out out.svg
+2 card run
+1 card classifier
+1 report run --out out
+1 compare run run --out out
+1 compare run run
+1 serve run --port 0
+1 serve run --port 0 --keys keys.toml
+1 key add alice
+1 key add alice --file keys.toml
+1 key add bob --file out.toml
+1 push run a/b
+1 demo --set 'data.train=["text.tsv"]' --set 'data.valid=["text.tsv"]' TINY --out out
+1 data list
+1 data list multi30k
+1 data list --json
+1 data fetch multi30k
+1 data fetch multi30k --to out
+2 reproduce multi30k-en-de --dry-run
+"""
+"""How often, and a call that could succeed."""
+
+FIXED = {name: value for name, value in TINY.items() if name != "search.beam_size"}
+WRITES_INTO_RUN = {*words("evaluate report show compare train distill demo reproduce")}
+MAKES_FOLDERS = {
+    *words("train distill demo reproduce report compare export import show"),
+    "data fetch",
+    "data check",
+}
+
+
+class Option(NamedTuple):
+    """A parameter of a command, as Typer has it."""
+
+    flag: str
+    """"" for an argument."""
+    name: str
+    kind: str
+    """"flag", "int", "float", "path" or "str"."""
+
+
+def command_tree() -> dict[str, list[Option]]:
+    """Every command, and its parameters."""
+    import typer
+
+    from dragoman.cli import app
+
+    found: dict[str, list[Option]] = {}
+
+    def walk(command: Any, path: tuple[str, ...]) -> None:
+        if hasattr(command, "commands"):
+            for name, sub in command.commands.items():
+                walk(sub, (*path, name))
+            return
+        found[" ".join(path)] = [
+            Option(each.opts[-1] if each.param_type_name == "option" else "", each.name, _kind(each))
+            for each in command.params
+        ]
+
+    walk(typer.main.get_command(app), ())
+    return found
+
+
+def _kind(parameter: Any) -> str:
+    if getattr(parameter, "is_flag", False):
+        return "flag"
+    described = getattr(parameter, "type_descriptor", None)
+    wanted = str(getattr(described, "annotation", getattr(parameter, "type", "")))
+    return next((kind for kind in ("int", "float", "path") if kind in wanted.lower()), "str")
+
+
+def value_for(rng: random.Random, command: str, option: Option) -> str:
+    """Something to give an option: of its kind, or not."""
+    name = option.name
+    if rng.random() < 0.08:
+        return rng.choice(STRINGS)
+    if name in ALWAYS_MILD:
+        return rng.choice(POOLS[name])
+    if name in RUN_OPTIONS:
+        return rng.choice(RUNS)
+    if name in OUT_OPTIONS and option.kind == "path":
+        return rng.choice(OUTS)
+    if name in FILE_OPTIONS and not (command == "demo" and name in POOLS):
+        return rng.choice(TEXTS)
+    if command.startswith("key ") and name == "file":
+        return rng.choice([*OUTS, "keys.toml"])
+    pool = {"int": INTS, "float": FLOATS}.get(option.kind, POOLS.get(name, STRINGS))
+    return rng.choice(pool)
+
+
+@cache
+def _written_calls() -> list[tuple[int, list[str]]]:
+    made = {"TINY": settings(FIXED), "TINY_CLASSIFIER": settings(TINY_CLASSIFIER)}
+    lines = (shlex.split(line) for line in CALLS.strip().splitlines())
+    return [(int(line[0]), [w for word in line[1:] for w in made.get(word, [word])]) for line in lines]
+
+
+def calls_of(tree: dict[str, list[Option]]) -> list[tuple[int, str, list[str]]]:
+    """Weight, command and the rest of each call; a command that is not among `CALLS` is called bare."""
+    found = []
+    for weight, argv in _written_calls():
+        command = next((name for name in (" ".join(argv[:2]), argv[0]) if name in tree), None)
+        if command is not None:
+            found.append((weight, command, argv[len(command.split()) :]))
+    return found + [(2, name, []) for name in sorted(tree.keys() - {command for _, command, _ in found})]
+
+
+@dataclass
+class CommandCase:
+    """A call that could have been one of a user, and what surrounds it."""
+
+    command: str
+    options: list[Option]
+    argv: list[str]
+    stdin: bytes | None
+    stdout: str
+    stderr: str
+    texts: dict[str, bytes]
+
+    @classmethod
+    def make(cls, seed: int, pairs: Sequence[tuple[str, str]], tree: dict[str, list[Option]]) -> CommandCase:
+        rng = random.Random(f"commands:{seed}")
+        calls = calls_of(tree)
+        [call] = rng.choices(calls, [weight for weight, _, _ in calls])
+        command, base, options = call[1], list(call[2]), tree[call[1]]
+        if command == "reproduce":
+            options = [
+                option for option in options if option.name in ("name", "json_", "seed", "variant", "quick")
+            ]
+            base = [*base, "--dry-run"]
+        for _ in range(rng.choice([0, 0, 1, 1, 1, 2, 3])):
+            mutate(rng, command, base, options)
+        chosen = rng.sample(list(pairs), k=rng.randint(1, 12))
+        if command in ("train", "demo", "distill"):
+            chosen = list(pairs[:60])
+        texts = make_texts(rng, chosen)
+        whole = rng.random() < 0.85
+        return cls(
+            command,
+            tree[command],
+            [*command.split(), *base],
+            stdin=None if rng.random() < 0.05 else hostile_text(rng, [en for en, _ in chosen]),
+            stdout="file" if whole else rng.choice(["closed", "full", "broken"]),
+            stderr="file" if rng.random() < 0.97 else rng.choice(["closed", "full"]),
+            texts=texts,
+        )
+
+    def parsed(self) -> tuple[list[str], dict[str, str]]:
+        """The words that belong to no option, and the last value of each option; a flag's is ""."""
+        taking = {option.flag for option in self.options if option.flag and option.kind != "flag"}
+        found: list[str] = []
+        given: dict[str, str] = {}
+        words = iter(self.argv[len(self.command.split()) :])
+        for word in words:
+            name, equals, value = word.partition("=")
+            if word == "--":
+                return [*found, *words], given
+            if name in taking:
+                given[name] = value if equals else next(words, "")
+            elif word.startswith("-") and word != "-":
+                given[word] = ""
+            else:
+                found.append(word)
+        return found, given
+
+
+def mutate(rng: random.Random, command: str, base: list[str], options: Sequence[Option]) -> None:
+    """One change to a call."""
+    named = [option for option in options if option.flag]
+    words = [
+        i for i, word in enumerate(base) if not word.startswith("-") and (not i or base[i - 1] != "--set")
+    ]
+    act = rng.random()
+    if act < 0.55 and named:
+        option = rng.choice(named)
+        if option.kind == "flag":
+            base.append(option.flag)
+        elif rng.random() < 0.9:
+            base += [option.flag, value_for(rng, command, option)]
+        else:
+            base.append(f"{option.flag}={value_for(rng, command, option)}")
+    elif act < 0.85 and words:
+        i = rng.choice(words)
+        before = base[i - 1] if i else ""
+        fitting = [o for o in named if o.flag == before and o.kind != "flag"]
+        for each in (fitting or [o for o in options if not o.flag])[:1]:
+            base[i] = value_for(rng, command, each)
+    elif act < 0.92 and base:
+        del base[rng.randrange(len(base))]
+    else:
+        base.insert(
+            rng.randint(0, len(base)),
+            rng.choice(["--nonsense", "", "--", "-", "text.en", "--out", "-x", "--help"]),
+        )
+
+
+def make_texts(rng: random.Random, pairs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
+    """The files of a case."""
+    src, tgt = [en for en, _ in pairs], [de for _, de in pairs]
+    whole = rng.random() < 0.5
+    lines = {"en": src, "de": tgt, "tsv": [f"{en}\t{de}" for en, de in pairs]}
+    plain = {name: "".join(f"{line}\n" for line in each).encode() for name, each in lines.items()}
+    odd = plain if whole else {name: hostile_text(rng, each) for name, each in lines.items()}
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{en}</seg></tuv><tuv xml:lang="de"><seg>{de}</seg></tuv></tu>'
+        for en, de in pairs
+    )
+    return {
+        "text.en": odd["en"], "text.de": odd["de"], "text.tsv": odd["tsv"],
+        "text.gz": gzip.compress(odd["en"], mtime=0), "bad.gz": gzip.compress(plain["en"], mtime=0)[:-9],
+        "letter.txt": odd["en"].replace(b"\n", b"\n\n"), "there.txt": b"it was here before\n", "empty": b"",
+        "memory.tmx": f'<?xml version="1.0"?><tmx version="1.4"><header/><body>{units}</body></tmx>'.encode(),
+        "table.csv": "".join(f'"{en}","{de}"\n' for en, de in pairs).encode(),
+        "lines.jsonl": "".join(f"{json.dumps({'en': en, 'de': de})}\n" for en, de in pairs).encode(),
+    }  # fmt: skip
+
+
+INPUT_TEXTS = ("text.en", "text.de", "text.tsv", "text.gz", "bad.gz", "letter.txt", "memory.tmx", "table.csv",
+               "lines.jsonl", "labelled.tsv", "recipe.toml")  # fmt: skip
+
+
+class Commands:
+    """Calls of the command line, made from its own tree of commands."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.tree = stage, command_tree()
+
+    def faults(self, seed: int, show: Show) -> list[Fault]:
+        case = CommandCase.make(seed, self.stage.pairs, self.tree)
+        folder = self.prepare(case)
+        show(f"in {folder}: dragoman {json.dumps(case.argv)[1:-1]}")
+        show(f"stdin {case.stdin!r:.300}, stdout {case.stdout}, stderr {case.stderr}")
+        before = snapshot(folder)
+        with ExitStack() as held:
+            if "pipe" in case.argv:
+                held.enter_context(writer_of(folder / "pipe", case.texts["text.en"]))
+            ended = call(case.argv, folder, stdin=case.stdin, stdout=case.stdout, stderr=case.stderr)
+        show(f"exit code {ended.code}\nstdout {ended.stdout[:2000]!r}\nstderr {ended.stderr[-3000:]}")
+        found = list(faults_of(ended, has_stderr=case.stderr == "file", longest=max(map(len, case.argv))))
+        if not found:
+            found += self.changes(case, ended, before, snapshot(folder))
+            found += self.results(case, ended, folder)
+        return found
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def prepare(self, case: CommandCase) -> Path:
+        """The folder of a case, with everything that its words name."""
+        folder = self.stage.fresh("run", "classifier", "recipe.toml", "labelled.tsv")
+        for side in ("en", "de"):
+            for name in ("train", "valid", "test"):
+                shutil.copy(self.stage.folder / f"{name}.{side}", folder)
+        for name, content in case.texts.items():
+            (folder / name).write_bytes(content)
+        (folder / "caf\udce9").write_bytes(case.texts["text.en"])
+        (folder / "there.txt").chmod(0o600)
+        (folder / "folder").mkdir()
+        (folder / "filled").mkdir()
+        (folder / "filled" / "mine.txt").write_text("mine\n")
+        shutil.copytree(folder / "run", folder / "broken")
+        (folder / "broken" / "model.safetensors").write_bytes(b"\0" * 100)
+        for name, target in {
+            "link.txt": "there.txt", "dangling": "nowhere.txt", "loop": "loop",
+            "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",
+        }.items():  # fmt: skip
+            (folder / name).symlink_to(target)
+        os.mkfifo(folder / "pipe")
+        for name, minor in {"null": 3, "zero": 5, "full": 7}.items():
+            os.mknod(folder / name, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
+        return folder
+
+    def changes(
+        self, case: CommandCase, ended: Ended, before: dict[str, str], after: dict[str, str]
+    ) -> Iterator[Fault]:
+        """Files that should not have changed, or should not be there."""
+        places = case.parsed()[1]
+        outs = [
+            places[flag]
+            for flag in ("--out", "--pharaoh", "--write-clean", "--to", "--file")
+            if places.get(flag)
+        ]
+        given = [os.path.normpath(value) for value in outs]
+        allowed = {*given, *({"there.txt"} & {*given} or ())}
+        allowed |= {"there.txt"} if "link.txt" in given else set()
+        allowed |= {"nowhere.txt"} if "dangling" in given else set()
+        allowed |= {"keys.toml"} if case.command.startswith("key ") else set()
+
+        def may(path: str) -> bool:
+            if path in INPUT_TEXTS and path not in given:
+                return False
+            if path.partition("/")[0] in ("run", "classifier") and case.command in WRITES_INTO_RUN:
+                return True
+            inside = case.command in MAKES_FOLDERS and any(
+                path.startswith(f"{each}/") or each == "." for each in allowed
+            )
+            kept = path.removesuffix(".partial").removesuffix(".journal") in allowed  # to continue from
+            return (
+                path in allowed
+                or inside
+                or kept
+                or (path.startswith("runs") and case.command in MAKES_FOLDERS)
+            )
+
+        for path in sorted({*before, *after}):
+            old, new = before.get(path), after.get(path)
+            if old == new:
+                continue
+            read = [word for word in case.argv if os.path.normpath(word or ".") == path]
+            if path in INPUT_TEXTS and old and (path not in given or len(read) > 1):
+                yield "wrong", f"input {path} has changed"
+            elif not may(path):
+                yield "wrong", f"{path}: {old} became {new}"
+            elif old and new and old[0] != new[0]:
+                yield "wrong", f"{path}: {old[:10]} became {new[:10]}"
+            elif old and new and old[:10] != new[:10]:
+                yield "wrong", f"{path}: mode {old[:10]} became {new[:10]}"
+            elif (
+                ended.code in (1, 2)
+                and case.command not in MAKES_FOLDERS
+                and not path.endswith((".partial", ".journal"))
+            ):
+                yield "wrong", f"exit code {ended.code}, and {path} has changed"
+        if left := self.stage.left_in_tmp():
+            yield "wrong", f"left in TMPDIR: {left[:5]}"
+
+    def results(self, case: CommandCase, ended: Ended, folder: Path) -> Iterator[Fault]:
+        """What an exit code of 0 promises."""
+        words, given = case.parsed()
+        out = given.get("--out")
+        if ended.code != 0 or given.keys() & {"--help", "-h"}:
+            return
+        if case.stdout in ("full", "closed") and (
+            case.command
+            in ("show", "card", "key add", "data list", "score", "score-model", "data check", "doctor")
+        ):
+            yield "wrong", f"exit code 0, and stdout is {case.stdout}"
+        if case.stdout != "file":
+            return
+        if case.command in ("translate", "classify"):
+            yield from self.lines(case, ended, folder, out, words[1] if len(words) > 1 else "-")
+        if "--json" in given and not out and ended.stdout:
+            try:
+                rows = ended.stdout.decode().splitlines()
+                texts = (
+                    rows if case.command in ("translate", "classify", "score-model") else ["\n".join(rows)]
+                )
+                for text in texts:
+                    if text:
+                        json.loads(text, parse_constant=_refuse)
+            except ValueError as error:
+                yield "wrong", f"--json gave what is none: {error}"
+        if re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", ended.stdout):
+            yield "wrong", "control characters on stdout"
+
+    def lines(
+        self, case: CommandCase, ended: Ended, folder: Path, out: str | None, name: str
+    ) -> Iterator[Fault]:
+        """Line in, line out, and nothing else; `name` is that of the input."""
+        if name in ("-", "stdin"):
+            given = case.stdin or b""
+        elif name in case.texts or name == "caf\udce9":
+            given = case.texts.get(name, case.texts["text.en"])
+        else:
+            return
+        if name.endswith(".gz"):
+            given = gzip.decompress(given)
+        if given[:2] in (b"\xff\xfe", b"\xfe\xff") or name.endswith((".tmx", ".csv", ".jsonl")):
+            return
+        expected = given.count(b"\n") + (not given.endswith(b"\n") and given != b"")
+        written = ended.stdout
+        if out is not None and out not in ("-", "stdout"):
+            path = folder / out
+            if not path.is_file():
+                if out != "null":
+                    yield "wrong", f"exit code 0 without {out}"
+                return
+            written = path.read_bytes()
+            if out.endswith((".gz", ".xz", ".zst")):
+                from dragoman.data.readers.files import open_lines
+
+                written = "".join(f"{line}\n" for line in open_lines(path)).encode()
+        got = written.count(b"\n") + (not written.endswith(b"\n") and written != b"")
+        if got != expected:
+            yield "wrong", f"{expected} lines became {got}"
+        if found := re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", written):
+            yield "wrong", f"control character {found[0]!r} in the output"
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+class writer_of:  # noqa: N801
+    """A process that writes `content` into a pipe once somebody reads it; a context manager."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.pid = os.fork()
+        if self.pid == 0:
+            with suppress(OSError), path.open("wb") as pipe:
+                pipe.write(content)
+            os._exit(0)
+
+    def __enter__(self) -> writer_of:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)

@@ -1,0 +1,115 @@
+"""Hostile cases of four kinds, made from a seed: commands, damaged runs, requests and documents.
+
+    python benchmarks/hostile.py [--seed 1] [--cases N] [--only KIND] [--minutes M]
+    python benchmarks/hostile.py --case KIND:SEED
+
+Trains tiny runs first. Then each case is a call of `dragoman` in a fork of this process, in a folder of its
+own, with a limit of time and memory; requests go to a service in processes of their own. Counted are
+
+    tracebacks  also a death by a signal, a warning of Python, an unknown exit code, a status 500
+    hangs       a case over its limit of time
+    wrong       exit code 0 without the whole result, control characters in it, changed input, files left
+                behind, an error that is not one line; of a damaged run, another result than before the damage
+
+A flipped bit or an edited number in a run can give another run that is as whole as the first one; where no
+checksum tells the two apart, the result is counted as "undetectable", which is no failure. The exit code is 1
+if any other count is not zero. `--case` shows all about one case; each failure prints its name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attacks.calls import Fault, Stage, preload
+from attacks.commands import Commands
+from attacks.documents import Documents
+from attacks.requests import Requests
+from attacks.runs import Runs
+
+CASES = {"commands": 3000, "runs": 1000, "requests": 2000, "documents": 200}
+KINDS: dict[str, Callable[[Stage], Any]] = {
+    "commands": Commands,
+    "runs": Runs,
+    "requests": Requests,
+    "documents": Documents,
+}
+SORTS = ("traceback", "hang", "wrong", "undetectable")
+
+
+def measure(
+    kind: str, stage: Stage, *, first: int, n_cases: int, end: float
+) -> tuple[int, Counter[str], float]:
+    """Cases made, faults by sort, and seconds. Each fault is printed with the command that shows it."""
+    attack = KINDS[kind](stage)
+    counts: Counter[str] = Counter()
+    begun = time.monotonic()
+    n_made = 0
+    try:
+        for seed in range(first, first + n_cases):
+            if time.monotonic() > end:
+                break
+            found: list[Fault] = attack.faults(seed, lambda line: None)
+            n_made += 1
+            for sort in {sort for sort, _ in found}:
+                counts[sort] += 1
+            for sort, what in found:
+                if sort != "undetectable":
+                    print(f"--case {kind}:{seed}  {sort}: {what}", file=sys.stderr, flush=True)
+    finally:
+        attack.close()
+    return n_made, counts, time.monotonic() - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Hostile commands, runs, requests and documents.")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cases", type=int, help="of each kind, instead of 3,000, 1,000, 2,000 and 200")
+    parser.add_argument("--only", choices=list(KINDS), action="append")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many")
+    parser.add_argument("--case", metavar="KIND:SEED", help="show one case")
+    given = parser.parse_args()
+    preload()
+    folder = Path(tempfile.mkdtemp(prefix="hostile-"))  # not TemporaryDirectory: forks would remove it
+    try:
+        stage = Stage(folder)
+        failed = show(stage, given.case) if given.case else attack(stage, given)
+    finally:
+        shutil.rmtree(folder)
+    sys.exit(failed)
+
+
+def show(stage: Stage, case: str) -> bool:
+    """Shows one case; whether it failed."""
+    kind, _, seed = case.partition(":")
+    attack = KINDS[kind](stage)
+    found: list[Fault] = attack.faults(int(seed), print)
+    attack.close()
+    print("\n".join(f"{sort}: {what}" for sort, what in found) or "nothing is wrong")
+    return bool(found)
+
+
+def attack(stage: Stage, given: argparse.Namespace) -> bool:
+    """Makes all cases and prints the table; whether any failed."""
+    end = time.monotonic() + 60 * given.minutes
+    failed = False
+    print("| kind | cases | tracebacks | hangs | wrong silent results | undetectable | time |")
+    print("|---|--:|--:|--:|--:|--:|--:|", flush=True)
+    for kind in given.only or KINDS:
+        n_cases = given.cases or CASES[kind]
+        n_made, counts, seconds = measure(kind, stage, first=1_000_000 * given.seed, n_cases=n_cases, end=end)
+        cells = " | ".join(f"{counts[sort]:,}" for sort in SORTS)
+        print(f"| {kind} | {n_made:,} | {cells} | {seconds:.0f} s |", flush=True)
+        failed |= any(counts[sort] for sort in SORTS[:3])
+    return failed
+
+
+if __name__ == "__main__":
+    main()
