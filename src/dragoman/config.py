@@ -93,7 +93,7 @@ class DataConfig(Section):
     """What the final score is computed on, by name."""
     n_held_out: int = Field(default=1000, ge=1, le=MAX_COUNT)
     """Examples held out of train where there is no valid (at most a tenth of the corpus)."""
-    split_seed: int = Field(default=-1, ge=-1, le=2**63 - 1)
+    split_seed: int = Field(default=-1, ge=-1, le=MAX_SEED)
     """Chooses the examples held out, so that runs of different seeds can be compared; -1: `seed` does."""
 
     @field_validator("train", "valid", "test", mode="before")
