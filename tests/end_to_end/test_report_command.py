@@ -192,6 +192,18 @@ def test_runs_without_a_test_set_in_common_are_refused(run: Path, tmp_path: Path
     assert "valid: 20 of 20" in succeed("compare", run, other, "--split", "valid").stdout
 
 
+def test_runs_are_compared_on_files_that_none_of_them_names(run: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(run, tmp_path / "other"))
+    replace_in(other / "config.toml", "tiny-test", "another-test")
+    src, ref = tmp_path / "own.en", tmp_path / "own.de"
+    src.write_text("red cat\ndog\n", encoding="utf-8")
+    ref.write_text("rot Katze\nHund\n", encoding="utf-8")
+    assert "own.en: 2 of 2 lines" in succeed("compare", run, other, "--src", src, "--ref", ref).stdout
+    alone = "give --src and --ref together and without --split"
+    assert alone in error_of("compare", run, other, "--src", src)
+    assert alone in error_of("compare", run, other, "--src", src, "--ref", ref, "--split", "valid")
+
+
 def test_one_run_or_twice_the_same_is_no_comparison(run: Path) -> None:
     assert "needs two runs or more" in error_of("compare", run)
     assert "is named twice" in error_of("compare", run, run)

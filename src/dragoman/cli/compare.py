@@ -35,6 +35,8 @@ def compare(
     split: Annotated[
         str | None, typer.Option(help="test or valid.", show_default="test, or valid where there is none")
     ] = None,
+    src: Annotated[str | None, typer.Option(help="Compare on this file instead ...")] = None,
+    ref: Annotated[str | None, typer.Option(help="... and against these references.")] = None,
     sentences: Annotated[
         int, typer.Option(min=1, max=10_000, help="Sentences that changed most, so many in each direction.")
     ] = 5,
@@ -53,6 +55,8 @@ def compare(
     check_precision(precision)
     if out is not None:
         require("matplotlib", "jinja2", extra="report", purpose="a page of a comparison")
+    if (src is None) != (ref is None) or (src is not None and split is not None):
+        raise ConfigError("give --src and --ref together and without --split, or none of them")
     if len(runs) < 2:
         raise ConfigError("a comparison needs two runs or more; for a single one say: dragoman report RUN")
     opened = [Run.open(path) for path in runs]
@@ -65,12 +69,15 @@ def compare(
                 "things; compare runs of one task and one direction"
             )
     if first.config.task == "classification":
+        if src is not None:
+            raise ConfigError("--src and --ref are for translators; classifiers are compared on test sets")
         _compare_classifiers(
             named, out=out, split=split, n_texts=sentences, device=device, precision=precision
         )
         return
     with sentence_bar() as progress:
         from dragoman.evaluation.comparison import compare as compare_translators
+        from dragoman.evaluation.comparison import compare_on
         from dragoman.evaluation.kept import Translations
         from dragoman.hardware import prepare_for_translating
 
@@ -79,7 +86,10 @@ def compare(
             name: Translations(run, device=device, precision=precision, listen=say, progress=progress)
             for name, run in named.items()
         }
-        comparisons = compare_translators(systems, split=split)
+        if src is not None and ref is not None:
+            comparisons = compare_on(systems, src, ref)
+        else:
+            comparisons = compare_translators(systems, split=split)
     typer.echo("\n".join(describe(named, comparisons)))
     if out is not None:
         from dragoman.report.comparison import comparison_page

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from dragoman.config import Config
+from dragoman.data.corpora import open_corpus
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.kept import TranslatedSet, Translations
 from dragoman.evaluation.sentences import sentence_scores
+from dragoman.evaluation.translation import read_pairs
 from dragoman.metrics.score import signature_differences
 from dragoman.metrics.significance import SystemScore, paired_test
 from dragoman.runs import Run
@@ -79,6 +82,24 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     while len({path.parts[-depth:] for path in paths}) < len(paths):
         depth += 1
     return ["/".join(path.parts[-depth:]) for path in paths]
+
+
+def compare_on(systems: Mapping[str, Translations], src: str, ref: str) -> list[Comparison]:
+    """Systems compared on files that are not among their test sets: sources, and references line by line.
+
+    Raises:
+        DataError: a file cannot be read, or they do not match.
+    """
+    configs = {name: translations.config for name, translations in systems.items()}
+    data = next(iter(configs.values())).data
+    corpus = open_corpus([src, ref], src_lang=data.src_lang, tgt_lang=data.tgt_lang)
+    pairs, n_lines = read_pairs(corpus), sum(1 for _ in corpus.pairs())
+    name = Path(src).name
+    sets = {
+        system: translations.translated(name, pairs, split="files", files=(src, ref), n_lines=n_lines)
+        for system, translations in systems.items()
+    }
+    return [_compare_set(name, sets, configs)]
 
 
 def compare(systems: Mapping[str, Translations], *, split: str | None = None) -> list[Comparison]:
