@@ -362,6 +362,9 @@ FORGED = "/no%0A12:00:00%20POST%20%1B[2J%E2%80%A8"
 
 
 def ask_for_the_log(port: int, lines: list[str]) -> None:
+    ask(port, "GET", "/health", headers={"X-Request-ID": "begin"})
+    until(lambda: any("begin" in line for line in lines))  # lines of earlier requests have come by now
+    lines.clear()
     ask(port, "POST", "/v1/translate?api_key=hidden", {"text": SECRET}, {"X-Request-ID": "first"})
     ask(port, "POST", "/v1/translate", {"text": SECRET, "stream": True})
     ask(port, "POST", "/v1/translate", {"text": SECRET, "model": SECRET})
