@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -103,6 +104,35 @@ def test_a_worker_that_is_killed_is_replaced_and_only_its_requests_fail(service:
     assert before[1] in service.workers()
     assert {status for client in clients for status in client.statuses} == {200}
     assert sum(client.n_failed for client in clients) <= len(clients)  # each had one request on its way
+
+
+def test_a_worker_that_hangs_is_replaced_and_the_other_answers_meanwhile(run: Path) -> None:
+    with command(run, "--workers", 2, "--set", "limits.hung_seconds=1") as service:
+        hung, other = service.workers()
+        with load(service.port) as clients:
+            os.kill(hung, signal.SIGSTOP)
+            said = service.said(r"a worker makes no progress; it is killed · worker (\d+)")
+            assert int(said.group(1)) == hung
+            service.said(r"a worker has died.* signal 9")
+            until(lambda: len(service.workers()) == 2 and hung not in service.workers())
+        assert other in service.workers()
+        assert {status for client in clients for status in client.statuses} == {200}
+        assert sum(client.n_failed for client in clients) <= len(clients)
+
+
+def test_a_service_that_was_stopped_as_a_whole_goes_on_with_its_workers(run: Path) -> None:
+    with command(run, "--workers", 2, "--set", "limits.hung_seconds=1") as service:
+        before = service.workers()
+        for pid in (service.process.pid, *before):
+            os.kill(pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        until(lambda: time.monotonic() - begun > 1.5)
+        for pid in (service.process.pid, *before):
+            os.kill(pid, signal.SIGCONT)
+        assert ask(service.port, "POST", "/v1/translate", TEXT).status == 200
+        with load(service.port):
+            pass
+        assert service.workers() == before
 
 
 def test_a_reload_drops_no_request(service: Command) -> None:

@@ -94,6 +94,21 @@ def test_a_request_that_takes_too_long_is_answered_with_504(service: tuple[int, 
     assert ask(port, "POST", "/v1/translate", TEXT).status == 200
 
 
+def test_a_computation_that_hangs_is_told_by_health(
+    service: tuple[int, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, server = service
+    assert ask(port, "GET", "/health").json == {"status": "ok"}
+    with busy(server):
+        limits = server.service.config.limits.model_copy(update={"hung_seconds": 0.0})
+        config = server.service.config.model_copy(update={"limits": limits})
+        monkeypatch.setattr(server.service, "config", config)
+        answer = ask(port, "GET", "/health")
+        assert answer.status == 503
+        assert "makes no progress" in answer.json["error"]
+    assert ask(port, "GET", "/health").status == 200
+
+
 def test_who_comes_when_too_much_waits_is_told_when_to_come_again(service: tuple[int, Server]) -> None:
     port, server = service
     with busy(server), Wire(port) as first, Wire(port) as second:

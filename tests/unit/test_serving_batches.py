@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from dragoman.predict.translator import WORTH_A_THREAD, Translator
-from dragoman.serving.batching import SIMILAR, BatchedEngine, Batcher, Client, GoneError
+from dragoman.serving import batching
+from dragoman.serving.batching import SIMILAR, BatchedEngine, Batcher, Client, GoneError, Work
 
 TEXTS = ["red cat", "big old house", "", "small bird river tree", "blue dog", "old tree"]
 
@@ -131,6 +132,115 @@ def test_different_works_are_not_put_together() -> None:
     assert sorted(set(done)) == [("a", 2), ("b", 2)]
 
 
+def long_search(made: Batcher, until: Callable[[], bool], *, n_steps: int = 100_000) -> Work:
+    """Work that takes step after step until `until()` is true, or `n_steps` have been taken."""
+
+    def work(items: Sequence[object]) -> list[object]:
+        for _ in range(n_steps):
+            if until():
+                break
+            made.pause()
+        return list(items)
+
+    return work
+
+
+def test_short_items_go_first_while_a_long_search_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "LONG", 0.0)
+    with batcher() as made:
+        short: list[Future[object]] = []
+        begun = threading.Event()
+        search = long_search(made, lambda: begun.set() or (bool(short) and short[0].done()))
+        found = made.submit(search, ["long"], [100], Client(made))
+        assert begun.wait(30)
+        short += made.submit(list, ["short"], [SIMILAR], Client(made))
+        assert short[0].result(30) == "short"
+        assert found[0].result(30) == "long"
+
+
+@pytest.mark.parametrize(("pause", "cost"), [(1e9, 1), (0.0, SIMILAR + 1)], ids=["at first", "long ones"])
+def test_a_search_is_not_interrupted(monkeypatch: pytest.MonkeyPatch, pause: float, cost: int) -> None:
+    """Not in its first LONG seconds, and not for long items."""
+    monkeypatch.setattr(batching, "LONG", pause)
+    order: list[object] = []
+    with batcher() as made:
+        begun, submitted = threading.Event(), threading.Event()
+
+        def search(items: Sequence[object]) -> list[object]:
+            begun.set()
+            assert submitted.wait(30)
+            for _ in range(100):
+                made.pause()
+            order.extend(items)
+            return list(items)
+
+        first = made.submit(search, ["first"], [100], Client(made))
+        assert begun.wait(30)
+        second = made.submit(lambda items: [order.append(x) for x in items], ["second"], [cost], Client(made))
+        submitted.set()
+        for result in (*first, *second):
+            result.result(30)
+    assert order == ["first", "second"]
+
+
+def test_what_interrupts_is_not_interrupted_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "LONG", 0.0)
+    depths: list[int] = []
+    with batcher(max_items=1) as made:
+        depth = 0
+
+        def nested(items: Sequence[object]) -> list[object]:
+            nonlocal depth
+            depth += 1
+            depths.append(depth)
+            for _ in range(10):
+                made.pause()
+            depth -= 1
+            return list(items)
+
+        gate = Gate()
+        block = made.submit(gate, ["block"], [1], Client(made))
+        assert gate.begun.wait(30)
+        found = made.submit(nested, list(range(6)), [1] * 6, Client(made))
+        gate.open.set()
+        for result in (*block, *found):
+            result.result(30)
+    assert max(depths) == 2
+
+
+def test_a_batch_that_makes_no_progress_is_noticed() -> None:
+    work = Gate()
+    with batcher() as made:
+        assert made.stuck_seconds == 0
+        found = made.submit(work, ["a"], [1], Client(made))
+        assert work.begun.wait(30)
+        (turn,) = made._turns.values()
+        turn.progress -= 100
+        assert 100 <= made.stuck_seconds < 200
+        work.open.set()
+        found[0].result(30)
+        with batcher(max_items=1) as other:
+            begun = threading.Event()
+
+            def search(items: Sequence[object]) -> list[object]:
+                (turn,) = other._turns.values()
+                turn.progress -= 100
+                other.progress()
+                begun.set()
+                return list(items) if other.stuck_seconds < 100 else []
+
+            assert other.submit(search, ["b"], [1], Client(other))[0].result(30) == "b"
+
+
+def test_work_for_a_client_that_has_left_does_not_go_on() -> None:
+    with batcher() as made:
+        client = Client(made)
+        client.go_on()
+        client.leave()
+        with pytest.raises(GoneError):
+            client.go_on(3)
+
+
 def test_an_error_comes_to_whoever_waits_and_the_threads_go_on() -> None:
     def fail(_: Sequence[object]) -> list[object]:
         raise ValueError("broken")
@@ -181,12 +291,17 @@ def batched(translator: Translator, made: Batcher, client: Client | None = None)
     return own
 
 
+@pytest.mark.parametrize("uninterrupted", [1.0, 0.0])
 @pytest.mark.parametrize(
     "settings", [{"beam_size": 1}, {"beam_size": 3, "n_best": 2}], ids=["greedy", "beam"]
 )
 def test_translations_are_the_same_whatever_is_translated_beside_them(
-    translator: Translator, settings: dict[str, int]
+    translator: Translator,
+    settings: dict[str, int],
+    uninterrupted: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(batching, "LONG", uninterrupted)
     expected = translator.translate(TEXTS, **settings)
     with batcher(n_threads=2) as made, ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: batched(translator, made).translate(TEXTS, **settings), range(16)))

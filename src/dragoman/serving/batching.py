@@ -2,11 +2,13 @@
 
 Whose request waits long for how little it asks is served first (highest response ratio next, Brinch Hansen
 1971): a word is not held up by a book, and the book comes to its end, too. A batch holds sentences of
-similar length, so that a short one does not wait for a long one's end.
+similar length, so that a short one does not wait for a long one's end. A search that takes long, because its
+model writes on and on, stops between two steps and lets short sentences go first.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +33,9 @@ SIMILAR = 32
 
 PAUSE, LONGEST_PAUSE = 0.02, 0.1
 """Seconds that a thread waits for the next item of a batch; and for a batch in all."""
+
+LONG = 1.0
+"""Seconds in which a batch is not interrupted, at first and after each interruption."""
 
 RECENT = 0.1
 """Seconds in which whoever got a result is expected to ask again, as a program does that has much to ask."""
@@ -64,6 +69,12 @@ class Client:
         found: Result = self.results(lambda _: [function()], [None], [cost])[0]
         return found
 
+    def go_on(self, _: int = 0) -> None:
+        """Called now and then by work that takes long. GoneError: there is no need to go on."""
+        self._batcher.pause()
+        if self.gone:
+            raise GoneError
+
     def leave(self) -> None:
         """Ends what is done for this client, and frees the threads that wait for it."""
         self._batcher.forget(self)
@@ -74,8 +85,11 @@ class Watching(NamedTuple):
 
     client: Client
     number: int
+    pause: Callable[[], None]
+    """Called at every step of the search."""
 
     def wants(self) -> bool:
+        self.pause()
         return not self.client.gone
 
     def see(self, ids: Sequence[int]) -> None:
@@ -92,6 +106,16 @@ class _Waiting(NamedTuple):
     since: float
     client: Client
     result: Future[Any]
+
+
+@dataclass
+class _Turn:
+    """A batch that a thread works on."""
+
+    progress: float
+    """When it last got on."""
+    interrupted_from: float
+    """When shorter items may interrupt it."""
 
 
 class Batcher:
@@ -115,6 +139,8 @@ class Batcher:
         self._n_running = 0
         self._n_expected, self._expected_until = 0, 0.0
         """Items of finished batches for which none has come since: whose clients may ask again."""
+        self._turns: dict[int, _Turn] = {}
+        """By the numbers of the threads that work."""
         self._changed = threading.Condition()
         self._closed = False
         self._threads = [
@@ -127,6 +153,31 @@ class Batcher:
     def n_waiting(self) -> int:
         """Items that no thread has begun."""
         return len(self._waiting)
+
+    @property
+    def stuck_seconds(self) -> float:
+        """How long ago the batch that has made no progress for longest got on; 0 if nothing is worked on."""
+        now = time.monotonic()
+        return max((now - turn.progress for turn in list(self._turns.values())), default=0.0)
+
+    def progress(self) -> None:
+        """Notes that the batch that this thread works on gets on."""
+        if (turn := self._turns.get(threading.get_ident())) is not None:
+            turn.progress = time.monotonic()
+
+    def pause(self) -> None:
+        """As `progress`; and if the batch takes long, works on short items first, in its place."""
+        self.progress()
+        turn = self._turns.get(threading.get_ident())
+        if turn is None or turn.progress < turn.interrupted_from:
+            return
+        with self._changed:
+            batch = self._take([each for each in self._waiting if each.cost <= SIMILAR], WORTH_A_THREAD)
+            self._n_running += len(batch)
+        if batch:
+            self._carry_out(batch, interrupted_from=math.inf)  # it is short, and bounded like all searches
+        turn.progress = time.monotonic()
+        turn.interrupted_from = turn.progress + LONG
 
     def submit(
         self, work: Work, items: Sequence[Any], costs: Sequence[int], client: Client
@@ -173,9 +224,9 @@ class Batcher:
                     if self._closed:
                         return
                     continue
-                batch = self._take()
+                batch = self._take(self._waiting, max(self._share, WORTH_A_THREAD))
                 self._n_running += len(batch)
-            self._carry_out(batch)
+            self._carry_out(batch, interrupted_from=time.monotonic() + LONG)
 
     @property
     def _share(self) -> int:
@@ -199,15 +250,17 @@ class Batcher:
                 return
             self._changed.wait(PAUSE)
 
-    def _take(self) -> list[_Waiting]:
-        """The next batch: whoever has waited longest for how much it waits for, and what goes with it."""
+    def _take(self, waiting: Sequence[_Waiting], n_items: int) -> list[_Waiting]:
+        """The next `n_items` at most: what has waited longest for its cost, and what goes with it."""
+        if not waiting:
+            return []
         now = time.monotonic()
-        urgent = sorted(self._waiting, key=lambda each: (each.since - now) / each.client.cost)
+        urgent = sorted(waiting, key=lambda each: (each.since - now) / each.client.cost)
         first = urgent[0]
         like = [each for each in urgent if each.work == first.work and _are_similar(each.cost, first.cost)]
         batch: list[_Waiting] = []
         longest = 0
-        for each in like[: min(max(self._share, WORTH_A_THREAD), self.max_items)]:
+        for each in like[: min(n_items, self.max_items)]:
             longest = max(longest, each.cost)
             if batch and longest * (len(batch) + 1) > self.max_tokens:
                 break
@@ -216,14 +269,21 @@ class Batcher:
         self._waiting = [each for each in self._waiting if id(each) not in taken]
         return sorted(batch, key=lambda each: each.cost)  # neighbours share their padding
 
-    def _carry_out(self, batch: list[_Waiting]) -> None:
+    def _carry_out(self, batch: list[_Waiting], *, interrupted_from: float) -> None:
         results: Sequence[Any] = ()
         problem: BaseException | None = None
+        thread = threading.get_ident()
+        outer = self._turns.get(thread)
+        self._turns[thread] = _Turn(time.monotonic(), interrupted_from)
         try:
             results = batch[0].work([each.item for each in batch])
             assert len(results) == len(batch)
         except BaseException as error:  # it is raised where the result is waited for
             problem = error
+        if outer is None:
+            del self._turns[thread]
+        else:
+            self._turns[thread] = outer
         self._note(len(batch))
         with self._changed:
             self._n_running -= len(batch)
@@ -260,11 +320,15 @@ class BatchedEngine:
 
     def __init__(self, engine: Engine, client: Client) -> None:
         self._engine, self._client = engine, client
+        batcher, device = client._batcher, getattr(engine, "device", None)
+        # a search on a GPU writes into tensors that the next one uses again: it is not interrupted
+        self._pause = batcher.progress if device is None or device.type != "cpu" else batcher.pause
 
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         """As `Engine.search` has it. GoneError: the client has left."""
         watched = [
-            sentence._replace(watcher=Watching(self._client, sentence.number)) for sentence in sentences
+            sentence._replace(watcher=Watching(self._client, sentence.number, self._pause))
+            for sentence in sentences
         ]
         work = Searching(self._engine, _same(settings))
         return self._client.results(work, watched, [len(sentence.source) for sentence in sentences])

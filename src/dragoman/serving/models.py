@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeAlias
@@ -18,6 +19,9 @@ from dragoman.predict.classifier import Classifier
 from dragoman.predict.translator import Translation, Translator
 from dragoman.runs import Run
 from dragoman.serving.batching import BatchedEngine, Client
+
+ALIGNED_AT_ONCE = 64
+"""Translations, so that those of a document do not hold up others."""
 
 
 class ModelInfo(NamedTuple):
@@ -48,9 +52,13 @@ class ServedTranslator:
         return own
 
     def align(self, client: Client, translations: Sequence[Translation]) -> list[list[Link]]:
-        """The links of translations with their sources, found in one of the threads that compute."""
-        cost = sum(len(ids) for translation in translations for ids in translation.ids[:1])
-        return client.run(lambda: align_translations(self.translator, translations), cost)
+        """The links of translations with their sources, found by the threads that compute, some at a time."""
+        links: list[list[Link]] = []
+        for start in range(0, len(translations), ALIGNED_AT_ONCE):
+            part = translations[start : start + ALIGNED_AT_ONCE]
+            cost = sum(len(ids) for translation in part for ids in translation.ids[:1])
+            links += client.run(partial(align_translations, self.translator, part), cost)
+        return links
 
 
 @dataclass(frozen=True)

@@ -169,8 +169,11 @@ def metrics(request: Request) -> Response:
 
 
 @router.get("/health")
-async def health() -> dict[str, str]:
-    """Whether the process answers."""
+async def health(request: Request) -> dict[str, str]:
+    """Whether the process answers, and what it computes gets on; else 503."""
+    service: Service = request.app.state.service
+    if service.is_hung:
+        raise RefusalError(503, "a computation makes no progress; start the service again")
     return {"status": "ok"}
 
 

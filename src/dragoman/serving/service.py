@@ -74,6 +74,11 @@ class Service:
         """Whether it is at work on a request that computes."""
         return self._n_active > 0
 
+    @property
+    def is_hung(self) -> bool:
+        """Whether a thread that computes has made no progress for too long."""
+        return self.batcher.stuck_seconds > self.config.limits.hung_seconds
+
     def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> User:
         """Whom `request` is from, as `identify` says. RefusalError, too, where it comes too often (429)."""
         user = self.identify(request, key)

@@ -40,6 +40,9 @@ class LimitsConfig(Section):
     """For which such a document waits."""
     body_seconds: float = Field(default=20.0, gt=0.0, le=1e7)
     """In which the head of a request must be there; and, after that, its body, or the next part of it."""
+    hung_seconds: float = Field(default=60.0, gt=0.0, le=1e7)
+    """Without a sign of life, or progress of a computation, before a worker is replaced by another one. A
+    service of one process answers /health with 503 then, for what watches it."""
     waiting_sentences: int = Field(default=4000, ge=1, le=MAX_COUNT)
     """Sentences that may wait to be translated; requests beyond them get 429."""
     requests: int = Field(default=256, ge=1, le=4096)

@@ -11,10 +11,12 @@ import asyncio
 import errno
 import gc
 import logging
+import mmap
 import os
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -78,6 +80,10 @@ class Worker:
     """When it was forked, or, later, when it began to answer."""
     starting: int | None
     """The pipe in which it says that it answers; None: there is nothing more to be said."""
+    beat: float = 0.0
+    """Its last sign of life, and"""
+    heard: float = 0.0
+    """when the supervisor saw that."""
     is_up: bool = False
     is_told: bool = False
     """Whether it was told to end."""
@@ -108,6 +114,10 @@ class Supervisor:
         self._on_start = on_start
         self._rates = Rates()  # in memory that the workers share, as the figures
         self._figures = Figures(GENERATIONS * n_workers)
+        self._beats = mmap.mmap(-1, 8 * self._figures.n_slots)
+        """The time of each worker's last sign of life, in the order of their slots."""
+        self._beat_seconds = min(1.0, config.limits.hung_seconds / 4)
+        self._looked = time.monotonic()
         limits = config.limits
         self._downloads = Downloads(seconds=limits.kept_seconds, max_bytes=limits.kept_bytes)
         self._workers: list[Worker] = []
@@ -136,6 +146,7 @@ class Supervisor:
                 while self._workers or not self._is_ending:
                     self._wait(woken)
                     self._obey()
+                    self._end_the_hung()
                     self._bury()
                     self._fork_the_missing()
                     self._relieve()
@@ -169,7 +180,9 @@ class Supervisor:
     def _wait(self, woken: int) -> None:
         """Until there is something to do: a signal, a worker that answers now, or the time to fork."""
         starting = [worker.starting for worker in self._workers if worker.starting is not None]
-        left = max(0.0, self._not_before - time.monotonic()) if self._n_missing else None
+        left = self._beat_seconds
+        if self._n_missing:
+            left = min(left, max(0.0, self._not_before - time.monotonic()))
         ready, _, _ = select.select([woken, *starting], [], [], left)
         if woken in ready:
             with suppress(BlockingIOError):
@@ -204,6 +217,21 @@ class Supervisor:
             load_anew(self._models, self._load_keys, self._keys, use)
         finally:
             self._is_loading = False
+
+    def _end_the_hung(self) -> None:
+        """Kill workers that have given no sign of life for too long."""
+        now, patience = time.monotonic(), self._config.limits.hung_seconds
+        was_away = now - self._looked > patience / 2  # this process was stopped, or has loaded models
+        self._looked = now
+        for worker in self._workers:
+            (beat,) = struct.unpack_from("d", self._beats, 8 * worker.slot)
+            if beat != worker.beat or was_away:
+                worker.beat, worker.heard = beat, now
+            elif now - worker.heard > patience:
+                facts = {"worker": worker.pid, "seconds": round(now - worker.heard, 1)}
+                log("a worker makes no progress; it is killed", facts, level=logging.ERROR)
+                worker.heard = now
+                os.kill(worker.pid, signal.SIGKILL)
 
     def _bury(self) -> None:
         """Takes note of workers that have died. ServiceError: they cannot live."""
@@ -279,7 +307,8 @@ class Supervisor:
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             os.close(started)
-        return Worker(pid, slot, self._generation, time.monotonic(), starting)
+        now = time.monotonic()
+        return Worker(pid, slot, self._generation, now, starting, heard=now)
 
     def _be_worker(self, slot: int, starting: int, started: int) -> NoReturn:
         """What a fork does: it answers requests until it is told to end, or until its parent is no more."""
@@ -290,7 +319,7 @@ class Supervisor:
             for end in {*self._own_pipes, *others, starting} - {self._alive}:
                 os.close(end)
             values.ValueClass = self._figures.values_of(slot)
-            self._answer(started)
+            self._answer(slot, started)
             code = 0
         except BaseException:
             log("a worker cannot go on", {}, level=logging.ERROR, exc_info=True)
@@ -299,7 +328,7 @@ class Supervisor:
                 sys.stderr.flush()
             os._exit(code)
 
-    def _answer(self, started: int) -> None:
+    def _answer(self, slot: int, started: int) -> None:
         service = Service(
             self._models, self._config, keys=self._keys, rates=self._rates, downloads=self._downloads,
             figures=self._figures, n_threads=self._n_threads,
@@ -308,9 +337,15 @@ class Supervisor:
         def end(*_: object) -> None:
             server.should_exit = True
 
+        def beat() -> None:
+            if not service.is_hung:
+                self._beats[8 * slot : 8 * slot + 8] = struct.pack("d", time.monotonic())
+            asyncio.get_running_loop().call_later(self._beat_seconds, beat)
+
         def say_so() -> None:
             os.write(started, b"1")
             os.close(started)
+            beat()
             asyncio.get_running_loop().add_reader(self._alive, parent_died)
 
         def parent_died() -> None:

@@ -221,7 +221,7 @@ async def classify(request: Request, asked: ClassifyRequest) -> Response:
 def _explained(client: Client, classifier: Classifier, found: Classification) -> Explanation | None:
     if not found.label:
         return None
-    explain = partial(word_effects, classifier, [found.text], labels=[found.label])
+    explain = partial(word_effects, classifier, [found.text], labels=[found.label], progress=client.go_on)
     cost = len(found.text) * len(found.text.split()) // CHARACTERS_A_TOKEN
     return client.run(explain, cost)[0]
 
