@@ -108,8 +108,9 @@ class Run:
     def create(cls, path: str | Path, config: Config) -> Run:
         """The run in `path`, made with its config.toml if it is not there yet.
 
-        A run that is there already is returned as it is, to be continued. RunError: it has other
-        settings (the message names them), or is damaged, or the folder cannot be written.
+        A run that is there already is returned, to be continued; test sets that it does not name yet are
+        added to its config.toml. RunError: it has other settings (the message names them), or is damaged, or
+        the folder cannot be written.
         """
         run = cls(Path(path), config)
         if not run.config_path.exists():
@@ -125,12 +126,22 @@ class Run:
             write_atomically(run.config_path, to_toml(config).encode())
             return run
         there = cls.open(path)
-        changed = list(differences(there.config.model_dump(), config.model_dump()))
+        old, new = there.config.data.test, config.data.test
+        both = old.keys() & new.keys()
+        before, now = (
+            _with_tests(one, {name: one.data.test[name] for name in both}).model_dump()
+            for one in (there.config, config)
+        )
+        changed = list(differences(before, now))
         if changed:
             raise RunError(
                 f"{run.path}: holds a run with other settings ({'; '.join(changed)}); "
                 "choose another folder, or use the same settings to continue it"
             )
+        if new.keys() > both:
+            merged = _with_tests(there.config, {**new, **old})
+            write_atomically(run.config_path, to_toml(merged).encode())
+            return cls(Path(path), merged, there.origin)
         return there
 
     @classmethod
@@ -317,6 +328,10 @@ def only_writer(path: str | Path) -> Iterator[None]:
                 if time.time() - leftover.stat().st_mtime > ABANDONED:
                     leftover.unlink()
         yield
+
+
+def _with_tests(config: Config, tests: Mapping[str, Any]) -> Config:
+    return config.model_copy(update={"data": config.data.model_copy(update={"test": tests})})
 
 
 def saved_scores(run: Run) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import succeed
+from commands import error_of, succeed
 from dragoman.config import TranslationConfig, load_recipe, parse_config
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.report.comparison import signed
@@ -65,3 +65,17 @@ def test_a_run_that_knew_no_split_seed_is_continued_as_it_was_begun(
 )
 def test_a_difference_of_nothing_has_no_sign(points: float, shown: str) -> None:
     assert signed(points) == shown
+
+
+def test_a_test_set_may_be_added_to_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, n_pairs in {"train": 60, "test": 8, "other": 8}.items():
+        write_corpus(Path(), name, n_pairs, seed=n_pairs)
+    plain = ("train", "--src", "train.en", "--tgt", "train.de", "--out", "r")
+    tested = (*plain, "--test-src", "test.en", "--test-tgt", "test.de")
+    succeed(*plain, *SETTINGS)
+    for command in (tested, plain):
+        assert "r is finished" in succeed(*command, *SETTINGS).stderr
+        assert load_recipe("r/config.toml").data.test == {"test": ("test.en", "test.de")}
+    changed = error_of(*plain, "--test-src", "other.en", "--test-tgt", "other.de", *SETTINGS)
+    assert "holds a run with other settings (data.test.test is" in changed

@@ -42,12 +42,14 @@ class Text(NamedTuple):
     valid: tuple[tuple[str, ...], ...] = ()
     languages: tuple[str | None, str | None] = (None, None)
     columns: tuple[int | str, int | str] | None = None
+    test: tuple[tuple[str, ...], ...] = ()
 
     def data(self, languages: tuple[str, str], **settings: Any) -> dict[str, Any]:
         """The section [data] that says so, with other `settings`."""
         names = {"src_lang": languages[0], "tgt_lang": languages[1]}
         columns = {} if self.columns is None else {"columns": list(self.columns)}
-        corpora = {"train": self.train, "valid": self.valid, "split_seed": SPLIT_SEED}
+        corpora: dict[str, Any] = {"train": self.train, "valid": self.valid, "split_seed": SPLIT_SEED}
+        corpora |= {"test": {"test": self.test}} if self.test else {}
         return {**names, **corpora, **columns, **settings}
 
 
@@ -95,6 +97,12 @@ def train(
     ] = None,
     valid_tsv: Annotated[
         list[str] | None, typer.Option(help="Both sides in one file; repeatable.", show_default=False)
+    ] = None,
+    test_src: Annotated[
+        list[str] | None, typer.Option(help="Sources of the test set; repeatable.", show_default=False)
+    ] = None,
+    test_tgt: Annotated[
+        list[str] | None, typer.Option(help="Their references, for evaluate and compare.", show_default=False)
     ] = None,
     src_lang: Annotated[str | None, typer.Option(help="Language of the source, as in train.en.")] = None,
     tgt_lang: Annotated[str | None, typer.Option(help="Language of the target, as in train.de.")] = None,
@@ -146,6 +154,7 @@ def train(
         _corpora("valid", src=valid_src, tgt=valid_tgt, tsv=valid_tsv),
         (src_lang, tgt_lang),
         None if columns is None else two_columns(columns),
+        _corpora("test", src=test_src, tgt=test_tgt, tsv=None),
     )
     config = configuration(
         recipe,
