@@ -59,6 +59,33 @@ def test_the_shapes_of_the_removed_class(translate: TranslationPipeline, transla
     assert translate([]) == []
 
 
+def test_lists_in_a_list_are_a_list_each(translate: TranslationPipeline) -> None:
+    """As in transformers 4.57 for one text each; of several in an inner list it gives the first alone."""
+    one, two, three = ([record] for record in translate(TEXTS[:3]))
+    assert translate([[TEXTS[0]], [TEXTS[1]]]) == [one, two]
+    assert translate([TEXTS[0], [TEXTS[1], TEXTS[2]]]) == [one, two + three]
+    assert list(translate(texts for texts in [[TEXTS[0]], [TEXTS[1]]])) == [one, two]
+
+
+def test_more_positional_arguments_are_ignored_and_told(translate: TranslationPipeline) -> None:
+    with pytest.warns(
+        UserWarning, match="1 more positional arguments are ignored; give several texts as a l"
+    ):
+        assert translate(TEXTS[0], TEXTS[1]) == translate(TEXTS[0])
+
+
+@pytest.mark.parametrize("given", [None, 3, b"x", {}, {"text": "the red cat"}])
+def test_what_is_no_text_and_no_collection_is_refused(translate: TranslationPipeline, given: object) -> None:
+    with pytest.raises(DataError, match=f"the input is a {type(given).__name__}; give a text, a list of"):
+        translate(given)
+
+
+def test_a_pipeline_says_where_its_model_is(
+    translate: TranslationPipeline, classify: TextClassificationPipeline
+) -> None:
+    assert translate.device == classify.device == torch.device("cpu")
+
+
 def test_several_translations_of_a_text_are_a_list_each(
     translate: TranslationPipeline, translator: Translator
 ) -> None:
@@ -78,7 +105,12 @@ def test_what_is_iterated_over_gives_a_list_each(translate: TranslationPipeline)
 
     expected = [[one] for one in translate(TEXTS)]
     rows = [{"en": text, "de": ""} for text in TEXTS]
-    inputs: list[Any] = [(text for text in TEXTS), iter(TEXTS), KeyDataset(rows, "en"), dict.fromkeys(TEXTS)]
+    inputs: list[Any] = [
+        (text for text in TEXTS),
+        iter(TEXTS),
+        KeyDataset(rows, "en"),
+        dict.fromkeys(TEXTS).keys(),
+    ]
     for given in inputs:
         for batch_size in (None, 1, 2, 100):
             if not isinstance(given, (GeneratorType, type(iter([])))) or batch_size is None:
@@ -128,7 +160,7 @@ def test_tokens_are_those_of_the_search(translate: TranslationPipeline, translat
         assert ids.dtype == torch.int64
         assert (int(ids[0]), int(ids[-1])) == (BOS_ID, EOS_ID)
         assert translator.tokenizers.tgt.decode(ids.tolist()) == text
-    assert translate(TEXTS[0], return_text=False)[0].keys() == {"translation_token_ids"}
+    assert translate(TEXTS[0], return_text=False)[0].keys() == {"translation_text"}
     assert translate(TEXTS[0], return_text=True)[0].keys() == {"translation_text"}
 
 

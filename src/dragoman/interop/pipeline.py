@@ -7,9 +7,10 @@ else can be iterated over with a generator, which reads as it goes and keeps the
 from __future__ import annotations
 
 import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -112,14 +113,28 @@ class Pipeline(ABC, Generic[Wanted]):
         What has a length is read in buckets; of what has none, as much as is translated at once, and without
         a batch size one: more may not come before the result of the first has gone somewhere.
         """
+        if isinstance(inputs, (dict, bytes)) or not isinstance(inputs, (Iterable, Sized)):
+            raise DataError(
+                f"pipeline: the input is a {type(inputs).__name__}; give a text, a list of texts, or a data set "
+                "that yields texts"
+            )
+        return self._streamed(inputs, wanted, batch_size)
+
+    def _streamed(self, inputs: Any, wanted: Wanted, batch_size: int | None) -> Iterator[Any]:
         n_at_once = batch_size or 1
         if isinstance(inputs, Sized):
             n_at_once = READ_AHEAD * (batch_size or self._default_batch)
         items = inputs if isinstance(inputs, Iterable) else (inputs[i] for i in range(len(inputs)))
         n_read, remaining = 0, iter(items)  # KeyDataset, as every data set of torch, cannot be iterated over
         while bucket := list(islice(remaining, n_at_once)):
-            yield from self._results(_texts(bucket, n_read), wanted, batch_size)
+            yield from self._answers(bucket, n_read, wanted, batch_size)
             n_read += len(bucket)
+
+    def _answers(
+        self, items: Sequence[Any], n_before: int, wanted: Wanted, batch_size: int | None
+    ) -> list[Any]:
+        """The result for each item. DataError: one is not a text."""
+        return self._results(_texts(items, n_before), wanted, batch_size)
 
     @property
     @abstractmethod
@@ -158,11 +173,12 @@ class TranslationPipeline(Pipeline[TranslationWanted]):
         self._check_languages(*languages.groups())
         super().__init__(task, arguments)
 
-    def __call__(self, inputs: Any, **arguments: Any) -> Any:
+    def __call__(self, inputs: Any, *ignored: Any, **arguments: Any) -> Any:
         """The translations of a text or of a list of texts as a list, of anything else one after another.
 
         Each is a list of {"translation_text": …}, one for each of `num_return_sequences`; of a list of texts
-        with one translation each, these alone. With `return_tensors` they are {"translation_token_ids": …}, a
+        with one translation each, these alone; a list in the list has those of all its texts. Other
+        positional arguments are ignored, with a warning. With `return_tensors` they are {"translation_token_ids": …}, a
         tensor from the start token to the end token. `truncation` cuts what is too long for the model, which
         is translated in parts without it. Other arguments are those of `generate` (interop/generation.py),
         and `batch_size`, `src_lang`, `tgt_lang` and `clean_up_tokenization_spaces`.
@@ -170,12 +186,32 @@ class TranslationPipeline(Pipeline[TranslationWanted]):
         ConfigError: an argument is none that there is. DataError: an input is not a text.
         """
         wanted, batch_size = self._understood({**self.arguments, **arguments})
+        if ignored:
+            warnings.warn(
+                f"pipeline: {len(ignored)} more positional arguments are ignored; "
+                "give several texts as a list",
+                stacklevel=2,
+            )
         if isinstance(inputs, str):
             return self._results([inputs], wanted, batch_size)[0]
         if isinstance(inputs, (list, tuple)):
-            results = self._results(_texts(inputs, 0), wanted, batch_size)
-            return [result[0] for result in results] if all(len(r) == 1 for r in results) else results
+            results = self._answers(inputs, 0, wanted, batch_size)
+            is_flat = all(isinstance(text, str) for text in inputs) and all(len(r) == 1 for r in results)
+            return [result[0] for result in results] if is_flat else results
         return self._stream(inputs, wanted, batch_size)
+
+    def _answers(
+        self, items: Sequence[Any], n_before: int, wanted: TranslationWanted, batch_size: int | None
+    ) -> list[Any]:
+        """The translations for each item: of a text, or of all texts of a list."""
+        groups = [item if isinstance(item, (list, tuple)) else [item] for item in items]
+        found = iter(self._results(_texts([*chain(*groups)], n_before), wanted, batch_size))
+        return [[record for _ in group for record in next(found)] for group in groups]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.translator.model.parameters()).device
 
     @property
     def _default_batch(self) -> int:
@@ -184,8 +220,8 @@ class TranslationPipeline(Pipeline[TranslationWanted]):
     def _wanted(self, arguments: Mapping[str, Any]) -> TranslationWanted:
         given = dict(arguments)
         self._check_languages(given.pop("src_lang", None), given.pop("tgt_lang", None))
-        ids = bool(given.pop("return_tensors", None)) or given.pop("return_text", None) is False
-        given.pop("return_text", None)
+        ids = bool(given.pop("return_tensors", None))
+        given.pop("return_text", None)  # without effect, as in transformers 4.57
         clean_up = bool(given.pop("clean_up_tokenization_spaces", None))
         cut = given.pop("truncation", None) not in (None, False, "do_not_truncate")
         own = self.translator.config.search
@@ -264,6 +300,11 @@ class TextClassificationPipeline(Pipeline[ClassificationWanted]):
         if isinstance(inputs, (list, tuple)):
             return self._results(_texts(inputs, 0), wanted, batch_size)
         return self._stream(inputs, wanted, batch_size)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.classifier.model.parameters()).device
 
     @property
     def _default_batch(self) -> int:
