@@ -115,8 +115,8 @@ class Pipeline(ABC, Generic[Wanted]):
         """
         if isinstance(inputs, (dict, bytes)) or not isinstance(inputs, (Iterable, Sized)):
             raise DataError(
-                f"pipeline: the input is a {type(inputs).__name__}; give a text, a list of texts, or a data set "
-                "that yields texts"
+                f"pipeline: the input is a {type(inputs).__name__}; give a text, a list of texts, or a data "
+                "set that yields texts"
             )
         return self._streamed(inputs, wanted, batch_size)
 
@@ -176,12 +176,13 @@ class TranslationPipeline(Pipeline[TranslationWanted]):
     def __call__(self, inputs: Any, *ignored: Any, **arguments: Any) -> Any:
         """The translations of a text or of a list of texts as a list, of anything else one after another.
 
-        Each is a list of {"translation_text": …}, one for each of `num_return_sequences`; of a list of texts
-        with one translation each, these alone; a list in the list has those of all its texts. Other
-        positional arguments are ignored, with a warning. With `return_tensors` they are {"translation_token_ids": …}, a
-        tensor from the start token to the end token. `truncation` cuts what is too long for the model, which
-        is translated in parts without it. Other arguments are those of `generate` (interop/generation.py),
-        and `batch_size`, `src_lang`, `tgt_lang` and `clean_up_tokenization_spaces`.
+        Each is a list of {"translation_text": …}, one for each of `num_return_sequences`; of a list of
+        texts with one translation each, these alone; a list in the list has those of all its texts. Other
+        positional arguments are ignored, with a warning. With `return_tensors` they are
+        {"translation_token_ids": …}, a tensor from the start token to the end token. `truncation` cuts
+        what is too long for the model, which is translated in parts without it. Other arguments are those
+        of `generate` (interop/generation.py), and `batch_size`, `src_lang`, `tgt_lang` and
+        `clean_up_tokenization_spaces`.
 
         ConfigError: an argument is none that there is. DataError: an input is not a text.
         """
