@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import sys
 import time
@@ -18,22 +19,36 @@ from dragoman.errors import ConfigError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device called `name`; "auto" is the first GPU where there is one, else the CPU.
+    """The device called `name`, on which this thread computes from here on; "auto": the first GPU or the CPU.
 
-    ConfigError: there is no such device here.
+    ConfigError: there is no such device here, it cannot be used, or its kind is not supported.
     """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f'device = "{name}" is not a device; try "cpu", "cuda" or "cuda:1"') from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    device = find_device(name)
+    if device.type == "cuda":
+        try:
+            torch.cuda.set_device(device)
+        except RuntimeError as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ConfigError(f'device = "{name}": cannot be used ({reason}); use device = "cpu"') from None
+    return device
+
+
+def find_device(name: str) -> torch.device:
+    """The device called `name`, left alone. ConfigError: it is not here, or its kind is not supported."""
+    if str(name) == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    known = re.fullmatch(r"cpu|cuda(?::([0-9]+))?", str(name))
+    if known is None:
+        raise ConfigError(f'device = "{name}": is not supported; use "auto", "cpu", "cuda" or "cuda:1"')
+    if known[0] == "cpu":
+        return torch.device("cpu")
+    number = int(known[1] or 0)
+    if number >= torch.cuda.device_count():
         raise ConfigError(
             f'device = "{name}": this machine has {torch.cuda.device_count()} CUDA devices; '
             'use device = "auto" or "cpu"'
         )
-    return device
+    return torch.device("cuda", number)
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -46,7 +61,8 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 def has_bf16(device: torch.device) -> bool:
     """Whether `device` has bf16 arithmetic of its own (AVX-512 BF16, AMX, or a GPU of 2020 and later)."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        with torch.cuda.device(device):
+            return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool({"avx512_bf16", "amx_bf16"} & processor().flags)
 
 
@@ -56,7 +72,7 @@ def has_int8() -> bool:
 
 
 def resident_bytes(device: torch.device) -> float:
-    """What a corpus may take of the memory of `device`, so as to lie there for good: an eighth of a GPU's."""
+    """What a corpus, or the recorded steps of a decoder, may take of a GPU's memory for good: an eighth."""
     return torch.cuda.get_device_properties(device).total_memory / 8 if device.type == "cuda" else 0.0
 
 
@@ -206,7 +222,7 @@ def matrix_ceiling(
             start = time.perf_counter()
             a @ b
             if a.is_cuda:
-                torch.cuda.synchronize()
+                torch.cuda.synchronize(a.device)
             seconds.append(time.perf_counter() - start)
         best = min(seconds[1:])
         if 9 * 8 * best > enough:

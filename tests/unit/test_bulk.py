@@ -21,7 +21,7 @@ from dragoman.bulk.journal import Journal
 from dragoman.bulk.output import Dropped, Lines, SyntheticPairs, fault_of
 from dragoman.bulk.running import Status, translate_file
 from dragoman.bulk.stream import Done, read_chunks
-from dragoman.bulk.workers import device_of_worker
+from dragoman.bulk.workers import device_of_worker, gpu_of_worker
 from dragoman.cli.bulk import describe_status, duration
 from dragoman.cli.translate import as_line
 from dragoman.config import TokenizerConfig
@@ -396,6 +396,19 @@ def test_workers_take_turns_on_gpus_unless_one_is_named() -> None:
     assert device_of_worker("cuda:1", 0, n_gpus=2) == "cuda:1"
     assert device_of_worker("auto", 1, n_gpus=0) == "auto"
     assert device_of_worker("cpu", 1, n_gpus=2) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("n_workers", "n_gpus", "share"),
+    [(2, 2, 1), (1, 2, 1), (2, 1, 0.5), (3, 2, 0.5), (5, 2, 1 / 3), (4, 0, 0)],
+)
+def test_workers_of_a_cluster_share_its_gpus_so_that_all_find_room(
+    n_workers: int, n_gpus: int, share: float
+) -> None:
+    assert gpu_of_worker("auto", n_workers=n_workers, n_gpus=n_gpus) == share
+    assert gpu_of_worker("cpu", n_workers=n_workers, n_gpus=n_gpus) == 0
+    if share:
+        assert n_gpus * int(1 / share) >= n_workers
 
 
 # --- back-translation -------------------------------------------------------------------------------------

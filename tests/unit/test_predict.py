@@ -99,9 +99,12 @@ def test_weights_that_are_not_numbers_are_refused(translator: Translator) -> Non
         load_weights(model, weights, where="here")
 
 
-def test_a_device_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ConfigError, match=r'device = "gpu" is not a device; try "cpu", "cuda" or "cuda:1"'):
-        choose_device("gpu")
+def test_a_device_that_does_not_exist_or_is_not_supported_is_named() -> None:
+    for name in ("gpu", "mps", "meta", "xla", "cuda:", "cuda:x", "cpu:1", ""):
+        with pytest.raises(
+            ConfigError, match=rf'device = "{name}": is not supported; use "auto", "cpu", "cuda" or "cuda:1"'
+        ):
+            choose_device(name)
     beyond = f"cuda:{torch.cuda.device_count()}"
     with pytest.raises(ConfigError, match=rf'device = "{beyond}": this machine has \d+ CUDA devices'):
         choose_device(beyond)

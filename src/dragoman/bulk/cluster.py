@@ -20,6 +20,7 @@ from typing import Any
 
 from dragoman.bulk.job import ChunkTranslator, Job
 from dragoman.bulk.stream import Chunk, Done
+from dragoman.bulk.workers import gpu_of_worker
 from dragoman.errors import ConfigError, DragomanError, RunError
 
 LOCAL = "local"
@@ -34,8 +35,9 @@ def on_cluster(
 ) -> Iterator[Done]:
     """What becomes of each chunk that `read` finds in the input, in order.
 
-    `n_workers` translators stand on the cluster at `address`, each with a core, or a GPU where it has GPUs.
-    ConfigError: no cluster is there. DragomanError: whatever a worker complains about. RunError: Ray gave up.
+    `n_workers` translators stand on the cluster at `address`, each with a core, or with a GPU or its share of
+    one where there are GPUs. ConfigError: no cluster is there. DragomanError: whatever a worker complains
+    about. RunError: Ray gave up.
     """
     for variable, value in QUIET.items():
         os.environ.setdefault(variable, value)
@@ -130,15 +132,16 @@ def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_wor
     context.target_min_block_size = context.target_max_block_size = 1  # a row: a block, a task
     context.enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    gpus = ray.cluster_resources().get("GPU", 0)
+    n_gpus = int(ray.cluster_resources().get("GPU", 0))
+    share = gpu_of_worker(job.device, n_workers=n_workers, n_gpus=n_gpus)
     return ray.data.read_datasource(Chunks(), override_num_blocks=1, num_cpus=0).map_batches(
         ClusterWorker,
         fn_constructor_args=(job,),
         batch_size=1,
         batch_format="pyarrow",
         compute=ray.data.ActorPoolStrategy(size=n_workers),
-        num_cpus=0 if gpus else 1,
-        num_gpus=1 if gpus else 0,
+        num_cpus=0 if share else 1,
+        num_gpus=share,
     )
 
 

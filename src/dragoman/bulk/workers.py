@@ -155,3 +155,8 @@ def n_cores() -> int:
 def device_of_worker(device: str, number: int, *, n_gpus: int) -> str:
     """The device of worker `number`: where any GPU will do, they take turns."""
     return f"cuda:{number % n_gpus}" if n_gpus and device in ("auto", "cuda") else device
+
+
+def gpu_of_worker(device: str, *, n_workers: int, n_gpus: int) -> float:
+    """What each worker needs of a GPU, 0 to 1: where there are fewer GPUs than workers, several share one."""
+    return 1 / -(-n_workers // n_gpus) if n_gpus and device != "cpu" else 0.0

@@ -342,7 +342,9 @@ def train_together(
     """Trains with several processes of this machine: commands of their own, of which the first speaks."""
     from dragoman.runs import Run, only_writer
     from dragoman.training.parallel.launching import launch
+    from dragoman.training.parallel.processes import device_of_process
 
+    device_of_process(config.training.device, 0, n_processes=processes)  # complains before there is a run
     with only_writer(out):  # complains before processes are started, which hold the lock themselves
         run = Run.create(out, config)
     if code := launch(processes, run, max_hours=max_hours, options=options, say=say):

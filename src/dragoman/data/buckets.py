@@ -151,7 +151,7 @@ class StaticBatches:
         k, inside = self.store.locate(indices)
         shapes = (n_rows, bucket.src_length), (n_rows, bucket.tgt_length)
         src, tgt = (
-            side.padded(inside, *shape).to(self.device, non_blocking=True)
+            side.padded(inside, *shape).to(self.device)
             for side, shape in zip(self.sides(k), shapes, strict=True)
         )
         src[len(indices) :, 0] = EOS_ID
@@ -186,7 +186,7 @@ def gather_padded(ids: Tensor, offsets: Tensor, indices: Tensor, n_rows: int, le
 
     Sentence i is ids[offsets[i]:offsets[i + 1]].
     """
-    indices = indices.to(ids.device, non_blocking=True)
+    indices = indices.to(ids.device)
     starts, ends = offsets[indices][:, None], offsets[indices + 1][:, None]  # (B, 1)
     positions = starts + torch.arange(length, device=ids.device)  # (B, length)
     tokens = ids[positions.clamp(max=len(ids) - 1)].long()

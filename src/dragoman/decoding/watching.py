@@ -48,7 +48,7 @@ class WatchedSearch:
             if not self._show(number, row)
         ]
         if vain:
-            rows = torch.isin(sentences, torch.tensor(vain))
+            rows = torch.isin(sentences, torch.tensor(vain, device=sentences.device))
             log_probs = log_probs.clone()
             log_probs[rows] = -torch.inf
             log_probs[rows, self._eos_id] = 0.0

@@ -21,7 +21,7 @@ from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import DataError, RunError
 from dragoman.evaluation.scores import keep_scores, read_score, score_record
 from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
-from dragoman.hardware import choose_device, choose_dtype
+from dragoman.hardware import choose_dtype, find_device
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run, environment
@@ -173,7 +173,7 @@ class Translations:
                 raise RunError(
                     f"{self.run.path}: holds no model.safetensors yet; train it until a validation"
                 )
-            device = choose_device(self._device)
+            device = find_device(self._device)
             dtype = choose_dtype(self._precision, device)
             settings = self.config.model_dump_json(include={"model", "search", "tokenizer", "data"})
             tokenizers = [hash_file(path) for path in sorted(self.run.tokenizer_folder.glob("*.json"))]

@@ -2,17 +2,18 @@
 
 A step is a hundred small operations, and a processor cannot start them as fast as a GPU works them off. So
 keys and values have their room from the beginning, rows keep their number, and the step of each shape is
-recorded once, as a CUDA graph, and repeated: one launch. Shapes are few, for all their sizes are rounded up
-to powers of two. On a CPU all is the same but that nothing is recorded.
+recorded once (recording.py), and repeated: one launch. Shapes are few, for all their sizes are rounded up to
+powers of two. On a CPU all is the same but that nothing is recorded.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,12 +21,11 @@ from torch import Tensor
 from dragoman.model.kernels import FAST_ON_GPU
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
 from dragoman.model.packed import by_sentence
+from dragoman.model.recording import Recording, record
 from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers
 
 WARM_UP = 2
 """Steps of a shape that are carried out before one is recorded."""
-MOST_STAGES = 32
-"""Shapes whose tensors are kept in a thread; those used longest ago go first."""
 LEAST_ROOM = 16
 """Source tokens, and target tokens, that there is room for at least."""
 
@@ -49,12 +49,16 @@ class Shape(NamedTuple):
 
 
 class StaticDecoder:
-    """A model's decoder with the stages it plays on; `start` gives the next-token function for sentences."""
+    """A model's decoder with the stages it plays on; `start` gives the next-token function for sentences.
 
-    def __init__(self, model: Seq2SeqTransformer) -> None:
+    Each thread has stages of its own. They share the memory for what a step computes on the way, and those
+    used longest ago go when all of them take more than `max_bytes`.
+    """
+
+    def __init__(self, model: Seq2SeqTransformer, *, max_bytes: float = math.inf) -> None:
         """Weights are read where they are, so that they may be changed in place."""
-        self.model = model
-        self.own = threading.local()
+        self.model, self.max_bytes = model, max_bytes
+        self._own = threading.local()
 
     def start(self, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()) -> StaticSteps:
         """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf.
@@ -63,14 +67,26 @@ class StaticDecoder:
         """
         return StaticSteps(self, src, src_mask, forbidden)
 
+    @property
+    def stages(self) -> OrderedDict[Shape, Stage]:
+        """This thread's stages, the one used last at the end."""
+        stages: OrderedDict[Shape, Stage] = self._own.__dict__.setdefault("stages", OrderedDict())
+        return stages
+
+    @property
+    def pool(self) -> Any:
+        """The memory that the recorded steps of this thread share; None as long as there is none."""
+        return next((s.recording.graph.pool() for s in self.stages.values() if s.recording), None)
+
     def stage(self, shape: Shape) -> Stage:
         """This thread's stage of that shape, with whatever was left on it."""
-        stages: OrderedDict[Shape, Stage] = self.own.__dict__.setdefault("stages", OrderedDict())
+        stages = self.stages
         if shape not in stages:
+            n_bytes = stage_bytes(self.model, shape)
+            while stages and sum(stage_bytes(self.model, s) for s in stages) + n_bytes > self.max_bytes:
+                stages.popitem(last=False)
             stages[shape] = Stage(self.model, shape)
         stages.move_to_end(shape)
-        while len(stages) > MOST_STAGES:
-            stages.popitem(last=False)
         return stages[shape]
 
 
@@ -89,7 +105,7 @@ class StaticSteps:
         shape = Shape(power_of_two(len(src)), 1, power_of_two(src.shape[1], LEAST_ROOM), LEAST_ROOM)
         self.stage = decoder.stage(shape)
         self.stage.open(decoder.model.encode(src, src_mask), attention_bias(src_mask), forbidden)
-        self.stage.user = self
+        self.stage.user = id(self)
         self.places = torch.arange(len(src))
         """(N',) on the CPU: where among the N rows of the stage a row of the last call stands."""
         self.position = 0
@@ -97,11 +113,11 @@ class StaticSteps:
     @torch.inference_mode()
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         """last (N',) tokens, parents (N',) rows of the previous call -> log-probabilities (N', V) in fp32."""
-        assert self.stage.user is self, "another search has begun in this thread"
+        assert self.stage.user == id(self), "another search has begun in this thread"
         came_from = self._follow(parents.cpu())
         tokens = torch.zeros_like(came_from)
         tokens[self.places] = last.cpu()
-        log_probs = self.stage.step(tokens, came_from)
+        log_probs = self.stage.step(tokens, came_from, pool=self.decoder.pool)
         self.position += 1
         return log_probs[self.places.to(log_probs.device)]
 
@@ -123,7 +139,7 @@ class StaticSteps:
             return came_from
         stage = self.decoder.stage(wanted)
         stage.take_over(self.stage, kept, came_from)
-        self.stage, stage.user = stage, self
+        self.stage, stage.user = stage, id(self)
         return torch.arange(len(came_from))
 
 
@@ -151,8 +167,9 @@ class Stage:
         self.position = of_ids(1)
         self.log_probs = of_scores(B * K, model.output.out_features)
         self.n_steps = 0
-        self.recorded: Callable[[], None] | None = None
-        self.user: StaticSteps | None = None
+        self.recording: Recording[None] | None = None
+        self.user = 0
+        """The id of the search that plays on it: a reference would keep both alive."""
 
     def open(self, memory: Tensor, bias: Tensor | None, forbidden: tuple[int, ...]) -> None:
         """Begins with sources: memory (B', S', D) and bias (B', 1, 1, S'), where B' <= B and S' <= S."""
@@ -179,13 +196,20 @@ class Stage:
         self.output_bias.copy_(other.output_bias)
         self.position.copy_(other.position)
 
-    def step(self, tokens: Tensor, came_from: Tensor) -> Tensor:
-        """tokens (N,), came_from (N,) on the CPU -> log-probabilities (N, V), good until the next step."""
+    def step(self, tokens: Tensor, came_from: Tensor, *, pool: Any = None) -> Tensor:
+        """tokens (N,), came_from (N,) on the CPU -> log-probabilities (N, V), good until the next step.
+
+        `pool` is that of another stage, to be shared when the step is recorded.
+        """
         self.inputs.copy_(torch.stack([tokens, came_from]))
-        if self.recorded is None and self.n_steps >= WARM_UP:
-            self.recorded = record(self._compute, self.device)
+        if self.n_steps == WARM_UP and can_record(self.model):
+            with suppress(torch.OutOfMemoryError):  # what has no room to be recorded is carried out
+                self.recording = record(self._compute, self.device, pool=pool)
         self.n_steps += 1
-        (self.recorded or self._compute)()
+        if self.recording is None:
+            self._compute()
+        else:
+            self.recording.graph.replay()
         return self.log_probs
 
     def _compute(self) -> None:
@@ -224,14 +248,11 @@ class Stage:
         return attention.merge_heads(context).view(y.shape)
 
 
-def record(compute: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """`compute` as one launch, on the tensors that it reads and writes now; on a CPU, `compute` itself."""
-    if device.type != "cuda":
-        return compute
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        compute()
-    return graph.replay
+def stage_bytes(model: Seq2SeqTransformer, shape: Shape) -> int:
+    """Bytes of the large tensors of a stage: keys, values and log-probabilities."""
+    B, K, S, R = shape
+    n_states = 2 * len(model.decoder) * B * (S + K * R) * model.d_model
+    return n_states * model.dtype.itemsize + 4 * B * K * model.output.out_features
 
 
 def power_of_two(n: int, least: int = 1) -> int:

@@ -127,7 +127,7 @@ def decoder_layers(model: Seq2SeqTransformer) -> list[DecoderLayer]:
 
 def attention_bias(mask: Tensor) -> Tensor | None:
     """What a mask (B, S), True where attention is allowed, adds to scores: (B, 1, 1, S); None: nothing."""
-    if not mask.is_cuda and mask.all():  # a GPU is not asked: the answer would have to be waited for
+    if mask.device.type == "cpu" and mask.all():  # a GPU is not asked: the answer would have to be waited for
         return None
     bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, float("-inf"))
     return bias[:, None, None, :]

@@ -53,21 +53,31 @@ class CTranslate2Engine:
         max_positions: int,
         workers: int = 1,
         threads: int = 0,
-        device: str = "cpu",
+        device: torch.device | None = None,
         source_end: bool = True,
     ) -> None:
         """`workers` batches are searched at once, each by `threads` threads (0: all of the machine).
 
-        Without `source_end` the model is not given the end token of a source.
+        Without `source_end` the model is not given the end token of a source. ConfigError: CTranslate2 cannot
+        use `device`, by default the CPU.
         """
         ctranslate2 = import_ctranslate2()
         self.max_positions = max_positions
         self.source_end = source_end
         self.src_pieces, self.tgt_pieces = tokenizers.src.pieces(), tokenizers.tgt.pieces()
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
-        self.translator = ctranslate2.Translator(
-            str(folder), device=device, inter_threads=workers, intra_threads=threads
-        )
+        settings: dict[str, Any] = {"inter_threads": workers, "intra_threads": threads}
+        if device is None or device.type == "cpu":
+            self.translator = ctranslate2.Translator(str(folder), **settings)
+            return
+        settings |= {"device": device.type, "device_index": device.index or 0}
+        try:
+            self.translator = ctranslate2.Translator(str(folder), **settings)
+            self.score([Sentence([UNK_ID, EOS_ID])], [[UNK_ID]])  # by now its libraries are loaded
+        except (RuntimeError, ValueError) as error:
+            raise ConfigError(
+                f'device = "{device}": CTranslate2 cannot use it ({error}); use device = "cpu"'
+            ) from None
 
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         """As the native engine, but for a translation that reaches its limit: it is cut, and has no end."""

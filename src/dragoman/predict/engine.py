@@ -22,6 +22,7 @@ from dragoman.decoding.prefix import ForcedPrefix
 from dragoman.decoding.repetition import NoRepeatedNgrams
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.watching import WatchedSearch, Watcher
+from dragoman.hardware import resident_bytes
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.packed import PackedDecoder, can_pack
 from dragoman.model.static import StaticDecoder, can_record
@@ -154,7 +155,7 @@ class NativeEngine(StepEngine):
         self.int8 = int8
         self._packed: dict[int, tuple[list[int], PackedDecoder]] = {}
         self._packing = Lock()  # batches are searched in several threads
-        self._static = [StaticDecoder(model) for model in models]
+        self._static = [StaticDecoder(model, max_bytes=resident_bytes(self.device)) for model in models]
 
     @property
     def device(self) -> torch.device:
@@ -172,6 +173,21 @@ class NativeEngine(StepEngine):
             return coverage, coverage.penalty
         steps = [self._start(i, src) for i in range(len(self.models))]
         return steps[0] if len(steps) == 1 else Ensemble(steps), None
+
+    def _search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+        """As above; in two halves, and so on, where a GPU's memory is too little for all of them."""
+        try:
+            return super()._search(sentences, settings)
+        except torch.OutOfMemoryError:
+            pass
+        # Outside of the handler, which would keep what is to be freed.
+        for decoder in self._static:
+            decoder.stages.clear()
+        torch.cuda.empty_cache()
+        half = len(sentences) // 2
+        if not half:
+            return super()._search(sentences, settings)
+        return self._search(sentences[:half], settings) + self._search(sentences[half:], settings)
 
     def _attending(self, src: Tensor) -> AttendingStep:
         """The next-token function that says where it looks."""

@@ -116,10 +116,11 @@ class Translator:
     ) -> Translator:
         """The translator in the run directory `path`, or the ensemble of several; settings are the first's.
 
+        `device` is "cpu", "cuda", "cuda:1", or "auto": the first GPU, or the CPU where there is none.
         `precision` is "fp32", "bf16", "int8" (of the search's products; the rest is fp32), or "auto", the one
         of the first two that the processor is best at. `engine` is "native", or "ctranslate2", whose
         precisions are "fp32" (also "auto") and "int8": the run is converted into its own directory when first
-        loaded so, and compared.
+        loaded so, and compared; "auto" is the CPU for it.
 
         RunError: no run is there, training has not yet written weights, or a file is damaged; runs have not
         the same vocabularies. ConfigError: the engine is unknown, or has not this precision or no ensembles.
@@ -129,7 +130,7 @@ class Translator:
         runs = [Run.open(p) for p in ([path] if isinstance(path, (str, Path)) else path)]
         if not runs:
             raise RunError("an ensemble of no runs; give the folder of one at least")
-        target = choose_device(device)
+        target = choose_device("cpu" if (device, engine) == ("auto", "ctranslate2") else device)
         in_fp32 = engine != "native" or precision == "int8"
         dtype = torch.float32 if in_fp32 else choose_dtype(precision, target)
         configs = [translation_config(run) for run in runs]
@@ -142,7 +143,7 @@ class Translator:
             models.append(inference_copy(model, dtype))
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
         if engine != "native":
-            translator.engine = _ctranslate2(runs, translator, engine, precision)
+            translator.engine = _ctranslate2(runs, translator, engine, precision, device=target)
         elif precision == "int8":
             translator.engine = _in_int8(translator.models)
         return translator
@@ -308,6 +309,8 @@ def _for_first(prefixes: Sequence[str] | None, i: int, n_parts: int) -> list[str
 
 def _in_int8(models: Sequence[Seq2SeqTransformer]) -> Engine:
     """The native engine with products in int8. ConfigError: models or processor are not made for it."""
+    if any(model.output.weight.device.type != "cpu" for model in models):
+        raise ConfigError('precision int8: is for processors; use device = "cpu", or precision "auto"')
     if not has_int8() or not all(map(can_quantize, models)):
         raise ConfigError(
             "precision int8: needs a processor with VNNI and a model with "
@@ -316,7 +319,9 @@ def _in_int8(models: Sequence[Seq2SeqTransformer]) -> Engine:
     return NativeEngine(*models, int8=True)
 
 
-def _ctranslate2(runs: list[Run], translator: Translator, engine: str, precision: str) -> Engine:
+def _ctranslate2(
+    runs: list[Run], translator: Translator, engine: str, precision: str, *, device: torch.device
+) -> Engine:
     """The engine `engine`, which is not the native one."""
     from dragoman.predict.ctranslate2 import ComputeType, CTranslate2Engine, converted
 
@@ -329,13 +334,13 @@ def _ctranslate2(runs: list[Run], translator: Translator, engine: str, precision
         raise ConfigError('an ensemble needs engine = "native"; CTranslate2 searches with one model')
     model, tokenizers = translator.model, translator.tokenizers
     folder = converted(runs[0], model, tokenizers, types[precision])
-    workers = torch.get_num_threads()
     return CTranslate2Engine(
         folder,
         tokenizers,
         max_positions=model.config.max_positions,
-        workers=workers,
+        workers=torch.get_num_threads() if device.type == "cpu" else 1,
         threads=1,
+        device=device,
         source_end=model.config.source_end,
     )
 

@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 from prometheus_client import values
 
 from dragoman.errors import ConfigError, ServiceError
-from dragoman.hardware import choose_device
+from dragoman.hardware import find_device
 from dragoman.serving.access import Keys, Rates
 from dragoman.serving.downloads import Downloads
 from dragoman.serving.logs import log
@@ -59,7 +59,7 @@ def check_workers(n_workers: int, *, device: str, engine: str) -> None:
     instead = f"--workers {n_workers}: {{}}; take --workers 1"
     if not hasattr(os, "fork"):
         raise ConfigError(instead.format("this system cannot fork a process"))
-    if choose_device(device).type != "cpu":
+    if find_device(device).type != "cpu":
         raise ConfigError(
             instead.format("a model on a GPU cannot be shared with forked processes") + ", or --device cpu"
         )

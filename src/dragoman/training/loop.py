@@ -17,7 +17,7 @@ import torch
 from dragoman.config import Config
 from dragoman.data.readers.files import require_readers
 from dragoman.errors import PausedError, TrainingError, require
-from dragoman.hardware import choose_device, choose_dtype, keep_freed_memory, peak_memory, remember_few_shapes
+from dragoman.hardware import choose_dtype, keep_freed_memory, peak_memory, remember_few_shapes
 from dragoman.runs import Run, environment, only_writer
 from dragoman.training.checkpoints import averaged_files, is_static, newest_checkpoint, save_checkpoint
 from dragoman.training.listener import TrainingListener
@@ -93,7 +93,7 @@ def start_or_continue(
     config: Config, run: Run, listener: TrainingListener, processes: Processes, *, deadline: float = math.inf
 ) -> Sitting:
     """A sitting from the state of the newest checkpoint, or from a fresh one."""
-    device = choose_device(config.training.device) if processes.size == 1 else processes.device
+    device = processes.device
     remember_few_shapes()
     keep_freed_memory()
     if config.training.n_threads:
@@ -316,7 +316,8 @@ def find_room(sitting: Sitting) -> None:
     if position.step or sitting.device.type != "cuda" or spread:
         return
     largest = max(plan_epoch(sitting)[:N_TRIED], key=sitting.task.memory)
-    memory.fit(sitting.task, position, processes.share(largest), sitting.device)
+    if len(mine := processes.share(largest)):
+        memory.fit(sitting.task, position, mine, sitting.device)
     position.n_pieces = int(processes.largest(position.n_pieces)[0])
     if position.n_pieces > 1:
         sitting.listener.message(f"each batch is read in {position.n_pieces} pieces, to fit into memory")

@@ -86,6 +86,11 @@ class TrainState:
     ema: Weights | None
     position: Position
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.model.parameters()).device
+
     def save(self, folder: Path, files: dict[str, Weights] | None = None) -> None:
         """Writes the checkpoint `folder`; it appears whole or not at all.
 
@@ -134,12 +139,13 @@ class TrainState:
             for name, average in self.ema.items():
                 average.copy_(spread_like(ema[name], average))
         self.position = position
-        for kind, set_state in (("cpu", torch.set_rng_state), ("cuda", torch.cuda.set_rng_state)):
-            found = random.get(f"{kind}{processes.rank or ''}")
-            if found is not None and (kind == "cpu" or torch.cuda.is_available()):
-                set_state(found)
-            elif kind == "cpu":
-                seed_process(int(self.position.step), processes)
+        rank = processes.rank or ""
+        if f"cpu{rank}" in random:
+            torch.set_rng_state(random[f"cpu{rank}"])
+        else:
+            seed_process(self.position.step, processes)
+        if self.device.type == "cuda" and f"cuda{rank}" in random:
+            torch.cuda.set_rng_state(random[f"cuda{rank}"], self.device)
 
     def weights(self) -> Weights:
         """The weights to validate and to use: the moving average where there is one."""
@@ -158,18 +164,21 @@ class TrainState:
         files = {
             "model": parameters(self.model),
             "optimizer": _optimizer_tensors(self.optimizer, self.model),
-            "random": random_states(processes),
+            "random": random_states(processes, self.device),
         }
         if self.ema is not None:
             files["ema"] = self.ema
         return {name: all_whole(tensors, processes) for name, tensors in files.items()}
 
 
-def random_states(processes: Processes) -> Weights:
-    """Where the random numbers of all processes stand: "cpu" of the first, "cpu1" of the second, ..."""
+def random_states(processes: Processes, device: torch.device) -> Weights:
+    """Where the random numbers of all processes stand: "cpu" of the first, "cpu1" of the second, ...
+
+    And "cuda", "cuda1", ... where they train on GPUs: that of each one's own `device`.
+    """
     states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
     return {
         f"{kind}{rank or ''}": each
         for kind, mine in states.items()
@@ -211,5 +220,5 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, model: Transformer, ten
     for key, tensor in tensors.items():
         kind, _, name = key.partition(":")
         parameter = by_name[name]
-        placed = tensor if kind == "step" else spread_like(tensor, parameter)
+        placed = tensor.to(parameter.device) if kind == "step" else spread_like(tensor, parameter)
         optimizer.state.setdefault(parameter, {})[kind] = placed

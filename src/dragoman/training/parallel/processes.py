@@ -19,7 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import distributed as dist
 
-from dragoman.errors import TrainingError
+from dragoman.errors import ConfigError, TrainingError
+from dragoman.hardware import choose_device, find_device
 
 PATIENCE = timedelta(hours=6)
 """How long a process waits for the others: longer than any validation. What ends a training whose process has
@@ -39,7 +40,7 @@ class Processes:
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """Of the tensors by which they speak."""
+    """On which this one trains."""
 
     @property
     def first(self) -> bool:
@@ -111,17 +112,15 @@ ALONE = Processes()
 def joined(device: str = "auto") -> Iterator[Processes]:
     """The processes that this one was started with: those that torchrun's variables name, or it alone.
 
-    Each takes a GPU of its own where the training is on GPUs.
+    Each takes a GPU of its own where the training is on GPUs. ConfigError: `device` cannot be had.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
-        yield ALONE
+        yield Processes(device=choose_device(device))
         return
-    on_gpu = torch.cuda.is_available() and device != "cpu"
-    place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if on_gpu else torch.device("cpu")
-    if on_gpu:
-        torch.cuda.set_device(place)
-    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=PATIENCE)
+    n_here, rank_here = (int(os.environ.get(name, "0")) for name in ("LOCAL_WORLD_SIZE", "LOCAL_RANK"))
+    place = choose_device(device_of_process(device, rank_here, n_processes=n_here))
+    dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield Processes(dist.get_rank(), size, place)
     except RuntimeError as error:
@@ -133,3 +132,25 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         ) from None
     finally:
         dist.destroy_process_group()
+
+
+def device_of_process(device: str, rank: int, *, n_processes: int) -> str:
+    """The device of one of several processes on this machine, where `training.device` is `device`.
+
+    ConfigError: there are fewer GPUs than processes, `device` is one GPU, or it is not there.
+    """
+    kind = find_device(device)
+    if kind.type == "cpu":
+        return "cpu"
+    if ":" in device and n_processes > 1:
+        raise ConfigError(
+            f'training.device = "{device}": is one GPU, and each of {n_processes} processes needs its own; '
+            'use training.device = "cuda"'
+        )
+    n_gpus = torch.cuda.device_count()
+    if n_gpus < n_processes:
+        raise ConfigError(
+            f"{n_processes} processes: each needs a GPU of its own, and this machine has {n_gpus}; start "
+            f'{n_gpus}, or use training.device = "cpu"'
+        )
+    return device if ":" in device else f"cuda:{rank}"

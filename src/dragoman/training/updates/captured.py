@@ -1,7 +1,7 @@
 """Updates that nobody waits for: what a GPU needs, which is fast as long as it is not asked anything.
 
 Batches have one of a few shapes (data/buckets.py). On a GPU the forward and backward pass of each shape is
-recorded once, as a CUDA graph, and repeated from then on, so that hundreds of small operations cost one
+recorded once (model/recording.py) and repeated from then on, so that hundreds of small operations cost one
 launch. Whether an update is to be left out is judged on the device (`Ledger`), and read every `log_every`
 updates only. On a CPU all is the same but that nothing is recorded.
 """
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.data.buckets import StaticBatch
+from dragoman.model.recording import Recording, record
 from dragoman.training.state import Position
 from dragoman.training.updates.optimizer import trained
 from dragoman.training.updates.trouble import IN_A_ROW, MEMORY, N_USUAL, InTroubleError, check_rise, exploded
@@ -24,15 +25,14 @@ WARM_UP = 3
 """Passes before one is recorded, as PyTorch's manual asks for."""
 
 
-class Recording(NamedTuple):
+class RecordedPass(NamedTuple):
     """A forward and backward pass over batches of one shape."""
 
-    graph: torch.cuda.CUDAGraph
+    recording: Recording[Tensor]
+    """Its result is the summed loss."""
     batch: StaticBatch
     """Where the next batch has to lie."""
     factor: Tensor
-    loss: Tensor
-    """Where the summed loss will lie."""
 
 
 class Gradients:
@@ -40,49 +40,47 @@ class Gradients:
 
     def __init__(self, module: nn.Module, device: torch.device) -> None:
         self.module, self.device = module, device
-        self.recordings: dict[tuple[int, int, int], Recording] = {}
-        self.seen: set[tuple[int, int, int]] = set()
-        self.pool: Any = None
+        self.forget()
         for parameter in trained(module):
             parameter.grad = torch.zeros_like(parameter)
+
+    def forget(self) -> None:
+        """Gives back the memory of what is recorded."""
+        self.recorded: dict[tuple[int, int, int], RecordedPass] = {}
+        self.seen: set[tuple[int, int, int]] = set()
+        self.pool: Any = None
 
     def add(self, batch: StaticBatch, factor: float) -> Tensor:
         """Adds the gradient of `factor` times the loss of `batch`; the summed loss, to be used at once."""
         if self.device.type != "cuda" or batch.shape not in self.seen:
             self.seen.add(batch.shape)  # a shape that never comes again is not worth recording
             return self._pass(batch, torch.tensor(factor, device=self.device))
-        if batch.shape not in self.recordings:
-            self.recordings[batch.shape] = self._record(batch)
-        recording = self.recordings[batch.shape]
-        for there, here in zip(recording.batch[:3], batch[:3], strict=True):
+        if batch.shape not in self.recorded:
+            self.recorded[batch.shape] = self._record(batch)
+        recorded = self.recorded[batch.shape]
+        for there, here in zip(recorded.batch[:3], batch[:3], strict=True):
             there.copy_(here)
-        recording.factor.fill_(factor)
-        recording.graph.replay()
-        return recording.loss
+        recorded.factor.fill_(factor)
+        recorded.recording.graph.replay()
+        return recorded.recording.result
 
     def _pass(self, batch: StaticBatch, factor: Tensor) -> Tensor:
         loss, _ = self.module(batch)
         (loss * factor).backward()
         return loss.detach()
 
-    def _record(self, batch: StaticBatch) -> Recording:
+    def _record(self, batch: StaticBatch) -> RecordedPass:
         """Records a pass over batches of this shape."""
         batch = batch._replace(
             **{name: getattr(batch, name).clone() for name in ("src", "tgt_in", "tgt_out")}
         )
         factor = torch.ones((), device=self.device)
         with untouched(self.module, self.device):
-            aside = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-            aside.wait_stream(torch.cuda.current_stream(self.device))
-            with torch.cuda.stream(aside):
-                for _ in range(WARM_UP):
-                    self._pass(batch, factor)
-            torch.cuda.current_stream(self.device).wait_stream(aside)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self.pool):
-                loss = self._pass(batch, factor)
-        self.pool = self.pool or graph.pool()
-        return Recording(graph, batch, factor, loss)
+            recording = record(
+                lambda: self._pass(batch, factor), self.device, pool=self.pool, warm_up=WARM_UP
+            )
+        self.pool = self.pool or recording.graph.pool()
+        return RecordedPass(recording, batch, factor)
 
 
 @contextmanager

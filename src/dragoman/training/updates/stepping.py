@@ -90,8 +90,12 @@ class Deferred:
         batches: list[StaticBatch] = [part.batch for part in parts]
         n_items = sum(batch.n_tgt_tokens for batch in batches)
         loss = torch.zeros((), dtype=torch.float64, device=self.sitting.device)
-        for batch in batches:
-            loss += self.gradients.add(batch, 1 / n_items)
+        try:
+            for batch in batches:
+                loss += self.gradients.add(batch, 1 / n_items)
+        except OutOfMemoryError:
+            self.gradients.forget()  # what is recorded is for batches that are too large
+            raise
         norm = torch.nn.utils.clip_grad_norm_(state.model.parameters(), training.clip_norm or torch.inf)
         state.position.step += 1
         set_learning_rate(
