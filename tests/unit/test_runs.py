@@ -45,10 +45,10 @@ def test_creating_a_run_with_other_settings_names_them_all(run: Run) -> None:
     with pytest.raises(RunError, match="holds a run with other settings") as error:
         Run.create(run.path, other)
     message = str(error.value)
-    assert 'data.test.news is not set there, ["a.tsv"] here' in message
+    assert "data.test" not in message  # a test set may be added
     assert "model.d_model is 256 there, 128 here" in message
     assert "seed is 1 there, 2 here" in message
-    assert message.count(" there, ") == 3
+    assert message.count(" there, ") == 2
     assert Run.open(run.path).config == recipe()
 
 
