@@ -2,12 +2,14 @@
 
     python benchmarks/gpu_speed.py
     python benchmarks/gpu_speed.py --device cpu --steps 20 --batch-tokens 512
+    python benchmarks/gpu_speed.py --corpus phrasebook --keep runs/speed
 
 Source + target tokens a second, padding not counted, of whole trainings of the 7.6 M model of train_speed.py
-on Multi30k from $DRAGOMAN_DATA: the median of the log lines of the second half, so that recording the steps
-is over. "of ceiling" is their matrix products over what a large product reaches on the same device, measured
-first. Where there is no GPU it says so and measures nothing, unless --device asks for the processor, on which
-static steps are the same code without recordings. How long 38 BLEU takes is time_to_bleu.py's to say.
+on Multi30k from $DRAGOMAN_DATA, or on the embedded phrasebook: the median of the log lines of the second
+half, so that recording the steps is over. "of ceiling" is their matrix products over what a large product
+reaches on the same device, measured first. Where there is no GPU it says so and measures nothing, unless
+--device asks for the processor, on which static steps are the same code without recordings. How long 38 BLEU
+takes is time_to_bleu.py's to say.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--steps", type=int, default=400, help="updates of each training")
     parser.add_argument("--batch-tokens", type=int, nargs="+", default=[4096, 16384, 32768])
+    parser.add_argument("--corpus", choices=["multi30k", "phrasebook"], default="multi30k")
+    parser.add_argument("--keep", type=Path, help="a folder for the run of the first training")
     options = parser.parse_args()
     device = choose_device(options.device)
     if device.type == "cpu" and options.device != "cpu":
@@ -47,13 +51,16 @@ def main() -> None:
     print(f"{'steps':8}{'target tokens a batch':>24}{'tokens/s':>12}{'of ceiling':>12}{'peak GB':>10}")
     for batch_tokens in options.batch_tokens:
         for steps in ("free", "static"):
-            config = settings(steps, batch_tokens, options.steps, options.device)
-            speed, memory = measure(config)
+            config = settings(steps, batch_tokens, options.steps, options.device, corpus=options.corpus)
+            speed, memory = measure(config, keep=options.keep)
+            options.keep = None
             share = speed * operations_per_token(config) / ceiling
             print(f"{steps:8}{batch_tokens:24,}{speed:12,.0f}{share:12.1%}{memory or 0:10.2f}", flush=True)
 
 
-def settings(steps: str, batch_tokens: int, max_steps: int, device: str) -> TranslationConfig:
+def settings(
+    steps: str, batch_tokens: int, max_steps: int, device: str, *, corpus: str = "multi30k"
+) -> TranslationConfig:
     """The model of train_speed.py, trained for `max_steps` updates, with one validation at their end."""
     training = {
         "steps": steps,
@@ -64,15 +71,21 @@ def settings(steps: str, batch_tokens: int, max_steps: int, device: str) -> Tran
         "log_every": min(LOG_EVERY, max_steps),
         "average": "none",
     }
-    config = parse_config({**configuration().model_dump(), "training": training})
+    recipe = {**configuration().model_dump(), "training": training}
+    if corpus == "phrasebook":
+        recipe["data"] |= {name: [f"phrasebook:{name}"] for name in ("train", "valid")}
+    config = parse_config(recipe)
     assert config.task == "translation"
     return config
 
 
-def measure(config: TranslationConfig) -> tuple[float, float | None]:
-    """Tokens a second in the second half of a training, and the most memory it held, in 10^9 bytes."""
+def measure(config: TranslationConfig, *, keep: Path | None = None) -> tuple[float, float | None]:
+    """Tokens a second in the second half of a training, and the most memory it held, in 10^9 bytes.
+
+    `keep` is a folder for the run, which is removed otherwise.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        records = Run.open(train(config, Path(folder) / "run")).history()
+        records = Run.open(train(config, keep or Path(folder) / "run")).history()
     logged = [record for record in records if record["kind"] == "train"]
     late = logged[len(logged) // 2 :]
     return statistics.median(r["tokens_per_second"] for r in late), late[-1]["peak_memory_gb"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,14 +26,19 @@ def test_both_kinds_of_steps_are_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured: list[TrainingConfig] = []
+    kept: list[Path | None] = []
 
-    def measure(config: TranslationConfig) -> tuple[float, float]:
+    def measure(config: TranslationConfig, *, keep: Path | None) -> tuple[float, float]:
         measured.append(config.training)
+        kept.append(keep)
+        assert config.data.train == ("phrasebook:train",)
         return 1000.0, 0.5
 
     monkeypatch.setattr(benchmark, "measure", measure)
-    monkeypatch.setattr(sys, "argv", ["gpu_speed.py", "--device", "cpu", "--batch-tokens", "64", "128"])
+    options = ["--device", "cpu", "--batch-tokens", "64", "128", "--corpus", "phrasebook", "--keep", "speed"]
+    monkeypatch.setattr(sys, "argv", ["gpu_speed.py", *options])
     benchmark.main()
+    assert kept == [Path("speed"), None, None, None]
     assert [(training.steps, training.batch_tokens) for training in measured] == [
         (steps, n) for n in (64, 128) for steps in ("free", "static")
     ]
