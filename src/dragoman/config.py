@@ -126,13 +126,16 @@ class DataConfig(Section):
         """What chooses the examples held out of train in a run of this `seed`."""
         return self.split_seed if self.split_seed >= 0 else seed
 
-    def corpora(self) -> Iterator[tuple[str, CorpusFiles]]:
-        """The name and the files of every corpus named; several of one name come one after the other."""
+    def named(self) -> dict[str, Corpora]:
+        """The files of train, of valid where there is one, and of each test, by name: "test.news"."""
         named = {"train": self.train, "valid": self.valid}
-        for name, files in named.items():
-            yield from ((name, corpus) for corpus in each_corpus(files))
-        for name, files in self.test.items():
-            yield from ((f"test.{name}", corpus) for corpus in each_corpus(files) or ((),))
+        tests = {f"test.{name}": files for name, files in self.test.items()}
+        return {name: files for name, files in named.items() if files} | tests
+
+    def corpora(self) -> Iterator[tuple[str, CorpusFiles]]:
+        """The name and the files of every corpus; several of one name come one after the other."""
+        for name, files in self.named().items():
+            yield from ((name, corpus) for corpus in each_corpus(files) or ((),))
 
 
 class TranslationDataConfig(DataConfig):

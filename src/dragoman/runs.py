@@ -5,6 +5,7 @@
     model.safetensors      the weights to use
     checkpoints/           what a training continues from
     history.jsonl          one JSON object a log line
+    corpora.json           the hashes of the text it is trained on
     report.json, environment.json
 
 Files are written beside their place and renamed into it, so that a kill at any instant leaves the
@@ -47,8 +48,11 @@ SCORES = "scores.json"
 OURS = ("tokenizer", "checkpoints", "ctranslate2", "cache")
 """The folders of a run that Dragoman reads or writes."""
 
+CORPORA = "corpora.json"
+"""Where a run keeps the hashes of the text it is trained on, by which it recognises that text."""
+
 OUR_FILES = {"config.toml", "model.safetensors", "history.jsonl", "labels.json",
-             "report.json", "environment.json", SCORES}  # fmt: skip
+             "report.json", "environment.json", CORPORA, SCORES}  # fmt: skip
 """The files beside these folders that Dragoman reads or writes."""
 
 ABANDONED = 24 * 3600

@@ -165,6 +165,19 @@ def test_a_pause_has_its_exit_code_also_with_several_processes(workplace: Path) 
     assert done.returncode == 75, done.stderr
 
 
+def test_changed_text_is_one_line_from_one_process_and_continued_with_on_request(workplace: Path) -> None:
+    write_recipe(workplace)
+    run(workplace, "run", "--processes", "2", "--max-hours", "1e-9")
+    with (workplace / "valid.tsv").open("a", encoding="utf-8") as file:
+        file.write("\ncats sleep\tKatzen schlafen")
+    done = run(workplace, "run", "--processes", "2")
+    assert done.returncode == 1
+    assert done.stderr.count("error: valid.tsv: changed since the training in run began; ") == 1, done.stderr
+    done = run(workplace, "run", "--processes", "2", "--allow-changed-data")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("continuing with changed text from step 1: valid.tsv") == 1
+
+
 def test_a_mistake_is_one_line_from_one_process(workplace: Path) -> None:
     write_recipe(workplace)
     (workplace / "train.tsv").write_text("only one column\n", encoding="utf-8")

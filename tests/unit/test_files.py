@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import zstandard
 
 from corpus_files import COMPRESS, complaint_of, write
+from dragoman.data.readers import files
 from dragoman.data.readers.files import (
     cache_folder,
     find_file,
@@ -219,6 +221,19 @@ def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path, monkeypatch: p
         hash_file(Path(path))
     with pytest.raises(DataError, match="Permission denied"), open_bytes(Path(path)):
         pass
+
+
+def test_a_file_is_hashed_again_unless_it_is_surely_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(write(tmp_path / "a.tsv", "a\tb\n"))
+    before = hash_file(path)
+    write(path, "c\td\n")  # as long, and within one tick of the clock
+    assert hash_file(path) != before
+    monkeypatch.setattr(files, "CLOCK_TICK", -1.0)  # as if the file were old
+    found = hash_file(path)
+    monkeypatch.setattr(hashlib, "blake2b", None)
+    assert hash_file(path) == found
 
 
 def test_a_missing_file_of_a_named_data_set_can_be_fetched(

@@ -415,6 +415,93 @@ def test_muon_wants_whole_matrices() -> None:
         tiny_config("training.optimizer=muon", "training.sharding=full")
 
 
+def interrupted(*overrides: str, stop_at: int = 7) -> Path:
+    """A run that was interrupted, whose newest checkpoint is that of `stop_at`."""
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_config(*overrides), "run", listener=Recorder(stop_at=stop_at))
+    return Path("run")
+
+
+def edit_a_line(file: str) -> None:
+    lines = Path(file).read_text(encoding="utf-8").splitlines()
+    Path(file).write_text("".join(f"{line}\n" for line in [*lines[:-1], "das Haus"]), encoding="utf-8")
+
+
+def append_pairs(file: str) -> None:
+    for side in ("en", "de"):
+        with Path(file).with_suffix(f".{side}").open("a", encoding="utf-8") as opened:
+            opened.write("the tree\n" * 50)
+
+
+@pytest.mark.parametrize(
+    ("change", "file", "named"),
+    [
+        (edit_a_line, "train.de", "train.de"),
+        (append_pairs, "train.en", "train.en, train.de"),
+        (edit_a_line, "valid.de", "valid.de"),
+    ],
+)
+def test_changed_text_is_not_mixed_in_when_a_training_continues(
+    change: Callable[[str], None], file: str, named: str
+) -> None:
+    run = interrupted()
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    change(file)
+    with pytest.raises(
+        RunError, match=rf"^{named}: changed since the training in run began; put the old text"
+    ):
+        train(tiny_config(), run)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_changed_text_is_learnt_from_on_request_and_the_history_says_from_where() -> None:
+    run = interrupted()
+    append_pairs("train.en")
+    listener = Recorder()
+    train(tiny_config(), run, listener=listener, allow_changed_data=True)
+    assert "continuing with changed text from step 7: train.en, train.de" in listener.messages
+    noted = [record for record in Run.open(run).history() if record["kind"] == "data"]
+    assert noted == [{"kind": "data", "step": 7, "changed": ["train.en", "train.de"]}]
+
+
+def test_changed_text_that_was_allowed_once_is_the_run_s_own() -> None:
+    run = interrupted()
+    edit_a_line("valid.de")
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_config(), run, listener=Recorder(stop_at=9), allow_changed_data=True)
+    train(tiny_config(), run)
+    assert len([record for record in Run.open(run).history() if record["kind"] == "data"]) == 1
+
+
+def test_a_run_from_before_there_were_hashes_continues_and_keeps_them() -> None:
+    run = interrupted()
+    (run / "corpora.json").unlink()
+    edit_a_line("train.de")
+    train(tiny_config(), run)
+    assert Run.open(run).read_json("corpora.json")["train"].keys() == {"train.en", "train.de"}
+
+
+def test_text_that_was_moved_has_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = interrupted()
+    (tmp_path / "data").mkdir()
+    for file in tmp_path.glob("*.??"):
+        file.rename(tmp_path / "data" / file.name)
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    train(tiny_config(), run)
+
+
+def test_text_that_changes_between_two_epochs_is_noticed_where_it_is_read_again() -> None:
+    class Editor(TrainingListener):
+        def stepped(self, position: Position) -> None:
+            if position.step == 2:
+                edit_a_line("train.de")
+
+    with pytest.raises(RunError, match=r"^train.de: changed since the training in drawn began"):
+        train(tiny_config("tokenizer.dropout=0.1", "training.batch_tokens=2000"), "drawn", listener=Editor())
+    few = tiny_config("training.batch_tokens=2000", "training.max_steps=4", "training.valid_every=4")
+    train(few, "stored", listener=Editor())  # is not read again
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_checkpoint_restores_every_tensor_and_the_random_state(tmp_path: Path, optimizer: str) -> None:
     config = tiny_config(f"training.optimizer={optimizer}")

@@ -16,7 +16,7 @@ from dragoman.cli.train import Columns, LabelColumn, TextColumn, column, two_col
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.config import Config, CorpusFiles
+    from dragoman.config import Config
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import Finding, Report, Severity
     from dragoman.data.doctor.checkup import Progress
@@ -145,26 +145,10 @@ def _jobs(files: Sequence[str], options: Options) -> Iterator[Job]:
 
 def _jobs_of_recipe(config: Config) -> Iterator[Job]:
     """Every corpus that a recipe names, the one for training against all others."""
-    corpora: dict[str, Corpus | LabelledCorpus] = {}
-    langs: tuple[str | None, str | None] = (None, None)
-    by_name: dict[str, list[CorpusFiles]] = {}
-    for name, one in config.data.corpora():
-        by_name.setdefault(name, []).append(one)
-    for name, files in by_name.items():
-        if config.task == "translation":
-            from dragoman.data.corpora import open_corpus
+    from dragoman.data.named import open_text
 
-            data = config.data
-            langs = data.src_lang, data.tgt_lang
-            corpora[name] = open_corpus(
-                files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns
-            )
-        else:
-            from dragoman.data.labelled import open_labelled
-
-            corpora[name] = open_labelled(
-                files, text_column=config.data.text_column, label_column=config.data.label_column
-            )
+    corpora = {name: open_text(config.data, files) for name, files in config.data.named().items()}
+    langs = config.languages if config.task == "translation" else (None, None)
     for name, corpus in corpora.items():
         held_out = {other: one for other, one in corpora.items() if other != name} if name == "train" else {}
         yield Job(name, corpus, held_out, langs)

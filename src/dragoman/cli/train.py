@@ -133,6 +133,9 @@ def train(
     processes: Annotated[
         int, typer.Option(help="Processes that train together on this machine.", min=1, max=1024)
     ] = 1,
+    allow_changed_data: Annotated[
+        bool, typer.Option("--allow-changed-data", help="Continue although the text has changed.")
+    ] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also log to the run's folder tensorboard/.")
     ] = False,
@@ -169,10 +172,18 @@ def train(
     out = out or Path("runs") / config.name
     config = split_as_before(config, out)
     if processes > 1:
-        logging = ["--tensorboard"] * tensorboard + (["--wandb", wandb] if wandb else [])
-        train_together(processes, config, out, max_hours=max_hours, options=logging)
+        options = ["--tensorboard"] * tensorboard + (["--wandb", wandb] if wandb else [])
+        options += ["--allow-changed-data"] * allow_changed_data
+        train_together(processes, config, out, max_hours=max_hours, options=options)
         return
-    path = run_training(config, out, max_hours=max_hours, tensorboard=tensorboard, wandb=wandb)
+    path = run_training(
+        config,
+        out,
+        max_hours=max_hours,
+        allow_changed_data=allow_changed_data,
+        tensorboard=tensorboard,
+        wandb=wandb,
+    )
     if not speaks():
         return
     if config.task == "classification":
@@ -398,6 +409,7 @@ def run_training(
     out: Path,
     *,
     max_hours: float = 0.0,
+    allow_changed_data: bool = False,
     tensorboard: bool = False,
     wandb: str | None = None,
 ) -> Path:
@@ -416,7 +428,13 @@ def run_training(
                 listeners.append(TensorBoardListener(out / "tensorboard"))
             if speaks() and wandb:
                 listeners.append(WandbListener(wandb, out))
-            path = train(config, out, listener=Listeners(listeners), max_hours=max_hours)
+            path = train(
+                config,
+                out,
+                listener=Listeners(listeners),
+                max_hours=max_hours,
+                allow_changed_data=allow_changed_data,
+            )
     except (KeyboardInterrupt, PausedError) as stop:
         if "RANK" not in os.environ:  # else what has started several processes says it
             say(f"to continue: {command_line()}")

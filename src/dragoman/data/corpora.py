@@ -90,6 +90,10 @@ class Corpus(ABC):
     def fingerprint(self) -> str:
         """A hash of the content: corpora of equal hash hold the same pairs."""
 
+    def hashes(self) -> dict[str, str]:
+        """A hash of each file, or other source, that it is read from."""
+        return {self.name: self.fingerprint()}
+
 
 class AlignedFiles(Corpus):
     """Two files whose lines match one by one."""
@@ -116,6 +120,9 @@ class AlignedFiles(Corpus):
 
     def fingerprint(self) -> str:
         return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))
+
+    def hashes(self) -> dict[str, str]:
+        return {str(path): hash_file(path) for path in (self.src, self.tgt)}
 
     def _texts(self, path: Path) -> Iterator[str]:
         """The texts of one side."""
@@ -267,6 +274,9 @@ class Several(Corpus):
 
     def fingerprint(self) -> str:
         return hash_strings("several", *(corpus.fingerprint() for corpus in self.corpora))
+
+    def hashes(self) -> dict[str, str]:
+        return {file: found for corpus in self.corpora for file, found in corpus.hashes().items()}
 
 
 class _Part(Corpus):

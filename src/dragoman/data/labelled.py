@@ -83,6 +83,10 @@ class LabelledCorpus(ABC):
     def fingerprint(self) -> str:
         """A hash of the content: corpora of equal hash hold the same examples."""
 
+    def hashes(self) -> dict[str, str]:
+        """A hash of each file, or other source, that it is read from."""
+        return {self.name: self.fingerprint()}
+
 
 class LabelledTable(LabelledCorpus):
     """Two columns of a table."""

@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 import torch
 
 from dragoman.config import Config
+from dragoman.data.named import changed_files, hashes_of
 from dragoman.data.readers.files import require_readers
-from dragoman.errors import PausedError, TrainingError, require
+from dragoman.errors import PausedError, RunError, TrainingError, require
 from dragoman.hardware import choose_dtype, keep_freed_memory, peak_memory, remember_few_shapes
-from dragoman.runs import Run, environment, only_writer
+from dragoman.runs import CORPORA, Run, environment, only_writer
 from dragoman.training.checkpoints import averaged_files, is_static, newest_checkpoint, save_checkpoint
 from dragoman.training.listener import TrainingListener
 from dragoman.training.parallel.processes import Processes, joined
@@ -53,16 +54,19 @@ def train(
     *,
     listener: TrainingListener | None = None,
     max_hours: float = 0.0,
+    allow_changed_data: bool = False,
 ) -> Path:
     """Trains as `config` says into the run directory `out`, or continues there; returns its path.
 
     The same call on an unfinished run continues to the bit. Processes that torchrun has started train one
     model together; the first of them writes and speaks. KeyboardInterrupt and PausedError (a SIGTERM, or
-    `max_hours` of this call are over) save a checkpoint.
+    `max_hours` of this call are over) save a checkpoint. With `allow_changed_data` a run continues with other
+    text than it began with, and its history says from where.
 
     Raises:
         DataError, TrainingError: see their messages.
-        RunError: another training is writing `out`; it holds another run; it cannot be written.
+        RunError: another training is writing `out`; it holds another run, or one of text that has changed; it
+            cannot be written.
     """
     for _, files in config.data.corpora():
         require_readers(files)
@@ -78,7 +82,11 @@ def train(
         if is_finished(run):
             listener.message(f"{run.path} is finished; choose another folder to train again")
             return run.path
+        with processes.first_ahead():
+            hashes = hashes_of(config)
+            changed = recognise_text(run, hashes, allow_changes=allow_changed_data)
         sitting = start_or_continue(config, run, listener, processes, deadline=deadline)
+        note_text(sitting, hashes, changed)
         listener.started(sitting.state.position, config, sitting.task.model.n_parameters)
         find_room(sitting)
         with interruption() as interrupted:
@@ -120,6 +128,34 @@ def start_or_continue(
     if processes.first:
         run.truncate_history(state.position.step, also=("back",))
     return sitting
+
+
+def recognise_text(
+    run: Run, hashes: Mapping[str, Mapping[str, str]], *, allow_changes: bool = False
+) -> list[str]:
+    """The files whose text has changed since the run began. RunError: there are some, not to be allowed.
+
+    A run that was begun before runs kept hashes recognises any text.
+    """
+    there = run.read_json(CORPORA) if (run.path / CORPORA).exists() else {}
+    changed = changed_files(there, hashes)
+    if changed and not allow_changes:
+        more = f" and {len(changed) - 3} more files" if len(changed) > 3 else ""
+        raise RunError(
+            f"{', '.join(changed[:3])}{more}: changed since the training in {run.path} began; put "
+            "the old text back, choose another folder, or continue with the new text (--allow-changed-data)"
+        )
+    return changed
+
+
+def note_text(sitting: Sitting, hashes: Mapping[str, Mapping[str, str]], changed: Sequence[str]) -> None:
+    """Keeps the hashes of the text in the run, and in its history where files have `changed`."""
+    if changed:
+        step, names = sitting.state.position.step, [Path(file).name for file in changed]
+        write_history(sitting, {"kind": "data", "step": step, "changed": names})
+        sitting.listener.message(f"continuing with changed text from step {step}: {', '.join(names)}")
+    if sitting.processes.first and (changed or not (sitting.run.path / CORPORA).exists()):
+        sitting.run.write_json(CORPORA, hashes)
 
 
 def wants_static(config: Config, device: torch.device) -> bool:
@@ -306,6 +342,8 @@ def updates(sitting: Sitting) -> Iterator[list[Indices]]:
 def plan_epoch(sitting: Sitting) -> Sequence[Indices]:
     """The batches of the epoch that the position is in."""
     with sitting.processes.first_ahead():  # with BPE-dropout it draws tokens, which all must share
+        if sitting.config.tokenizer.dropout:
+            recognise_text(sitting.run, hashes_of(sitting.config, ["train"]))
         return sitting.task.plan(sitting.state.position.epoch)
 
 

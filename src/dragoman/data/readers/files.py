@@ -12,6 +12,7 @@ import hashlib
 import io
 import lzma
 import os
+import time
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -37,6 +38,12 @@ CODE_PAGES = {
     "ko": "cp949",
 }
 """In which Windows wrote text of a language before UTF-8; of all others it is cp1252."""
+
+CLOCK_TICK = 2.0
+"""Seconds in which a file may change twice and keep the time of its last change, on the coarsest systems."""
+
+_HASHES: dict[tuple[int, ...], str] = {}
+"""Of files: by where they are, their size, and when they were last changed."""
 
 
 def cache_folder() -> Path:
@@ -180,14 +187,24 @@ def hash_strings(*parts: str) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """A hash of a file's bytes as they are stored. DataError: it cannot be read."""
-    digest = hashlib.blake2b(digest_size=16)
+    """A hash of a file's bytes as they are stored. DataError: it cannot be read.
+
+    A file that was not touched since is not read a second time.
+    """
     try:
         with path.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            key = facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+            if key in _HASHES:
+                return _HASHES[key]
+            began = time.time()
+            digest = hashlib.blake2b(digest_size=16)
             while block := file.read(1 << 20):
                 digest.update(block)
     except OSError as error:
         raise unreadable(path, error) from None
+    if began - max(facts.st_mtime, facts.st_ctime) > CLOCK_TICK:
+        _HASHES[key] = digest.hexdigest()
     return digest.hexdigest()
 
 

@@ -18,8 +18,9 @@ from dragoman.data.document_batching import (
     make_classification_batch,
     plan_documents,
 )
-from dragoman.data.labelled import LabelledCorpus, open_labelled, split_labelled
+from dragoman.data.labelled import LabelledCorpus, split_labelled
 from dragoman.data.labelled_store import LabelledStore
+from dragoman.data.named import open_text
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype
 from dragoman.metrics.classification import (
@@ -63,7 +64,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         self.train_corpus, valid_corpus = open_labelled_corpora(config)
         self.labels = prepare_labels(run, self.train_corpus)
         self.tokenizer = prepare_tokenizer(config, run, self.train_corpus, listener)
-        store = self.store(epoch=0)
+        self.epoch_store = store = self.store(epoch=0)
         self.valid_store = self._prepare(valid_corpus, "valid")
         counts = np.bincount(store.labels, minlength=len(self.labels)).tolist()
         balanced = config.training.class_weights == "balanced"
@@ -97,7 +98,8 @@ class ClassificationTask(Task[ClassificationBatch]):
         )
 
     def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
-        self.epoch_store = self.store(epoch=epoch)
+        if self.config.tokenizer.dropout:  # else it has been open from the beginning
+            self.epoch_store = self.store(epoch=epoch)
         return plan_documents(
             self.epoch_store.lengths.astype(np.int64),
             max_length=self.config.data.max_length,
@@ -208,10 +210,9 @@ def describe_labels(labels: list[str], counts: list[int], *, balanced: bool) -> 
 def open_labelled_corpora(config: ClassificationConfig) -> tuple[LabelledCorpus, LabelledCorpus]:
     """The texts to train on and those to validate on: held out of the former where none are named."""
     data = config.data
-    columns: dict[str, Any] = {"text_column": data.text_column, "label_column": data.label_column}
-    corpus = open_labelled(data.train, **columns)
+    corpus = open_text(data, data.train)
     if data.valid:
-        return corpus, open_labelled(data.valid, **columns)
+        return corpus, open_text(data, data.valid)
     return split_labelled(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))
 
 

@@ -12,7 +12,8 @@ import torch
 from dragoman.config import TranslationConfig
 from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
 from dragoman.data.buckets import StaticBatch, StaticBatches, choose_buckets, plan_buckets
-from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
+from dragoman.data.corpora import Corpus, Pair, has_text, split_held_out
+from dragoman.data.named import open_text
 from dragoman.data.store import TokenStore
 from dragoman.errors import DataError, RunError
 from dragoman.files import replacing_folder
@@ -245,10 +246,9 @@ def _on_one_line(pair: Pair) -> Pair:
 def open_corpora(config: TranslationConfig) -> tuple[Corpus, Corpus]:
     """The pairs to train on and those to validate on: held out of the former where none are named."""
     data = config.data
-    languages = {"src_lang": data.src_lang, "tgt_lang": data.tgt_lang}
-    corpus = open_corpus(data.train, columns=data.columns, **languages)
+    corpus = open_text(data, data.train)
     if data.valid:
-        return corpus, open_corpus(data.valid, columns=data.columns, **languages)
+        return corpus, open_text(data, data.valid)
     return split_held_out(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))
 
 
