@@ -54,12 +54,13 @@ def script_of_readme(export: Path) -> str:
     return code
 
 
-def run_script_of_readme(export: Path, lines: str) -> list[str]:
-    """What that script writes for `lines`, in a Python without Dragoman."""
+def run_script_of_readme(export: Path, lines: str, *, warns: str = "") -> list[str]:
+    """What that script writes for `lines`, in a Python without Dragoman. It warns of that alone."""
     code = f"import sys; sys.modules['dragoman'] = None\n{script_of_readme(export)}"
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, str(export)],
         input=lines, text=True, capture_output=True, check=False, encoding="utf-8",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == warns.splitlines()
     return done.stdout.splitlines()

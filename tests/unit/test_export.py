@@ -74,6 +74,24 @@ def test_the_script_in_the_readme_translates_without_dragoman(
         assert [bool(line) for line in found] == [True, False, True, False, True]
 
 
+@pytest.mark.parametrize("source_end", [True, False])
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
+def test_a_script_cuts_a_line_that_is_too_long_and_translates_the_others(
+    to: str, source_end: bool, tmp_path: Path
+) -> None:
+    model = {"output_bias": True, "max_positions": 128, "source_end": source_end}
+    run = untrained_run(tmp_path / "r", model=model)
+    export_run(run, tmp_path / "out", to=to, n_sentences=5)
+    tokenizer = Translator.load(run).tokenizers.src
+    text = "red cat " * 100
+    n_tokens = len(tokenizer.encode(text)) + source_end
+    warning = f"line 2: {n_tokens} tokens; only the first 128 are translated"
+    found = run_script_of_readme(tmp_path / "out", f"red cat\n{text}\nold dog\n", warns=warning)
+    others = run_script_of_readme(tmp_path / "out", "red cat\nold dog\n")
+    assert [found[0], found[2]] == others
+    assert len(found) == 3
+
+
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
 def test_a_model_that_writes_control_bytes_has_a_line_for_each_in_every_script(
     to: str, tmp_path: Path

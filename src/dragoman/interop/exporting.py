@@ -55,12 +55,14 @@ class ExportReport:
     """Their sizes in bytes."""
     notes: tuple[str, ...]
     """What a user of the export should know."""
+    max_tokens: int | None = None
+    """Those of a source that a translator reads at once, its end included."""
 
     def record(self) -> dict[str, object]:
         """What REPORT keeps of it."""
         return {
             "to": self.to, "compute_type": self.compute_type, "parity": asdict(self.parity),
-            "files": self.files, "notes": list(self.notes),
+            "files": self.files, "notes": list(self.notes), "max_tokens": self.max_tokens,
         }  # fmt: skip
 
     def describe(self) -> dict[str, str]:
@@ -120,7 +122,8 @@ def export_run(
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
-        report = ExportReport(Path(out), to, compute_type, parity, files, notes)
+        max_tokens = translation_config(run).model.max_positions if run.config.task == "translation" else None
+        report = ExportReport(Path(out), to, compute_type, parity, files, notes, max_tokens)
         origin = {
             "dragoman": environment()["dragoman"],
             "name": run.config.name,

@@ -33,7 +33,7 @@ from dragoman.predict.engine import FORBIDDEN, StepEngine
 from dragoman.text.tokenizer import PAD_ID
 
 OPSET = 18
-"""Of 2022; what the classifier's maximum over windows needs. Every onnxruntime from 1.14 on knows it."""
+"""Of 2022. Every onnxruntime from 1.14 on knows it."""
 
 LARGEST = 2**31
 """Bytes of weights; protocol buffers, of which the file is made, hold no more."""
@@ -132,7 +132,13 @@ class ClassifierGraph(nn.Module):
             x = layer(x, hidden_bias(real))
         encoded = model.encoder_norm(x)
         n_documents: Any = document.max() + 1  # a tensor, which the trace follows
-        pooled = [pool(name, encoded, real, document, n_documents) for name in model.poolings]
+        belongs_to = document[None, :] == torch.arange(n_documents)[:, None]  # (B, W)
+        pooled = [
+            highest_of(encoded, real, belongs_to)
+            if name == "max"
+            else pool(name, encoded, real, document, n_documents)
+            for name in model.poolings
+        ]
         logits = model.head(torch.cat(pooled, dim=-1))
         if buckets is None or bucket_document is None:
             return logits
@@ -140,6 +146,15 @@ class ClassifierGraph(nn.Module):
         belongs = (bucket_document[None, :] == torch.arange(n_documents)[:, None]).float()  # (B, G)
         sums = belongs @ self.votes[buckets]  # (B, C)
         return logits + sums / belongs.sum(1).clamp(min=1).sqrt()[:, None]
+
+
+def highest_of(encoded: Tensor, real: Tensor, belongs_to: Tensor) -> Tensor:
+    """`pool("max", …)` for a graph, encoded (W, L, D) -> (B, D).
+
+    onnxruntime warns, text by text, of branches in what scatter_reduce becomes.
+    """
+    highest = encoded.masked_fill(~real[:, :, None], float("-inf")).amax(1)  # (W, D)
+    return highest[None].masked_fill(~belongs_to[:, :, None], float("-inf")).amax(1)
 
 
 def hidden_bias(real: Tensor) -> Tensor:

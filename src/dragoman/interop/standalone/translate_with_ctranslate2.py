@@ -3,7 +3,9 @@
 Needs ctranslate2 and tokenizers.
 """
 
+import json
 import sys
+from pathlib import Path
 
 import ctranslate2
 from tokenizers import Tokenizer
@@ -11,11 +13,25 @@ from tokenizers import Tokenizer
 folder = sys.argv[1]
 source, target = (Tokenizer.from_file(f"{folder}/{side}.json") for side in ("source", "target"))
 translator = ctranslate2.Translator(folder)
+longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["max_tokens"]
+
+
+def tokens_of(i):
+    """The tokens of a line, as many of them as the model reads."""
+    tokens = source.encode(lines[i]).tokens
+    if len(tokens) <= longest:
+        return tokens
+    print(f"line {i + 1}: {len(tokens)} tokens; only the first {longest} are translated", file=sys.stderr)
+    end = [piece for piece in tokens[-1:] if piece == "</s>"]
+    return tokens[: longest - len(end)] + end
+
 
 lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
 filled = [i for i, line in enumerate(lines) if line.strip()]
 found = [""] * len(lines)
-results = translator.translate_batch([source.encode(lines[i]).tokens for i in filled], beam_size=4)
+results = translator.translate_batch(
+    [tokens_of(i) for i in filled], beam_size=4, max_input_length=0, max_decoding_length=min(256, longest - 1)
+)
 for i, result in zip(filled, results, strict=True):
     found[i] = target.decode([target.token_to_id(piece) for piece in result.hypotheses[0]])
 print("\n".join(found))

@@ -3,23 +3,35 @@
 Needs numpy, onnxruntime and tokenizers.
 """
 
+import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
 PAD, START, END = 0, 1, 2
-LONGEST = 256
 
 folder = sys.argv[1]
 source, target = (Tokenizer.from_file(f"{folder}/{side}.json") for side in ("source", "target"))
 encoder, decoder = (onnxruntime.InferenceSession(f"{folder}/{name}.onnx") for name in ("encoder", "decoder"))
+longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["max_tokens"]
 
 
-def translate(texts):
-    """The translations of some texts, none of them empty."""
-    rows = [source.encode(text).ids for text in texts]
+def ids_of(i):
+    """The tokens of a line, as many of them as the model reads."""
+    ids = source.encode(lines[i]).ids
+    if len(ids) <= longest:
+        return ids
+    print(f"line {i + 1}: {len(ids)} tokens; only the first {longest} are translated", file=sys.stderr)
+    end = [token for token in ids[-1:] if token == END]
+    return ids[: longest - len(end)] + end
+
+
+def translate(chosen):
+    """The translations of some lines, none of them empty."""
+    rows = [ids_of(i) for i in chosen]
     ids = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
     for row, tokens in zip(ids, rows, strict=True):
         row[: len(tokens)] = tokens
@@ -27,8 +39,8 @@ def translate(texts):
     of_source = dict(zip(names, encoder.run(names, {"ids": ids}), strict=True))
     n, heads, _, width = of_source["cross.0.key"].shape
     past = {name.replace("cross", "past"): np.zeros((n, heads, 0, width), np.float32) for name in names[1:]}
-    last, written, ended = np.full(n, START), [[] for _ in texts], np.zeros(n, dtype=bool)
-    for _ in range(LONGEST):
+    last, written, ended = np.full(n, START), [[] for _ in chosen], np.zeros(n, dtype=bool)
+    for _ in range(min(256, longest)):
         log_probs, *present = decoder.run(None, {"last": last, **past, **of_source})
         past = dict(zip(past, present, strict=True))
         last = log_probs.argmax(axis=1)
@@ -45,6 +57,6 @@ filled = [i for i, line in enumerate(lines) if line.strip()]
 found = [""] * len(lines)
 for start in range(0, len(filled), 32):
     batch = filled[start : start + 32]
-    for i, text in zip(batch, translate([lines[i] for i in batch]), strict=True):
+    for i, text in zip(batch, translate(batch), strict=True):
         found[i] = text
 print("\n".join(found))

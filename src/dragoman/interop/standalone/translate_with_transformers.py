@@ -11,11 +11,19 @@ tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
 model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
 
 lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
+longest = model.config.max_position_embeddings
 filled = [i for i, line in enumerate(lines) if line.strip()]
 found = [""] * len(lines)
 for start in range(0, len(filled), 32):
     batch = filled[start : start + 32]
-    encoded = tokenizer([lines[i] for i in batch], return_tensors="pt", padding=True)
+    for i in batch:
+        if (n_tokens := len(tokenizer(lines[i]).input_ids)) > longest:
+            print(
+                f"line {i + 1}: {n_tokens} tokens; only the first {longest} are translated", file=sys.stderr
+            )
+    encoded = tokenizer(
+        [lines[i] for i in batch], return_tensors="pt", padding=True, truncation=True, max_length=longest
+    )
     texts = tokenizer.batch_decode(model.generate(**encoded), skip_special_tokens=True)
     for i, text in zip(batch, texts, strict=True):
         found[i] = text
