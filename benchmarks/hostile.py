@@ -79,7 +79,8 @@ def main() -> None:
     preload()
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))  # not TemporaryDirectory: forks would remove it
     try:
-        stage = Stage(folder)
+        (folder / "stage").mkdir()  # what calls leave beside their folder is removed with it
+        stage = Stage(folder / "stage")
         failed = show(stage, given.case) if given.case else attack(stage, given)
     finally:
         shutil.rmtree(folder)
