@@ -107,6 +107,7 @@ def test_consensus_is_the_candidate_of_least_risk(tiny_run: Path, translator: Tr
         (["--protect", "names"], 'error: "names" cannot be protected; there are tags, urls, emails'),
         (["--protect-pattern", "("], "error: '(': is no regular expression"),
         (["--mbr", "--beam-size", "1"], "error: --mbr chooses among candidates; give a --beam-size"),
+        (["--mbr", "--n-best", "1001"], "error: --mbr compares all candidates; give 1,000 at most"),
         (["--n-best", "2"], "error: --n-best is for --json and --mbr"),
     ],
 )

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
+from dragoman.predict import reranking
 from dragoman.predict.reranking import minimum_risk, pairwise_chrf
 from dragoman.predict.translator import Alternative, Translation, Translator
 
@@ -51,6 +52,26 @@ def test_the_consensus_wins_over_the_best_scored() -> None:
 def test_of_equally_good_candidates_the_search_decides() -> None:
     assert minimum_risk(translation_of("ab", "cd")).text == "ab"
     assert minimum_risk(translation_of("")).text == ""
+
+
+def test_the_parts_of_a_text_choose_together_and_are_never_compared_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[int] = []
+    monkeypatch.setattr(
+        reranking,
+        "pairwise_chrf",
+        lambda texts: compared.append(max(map(len, texts))) or pairwise_chrf(texts),
+    )
+    odd, same = "Ein Hund bellt laut", "Der rote Kater schläft"
+    part = translation_of(odd, same, same, odd + ".")
+    parts = (part,) * 500 + (translation_of(same, odd, odd, odd),) * 499
+    texts = [" ".join(p.alternatives[k].text for p in parts) for k in range(4)]
+    whole = translation_of(*texts)._replace(parts=parts)
+    chosen = minimum_risk(whole)
+    assert compared == [22] * 999
+    assert chosen.text == texts[1]
+    assert [p.text for p in chosen.parts[:1] + chosen.parts[-1:]] == [same, odd]
 
 
 def test_parts_follow_the_choice_of_the_whole(tiny_run: Path) -> None:

@@ -424,10 +424,14 @@ def stdin_chunks(encoding: str = "utf-8") -> Iterator[list[str]]:
 
 def line_chunks(blocks: Iterable[bytes], *, name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
     """The lines that each block of bytes completes, without "\\n" or "\\r\\n"; only "\\n" ends a line."""
-    n_lines, unfinished = 0, b""
+    from dragoman.data.readers.files import longest_line, too_long
+
+    n_lines, unfinished, most = 0, b"", longest_line()
     for block in blocks:
         *lines, last = block.split(b"\n")
         unfinished = unfinished + lines[0] if lines else unfinished + last
+        if len(unfinished) > most + 1:  # with "\r"
+            raise too_long(f"{name}, line {n_lines + 1}", most)
         if lines:
             yield _decode([unfinished, *lines[1:]], name=name, encoding=encoding, n_before=n_lines)
             n_lines, unfinished = n_lines + len(lines), last
@@ -437,10 +441,15 @@ def line_chunks(blocks: Iterable[bytes], *, name: str, encoding: str = "utf-8") 
 
 def _decode(lines: list[bytes], *, name: str, encoding: str, n_before: int) -> list[str]:
     """The lines as text; a byte order mark before the first one is left away."""
-    texts = []
+    from dragoman.data.readers.files import longest_line, too_long
+
+    texts, most = [], longest_line()
     for number, line in enumerate(lines, start=n_before + 1):
+        content = line.removesuffix(b"\r")
+        if len(content) > most:
+            raise too_long(f"{name}, line {number}", most)
         try:
-            text = line.removesuffix(b"\r").decode(encoding)
+            text = content.decode(encoding)
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{name}, line {number}: is not {encoding.upper()} (byte {error.start + 1}); convert it, or "

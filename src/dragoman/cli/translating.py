@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 PANEL = "Documents"
 
+MOST_CANDIDATES = 1000
+"""Of a sentence, for --mbr: what it takes grows with their square."""
+
+MOST_BYTES = 256 << 20
+"""Of a document, unpacked."""
+
 DOCUMENT_ENDINGS = (".srt", ".tmx", ".docx", ".html")
 """Of documents that are no plain text; all others are."""
 
@@ -107,6 +113,8 @@ class Extras:
             return n_best if self.protection is None else max(n_best, beam_size)
         if max(n_best, beam_size) < 2:
             raise ConfigError("--mbr chooses among candidates; give a --beam-size or --n-best of 2 or more")
+        if max(n_best, beam_size) > MOST_CANDIDATES:
+            raise ConfigError(f"--mbr compares all candidates; give {MOST_CANDIDATES:,} at most")
         return n_best if n_best > 1 else beam_size
 
     def translate(
@@ -300,9 +308,13 @@ def read_bytes(name: str) -> bytes:
 
     if name == "-":
         invite("type or paste text")
-        return sys.stdin.buffer.read()
-    with open_bytes(find_file(name)) as file:
-        return file.read()
+        content = sys.stdin.buffer.read(MOST_BYTES + 1)
+    else:
+        with open_bytes(find_file(name)) as file:
+            content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise DataError(f"{name}: is larger than {MOST_BYTES >> 20} MiB; cut it into several documents")
+    return content
 
 
 def write_document(path: Path | None, content: bytes) -> None:

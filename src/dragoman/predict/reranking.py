@@ -20,9 +20,14 @@ def minimum_risk(translation: Translation) -> Translation:
     Minimum Bayes risk (Kumar and Byrne 2004): each alternative is compared with all of them, which stand for
     what the translation might be. Each counts the same, as is right for samples (Eikema and Aziz 2020); equal
     samples make each other more probable. Scores stay those of the search, and so does the order of equals.
+
+    Of a text in parts, the mean over its parts counts, by their lengths.
     """
-    texts = [alternative.text for alternative in translation.alternatives]
-    expected = pairwise_chrf(texts).mean(1)
+    n = len(translation.alternatives)
+    expected = np.zeros(n)
+    for part in translation.parts or (translation,):
+        texts = [alternative.text for alternative in part.alternatives[:n]]
+        expected += pairwise_chrf(texts).mean(1) * (len(part.source) if translation.parts else 1)
     return _reordered(translation, np.argsort(-expected, kind="stable").tolist())
 
 

@@ -12,17 +12,24 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.readers.files import COMPRESSED, hash_file, hash_strings, open_bytes, unreadable
+from dragoman.data.readers.files import (
+    COMPRESSED,
+    hash_file,
+    hash_strings,
+    longest_line,
+    open_bytes,
+    too_long,
+    unreadable,
+)
 from dragoman.data.readers.tables import Column, Notes, Table, field_names, lookup
 from dragoman.errors import DataError, optional, require
 
 HUB = "hf:"
-ROWS = 4096
-"""Rows that become Python objects at once."""
+ROWS = 512
+"""Rows in memory at once. A small file may unpack to the longest text there may be in each of them."""
 
 
 class ArrowTable(Table):
@@ -38,12 +45,14 @@ class ArrowTable(Table):
             if column not in self._holders:
                 raise self.unknown(column, self.name, self._holders)
         names = [self._holders[str(column)] for column in columns]
-        rows = chain.from_iterable(
-            zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-            for batch in self._batches(sorted(set(names)))
-        )
-        for n, cells in enumerate(rows, start=1):
-            yield n, [self._cell(*at, n) for at in zip(columns, names, cells, strict=True)]
+        n, most = 0, longest_line()
+        for batch in self._batches(sorted(set(names))):
+            for name in set(names):
+                if (row := _first_longer(batch.column(name), most)) is not None:
+                    raise too_long(self.where(n + row + 1), most)
+            for cells in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+                n += 1
+                yield n, [self._cell(*at, n) for at in zip(columns, names, cells, strict=True)]
 
     @cached_property
     def _holders(self) -> dict[str, str]:
@@ -163,6 +172,22 @@ def _flat(fields: Any, outer: str = "", prefix: str = "") -> Iterator[tuple[str,
         name, holder = prefix + field.name, outer or field.name
         inner = [field.type.field(i) for i in range(field.type.num_fields)] if _is_struct(field.type) else []
         yield from _flat(inner, holder, f"{name}.") if inner else [(name, holder)]
+
+
+def _first_longer(column: Any, most: int) -> int | None:
+    """The first row of a column, counted from 0, that holds a text of more than `most` bytes."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_struct(column.type):
+        found = [_first_longer(inner, most) for inner in column.flatten()]
+        return min((row for row in found if row is not None), default=None)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return None
+    row = compute.index(compute.greater(compute.binary_length(column), most), True).as_py()
+    return None if row < 0 else row
 
 
 def _is_struct(kind: Any) -> bool:

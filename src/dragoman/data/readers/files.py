@@ -16,12 +16,36 @@ import time
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from dragoman.errors import DataError, optional, require
+from dragoman.errors import ConfigError, DataError, optional, require
 
 COMPRESSED = (".gz", ".xz", ".zst")
+
+LONGEST_LINE = 1 << 20
+"""Bytes of a line, or of a text in another format, unless $DRAGOMAN_LONGEST_LINE says otherwise."""
+
+
+def longest_line() -> int:
+    """Bytes that a line may have. Longer ones are no sentences, and may fill the memory when unpacked.
+
+    Raises:
+        ConfigError: $DRAGOMAN_LONGEST_LINE is not a number of bytes.
+    """
+    given = os.environ.get("DRAGOMAN_LONGEST_LINE") or str(LONGEST_LINE)
+    if not (given.isascii() and given.isdigit() and 0 < int(given) <= 10**12):
+        raise ConfigError(f"DRAGOMAN_LONGEST_LINE = {given[:40]}: is not a number of bytes, such as 1048576")
+    return int(given)
+
+
+def too_long(where: str, most: int) -> DataError:
+    """The complaint about a line, or another text, of more than `most` bytes."""
+    return DataError(
+        f"{where}: is longer than {most:,} bytes; cut it into lines, or set DRAGOMAN_LONGEST_LINE to more"
+    )
+
 
 CODE_PAGES = {
     **dict.fromkeys(("bs", "cs", "hr", "hu", "pl", "ro", "sk", "sl", "sq"), "cp1250"),
@@ -125,16 +149,19 @@ def open_lines(
     """The lines of a text file, decompressed by its suffix, without line ends ("\\n" or "\\r\\n") or BOM.
 
     Only "\\n" ends a line. `position` tells how far it is. DataError: the file cannot be read, is damaged, is
-    not in its `encoding` or holds a NUL.
+    not in its `encoding`, or holds a NUL or a line longer than `longest_line`, which is not read to its end.
     MissingExtraError: it ends in .zst and zstandard is not installed.
     """
-    n = 0
+    n, most = 0, longest_line()
     try:
         with _open(path, position) as file:
-            for n, line in enumerate(file, start=1):
+            for n, line in enumerate(iter(partial(file.readline, most + 2), b""), start=1):
                 if b"\0" in line:
                     raise _nul(path, n)
-                text = line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
+                content = line.removesuffix(b"\n").removesuffix(b"\r")
+                if len(content) > most:
+                    raise too_long(f"{path} line {n}", most)
+                text = content.decode(encoding)
                 yield text.removeprefix("\ufeff") if n == 1 else text
     except UnicodeDecodeError as error:
         byte, place = error.object[error.start], error.start + 1
@@ -246,21 +273,21 @@ class _ZstdReader(io.RawIOBase):
     def __init__(self, file: IO[bytes], zstandard: Any) -> None:
         self._file, self._zstandard = file, zstandard
         self._frame: Any = None
-        self._input = self._output = b""
+        self._input, self._output = b"", memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not self._output:
-            self._input = self._input or self._file.read(1 << 13)
+            self._input = self._input or self._file.read(1 << 10)  # may become 32 MiB
             if not self._input:
                 if self._frame:
                     raise EOFError("the last frame is not complete")
                 return 0
             self._frame = self._frame or self._zstandard.ZstdDecompressor().decompressobj()
             try:
-                self._output = self._frame.decompress(self._input)
+                self._output = memoryview(self._frame.decompress(self._input))
             except self._zstandard.ZstdError as error:
                 raise _DamagedError(str(error)) from None
             self._input = self._frame.unused_data if self._frame.eof else b""

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
-from dragoman.data.readers.files import format_suffix, open_bytes, open_lines
+from dragoman.data.readers.files import format_suffix, longest_line, open_bytes, open_lines, too_long
 from dragoman.data.readers.tables import Notes, one_line
 from dragoman.errors import DataError
 
 BLOCK = 1 << 16
+DEEPEST = 100
+"""Elements of a TMX file within one another, at most."""
+OF_ELEMENT = 16
+"""Bytes as which an element counts where a unit of a TMX file is bounded."""
 N_TELLING = 1000
 """Units of a TMX file that tell its languages."""
 
@@ -87,6 +91,10 @@ class _Units:
         self._segment: list[str] | None = None
         self._code_depth = 0  # of elements whose text is dropped
         self._root = ""
+        self._most = longest_line()
+        self._left = self._most  # bytes that this unit may still have, an element counting as `OF_ELEMENT`
+        self._depth = 0
+        self._n_bytes = 0
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
@@ -97,8 +105,11 @@ class _Units:
 
     def feed(self, block: bytes) -> None:
         """Parses the next bytes; none at the end of the file. DataError: they are not TMX."""
+        self._n_bytes += len(block)
         try:
             self._parser.Parse(block, not block)
+            if self._n_bytes - self._parser.CurrentByteIndex > self._most + BLOCK:  # a tag that does not end
+                raise self._too_long()
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
             if not block:
@@ -117,6 +128,13 @@ class _Units:
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         tag = tag.rpartition(":")[2]
+        self._depth += 1
+        self._take(OF_ELEMENT)
+        if self._depth > DEEPEST:
+            raise DataError(
+                f"{self.path} line {self._parser.CurrentLineNumber}: more than {DEEPEST} elements within one "
+                "another; give an export of a translation memory"
+            )
         if not self._root:
             self._root = tag
             if tag != "tmx":
@@ -128,7 +146,7 @@ class _Units:
         elif tag == "header":
             self.source = attributes.get("srclang", "")
         elif tag == "tu":
-            self._texts = []
+            self._texts, self._left = [], self._most
         elif tag == "tuv":
             self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
         elif tag == "seg":
@@ -136,10 +154,12 @@ class _Units:
 
     def _characters(self, text: str) -> None:
         if self._segment is not None and not self._code_depth:
+            self._take(len(text))
             self._segment.append(text)
 
     def _end(self, tag: str) -> None:
         tag = tag.rpartition(":")[2]
+        self._depth -= 1
         if self._code_depth:
             self._code_depth -= 1
         elif tag == "seg" and self._segment is not None:
@@ -169,6 +189,14 @@ class _Units:
         exact = [text for tag, text in fitting if len(tag) == len(language)]
         self.n_variants += len(fitting) > 1 and len(exact) != 1
         return next(iter(exact or [text for _, text in fitting]), None)
+
+    def _take(self, n: int) -> None:
+        self._left -= n
+        if self._left < 0:
+            raise self._too_long()
+
+    def _too_long(self) -> DataError:
+        return too_long(f"{self.path} line {self._parser.CurrentLineNumber}", self._most)
 
     def _declared(self, name: str, *_: object) -> None:
         raise DataError(
@@ -273,6 +301,8 @@ def _add(entry: Entry, keyword: str, line: str, path: Path, n: int) -> str:
     if not keyword or (strings and not _STRINGS.fullmatch(strings)):
         raise DataError(f"{path} line {n}: neither a comment nor a text in quotes; {_REMEDY}")
     entry.strings[keyword] += _unescaped("".join(_STRING.findall(strings)), path, n)
+    if len(entry.strings[keyword]) > (most := longest_line()):
+        raise too_long(f"{path} line {n}", most)
     return keyword
 
 

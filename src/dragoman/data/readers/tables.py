@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import parse_json
-from dragoman.data.readers.files import hash_file, hash_strings, open_lines
+from dragoman.data.readers.files import hash_file, hash_strings, longest_line, open_lines, too_long
 from dragoman.errors import DataError
 
 Column = int | str
-MAX_FIELD = 1 << 24
-"""Characters of a CSV field. A quote that is never closed would make one field of the rest of the file."""
 
 
 class Notes:
@@ -187,16 +185,25 @@ class CommaSeparated(Table):
         with closing(open_lines(self.path)) as lines:
             first = next(lines, "")
             delimiter = max(",;\t", key=first.count)
-            texts = (line + "\n" for line in chain([first], lines))
-            reader = csv.reader(texts, delimiter=delimiter, strict=True)
-            n = 1
+            n, most = 1, longest_line()
+            left = most + 1  # a quote that is never closed would make one field of the rest of the file
+
+            def bounded() -> Iterator[str]:
+                nonlocal left
+                for line in chain([first], lines):
+                    left -= len(line) + 1
+                    if left < 0:
+                        raise too_long(self.where(n), most)
+                    yield f"{line}\n"
+
+            reader = csv.reader(bounded(), delimiter=delimiter, strict=True)
             while (cells := self._next(reader, n)) is not None:
                 yield n, cells if any(cell.strip() for cell in cells) else []
-                n = reader.line_num + 1
+                n, left = reader.line_num + 1, most + 1
 
     def _next(self, reader: Iterator[list[str]], n: int) -> list[str] | None:
         """The record that begins on line `n`; None at the end. DataError: it is not CSV."""
-        previous = csv.field_size_limit(MAX_FIELD)
+        previous = csv.field_size_limit(min(longest_line(), 2**31 - 1))
         try:
             return next(reader, None)
         except csv.Error as error:

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Protocol
 
+from dragoman.data.readers.files import longest_line, too_long
 from dragoman.errors import DataError, require
 from dragoman.predict.alignment import Align
 from dragoman.predict.documents.passages import CutPassage, Passage, Pieces, Tags
@@ -71,8 +72,13 @@ class DocumentFile:
     def __init__(self, file: Format, languages: tuple[str, str]) -> None:
         """Cuts the passages of `file` into sentences. `languages`: source and target.
 
-        MissingExtraError: sentencex is not installed.
+        DataError: a line is too long. MissingExtraError: sentencex is not installed.
         """
+        most = longest_line()
+        for passage in file.passages:
+            for k, line in enumerate(passage.text.split("\n")):
+                if len(line) > most:
+                    raise too_long(f"{file.noun} {passage.place + k * (file.noun == 'line')}", most)
         self.noun = file.noun
         self._file, self._languages = file, languages
         self._cut = [CutPassage.of(passage, languages[0]) for passage in file.passages]
@@ -122,7 +128,11 @@ class DocumentFile:
         if not isinstance(content, bytes):
             raise DataError(f"{name}: its content is of type {type(content).__name__}, and not bytes")
         module = import_module(f"dragoman.predict.documents.{_HOME[ending]}")
-        return cls(module.read(name, content, languages), languages)
+        file = module.read(name, content, languages)
+        try:
+            return cls(file, languages)
+        except DataError as error:
+            raise DataError(f"{name}, {error}") from None
 
     def protection(self, other: Protection | None = None) -> Protection | None:
         """What `translate_protected` needs to keep the tags in `sentences`, and what `other` protects.

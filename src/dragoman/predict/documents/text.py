@@ -10,6 +10,9 @@ from dragoman.errors import check_texts, optional
 from dragoman.predict.splitting import gap_between
 from dragoman.predict.translator import Translate, Translator
 
+WINDOW = 10_000
+"""Characters of a line in which sentences are told apart at once: what that takes grows with their square."""
+
 _LINE_END = re.compile(r"(\r\n|\n|\r)")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -73,10 +76,16 @@ def segments(line: str, language: str) -> list[str]:
     """
     sentencex = optional("sentencex", extra="documents", purpose="telling sentences of a document apart")
     found, position = [], 0
-    for segment in sentencex.segment(language, _SURROGATES.sub("\ufffd", line)):  # UTF-8 cannot hold them
-        found.append(line[position : position + len(segment)])
-        position += len(segment)
-    return found if position >= len(line) else [*found, line[position:]]
+    while position < len(line):
+        window = _SURROGATES.sub("\ufffd", line[position : position + WINDOW])  # UTF-8 cannot hold them
+        lengths = [len(segment) for segment in sentencex.segment(language, window)]
+        lengths += [len(window) - sum(lengths)] if sum(lengths) < len(window) else []
+        if position + WINDOW < len(line):  # the last one may go on
+            lengths = lengths[:-1] or [window.rfind(" ") + 1 or WINDOW]
+        for length in lengths:
+            found.append(line[position : position + length])
+            position += length
+    return found
 
 
 def translate_document(translator: Translator, text: str, *, translate: Translate | None = None) -> str:
