@@ -18,6 +18,7 @@ from dragoman.errors import ConfigError, RunError
 from dragoman.interop.exporting import export_run
 from dragoman.interop.huggingface import RUN, from_huggingface, halves, order_of_width, to_huggingface
 from dragoman.interop.importing import import_model
+from dragoman.interop.pipeline import pipeline
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
@@ -136,8 +137,8 @@ def test_generate_works_as_it_comes(tiny_run: Path, tmp_path: Path) -> None:
     assert model.generation_config.length_penalty == pytest.approx(0.8 * search.length_penalty)
     batch = tokenizer(["red cat", "big old house"], return_tensors="pt", padding=True)
     assert set(batch) == {"input_ids", "attention_mask"}
-    found = model.generate(**batch, num_beams=1, length_penalty=None, max_new_tokens=12)
-    assert found.shape[1] <= 13
+    found = model.generate(**batch, num_beams=1, length_penalty=None, max_new_tokens=13)
+    assert found.shape[1] <= 14
     assert (found[:, 0] == 1).all()
     for forbidden in (1, 3):
         assert not (found[:, 1:] == forbidden).any()
@@ -146,6 +147,12 @@ def test_generate_works_as_it_comes(tiny_run: Path, tmp_path: Path) -> None:
     )
     written = tokenizer.batch_decode(found, skip_special_tokens=True)
     assert written == [translation.text for translation in expected]
+    ours = pipeline("translation", model=str(tiny_run), device=-1)
+    for limit in ({"max_new_tokens": 4}, {"max_length": 4}):
+        theirs = model.generate(**batch, num_beams=1, length_penalty=None, **limit)
+        written = tokenizer.batch_decode(theirs, skip_special_tokens=True)
+        answers = ours(["red cat", "big old house"], num_beams=1, **limit)
+        assert written == [answer["translation_text"] for answer in answers]
 
 
 def test_the_readme_translates(

@@ -265,6 +265,7 @@ def generation_config(search: SearchConfig, model: Mapping[str, Any]) -> dict[st
     ids = ("pad_token_id", "bos_token_id", "decoder_start_token_id", "eos_token_id")
     settings: dict[str, Any] = {name: model[name] for name in ids}
     settings |= {"num_beams": search.beam_size, "max_length": model["max_position_embeddings"]}
+    settings["forced_eos_token_id"] = model["eos_token_id"]  # as in Marian: the longest translation ends
     if search.beam_size > 1:
         settings["length_penalty"] = search.length_penalty * TYPICAL_LENGTH / (TYPICAL_LENGTH + 5)
     return settings
