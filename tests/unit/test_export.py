@@ -21,6 +21,7 @@ from dragoman.errors import ConfigError, MissingExtraError, RunError
 from dragoman.files import replacing_folder
 from dragoman.interop import exporting, onnx
 from dragoman.interop.exporting import REPORT, export_run
+from dragoman.interop.importing import import_model
 from dragoman.interop.parity import random_texts
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.engine import NativeEngine, Sentence
@@ -29,6 +30,7 @@ from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID
 from exports import run_script_of_readme, untrained_run
+from foreign_models import write_marian
 
 LINES = "red\u2028cat\n\nbig\x0bold house small bird\n  \nriver </s> <unk> tree\n"
 OTHER = {
@@ -72,6 +74,20 @@ def test_the_script_in_the_readme_translates_without_dragoman(
         assert found == [t.text for t in translator.translate(LINES.split("\n")[:-1], **greedy)]
     else:
         assert [bool(line) for line in found] == [True, False, True, False, True]
+
+
+def test_a_sentencepiece_model_is_exported_for_a_script_without_dragoman(tmp_path: Path) -> None:
+    run = import_model(write_marian(tmp_path / "opus"), tmp_path / "run")
+    export_run(run.path, tmp_path / "out", to="ctranslate2", n_sentences=5)
+    text = "the old dog " * 60
+    n_tokens = len(Translator.load(run.path).tokenizers.src.encode(text)) + 1
+    warning = f"line 3: {n_tokens} tokens; only the first 64 are translated"
+    found = run_script_of_readme(tmp_path / "out", f"the red cat\n\n{text}\n", warns=warning)
+    engine = {"engine": "ctranslate2", "device": "cpu", "precision": "fp32"}
+    translator = Translator.load(run.path, **engine)
+    expected = translator.translate(["the red cat"], beam_size=4, max_length_factor=1e-9, max_length_extra=63)
+    assert found[0] == expected[0].text
+    assert [bool(line) for line in found] == [True, False, True]
 
 
 @pytest.mark.parametrize("source_end", [True, False])

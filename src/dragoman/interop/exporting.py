@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,12 +28,13 @@ from dragoman.interop.parity import (
     searches,
     sentences_to_compare,
 )
-from dragoman.interop.portable import check_portable, portable, to_json
+from dragoman.interop.portable import check_portable, check_texts, portable, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run, environment
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.foreign import sentencepiece_processor
+from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
 
 Progress: TypeAlias = Callable[[int], None]
 
@@ -149,12 +151,15 @@ def _export_translator(
     tokenizers = translator.tokenizers
     texts, origin = sentences_to_compare(config, tokenizers.src, n_sentences, translator.max_positions - 1)
     notes: tuple[str, ...] = ()
+    script = f"translate_with_{SCRIPTS[to]}"
     if to == "huggingface":
         first = huggingface.first_target_id(config, tokenizers)
         huggingface.check_tokenizer(folder, tokenizers, texts, first=first, end=config.model.source_end)
     else:
         notes = _write_tokenizers(run, translator, folder, texts)
-    _write_readme(folder, run, to, f"translate_with_{SCRIPTS[to]}", notes)
+        if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
+            notes, script = (), "translate_with_sentencepiece"
+    _write_readme(folder, run, to, script, notes)
     parity = compare(translator, texts, origin, exported.scorer, exported.searches, progress=progress)
     check(parity, exported.searches, tolerance=exported.tolerance, what=f"{to}, {compute_type}")
     return parity, notes
@@ -177,6 +182,31 @@ def _write_tokenizers(
         write_atomically(path, content.encode())
     check_portable(source, target, tokenizers, texts, end=end)
     return ()
+
+
+def _write_sentencepiece(run: Run, translator: Translator, folder: Path, texts: Sequence[str]) -> bool:
+    """Write source.spm and target.spm, and return whether a script can read and write text by them alone."""
+    tokenizers = translator.tokenizers
+    names = ("shared.json",) * 2 if tokenizers.shared else ("src.json", "tgt.json")
+    specs = [json.loads((run.tokenizer_folder / name).read_bytes()) for name in names]
+    plain = all(spec.get("kind") == "sentencepiece" and not spec["lowercase"] for spec in specs)
+    if not plain or not translator.model.config.source_end:
+        return False
+    models = [base64.b64decode(spec["sentencepiece"]) for spec in specs]
+    for side, model in zip(("source", "target"), models, strict=True):
+        write_atomically(folder / f"{side}.spm", model)
+    reader, writer = map(sentencepiece_processor, models)
+    ids = {piece: i for i, piece in enumerate(tokenizers.src.pieces())}
+    pieces = tokenizers.tgt.pieces()
+    check_texts(
+        lambda text: [*(ids.get(piece, UNK_ID) for piece in reader.EncodeAsPieces(text)), EOS_ID],
+        lambda known: str(writer.DecodePieces([pieces[i] for i in known])).strip(),
+        tokenizers,
+        [text for text in texts if not text.startswith(">>")],
+        end=True,
+        where="source.spm",
+    )
+    return True
 
 
 def _to_ctranslate2(run: Run, translator: Translator, folder: Path, compute_type: str) -> Exported:

@@ -1,0 +1,41 @@
+"""Translates the lines of stdin: python translate.py FOLDER < input > output
+
+Needs ctranslate2 and sentencepiece.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import ctranslate2
+import sentencepiece
+
+folder = sys.argv[1]
+source, target = (
+    sentencepiece.SentencePieceProcessor(model_file=f"{folder}/{side}.spm") for side in ("source", "target")
+)
+translator = ctranslate2.Translator(folder)
+longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["max_tokens"]
+
+
+def tokens_of(i):
+    """The tokens of a line, as many of them as the model reads. ">>deu<<" in front is a token."""
+    language, text = re.match("(>>.*?<<)?(.*)", lines[i], re.DOTALL).groups()
+    tokens = [language] * bool(language) + source.encode(text, out_type=str)
+    if len(tokens) >= longest:
+        said = f"{len(tokens) + 1} tokens; only the first {longest} are translated"
+        print(f"line {i + 1}: {said}", file=sys.stderr)
+    return [*tokens[: longest - 1], "</s>"]
+
+
+lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
+filled = [i for i, line in enumerate(lines) if line.strip()]
+found = [""] * len(lines)
+results = translator.translate_batch(
+    [tokens_of(i) for i in filled], beam_size=4, max_input_length=0, max_decoding_length=min(256, longest - 1)
+)
+for i, result in zip(filled, results, strict=True):
+    text = target.decode(result.hypotheses[0])
+    found[i] = "".join(c for c in text if c >= " " and c != "\x7f").strip()
+print("\n".join(found))
