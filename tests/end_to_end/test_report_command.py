@@ -144,7 +144,7 @@ def test_two_runs_stand_side_by_side_with_both_p_values(run: Path, tmp_path: Pat
     result = succeed("compare", run, other, "--out", out, "--sentences", 2)
     assert "p, bootstrap" in result.stdout
     assert "p, randomisation" in result.stdout
-    assert "over seeds: run, other" in result.stdout
+    assert "  seed = 1, 2: run, other" in result.stdout.splitlines()
     assert re.search(r"^seed +1 +2$", result.stdout, re.MULTILINE)
     assert not re.search(r"^data\.", result.stdout, re.MULTILINE)
     html = (out / "comparison.html").read_text(encoding="utf-8")
@@ -218,6 +218,76 @@ def test_classifiers_are_compared_by_mcnemar_s_test(tiny_classifier_run: Path, t
     assert "McNemar" in html
     line = error_of("compare", tiny_classifier_run, other, "--split", "train")
     assert "there are test and valid" in line
+
+
+def four_runs(run: Path, folder: Path, setting: tuple[str, str]) -> list[Path]:
+    """Two runs of a setting and two of another, with seeds 1 and 2 each."""
+    runs = []
+    for name, factor in (("a1", 1.0), ("a2", 0.9), ("b1", -1.0), ("b2", -0.5)):
+        runs.append(retrained(run, folder / name, factor))
+        if name.startswith("b"):
+            replace_in(runs[-1] / "config.toml", *setting)
+        if name.endswith("2"):
+            replace_in(runs[-1] / "config.toml", "seed = 1\n\n[data]", "seed = 2\n\n[data]")
+    return runs
+
+
+def test_groups_of_seeds_are_compared_and_written_as_tables(run: Path, tmp_path: Path) -> None:
+    text = (run / "config.toml").read_text(encoding="utf-8")
+    steps = re.search(r"^warmup_steps = (\d+)$", text, re.MULTILINE)
+    assert steps is not None
+    runs = four_runs(run, tmp_path, (steps[0], "warmup_steps = 77"))
+    files = [tmp_path / name for name in ("t.json", "t.csv", "t.tex")]
+    result = succeed(
+        "compare",
+        *runs,
+        "--json",
+        files[0],
+        "--csv",
+        files[1],
+        "--latex",
+        files[2],
+        "--out",
+        tmp_path / "out",
+    )
+    assert "  training.warmup_steps = 77: b1, b2" in result.stdout.splitlines()
+    assert "p, seeds" in result.stdout
+    rows = json.loads(files[0].read_text(encoding="utf-8"))
+    groups = [row for row in rows if row["kind"] == "group of seeds" and row["score"] == "BLEU"]
+    assert [row["name"] for row in groups] == [f"training.{steps[0]}", "training.warmup_steps = 77"]
+    values = [row["value"] for row in rows if row["kind"] == "run" and row["score"] == "BLEU"]
+    assert groups[0]["value"] == pytest.approx((values[0] + values[1]) / 2)
+    assert groups[1]["difference"] == pytest.approx(groups[1]["value"] - groups[0]["value"])
+    assert groups[1]["difference_low"] <= groups[1]["difference_high"]
+    assert groups[0]["p_seeds"] is None
+    assert 0 < groups[1]["p_seeds"] <= 1
+    assert len(files[1].read_text(encoding="utf-8").splitlines()) == len(rows) + 1
+    assert r"training.warmup\_steps = 77" in files[2].read_text(encoding="utf-8")
+    page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
+    assert "McCarthy" in page
+    assert json.loads(succeed("compare", *runs, "--json", "-").stdout) == rows
+
+
+def test_groups_of_classifiers_are_compared(tiny_classifier_run: Path, tmp_path: Path) -> None:
+    text = (tiny_classifier_run / "config.toml").read_text(encoding="utf-8")
+    steps = re.search(r"^warmup_steps = (\d+)$", text, re.MULTILINE)
+    assert steps is not None
+    runs = four_runs(tiny_classifier_run, tmp_path, (steps[0], "warmup_steps = 77"))
+    rows = json.loads(succeed("compare", *runs, "--json", "-").stdout)
+    tested = {row["score"]: row["p_seeds"] for row in rows if row["name"] == "training.warmup_steps = 77"}
+    assert 0 < tested["accuracy"] <= 1
+    assert tested["macro-F1"] is None
+
+
+def test_tables_go_to_files_that_are_no_input_and_one_of_them_to_stdout(run: Path, tmp_path: Path) -> None:
+    other = retrained(run, tmp_path / "other")
+    src = tmp_path / "own.en"
+    src.write_text("red cat\n", encoding="utf-8")
+    files = ("--src", src, "--ref", src)
+    assert "is the input" in error_of("compare", run, other, *files, "--csv", src)
+    assert "is named for two outputs" in error_of("compare", run, other, "--csv", "x", "--json", "x")
+    assert "cannot both go to stdout" in error_of("compare", run, other, "--csv", "-", "--json", "-")
+    assert "--latex: needs the name of a file" in error_of("compare", run, other, "--latex", "")
 
 
 def test_a_translator_and_a_classifier_are_not_compared(run: Path, tiny_classifier_run: Path) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from dragoman.config import file_names
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.classification import Evaluation, evaluate, split_of
-from dragoman.metrics.significance import mcnemar
+from dragoman.evaluation.comparison import Record, Spread, seed_groups, spread_records
+from dragoman.metrics.significance import compare_label_groups, mcnemar
 from dragoman.predict.classifier import Classifier, classification_config
 from dragoman.runs import Run
 
@@ -25,6 +27,47 @@ class ClassifierComparison:
     evaluations: Mapping[str, Evaluation]
     """By the names of the runs."""
     files: tuple[str, ...]
+    groups: Mapping[str, Sequence[str]]
+    """The runs that differ only in their seeds, by titles."""
+
+    @cached_property
+    def spreads(self) -> list[Spread]:
+        """Accuracy and macro-F1 over each group of seeds; accuracy is tested."""
+        spreads: list[Spread] = []
+        for title, group in self.groups.items():
+            scores = [self.evaluations[system].scores for system in group]
+            for same in zip(*scores, strict=True):
+                test = None
+                if spreads and same[0].name == "accuracy":
+                    pair = (
+                        np.stack([self.is_right(self.evaluations[system]) for system in members])
+                        for members in (spreads[0].systems, group)
+                    )
+                    test = compare_label_groups(*pair)
+                values = tuple(score.value for score in same)
+                spreads.append(Spread(title, tuple(group), same[0].name, values, test))
+        return spreads
+
+    def records(self) -> list[Record]:
+        """Each score of each run, then each score of each group of seeds, as numbers."""
+        scores: list[Record] = [
+            {
+                "test_set": self.name,
+                "kind": "run",
+                "name": system,
+                "score": score.name,
+                "value": score.value,
+                "low": score.interval and score.interval[0],
+                "high": score.interval and score.interval[1],
+                "difference": None if evaluation is self.first else score.value - base.value,
+                "p_mcnemar": self.p_value(system)
+                if evaluation is not self.first and score.name == "accuracy"
+                else None,
+            }
+            for system, evaluation in self.evaluations.items()
+            for score, base in zip(evaluation.scores, self.first.scores, strict=True)
+        ]
+        return scores + spread_records(self.name, self.spreads)
 
     @property
     def first(self) -> Evaluation:
@@ -89,6 +132,7 @@ def compare_classifiers(
     common = {name: sets for name, sets in found.items() if len(sets) == len(runs)}
     if not common:
         raise ConfigError(f"the runs have no {chosen} set of the same name; compare runs of one data set")
+    groups = seed_groups({system: run.config for system, run in runs.items()})
     comparisons = []
     for name, sets in common.items():
         (first, (_, texts, labels)), *_ = sets.items()
@@ -101,5 +145,5 @@ def compare_classifiers(
         data = runs[first].config.data
         files = data.test[name] if chosen == "test" else data.valid
         evaluations = {system: evaluation for system, (evaluation, _, _) in sets.items()}
-        comparisons.append(ClassifierComparison(name, texts, labels, evaluations, file_names(files)))
+        comparisons.append(ClassifierComparison(name, texts, labels, evaluations, file_names(files), groups))
     return comparisons

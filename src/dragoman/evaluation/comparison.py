@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from dragoman.config import Config
 from dragoman.data.corpora import open_corpus
@@ -15,8 +16,11 @@ from dragoman.evaluation.kept import TranslatedSet, Translations
 from dragoman.evaluation.sentences import sentence_scores
 from dragoman.evaluation.translation import read_pairs
 from dragoman.metrics.score import signature_differences
-from dragoman.metrics.significance import SystemScore, paired_test
+from dragoman.metrics.significance import GroupTest, SystemScore, compare_groups, paired_test
 from dragoman.runs import Run
+
+Record: TypeAlias = dict[str, str | float | None]
+"""A row of figures by the names of its columns; a column that is left out, or None, is empty."""
 
 
 class Changed(NamedTuple):
@@ -30,8 +34,13 @@ class Changed(NamedTuple):
 class Spread(NamedTuple):
     """A score over trainings that differ in nothing but their seeds."""
 
+    group: str
+    """The settings that differ from those of the other groups."""
+    systems: tuple[str, ...]
     name: str
     values: tuple[float, ...]
+    test: GroupTest | None
+    """Against the first group; None for that one, and where no test is done."""
 
     @property
     def mean(self) -> float:
@@ -52,6 +61,29 @@ class Comparison:
     """By the systems' names."""
     bootstrap: Mapping[str, Sequence[SystemScore]]
     randomisation: Mapping[str, Sequence[SystemScore]]
+    spreads: Sequence[Spread] = ()
+    """Of each group of seeds and each score."""
+
+    def records(self) -> list[Record]:
+        """Each score of each system, then each score of each group of seeds, as numbers."""
+        first = next(iter(self.sets.values())).evaluation.scores
+        scores: list[Record] = [
+            {
+                "test_set": self.name,
+                "kind": "run",
+                "name": system,
+                "score": score.name,
+                "value": score.value,
+                "low": score.interval and score.interval[0],
+                "high": score.interval and score.interval[1],
+                "difference": score.value - first[i].value if index else None,
+                "p_bootstrap": self.bootstrap[system][i].p_value,
+                "p_randomisation": self.randomisation[system][i].p_value,
+            }
+            for index, (system, kept) in enumerate(self.sets.items())
+            for i, score in enumerate(kept.evaluation.scores[:3])
+        ]
+        return scores + spread_records(self.name, self.spreads)
 
     def changed(self, system: str, n: int) -> tuple[list[Changed], list[Changed]]:
         """The `n` sentences that `system` translates better than the first by most, and the `n` worse.
@@ -143,7 +175,19 @@ def _compare_set(name: str, sets: dict[str, TranslatedSet], configs: Mapping[str
         paired_test(hypotheses, references, tgt_lang=tgt_lang, method=method)
         for method in ("bootstrap", "randomisation")
     )
-    return Comparison(name, sets, bootstrap, randomisation)
+    spreads: list[Spread] = []
+    groups = seed_groups(configs)
+    for title, group in groups.items():
+        tests: Sequence[GroupTest | None] = [None] * 3
+        if spreads:
+            pair = ([hypotheses[system] for system in members] for members in (spreads[0].systems, group))
+            tests = compare_groups(*pair, references, tgt_lang=tgt_lang)
+        for i, test in enumerate(tests):
+            scores = [sets[system].evaluation.scores[i] for system in group]
+            spreads.append(
+                Spread(title, tuple(group), scores[0].name, tuple(score.value for score in scores), test)
+            )
+    return Comparison(name, sets, bootstrap, randomisation, spreads)
 
 
 def check_comparable(first: tuple[str, TranslatedSet], second: tuple[str, TranslatedSet]) -> None:
@@ -180,22 +224,50 @@ def differing_settings(configs: Mapping[str, Config]) -> dict[str, tuple[Any, ..
     return {name: those for name, those in values.items() if any(value != those[0] for value in those)}
 
 
-def seed_groups(configs: Mapping[str, Config]) -> list[list[str]]:
-    """The systems that share all settings but the seed, together; only groups of two seeds or more."""
+def seed_groups(configs: Mapping[str, Config]) -> dict[str, list[str]]:
+    """The systems that share all settings but the seed, by a title; only groups of two seeds or more.
+
+    The title has the settings that differ between the groups; of a single group, its seeds.
+    """
     groups: dict[str, list[str]] = {}
     for name, config in configs.items():
         settings = _flat(config.model_dump(mode="json"))
-        settings.pop("seed")
+        del settings["seed"]
         groups.setdefault(repr(sorted(settings.items())), []).append(name)
+    kept = [g for g in groups.values() if len({configs[name].seed for name in g}) == len(g) > 1]
+    if len(kept) == 1:
+        return {f"seed = {', '.join(str(configs[name].seed) for name in kept[0])}": kept[0]}
+    differing = differing_settings({group[0]: configs[group[0]] for group in kept})
+    differing.pop("seed", None)
+
+    def titles(names: Sequence[str]) -> list[str]:
+        return [
+            ", ".join(f"{name} = {json.dumps(differing[name][i], ensure_ascii=False)}" for name in names)
+            for i in range(len(kept))
+        ]
+
+    short = titles([name for name in differing if name != "name"])  # a recipe's name is a label
+    return dict(zip(short if len(set(short)) == len(kept) else titles([*differing]), kept, strict=True))
+
+
+def spread_records(test_set: str, spreads: Sequence[Spread]) -> list[Record]:
+    """Means over groups of seeds as rows of figures."""
     return [
-        group for group in groups.values() if len({configs[name].seed for name in group}) == len(group) > 1
+        {
+            "test_set": test_set,
+            "kind": "group of seeds",
+            "name": spread.group,
+            "score": spread.name,
+            "value": spread.mean,
+            "standard_deviation": spread.deviation,
+            "seeds": len(spread.values),
+            "difference": spread.test and spread.test.difference,
+            "difference_low": spread.test and spread.test.interval[0],
+            "difference_high": spread.test and spread.test.interval[1],
+            "p_seeds": spread.test and spread.test.p_value,
+        }
+        for spread in spreads
     ]
-
-
-def spreads(comparison: Comparison, group: Sequence[str]) -> list[Spread]:
-    """Each score of the set over the systems of a group."""
-    scores = [comparison.sets[system].evaluation.scores for system in group]
-    return [Spread(same[0].name, tuple(s.value for s in same)) for same in zip(*scores, strict=True)]
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,16 +1,19 @@
 """Whether one system is better than another, or only luckier with the sentences of a test set.
 
-For translations these are sacreBLEU's own tests; for labels, McNemar's.
+For two translations these are sacreBLEU's own tests; for two lists of labels, McNemar's; for groups of
+trainings that differ only in their seeds, a bootstrap over seeds and sentences.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from dragoman.errors import DataError
@@ -80,6 +83,103 @@ def paired_test(
             p_value = 1.0 if same else result.p_value
             tested[system].append(SystemScore(name, float(result.score), p_value, signature.format()))
     return tested
+
+
+class GroupTest(NamedTuple):
+    """The difference between two groups of seeds in one score, and what chance leaves of it."""
+
+    name: str
+    """BLEU, chrF2, TER or accuracy."""
+    difference: float
+    """The mean of the second group minus that of the first, in points."""
+    interval: tuple[float, float]
+    """The central 95 % of the resampled differences."""
+    p_value: float
+
+
+def compare_groups(
+    first: Sequence[Sequence[str]],
+    second: Sequence[Sequence[str]],
+    references: Sequence[str],
+    *,
+    tgt_lang: str,
+    n_samples: int = 1000,
+    seed: int = SEED,
+) -> list[GroupTest]:
+    """Test whether the mean BLEU, chrF2 and TER of two groups of seeds differ: see `compare_label_groups`.
+
+    Each group holds the translations of its trainings, of the same sentences.
+
+    Raises:
+        DataError: a group is empty, there are no sentences, or different numbers of them.
+    """
+    for hypotheses in (*first, *second):
+        check_sentences(hypotheses, references)
+    tested = []
+    for metric in metrics_for(tgt_lang):
+        groups = [
+            np.array([metric._extract_corpus_statistics(h, [references]) for h in group], dtype=np.float64)
+            for group in (first, second)
+        ]
+        name = str(metric.corpus_score(references, [references]).name)
+        tested.append(_hierarchical(name, groups, partial(_score_of, metric), n_samples, seed))
+    return tested
+
+
+def compare_label_groups(
+    first: npt.NDArray[np.bool_], second: npt.NDArray[np.bool_], *, n_samples: int = 1000, seed: int = SEED
+) -> GroupTest:
+    """Test whether the mean accuracy of two groups of seeds differs; a group says which texts are right.
+
+    `first` is (R, N), `second` (R', N): a row for each training, a column for each text.
+
+    A hierarchical (two-level) paired bootstrap. A resample draws sentences with replacement, the same ones
+    for all trainings (Koehn 2004), and then trainings of each group (Efron & Tibshirani 1993, chapter 8):
+    n - 1 of n, because n draws of n would make the variance over few seeds too small by the factor
+    (n - 1) / n (McCarthy & Snowden 1985). Two-sided; p is the share of resamples whose difference is at
+    least as far from the measured one as that is from 0 (Efron & Tibshirani 1993, chapter 16). With two or
+    three seeds a group the variance over seeds is itself known only roughly.
+
+    Raises:
+        DataError: a group is empty, or there are no texts, or different numbers of them.
+    """
+    groups = [np.asarray(group, dtype=np.float64)[..., None] for group in (first, second)]
+    return _hierarchical(
+        "accuracy", groups, lambda s: 100 * float(s[0]) / groups[0].shape[1], n_samples, seed
+    )
+
+
+def _score_of(metric: Metric, total: npt.NDArray[np.float64]) -> float:
+    return float(metric._compute_score_from_stats(total.tolist()).score)
+
+
+def _hierarchical(
+    name: str,
+    groups: Sequence[npt.NDArray[np.float64]],
+    score: Callable[[npt.NDArray[np.float64]], float],
+    n_samples: int,
+    seed: int,
+) -> GroupTest:
+    """The bootstrap of `compare_label_groups`.
+
+    `groups` hold the statistics (R, N, K) of R trainings and N sentences; `score` takes their sum (K,).
+    """
+    n_sentences = groups[0].shape[1] if groups[0].ndim == 3 else 0
+    if not n_sentences or not all(len(g) and g.ndim == 3 and g.shape[1] == n_sentences for g in groups):
+        raise DataError("two groups of runs need a run or more each, and the same sentences")
+    rng = np.random.default_rng(seed)
+    drawn = rng.choice(n_sentences, size=(n_samples, n_sentences))
+    weights = np.stack([np.bincount(row, minlength=n_sentences) for row in drawn]).astype(np.float64)
+    means, resampled = [], []
+    for group in groups:
+        means.append(np.mean([score(run.sum(0)) for run in group]))
+        scores = np.array([[score(total) for total in weights @ run] for run in group])  # (R, samples)
+        chosen = rng.integers(len(group), size=(max(1, len(group) - 1), n_samples))
+        resampled.append(np.take_along_axis(scores, chosen, axis=0).mean(0))
+    difference, differences = float(means[1] - means[0]), resampled[1] - resampled[0]
+    far = np.abs(differences - difference) >= abs(difference) - 1e-9
+    low, high = np.quantile(differences, (0.025, 0.975)).tolist()
+    return GroupTest(name, difference, (low, high), (int(far.sum()) + 1) / (n_samples + 1))
 
 
 def mcnemar(

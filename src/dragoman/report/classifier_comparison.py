@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dragoman.evaluation.classifier_comparison import ClassifierComparison
-from dragoman.report.comparison import curves_of_runs, p_text, settings_section, signed
+from dragoman.report.comparison import curves_of_runs, p_text, seeds_section, settings_section, signed
 from dragoman.report.page import Example, Group, Page, Paragraph, Part, Section, Table
 from dragoman.report.run import footer
 from dragoman.runs import Run
@@ -25,6 +25,7 @@ def classifier_comparison_page(
     first, *others = runs
     sections = [
         Section("Scores", [*map(label_scores_table, comparisons), Paragraph(ABOUT_TEST)]),
+        *seeds_section(comparisons),
         settings_section(runs),
         curves_of_runs(runs, figures, key="accuracy", title="Accuracy on validation texts, %"),
         Section("Texts that changed", _changed(comparisons[0], others, first, n_texts)),

@@ -6,13 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dragoman.evaluation.classifier_comparison import ClassifierComparison
 from dragoman.evaluation.comparison import (
     Changed,
     Comparison,
     Spread,
     differing_settings,
-    seed_groups,
-    spreads,
 )
 from dragoman.evaluation.sentences import word_diff
 from dragoman.report.curves import Curves, plot_runs
@@ -27,6 +26,13 @@ ABOUT_TESTS = (
     "seed of a training would come out, and are not corrected for the number of comparisons."
 )
 
+ABOUT_SEEDS = (
+    "Groups of runs that differ only in the seed. p-values and intervals of differences are those of a "
+    "hierarchical (two-level) paired bootstrap against the first group: each of 1,000 resamples draws "
+    "sentences (Koehn 2004) and, within each group, seeds (Efron & Tibshirani 1993; n − 1 of n, McCarthy & "
+    "Snowden 1985). With two or three seeds a group, the variance over seeds is known only roughly."
+)
+
 
 def comparison_page(
     runs: Mapping[str, Run], comparisons: Sequence[Comparison], *, figures: Path, n_sentences: int
@@ -38,7 +44,7 @@ def comparison_page(
     first = next(iter(runs))
     sections = [
         Section("Scores", [*map(scores_table, comparisons), Paragraph(ABOUT_TESTS)]),
-        *_seeds(runs, comparisons),
+        *seeds_section(comparisons),
         settings_section(runs),
         curves_of_runs(runs, figures, key="bleu", title="BLEU on validation pairs"),
         Section("Sentences that changed most", _changed(runs, comparisons[0], n_sentences)),
@@ -65,19 +71,29 @@ def scores_table(comparison: Comparison) -> Table:
     return Table(caption, heading, rows, n_words=2)
 
 
-def _seeds(runs: Mapping[str, Run], comparisons: Sequence[Comparison]) -> list[Section]:
-    """Mean and spread over the seeds of the runs that differ in nothing else."""
-    rows = [
-        (", ".join(group), c.name, spread.name, *spread_text(spread))
-        for group in seed_groups({name: run.config for name, run in runs.items()})
-        for c in comparisons
-        for spread in spreads(c, group)
-    ]
-    if not rows:
-        return []
-    heading = ("runs", "test set", "score", "mean", "standard deviation", "each")
-    table = Table("Runs that share all settings but the seed", heading, rows, n_words=3)
-    return [Section("Over seeds", [table])]
+def seeds_section(comparisons: Sequence[Comparison] | Sequence[ClassifierComparison]) -> list[Section]:
+    """Means over the seeds of runs that differ in nothing else, and tests between groups; or nothing."""
+    tables = [seeds_table(c.name, c.spreads) for c in comparisons if c.spreads]
+    return [Section("Over seeds", [*tables, Paragraph(ABOUT_SEEDS)])] if tables else []
+
+
+def seeds_table(test_set: str, spreads: Sequence[Spread]) -> Table:
+    """Mean, standard deviation, and the difference from the first group, of each group of seeds."""
+    rows = []
+    for spread in spreads:
+        tested = ("", "", "")
+        if spread.test is not None:
+            low, high = map(signed, spread.test.interval)
+            tested = (signed(spread.test.difference), f"{low} – {high}", p_text(spread.test.p_value))
+        mean = f"{spread.mean:.2f} ± {spread.deviation:.2f}"
+        values = " ".join(f"{value:.1f}" for value in spread.values)
+        rows.append((spread.group, spread.name, mean, values, *tested))
+    members = {spread.group: f"{spread.group}: {', '.join(spread.systems)}" for spread in spreads}
+    facts = [f"{test_set}, over seeds", *members.values()]
+    if len(members) > 1:
+        facts.append("p: hierarchical bootstrap over sentences and seeds, against the first group")
+    heading = ("group", "score", "mean ± s.d.", "each", "difference", "95 % interval", "p, seeds")
+    return Table("; ".join(facts), heading, rows, n_words=2)
 
 
 def settings_section(runs: Mapping[str, Run]) -> Section:
@@ -146,12 +162,6 @@ def _change(
             (system, marked(system), tgt_lang),
         ],
     )
-
-
-def spread_text(spread: Spread) -> tuple[str, str, str]:
-    """Mean, standard deviation and the values of a score over seeds."""
-    values = " ".join(f"{value:.1f}" for value in spread.values)
-    return f"{spread.mean:.2f}", f"{spread.deviation:.2f} (n = {len(spread.values)})", values
 
 
 def signed(points: float) -> str:
