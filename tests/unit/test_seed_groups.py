@@ -128,6 +128,8 @@ def test_latex_has_a_cell_for_each_column_and_prints_what_is_special() -> None:
     assert lines[4] == r"a,b\_c & say {\char34}ü{\char34} \& 5 \% & 36.12 &  &  \\"
     assert lines[5] == r"t & x = 1 & $-$0.50 & 0.013 & 3 \\"
     assert lines[-1] == r"\end{tabular}"
+    tiny = as_latex([{"difference": -0.001, "p_bootstrap": 0.0004}]).splitlines()
+    assert tiny[4] == r"0.00 & \textless{} 0.001 \\"
     assert escape_latex("\\{$}#^~<a>|--\n−") == (
         r"\textbackslash{}\{\$\}\#\textasciicircum{}\textasciitilde{}\textless{}a\textgreater{}\textbar{}"
         r"-{}- $-$"

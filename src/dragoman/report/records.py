@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from dragoman.evaluation.comparison import Record
+from dragoman.report.comparison import p_text
 
 LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
@@ -61,7 +62,7 @@ def _line(cells: Sequence[str]) -> str:
 
 def _cell(column: str, value: str | float | None) -> str:
     if isinstance(value, float):
-        return f"{value:.3f}" if column.startswith("p_") else f"{value:.2f}".replace("-", "−")
+        return p_text(value) if column.startswith("p_") else f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
     return "" if value is None else str(value)
 
 
