@@ -11,10 +11,11 @@ anything else that is slow.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # not from typing: importing that takes time in which Ctrl-C gives a traceback
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from dragoman.config import Config, load_recipe
     from dragoman.errors import DragomanError
     from dragoman.interop.exporting import export_run
@@ -74,6 +75,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
+        import importlib
+
         return getattr(importlib.import_module(_HOME[name]), name)
     raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
 

@@ -44,8 +44,8 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
 def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the block ends without an error.
 
-    A link is followed. Devices and pipes are written through. The new file has the permissions `mode`;
-    without it, those of the file that it replaces, and its owner if the system allows it.
+    A link is followed. Devices and pipes are written through, as is stdout, called -. The new file has the
+    permissions `mode`; without it, those of the file that it replaces, and its owner if the system allows it.
 
     Raises:
         RunError: no space or no right to write; nothing is left behind then.
@@ -63,7 +63,8 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            put_in_place(temporary, target, mode=mode)
+            temporary.replace(target)
+            sync(target.parent)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
@@ -74,9 +75,9 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
         raise cannot_write(path, error) from None
 
 
-def put_in_place(temporary: Path, target: Path, *, mode: int | None = None) -> None:
+def put_in_place(temporary: Path, target: Path) -> None:
     """Rename a finished file, which is on the disk; rights as in `replacing`. OSError: it cannot be."""
-    _set_rights(temporary, target, mode)
+    _set_rights(temporary, target, None)
     temporary.replace(target)
     sync(target.parent)
 
@@ -142,19 +143,21 @@ def destination(path: Path) -> Path | None:
     Raises:
         OSError: it is a folder, or its links lead in a circle.
     """
+    if _descriptor(path) is not None:
+        return None
     try:
         kind = path.stat().st_mode
     except FileNotFoundError:
         kind = stat.S_IFREG
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(kind) or _descriptor(path) is not None:
+    if not stat.S_ISREG(kind):
         return None
     return path.resolve() if path.is_symlink() else path
 
 
 def open_through(path: Path) -> BinaryIO:
-    """Open a device, a pipe, or one of this process's streams (/dev/stdout, /dev/fd/3) for writing."""
+    """Open a device, a pipe, or one of this process's streams (-, /dev/stdout, /dev/fd/3) for writing."""
     number = _descriptor(path)
     if number is None:
         return _open(path)
@@ -169,7 +172,7 @@ def _open(path: Path, flags: int = 0, mode: int = 0) -> BinaryIO:
 
 def _descriptor(path: Path) -> int | None:
     """The number of the open stream that `path` names, if it names one."""
-    named = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}.get(path.as_posix())
+    named = {"-": 1, "/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}.get(path.as_posix())
     found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", path.as_posix())
     return int(found[1]) if found else named
 
@@ -177,12 +180,13 @@ def _descriptor(path: Path) -> int | None:
 def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> None:
     """Check that no output is one of the inputs, nor another output, be it under another name or by a link.
 
-    None among `outputs` is stdout, "-" among `inputs` stdin. What is no regular file cannot be lost.
+    None and - among `outputs` are stdout, "-" among `inputs` stdin. What is no regular file cannot be lost.
 
     Raises:
         ConfigError: two of them are one file.
     """
-    written = [(output, _regular(1 if output is None else output)) for output in outputs]
+    places = [None if output == Path("-") else output for output in outputs]
+    written = [(output, _regular(1 if output is None else output)) for output in places]
     read = [(name, _regular(0 if str(name) == "-" else name)) for name in inputs]
     for i, (output, there) in enumerate(written):
         for name, source in read:
@@ -193,7 +197,7 @@ def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> N
                     "name another output"
                 )
         for other, same in written[:i]:
-            twice = output is not None and other is not None and output.absolute() == other.absolute()
+            twice = (output and output.absolute()) == (other and other.absolute())
             if twice if there is None or same is None else os.path.samestat(there, same):
                 raise ConfigError(f"{output or 'stdout'}: is named for two outputs; give each its own file")
 

@@ -13,7 +13,7 @@ import docx
 import pytest
 
 from commands import error_of, succeed
-from dragoman.cli.translate import stdin_chunks
+from dragoman.cli.translate import stream_chunks
 from dragoman.cli.translating import document_ending
 from dragoman.data.readers.files import guess_encoding
 from dragoman.errors import ConfigError
@@ -333,7 +333,7 @@ def test_on_a_terminal_it_says_what_to_type(
             return True
 
     monkeypatch.setattr(sys, "stdin", Terminal())
-    assert list(stdin_chunks()) == [["red cat"]]
+    assert list(stream_chunks("-")) == [["red cat"]]
     assert capsys.readouterr().err == "type a sentence; Ctrl-D ends\n"
 
 

@@ -10,8 +10,8 @@ import os
 import signal
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
-from multiprocessing import get_context
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -77,7 +77,8 @@ class Worker:
         self.process = context.Process(
             target=serve, args=(theirs, job, number, n_workers), name=f"worker {number + 1}", daemon=True
         )
-        self.process.start()
+        with _without_ctrl_c():
+            self.process.start()
         theirs.close()
         self.busy = False
 
@@ -122,6 +123,20 @@ class Worker:
             f"{self.process.name} (process {self.process.pid}) died, {cause}; what was finished is kept, and "
             "the same command continues"
         )
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Keep Ctrl-C from processes that are started: their parent ends them. Windows cannot do that."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # here, for it would let Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def serve(connection: Connection, job: Job, number: int, n_workers: int) -> None:

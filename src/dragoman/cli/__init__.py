@@ -30,7 +30,7 @@ from dragoman.cli import (
     train,
     translate,
 )
-from dragoman.cli.app import CRASHED, Command, app, program
+from dragoman.cli.app import CRASHED, Command, app, give_back_ctrl_c, program
 
 __all__ = ["app", "main"]
 
@@ -63,6 +63,7 @@ def main() -> None:
     One of several processes leaves with CRASHED where there is a bug or a fault of the machine, so that
     whoever has started it can tell that from a mistake.
     """
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -73,3 +74,18 @@ def main() -> None:
             raise
         traceback.print_exc()
         sys.exit(CRASHED)
+    finally:
+        give_back_ctrl_c()
+
+
+def open_closed_streams() -> None:
+    """Give a process that was started without stdin, stdout or stderr streams in their place.
+
+    Reading and writing them fails as it does in other programs, but messages are discarded. Without this,
+    Python's streams are None, and a file that is opened could become stdout.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            flags = (os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)[number]
+            handle = os.open(os.devnull, flags)  # the lowest number that is free: its own
+            setattr(sys, name, os.fdopen(handle, "w" if number else "r", encoding="utf-8", closefd=False))

@@ -9,7 +9,8 @@ import shlex
 import shutil
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -17,7 +18,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dragoman import __version__
-from dragoman.errors import ConfigError, DragomanError, PausedError, printable
+from dragoman.errors import ConfigError, DataError, DragomanError, PausedError, printable
+from dragoman.files import refuse_overwriting
 
 USER_ERROR = 1
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
@@ -33,45 +35,69 @@ class Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        with errors_as_exit_codes():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with errors_as_exit_codes():
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except DragomanError as error:
-            fail(str(error))
-        except KeyboardInterrupt:
-            fail("interrupted", code=INTERRUPTED, prefix="")
-        except PausedError as pause:  # the listener has said so
-            raise typer.Exit(TERMINATED if pause.reason == signal.SIGTERM else PAUSED) from None
-        except BrokenPipeError:
-            _discard_output()
-            raise typer.Exit(BROKEN_PIPE) from None
-        except OSError as error:
-            _discard_output()
-            fail(f"{error.filename or 'output'}: {error.strerror or error}; check the path, rights and space")
-        except (MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
-                raise
-            fail(
-                "out of memory; for training set a smaller training.batch_tokens (and a larger "
-                "training.update_freq), for translating give a smaller --batch-sentences"
-            )
+
+
+@contextmanager
+def errors_as_exit_codes() -> Iterator[None]:
+    """Turn what a user can put right into a line on stderr and an exit code."""
+    try:
+        yield
+    except DragomanError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        give_back_ctrl_c()
+        fail("interrupted", code=INTERRUPTED, prefix="")
+    except PausedError as pause:  # the listener has said so
+        raise typer.Exit(TERMINATED if pause.reason == signal.SIGTERM else PAUSED) from None
+    except BrokenPipeError:
+        _discard_output()
+        raise typer.Exit(BROKEN_PIPE) from None
+    except OSError as error:
+        _discard_output()
+        fail(f"{error.filename or 'output'}: {error.strerror or error}; check the path, rights and space")
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        fail(
+            "out of memory; for training set a smaller training.batch_tokens (and a larger "
+            "training.update_freq), for translating give a smaller --batch-sentences"
+        )
+
+
+def give_back_ctrl_c() -> None:
+    """From now on Ctrl-C ends this process at once, without a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Command(TyperCommand):
-    """A command that takes no option twice unless it is a list.
+    """A command that takes no option twice unless it is a list, no empty path and no number that is none.
 
     Its plain help lists options under the headings that they name (`rich_help_panel`).
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _, _, found = self.make_parser(ctx).parse_args(args=list(args))
+        given, _, found = self.make_parser(ctx).parse_args(args=list(args))
         for parameter in found:
             takes_more = parameter.multiple or getattr(parameter, "is_flag", False)
             if parameter.param_type_name == "option" and not takes_more and (n := found.count(parameter)) > 1:
                 raise ConfigError(f"{parameter.opts[0]}: is given {n} times; give it once")
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        for parameter in found:
+            text, value = given.get(parameter.name), ctx.params.get(parameter.name)
+            texts, values = (text, value) if isinstance(value, (list, tuple)) else ([text], [value])
+            for written, one in zip(texts or (), values, strict=False):
+                _check_value(parameter, written, one)
+        return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
@@ -84,6 +110,35 @@ class Command(TyperCommand):
         for panel, records in panels.items():
             with formatter.section(panel):
                 formatter.write_dl(records)
+
+
+def _check_value(parameter: Any, written: Any, value: Any) -> None:
+    """ConfigError: a path is empty, or - where stdout is not possible; or a number is not finite."""
+    name, is_option = parameter.opts[0], parameter.param_type_name == "option"
+    if isinstance(value, Path) and written == "":
+        raise ConfigError(f"{name}: is empty; give a path")
+    if isinstance(value, Path) and written == "-" and is_option and parameter.metavar != FILE_OR_STDOUT:
+        raise ConfigError(f"{name} -: stdin and stdout are not possible here; give a path")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{name} {written}: is not a number to count with; give a finite one")
+
+
+def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iterable[Path]) -> None:
+    """Check that each output has a folder, and is no file that is read or belongs to one of the `runs`.
+
+    See `refuse_overwriting`. A file that is missing is left to those who read it.
+    """
+    from dragoman.data.readers.files import find_file
+    from dragoman.runs import Run
+
+    for output in filter(None, outputs):
+        if not output.parent.is_dir():
+            raise ConfigError(f"{output}: there is no folder {output.parent}; make it, or name another place")
+    inputs: list[str | Path] = [path for run in runs for path in Run.open(run).files()]
+    for name in filter(None, files):
+        with suppress(DataError):
+            inputs.append(name if name == "-" else find_file(name, copied=False))
+    refuse_overwriting(*outputs, inputs=inputs)
 
 
 def fail(message: str, *, code: int = USER_ERROR, prefix: str = "error: ") -> NoReturn:
@@ -144,6 +199,9 @@ def finite(value: float | None) -> float | None:
         raise typer.BadParameter("nan is not a number in the range.")
     return value
 
+
+FILE_OR_STDOUT = "FILE|-"
+"""The metavar of options whose file may be stdout."""
 
 app = typer.Typer(
     cls=Commands,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.app import finite
+from dragoman.cli.app import FILE_OR_STDOUT, finite
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.train import Overrides
 from dragoman.cli.translate import (
@@ -35,7 +35,10 @@ def backtranslate(
     ],
     out: Annotated[
         Path,
-        typer.Option(help="The pairs: translation<TAB>text a line, as .tsv, .tsv.gz, .tsv.xz or .tsv.zst."),
+        typer.Option(
+            metavar=FILE_OR_STDOUT,
+            help="The pairs: translation<TAB>text a line, as .tsv, .tsv.gz, .tsv.xz or .tsv.zst.",
+        ),
     ],
     tag: Annotated[str, typer.Option(help='Stands before every translation; "" for none.')] = "<BT>",
     max_ratio: Annotated[
@@ -71,7 +74,7 @@ def backtranslate(
     from dragoman.data.readers.files import find_file
 
     check_precision(precision)
-    if ".tsv" not in out.suffixes:
+    if ".tsv" not in out.suffixes and out != Path("-"):
         raise ConfigError(f"--out {out}: pairs are read by their name; end it in .tsv, .tsv.gz or .tsv.zst")
     if tag != " ".join(tag.split()):
         raise ConfigError(f"--tag {tag!r}: white space would be lost; give one or several words")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import say
-from dragoman.cli.translate import Device, Precision, RunPath, file_chunks, stdin_chunks
+from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, say
+from dragoman.cli.translate import Device, Precision, RunPath, file_chunks, stream_chunks
+from dragoman.cli.translating import Work
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def classify(
         str, typer.Argument(help="Texts, one a line; - is stdin. May end in .gz, .xz or .zst.")
     ] = "-",
     out: Annotated[
-        Path | None, typer.Option(help="Write here instead of to stdout, when all is done.")
+        Path | None,
+        typer.Option(metavar=FILE_OR_STDOUT, help="Write here instead of to stdout, when all is done."),
     ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: text, label, probabilities of all labels.")
@@ -49,7 +51,10 @@ def classify(
     A line is label, tab, probability. A text may be of any length. An empty line stays empty. What
     arrives through a pipe is classified as it comes.
     """
-    chunks = stdin_chunks() if file == "-" else file_chunks(file)
+    out = None if out == Path("-") else out
+    work = Work(file, out, None)
+    chunks = stream_chunks(file) if work.comes_once else file_chunks(file)
+    check_outputs(out, files=[file], runs=[run])
     classifier = load_classifier(run, device=device, precision=precision)
     lines: list[str] = []
     n_texts = n_cut_texts = n_cut_tokens = 0

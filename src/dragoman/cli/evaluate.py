@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dragoman.cli.app import say
+from dragoman.cli.app import check_outputs, say
 from dragoman.cli.evaluate_classifier import describe_saved as describe_saved_labels
 from dragoman.cli.evaluate_classifier import evaluate_classifier, labelled_tests
 from dragoman.cli.train import LabelColumn, TextColumn, column
@@ -90,12 +90,20 @@ def evaluate(
         labelled = labelled_tests(
             opened, split=split, file=file, text_column=column(text_column), label_column=column(label_column)
         )
+        places = places_of(out, list(labelled), files=[file], runs=[opened])
         evaluate_classifier(
-            opened, labelled, out=out, as_json=as_json, baseline=baseline, device=device, precision=precision
+            opened,
+            labelled,
+            places=places,
+            as_json=as_json,
+            baseline=baseline,
+            device=device,
+            precision=precision,
         )
         return
     _refuse("translator", file=file, text_column=text_column, label_column=label_column)
     tests = test_sets(opened, split=split, src=src, ref=ref)
+    places = places_of(out, list(tests), files=[src, ref], runs=[opened, *map(Run.open, ensemble or ())])
     translator = load_translator(
         run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble or (),
         engine=engine,
@@ -110,8 +118,8 @@ def evaluate(
             f"{name}: {len(pairs):,} sentences in {evaluation.seconds:.1f} s, "
             f"{evaluation.sentences_per_second:.1f} sentences/s"
         )
-        if out is not None:
-            write_hypotheses(evaluation, out if len(tests) == 1 else out / f"{name}.txt")
+        if name in places:
+            write_hypotheses(evaluation, places[name])
         if not as_json:
             typer.echo(describe_evaluation(evaluation))
         evaluations.append(evaluation)
@@ -120,6 +128,22 @@ def evaluate(
     if as_json:
         record = {"run": str(run), "results": [evaluation.record() for evaluation in evaluations]}
         typer.echo(json.dumps(record, ensure_ascii=False, indent=2))
+
+
+def places_of(
+    out: Path | None, tests: Sequence[str], *, files: Iterable[str | None], runs: Sequence[Run]
+) -> dict[str, Path]:
+    """Where to write what is found in each test; {} if `out` is None.
+
+    Raises:
+        ConfigError: that is one of `files`, a file of a run, or one that a run names.
+    """
+    if out is None:
+        return {}
+    places = {test: out if len(tests) == 1 else out / f"{test}.txt" for test in tests}
+    named = [name for run in runs for _, corpus in run.config.data.corpora() for name in corpus]
+    check_outputs(*places.values(), files=[*files, *named], runs=[run.path for run in runs])
+    return places
 
 
 def _refuse(what: str, **options: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,21 +28,24 @@ def evaluate_classifier(
     run: Run,
     tests: dict[str, LabelledCorpus],
     *,
-    out: Path | None,
+    places: Mapping[str, Path],
     as_json: bool,
     baseline: bool,
     device: str,
     precision: str,
 ) -> None:
-    """Classifies the tests, scores them, prints the scores and keeps them in the run."""
+    """Classifies the tests, scores them, prints the scores and keeps them in the run.
+
+    `places` says where to write the labels of a test.
+    """
     from dragoman.evaluation.scores import keep_scores
 
     evaluations = []
     for evaluation, texts in evaluations_of(
         run, tests, baseline=baseline, device=device, precision=precision
     ):
-        if out is not None:
-            write_labels(evaluation, texts, out if len(tests) == 1 else out / f"{evaluation.name}.txt")
+        if evaluation.name in places:
+            write_labels(evaluation, texts, places[evaluation.name])
         if not as_json:
             typer.echo("\n".join(describe_evaluation(evaluation)))
         evaluations.append(evaluation)

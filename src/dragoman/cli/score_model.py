@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dragoman.cli.app import say
+from dragoman.cli.app import check_outputs, say
 from dragoman.cli.translate import Device, Ensemble, Precision, RunPath, load_translator
 from dragoman.errors import ConfigError, DataError
 
@@ -47,6 +47,7 @@ def score_model(
 
     if precision == "int8":
         raise ConfigError('--precision int8: is one of searches; translations are scored in "fp32" or "bf16"')
+    check_outputs(None, files=[src, tgt], runs=[run, *(ensemble or ())])
     translator = load_translator(run, device=device, precision=precision, ensemble=ensemble or ())
     sources, targets = _read(src, tgt, translator)
     log_prob, n_tokens = 0.0, 0

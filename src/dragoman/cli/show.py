@@ -11,6 +11,7 @@ import typer
 from dragoman.cli.app import as_called, command_line
 from dragoman.cli.train import Overrides
 from dragoman.errors import ConfigError, RunError, printable, require
+from dragoman.files import refuse_overwriting
 
 if TYPE_CHECKING:
     from dragoman.runs import Run
@@ -80,6 +81,7 @@ def _show_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: 
 
     if out is not None:
         require("matplotlib", extra="plots", purpose=f"drawing {NOUNS.get(name, name)}")
+        refuse_overwriting(out, inputs=[recipe] if recipe else [])
     shows = {"schedule": show_schedule, "positions": show_positions, "masks": show_masks}
     shows[name](recipe, overrides, out)
 

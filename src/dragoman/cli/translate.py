@@ -7,14 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.app import invite, say
+from dragoman.cli.app import FILE_OR_STDOUT, say
 from dragoman.cli.bulk import RayAddress, Workers, carry_out
 from dragoman.cli.content import Content
 from dragoman.cli.translating import (
@@ -30,6 +29,7 @@ from dragoman.cli.translating import (
     link_record,
     pharaoh_line,
     plan,
+    stream_blocks,
     translate_document_file,
 )
 from dragoman.errors import ConfigError, DataError, escape_control_characters
@@ -89,7 +89,10 @@ def translate(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write here instead of to stdout; .gz, .xz and .zst are compressed.")
+        Path | None,
+        typer.Option(
+            metavar=FILE_OR_STDOUT, help="Write here instead of to stdout; .gz, .xz and .zst are compressed."
+        ),
     ] = None,
     out_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write each FILE under its own name in this folder.")
@@ -184,7 +187,10 @@ def translate(
         "diversity_groups": diversity_groups, "diversity_penalty": diversity_penalty,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
     }  # fmt: skip
-    works = plan(files or ["-"], out=out, out_dir=out_dir, links=pharaoh, as_document=document)
+    works = plan(
+        files or ["-"], out=out, out_dir=out_dir, links=pharaoh, as_document=document,
+        others=(prefixes, required, glossary), runs=(run, *(ensemble or ())),
+    )  # fmt: skip
     extras = Extras.parse(
         document=any(work.ending for work in works), align=align, pharaoh=pharaoh, protect=protect,
         patterns=protect_pattern, consensus=mbr, as_json=json_,
@@ -274,7 +280,7 @@ def translate_lines(asked: Asked, *, pharaoh: Path | None, alternatives: int | N
     written: list[str] = []
     aligned: list[str] = []
     n_lines = 0
-    for chunk in stdin_chunks(encoding) if file == "-" else file_chunks(file, encoding):
+    for chunk in stream_chunks(file, encoding) if asked.work.comes_once else file_chunks(file, encoding):
         numbers = range(n_lines + 1, n_lines + 1 + len(chunk))
         n_lines += len(chunk)
         search = partial(asked.search, first_number=numbers[0])
@@ -414,12 +420,13 @@ def file_chunks(name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
         yield chunk
 
 
-def stdin_chunks(encoding: str = "utf-8") -> Iterator[list[str]]:
-    """The lines of stdin, those at once that are there. DataError: one is not in its encoding."""
-    invite("type a sentence")
-    stream = sys.stdin.buffer
-    blocks = iter(lambda: stream.read1(1 << 16) if isinstance(stream, BufferedReader) else stream.read(), b"")
-    return line_chunks(blocks, name="stdin", encoding=encoding)
+def stream_chunks(name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
+    """The lines of a pipe or of stdin ("-"), those at once that are there.
+
+    DataError: one is not in its encoding, or it cannot be read.
+    """
+    blocks = stream_blocks(name, invitation="type a sentence")
+    return line_chunks(blocks, name="stdin" if name == "-" else name, encoding=encoding)
 
 
 def line_chunks(blocks: Iterable[bytes], *, name: str, encoding: str = "utf-8") -> Iterator[list[str]]:

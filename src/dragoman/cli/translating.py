@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 
-from dragoman.cli.app import invite, say
+from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, invite, say
 from dragoman.errors import ConfigError, DataError, escape_control_characters, require
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ Align = Annotated[
 ]
 Pharaoh = Annotated[
     Path | None,
-    typer.Option(help='Write the links of each line here, as "0-0 1-2".', rich_help_panel=PANEL),
+    typer.Option(
+        metavar=FILE_OR_STDOUT,
+        help='Write the links of each line here, as "0-0 1-2".',
+        rich_help_panel=PANEL,
+    ),
 ]
 Protect = Annotated[
     str | None,
@@ -175,11 +180,27 @@ class Work(NamedTuple):
     ending: str | None
     """That of the document's format; None: the file is lines."""
 
+    @property
+    def comes_once(self) -> bool:
+        """Whether its lines are to be translated as they come: those of stdin, or of a pipe to stdout."""
+        from dragoman.data.readers.files import find_file, is_stream
+
+        return self.file == "-" or (self.out is None and is_stream(find_file(self.file, copied=False)))
+
 
 def plan(
-    files: Sequence[str], *, out: Path | None, out_dir: Path | None, links: Path | None, as_document: bool
+    files: Sequence[str],
+    *,
+    out: Path | None,
+    out_dir: Path | None,
+    links: Path | None,
+    as_document: bool,
+    others: Iterable[str | None] = (),
+    runs: Iterable[Path] = (),
 ) -> list[Work]:
     """What is to be translated, and where to; `links` is another file that is written.
+
+    `others` are further files that are read, and `runs` what translates.
 
     Raises:
         ConfigError: the options contradict each other, or an output is an input or of another format.
@@ -187,8 +208,8 @@ def plan(
         MissingExtraError: a package for a document's format is not installed.
     """
     from dragoman.data.readers.files import find_file
-    from dragoman.files import refuse_overwriting
 
+    out = None if out == Path("-") else out
     if out is not None and out_dir is not None:
         raise ConfigError("--out is one file, --out-dir the folder of several; give one of them")
     if out_dir is None:
@@ -207,7 +228,10 @@ def plan(
     for path in written:
         if path is not None and path.suffix == ".zst":
             require("zstandard", extra="zst", purpose=f"writing {path.name}")
-    refuse_overwriting(*written, inputs=[file if file == "-" else find_file(file) for file in files])
+    for file in files:
+        if file != "-":
+            find_file(file, copied=False)  # complains
+    check_outputs(*written, files=[*files, *others], runs=runs)
     return works
 
 
@@ -255,7 +279,7 @@ def encoding_of(work: Work, encoding: str | None, language: str) -> str:
                 else f"--encoding {encoding}: has no line ends of one byte; convert the text to UTF-8"
             )
         return encoding
-    if work.file == "-" or work.ending not in (None, ".txt", ".srt"):
+    if work.comes_once or work.ending not in (None, ".txt", ".srt"):
         return "utf-8"
     with open_bytes(find_file(work.file)) as stream:
         start = stream.read(1 << 20)
@@ -307,14 +331,38 @@ def read_bytes(name: str) -> bytes:
     from dragoman.data.readers.files import find_file, open_bytes
 
     if name == "-":
-        invite("type or paste text")
-        content = sys.stdin.buffer.read(MOST_BYTES + 1)
+        content = bytearray()
+        for block in stream_blocks("-", invitation="type or paste text"):
+            content += block
+            if len(content) > MOST_BYTES:
+                break
     else:
         with open_bytes(find_file(name)) as file:
-            content = file.read(MOST_BYTES + 1)
+            content = bytearray(file.read(MOST_BYTES + 1))
     if len(content) > MOST_BYTES:
         raise DataError(f"{name}: is larger than {MOST_BYTES >> 20} MiB; cut it into several documents")
-    return content
+    return bytes(content)
+
+
+def stream_blocks(name: str, *, invitation: str) -> Iterator[bytes]:
+    """The bytes of a pipe or of stdin ("-"), as they come. DataError: it cannot be read."""
+    from dragoman.data.readers.files import find_file
+
+    try:
+        if name == "-":
+            invite(invitation)
+            yield from _blocks(sys.stdin.buffer)
+        else:
+            with find_file(name, copied=False).open("rb") as stream:
+                yield from _blocks(stream)
+    except OSError as error:
+        raise DataError(
+            f"{'stdin' if name == '-' else name}: cannot be read ({error.strerror}); name a file to read"
+        ) from None
+
+
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: stream.read1(1 << 16) if isinstance(stream, BufferedReader) else stream.read(), b"")
 
 
 def write_document(path: Path | None, content: bytes) -> None:

@@ -113,6 +113,8 @@ def export_run(
     if n_sentences < 1:
         raise ConfigError(f"--sentences {n_sentences}: compare one sentence at least")
     run = Run.open(run_path)
+    if run.path.resolve().is_relative_to(Path(out).resolve()):
+        raise ConfigError(f"{out}: holds the run {run.path}, which would be lost; choose another folder")
     with replacing_folder(Path(out)) as folder:
         _check_free(Path(out))
         if run.config.task == "translation":

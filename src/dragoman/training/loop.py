@@ -17,7 +17,7 @@ import torch
 from dragoman.config import Config
 from dragoman.data.named import changed_files, hashes_of
 from dragoman.data.readers.files import require_readers
-from dragoman.errors import PausedError, RunError, TrainingError, require
+from dragoman.errors import ConfigError, PausedError, RunError, TrainingError, require
 from dragoman.hardware import choose_dtype, keep_freed_memory, peak_memory, remember_few_shapes
 from dragoman.runs import CORPORA, Run, environment, only_writer
 from dragoman.training.checkpoints import averaged_files, is_static, newest_checkpoint, save_checkpoint
@@ -72,6 +72,8 @@ def train(
         require_readers(files)
     if config.tokenizer.splitter == "spacy":
         require("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"')
+    if not max_hours >= 0:
+        raise ConfigError(f"max_hours = {max_hours}: give 0, for no limit, or a number of hours")
     deadline = time.monotonic() + 3600 * max_hours if max_hours else math.inf
     with joined(config.training.device) as processes, ExitStack() as held:
         listener = (listener if processes.first else None) or TrainingListener()

@@ -6,17 +6,20 @@ of one line that names the file, the line and the remedy.
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import gzip
 import hashlib
 import io
 import lzma
 import os
+import shutil
+import tempfile
 import time
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,22 +81,52 @@ def cache_folder() -> Path:
     return Path(user) / "dragoman" / "data"
 
 
-def find_file(name: str) -> Path:
+def find_file(name: str, *, copied: bool = True) -> Path:
     """Where the file `name` is: in the working directory, in $DRAGOMAN_DATA, or among the fetched data sets.
 
-    DataError: in none of them.
+    A pipe can be read once only: unless `copied` is False, it is read now, and this is where its copy is.
+
+    Raises:
+        DataError: it is in none of them, or a pipe cannot be copied.
     """
+    if not name:
+        raise DataError("the name of a file is empty; give its path")
     data = os.environ.get("DRAGOMAN_DATA")
     folders = [Path(), *([Path(data)] if data else []), cache_folder()]
     for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
+        path = folder / name
+        if is_stream(path):
+            return _copy(path) if copied else path
+        if path.is_file():
+            return path
     if Path(name).is_absolute():
         raise DataError(f"{name}: no such file; check the path")
     elsewhere = f"$DRAGOMAN_DATA = {data}" if data else "$DRAGOMAN_DATA, which is not set"
     raise DataError(
         f"{name}: no such file in {Path.cwd()}, in {elsewhere}, nor in {cache_folder()}; {_remedy(name)}"
     )
+
+
+def is_stream(path: Path) -> bool:
+    """Whether it is a pipe or a device, whose bytes come once, as those of a shell's <(...)."""
+    try:
+        return not path.is_dir() and path.exists() and not path.is_file()
+    except OSError:
+        return False
+
+
+@cache
+def _copy(path: Path) -> Path:
+    """A file with all that comes from a pipe; it is deleted when this process ends."""
+    try:
+        folder = tempfile.mkdtemp(prefix="dragoman-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        copy = Path(folder) / path.name
+        with path.open("rb") as stream, copy.open("wb") as file:
+            shutil.copyfileobj(stream, file)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return copy
 
 
 def _remedy(name: str) -> str:
@@ -131,7 +164,7 @@ class Position:
     @property
     def n_bytes(self) -> int:
         """Bytes that have been read, as they are stored, compressed or not."""
-        return self._end if self._file is None else self._file.tell()
+        return self._end if self._file is None else _tell(self._file)
 
     @contextmanager
     def following(self, file: IO[bytes]) -> Iterator[None]:
@@ -140,7 +173,12 @@ class Position:
         try:
             yield
         finally:
-            self._file, self._end = None, file.tell()
+            self._file, self._end = None, _tell(file)
+
+
+def _tell(file: IO[bytes]) -> int:
+    """The position in a file; 0 in a pipe, which has none."""
+    return file.tell() if file.seekable() else 0
 
 
 def open_lines(

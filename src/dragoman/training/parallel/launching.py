@@ -109,7 +109,7 @@ def describe(failure: ProcessFailure, n_processes: int) -> str:
     """Which process has died, and of what."""
     code = failure.exitcode
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    hint = " (out of memory?)" if code == -signal.SIGKILL else ""
+    hint = " (out of memory?)" if code == -9 else ""  # SIGKILL, which Windows has not
     return f"process {failure.local_rank} of {n_processes} {how}{hint}"
 
 
