@@ -17,8 +17,8 @@ import torch
 pytest.importorskip("fastapi")
 
 from commands import error_of, succeed
-from dragoman.errors import ConfigError, RunError
-from dragoman.serving import running
+from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.serving import documents, running
 from dragoman.serving import service as service_module
 from dragoman.serving.access import KeyConfig, Keys, Rates
 from dragoman.serving.batching import Client
@@ -92,6 +92,68 @@ def test_a_request_that_takes_too_long_is_answered_with_504(service: tuple[int, 
         assert "limits.seconds" in answer.json["error"]
         assert ask(port, "GET", "/ready").status == 200  # who does not compute does not wait
     assert ask(port, "POST", "/v1/translate", TEXT).status == 200
+
+
+class Reading:
+    """In place of `DocumentFile.read`: waits until it is let go, and looks at nothing else."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.go = threading.Event()
+
+    def __call__(self, name: str, *_: object, **__: object) -> None:
+        self.begun.append(name)
+        assert self.go.wait(30)
+        raise DataError(f"{name}: was read")
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
+    found = Reading()
+    monkeypatch.setattr(documents.DocumentFile, "read", found)
+    yield found
+    found.go.set()
+
+
+def sent(name: str) -> bytes:
+    """A request for the translation of a document."""
+    body = f'--x\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\nred\r\n--x--\r\n'
+    return request(
+        "POST", "/v1/documents", body.encode(), {"Content-Type": "multipart/form-data; boundary=x"}
+    )
+
+
+def test_who_waits_for_what_cannot_be_stopped_is_answered_when_the_time_is_up(
+    tiny_run: Path, reading: Reading
+) -> None:
+    with service_in_thread([tiny_run], "limits.file_seconds=0.2") as (port, server), Wire(port) as wire:
+        wire.send(sent("a.txt"))
+        answer = wire.answer()
+        assert answer.status == 504
+        assert "limits.file_seconds" in answer.json["error"]
+        assert server.service.is_working, "its place is not free yet"
+        reading.go.set()
+        until(lambda: not server.service.is_working)
+
+
+def test_documents_take_turns_and_none_is_begun_for_a_client_that_has_left(
+    tiny_run: Path, reading: Reading
+) -> None:
+    with service_in_thread([tiny_run], "limits.documents=1") as (port, server):
+        with Wire(port) as first, Wire(port) as third:
+            first.send(sent("1.txt"))
+            until(lambda: reading.begun == ["1.txt"])
+            with Wire(port) as second:
+                second.send(sent("2.txt"))
+                until(lambda: server.service._n_active == 2)
+            until(lambda: server.service._n_active == 1)
+            third.send(sent("3.txt"))
+            until(lambda: server.service._n_active == 2)
+            assert ask(port, "POST", "/v1/translate", TEXT).status == 200
+            reading.go.set()
+            for number, wire in ((1, first), (3, third)):
+                assert wire.answer().json == {"error": f"{number}.txt: was read"}
+        assert reading.begun == ["1.txt", "3.txt"]
 
 
 def test_a_computation_that_hangs_is_told_by_health(

@@ -490,8 +490,9 @@ def test_what_is_wrong_with_the_service_is_told_without_its_paths(
     service = service_of([tiny_run])
     problems = {
         RunError(f"{tiny_run}: is gone"): "something is wrong with this service; its log says what",
-        MissingExtraError("docx", extra="documents", purpose="this"): "this needs the package docx: pip "
-        "install 'dragoman[documents]'",
+        MissingExtraError(
+            "docx", extra="documents", purpose="this"
+        ): "this needs the package python-docx: pip install 'dragoman[documents]'",
     }
     with TestClient(create_app(service)) as client:
         for problem, message in problems.items():

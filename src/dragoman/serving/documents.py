@@ -96,6 +96,10 @@ async def translate_document(request: Request, service: Service, asked: Asked) -
     service.expect(1)
 
     def work(client: Client) -> Translated:
+        with service.document_turn(client):
+            return translated(client)
+
+    def translated(client: Client) -> Translated:
         served, document = opened(service.models, asked)
         n_characters, n_sentences = document.n_characters, len(document.sentences)
         name = served.info.name

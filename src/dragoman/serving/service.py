@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -25,6 +26,9 @@ SENTENCES_A_SECOND = 50
 
 WRONG_KEYS = 60
 """A minute from one address, before they are answered with 429. Right keys are let in all the same."""
+
+TURN_SECONDS = 0.1
+"""How often a document that waits for its turn looks whether its client is still there."""
 
 MAX_EVENTS = 256
 """Events of a stream that wait for a slow reader, before what is only being written is left out."""
@@ -61,6 +65,7 @@ class Service:
         self.closing = False
         """Whether it takes nothing new, since it is being stopped."""
         self._threads = CapacityLimiter(config.limits.requests)
+        self._documents = threading.Semaphore(config.limits.documents)
         self._n_active = 0
 
     def close(self) -> None:
@@ -136,22 +141,20 @@ class Service:
         `seconds`, by default those that the limits allow (504). GoneError: whoever asked has left.
         """
         client = Client(self.batcher)
-        with self._place():
-            working = asyncio.ensure_future(self._in_thread(lambda: work(client)))
-            working.add_done_callback(_heed)
-            leaving = asyncio.ensure_future(_disconnected(request))
-            limit = self.config.limits.seconds if seconds is None else seconds
-            try:
-                await asyncio.wait({working, leaving}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-                if working.done():
-                    return working.result()
-                if leaving.done():
-                    raise GoneError
-                raise _too_slow(limit, "seconds" if seconds is None else "file_seconds")
-            finally:
-                leaving.cancel()
-                client.leave()
-                await _end(working)
+        working = self._begin(self._in_thread(lambda: work(client)))
+        leaving = asyncio.ensure_future(_disconnected(request))
+        either: set[asyncio.Future[Any]] = {working, leaving}
+        limit = self.config.limits.seconds if seconds is None else seconds
+        try:
+            await asyncio.wait(either, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            if leaving.done():
+                raise GoneError
+            raise _too_slow(limit, "seconds" if seconds is None else "file_seconds")
+        finally:
+            leaving.cancel()
+            client.leave()
 
     async def stream(
         self, request: Request, work: Callable[[Client, Callable[[str, dict[str, Any]], None]], None]
@@ -172,63 +175,65 @@ class Service:
             finally:
                 await events.put(None)
 
-        with self._place():
-            limit = self.config.limits.seconds
-            deadline = loop.time() + limit
-            working = asyncio.ensure_future(all_of_it())
-            working.add_done_callback(_heed)
-            leaving = asyncio.ensure_future(_disconnected(request))
-            try:
-                while True:
-                    getting = asyncio.ensure_future(events.get())
-                    left = deadline - loop.time()
-                    await asyncio.wait({getting, leaving}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                    if not getting.done():
-                        getting.cancel()
-                        raise GoneError if leaving.done() else _too_slow(limit)
-                    event = getting.result()
-                    if event is None:
-                        break
-                    yield event
-                await working
-            finally:
-                leaving.cancel()
-                client.leave()
-                await _end(working)
+        limit = self.config.limits.seconds
+        deadline = loop.time() + limit
+        working = self._begin(all_of_it())
+        leaving = asyncio.ensure_future(_disconnected(request))
+        try:
+            while True:
+                getting = asyncio.ensure_future(events.get())
+                left = deadline - loop.time()
+                await asyncio.wait({getting, leaving}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if not getting.done():
+                    getting.cancel()
+                    raise GoneError if leaving.done() else _too_slow(limit)
+                event = getting.result()
+                if event is None:
+                    break
+                yield event
+            await working
+        finally:
+            leaving.cancel()
+            client.leave()
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         return await to_thread.run_sync(work, limiter=self._threads)
 
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        """A place among the requests that are worked on. RefusalError 429: there is none."""
+    def _begin(self, working: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
+        """`working`, which has a place among the requests that are worked on until it ends.
+
+        It may go on for a while after its client has left or the time is up. RefusalError 429: no place.
+        """
         if self._n_active >= self.config.limits.requests:
+            working.close()
             raise come_later(f"{self._n_active:,} requests are being worked on; come again in 1 s", 1.0)
         self._n_active += 1
         self.metrics.active.inc()
+        begun = asyncio.ensure_future(working)
+        begun.add_done_callback(self._end)
+        return begun
+
+    def _end(self, working: asyncio.Future[Any]) -> None:
+        self._n_active -= 1
+        self.metrics.active.dec()
+        if not working.cancelled():
+            working.exception()  # looked at, or asyncio would complain that nobody did
+
+    @contextmanager
+    def document_turn(self, client: Client) -> Iterator[None]:
+        """Wait, in a thread, for a turn among the documents. GoneError: the client has left."""
+        while not self._documents.acquire(timeout=TURN_SECONDS):
+            client.go_on()
         try:
             yield
         finally:
-            self._n_active -= 1
-            self.metrics.active.dec()
+            self._documents.release()
 
 
 async def _disconnected(request: Request) -> None:
     """Returns when whoever sent `request`, whose body has been read, has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _heed(working: asyncio.Future[Any]) -> None:
-    """Looks at the error of what nobody may wait for any more, or asyncio would complain that nobody did."""
-    if not working.cancelled():
-        working.exception()
-
-
-async def _end(working: asyncio.Future[Any]) -> None:
-    """Waits for a thread whose client has left, which is not long; its result is of no use."""
-    with suppress(BaseException):
-        await asyncio.shield(working)
 
 
 def _too_slow(seconds: float, setting: str = "seconds") -> RefusalError:

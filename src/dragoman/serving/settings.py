@@ -47,6 +47,8 @@ class LimitsConfig(Section):
     """Sentences that may wait to be translated; requests beyond them get 429."""
     requests: int = Field(default=256, ge=1, le=4096)
     """Worked on at once; the next ones are told to come later (429)."""
+    documents: int = Field(default=4, ge=1, le=4096)
+    """Worked on at once; the next ones wait. A document may take hundreds of times its size in memory."""
     connections: int = Field(default=1024, ge=1, le=1_000_000)
     """Open at once; what comes then is refused (503)."""
     per_minute: int = Field(default=0, ge=0, le=MAX_COUNT)
