@@ -26,10 +26,14 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from attacks.documents import docx
 from attacks.requests import SURPRISES, malformed, post
 from service_process import ServiceProcess, running
 
@@ -43,7 +47,8 @@ LARGE = ("limits.characters=1200000", "limits.body_bytes=2000000")
 """Settings of a service that takes a million characters."""
 
 SENTENCE = "A man is riding a bike down a busy street."
-GOOD = post("/v1/translate", json.dumps({"text": SENTENCE}).encode())
+KEY = "a key that the service knows"
+GOOD = post("/v1/translate", json.dumps({"text": SENTENCE}).encode(), "application/json", f"X-API-Key: {KEY}")
 AT_ONCE = 16
 """Connections of a client that sends many requests."""
 
@@ -121,6 +126,16 @@ class Faults:
         tasks = [self.flood(chunked, chunk) for _ in range(self.n(50))]
         tasks += [self.flood(large, b" " * 65_536) for _ in range(self.n(50))]
         return await at_once(tasks)
+
+    async def keyless_uploads(self) -> Counter[str]:
+        """Large files without a key, of which as much is sent as is taken."""
+        heads = [
+            f"POST {path} HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+            "Content-Length: 10000000\r\n\r\n"
+            "--x\r\nContent-Disposition: form-data; name=file; filename=a.txt\r\n\r\n"
+            for path in ("/v1/documents", "/translate_file")
+        ]
+        return await together(self.flood(head.encode(), b" " * 65_536) for head in heads * self.n(40))
 
     async def slow_readers(self) -> Counter[str]:
         """Readers of a stream, and of large answers, that take a byte now and then, or nothing."""
@@ -243,7 +258,73 @@ FAULTS: dict[str, Callable[[Faults], Awaitable[Counter[str]]]] = {
     "kill -9 of a worker under load": Faults.killed_workers,
 }
 
+LOCKED_FAULTS = {"uploads without a key": Faults.keyless_uploads}
+"""What is done to a service that needs keys."""
+
 LARGE_FAULTS = {"the same, where limits allow it": Faults.long_words}
+
+
+ALL_FAULTS = FAULTS | LARGE_FAULTS | LOCKED_FAULTS
+
+DOCUMENTS = {
+    "paragraphs": (".docx", "{}", "<w:p/>"),
+    "runs": (".docx", "<w:p>{}</w:p>", "<w:r/>"),
+    "text in runs": (".docx", "<w:p>{}</w:p>", "<w:r><w:t>a </w:t></w:r>"),
+    "attributes": (".docx", "<w:p {}/>", 'a{n}="" '),
+    "units": (".tmx", "{}", "<tu/>"),
+    "segments": (".tmx", "{}", '<tu><tuv xml:lang="en"><seg>a</seg></tuv></tu>'),
+    "codes": (".tmx", '<tu><tuv xml:lang="en"><seg>a {}</seg></tuv></tu>', "<ph/>"),
+    "tags": (".html", "{}", "<b>"),
+    "texts": (".html", "{}", "<p>a"),
+    "attributes of a tag": (".html", "<p {}>", "a "),
+    "cues": (".srt", "{}", "1\n00:00:01,000 --> 00:00:02,000\na\n\n"),
+    "lines": (".txt", "{}", "a\n"),
+    "sentences": (".txt", "{}", "A. "),
+    "one word": (".txt", "{}", "a"),
+}
+"""By name: the format, what stands around all, and what is repeated, where {n} is its number."""
+
+UNPACKED = {".docx": 60 * MIB}
+"""Bytes of a document before it is packed; of other formats what a service takes by default."""
+
+
+def swelling(name: str, scale: float) -> tuple[str, bytes]:
+    """The name of a file, and its content: much of one thing."""
+    ending, around, unit = DOCUMENTS[name]
+    n = max(1, round(UNPACKED.get(ending, 10 * MIB - 1000) * scale) // len(unit.format(n=10**6)))
+    units = "".join(unit.format(n=i) for i in range(n)) if "{n}" in unit else unit * n
+    body = around.format(units)
+    if ending == ".docx":
+        return "a.docx", docx(random.Random(1), [], body)
+    if ending == ".tmx":
+        body = f'<tmx version="1.4"><header srclang="en"/><body>{body}</body></tmx>'
+    return f"a{ending}", body.encode()
+
+
+async def swell(faults: Faults, name: str, *, pause: float = 1.2) -> str:
+    """Sends a document, and says in a row of the table what came of it.
+
+    Before that, it waits for `pause` seconds, in which a service gives freed memory back.
+    """
+    service, slowest, most = faults.service, 0.0, 0
+    filename, content = swelling(name, faults.scale)
+    head = f'--x\r\nContent-Disposition: form-data; name="file"; filename="{filename}"\r\n\r\n'.encode()
+    body = head + content + b"\r\n--x--\r\n"
+    request = post("/v1/documents", body, "multipart/form-data; boundary=x")
+    await asyncio.sleep(pause)
+    before, begun = service.pss, time.perf_counter()
+    sending = asyncio.ensure_future(faults.exchange(request, seconds=600))
+    while not sending.done():
+        asked = time.perf_counter()
+        await faults.exchange(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        slowest = max(slowest, time.perf_counter() - asked)
+        most = max(most, service.pss - before)
+        await asyncio.wait({sending}, timeout=0.05)
+    seconds = time.perf_counter() - begun
+    return (
+        f"| {filename[1:]}, {name} | {len(content) / 1024:,.0f} KiB | {sending.result()} | {seconds:.1f} s "
+        f"| {most / MIB:.0f} MiB | {most / len(content):.0f} KiB | {slowest:.2f} s |"
+    )
 
 
 async def answered(reader: asyncio.StreamReader) -> str:
@@ -309,7 +390,7 @@ async def suffer(faults: Faults, name: str) -> str:
     other = Other(faults)
     asking = asyncio.ensure_future(other.run())
     begun = time.perf_counter()
-    found = await (FAULTS | LARGE_FAULTS)[name](faults)
+    found = await ALL_FAULTS[name](faults)
     seconds = time.perf_counter() - begun
     other.over = True
     await asking
@@ -350,6 +431,25 @@ async def measure(service: ServiceProcess, scale: float, names: Iterable[str]) -
     return faults
 
 
+async def measure_documents(service: ServiceProcess, scale: float) -> None:
+    """Prints the table of documents."""
+    faults = Faults(service, scale)
+    await warm_up(faults)
+    print("| document | sent | answer | time | memory | for each KiB sent | /health, slowest |")
+    print("|---|--:|---|--:|--:|--:|--:|")
+    for name in DOCUMENTS:
+        print(await swell(faults, name), flush=True)
+
+
+@contextmanager
+def key_file() -> Iterator[Path]:
+    """A file that knows KEY."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "keys.toml"
+        file.write_text(f'[keys.known]\nsha256 = "{sha256(KEY.encode()).hexdigest()}"\n')
+        yield file
+
+
 def show_errors(service: ServiceProcess) -> None:
     """What is in the log and should not be, on stderr."""
     lines = service.log.read_text(encoding="utf-8").splitlines()
@@ -363,22 +463,41 @@ def main() -> None:
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", choices=list(FAULTS | LARGE_FAULTS), action="append")
+    parser.add_argument("--only", choices=[*ALL_FAULTS, "documents"], action="append")
     given = parser.parse_args()
     kinds: dict[str, Counter[str]] = {}
-    print("| fault | requests | answers | 500s, errors | crashes | others: slowest, failed | memory | time |")
-    print("|---|--:|---|--:|--:|--:|--:|--:|")
-    for faults, more in ((FAULTS, ()), (LARGE_FAULTS, LARGE)):
-        names = [name for name in faults if name in (given.only or faults)] * given.rounds
-        if not names:
-            continue
-        with running(*given.runs, *options(PATIENCE, SECONDS, *more)) as service:
-            kinds |= asyncio.run(measure(service, given.scale, names)).kinds
-            show_errors(service)
+    if given.only != ["documents"]:
+        columns = (
+            "fault",
+            "requests",
+            "answers",
+            "500s, errors",
+            "crashes",
+            "others: slowest, failed",
+            "memory",
+        )
+        print(f"| {' | '.join(columns)} | time |\n|---|--:|---|--:|--:|--:|--:|--:|")
+    with key_file() as keys:
+        groups: list[tuple[Iterable[str], list[str]]] = [
+            (FAULTS, options(PATIENCE, SECONDS)),
+            (LARGE_FAULTS, options(PATIENCE, SECONDS, *LARGE)),
+            (LOCKED_FAULTS, [*options(PATIENCE, SECONDS), "--keys", str(keys)]),
+        ]
+        for faults, arguments in groups:
+            names = [name for name in faults if name in (given.only or faults)] * given.rounds
+            if names:
+                with running(*given.runs, *arguments) as service:
+                    kinds |= asyncio.run(measure(service, given.scale, names)).kinds
+                    show_errors(service)
     if kinds:
         print("\n| malformed | answers |\n|---|---|")
     for kind, found in kinds.items():
         print(f"| {kind} | {', '.join(f'{n:,} × {status}' for status, n in sorted(found.items()))} |")
+    if "documents" in (given.only or ["documents"]):
+        with running(*given.runs, "--set", "log_format=json") as service:
+            print()
+            asyncio.run(measure_documents(service, given.scale))
+            show_errors(service)
 
 
 if __name__ == "__main__":

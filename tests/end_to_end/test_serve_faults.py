@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import runpy
 import sys
+import zipfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -58,6 +60,25 @@ def test_a_fault_harms_only_who_makes_it(
     assert row[3:5] == ["0", "0"], faults.service.log.read_text()[-3000:]
     if "kill" not in name:
         assert ", 0 of " in row[5], "another client was not answered"
+
+
+def test_documents_that_swell_are_answered_or_refused(script: dict[str, Any], faults: Any) -> None:
+    tiny = script["Faults"](faults.service, 0.0001)
+    for name in script["DOCUMENTS"]:
+        row = asyncio.run(script["swell"](tiny, name, pause=0.0)).strip("|").split("|")
+        assert row[2].strip() in ("200", "400", "413"), row
+
+
+def test_documents_swell_to_the_size_that_is_wanted(script: dict[str, Any]) -> None:
+    for name, (ending, _, unit) in script["DOCUMENTS"].items():
+        file, content = script["swelling"](name, 0.001)
+        assert file == f"a{ending}"
+        if ending == ".docx":
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                content = archive.read("word/document.xml")
+        wanted = script["UNPACKED"].get(ending, 10 << 20) * 0.001
+        assert wanted / 2 < len(content) < wanted + 1000
+        assert content.count(unit.split("{n}")[0].encode()) > 10
 
 
 def test_malformed_requests_are_the_same_each_time_and_of_all_kinds() -> None:

@@ -318,7 +318,7 @@ def test_keys_are_asked_for_and_have_their_own_rates(tiny_run: Path, tmp_path: P
 
 @pytest.fixture(scope="module")
 def locked(tiny_run: Path) -> Iterator[tuple[int, Server]]:
-    """A service whose one key is KEY, and which holds 1 MiB of bodies, a quarter of it of unknown senders."""
+    """A service whose one key is KEY, and which holds 1 MiB of bodies, an eighth of it of unknown senders."""
     keys = Keys({"ann": KeyConfig(sha256=hashlib.sha256(KEY.encode()).hexdigest())})
     settings = ("limits.buffered_bytes=1048576", "limits.body_bytes=900000")
     with service_in_thread([tiny_run], *settings, keys=keys) as served:
@@ -342,6 +342,17 @@ def test_who_has_no_key_is_refused_before_a_body_is_sent(locked: tuple[int, Serv
             answer = wire.answer()
             assert answer.status == status
             assert answer.headers["connection"] == "close"
+
+
+def test_nothing_is_answered_after_a_refusal_that_ends_the_connection(
+    locked: tuple[int, Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    with Wire(locked[0]) as wire:
+        wire.send(request("POST", "/v1/translate", TEXT) + b"nonsense\r\n\r\n")
+        assert wire.answer().status == 401
+        assert wire.is_closed()
+    assert ask(locked[0], "GET", "/health").status == 200
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def held(server: Server) -> tuple[int, int]:
@@ -370,8 +381,8 @@ def test_who_may_have_a_key_in_the_body_gets_less_room(locked: tuple[int, Server
     port, server = locked
     asked = {"q": "red cat", "source": "en", "target": "de"}
     with Wire(port) as wire:
-        wire.send(head_of("/translate", 800_000) + b" " * 250_000)
-        until(lambda: held(server) == (0, 250_000))
+        wire.send(head_of("/translate", 800_000) + b" " * 120_000)
+        until(lambda: held(server) == (0, 120_000))
         more = {**asked, "api_key": KEY, "unused": "x" * 20_000}
         answer = ask(port, "POST", "/translate", more)
         assert answer.status == 429

@@ -117,7 +117,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._running = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
-        if self._running is None and self._refusal is not None:
+        if self._running is None and self._refusal is not None and not self.transport.is_closing():
             self._answer(self._refusal)
         elif "head" in self._timers:  # it has begun to ask for more
             self._unset_keepalive_if_required()

@@ -39,7 +39,7 @@ UPLOADS = ("/v1/documents", "/translate_file")
 KEY_IN_BODY = ("/translate", "/detect", "/translate_file")
 """Routes of LibreTranslate's, whose clients send their key in the body."""
 
-UNKNOWN_SHARE = 4
+UNKNOWN_SHARE = 8
 """Of the bytes that a process holds, those of unknown senders are at most one part in so many."""
 
 PIECE = 1 << 16

@@ -24,7 +24,7 @@ class LimitsConfig(Section):
     """Of a document."""
     buffered_bytes: int = Field(default=256 << 20, ge=1 << 20, le=1 << 40)
     """Of the bodies of all requests that a process is answering; requests beyond them get 429. Requests whose
-    key may be in the body (LibreTranslate's) have a quarter of it, all together."""
+    key may be in the body (LibreTranslate's) have an eighth of it, all together."""
     file_characters: int = Field(default=500_000, ge=1, le=MAX_COUNT)
     """Of the text in a document."""
     beam_size: int = Field(default=10, ge=1, le=100)
