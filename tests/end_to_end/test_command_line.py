@@ -442,7 +442,7 @@ def test_a_folder_that_is_no_run_is_named() -> None:
 
 
 def test_output_that_cannot_be_written_is_one_line(run: Path) -> None:
-    assert "nowhere/out.de: cannot be written" in error_of(
+    assert "nowhere/out.de: there is no folder nowhere; make it" in error_of(
         "translate", run, "--out", "nowhere/out.de", stdin="red cat\n"
     )
 
