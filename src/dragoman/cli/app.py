@@ -55,6 +55,8 @@ def errors_as_exit_codes() -> Iterator[None]:
         fail(str(error))
     except KeyboardInterrupt:
         give_back_ctrl_c()
+        if os.environ.get("RANK", "0") != "0":  # of several processes that train together, one speaks
+            raise typer.Exit(INTERRUPTED) from None
         fail("interrupted", code=INTERRUPTED, prefix="")
     except PausedError as pause:  # the listener has said so
         raise typer.Exit(TERMINATED if pause.reason == signal.SIGTERM else PAUSED) from None

@@ -68,12 +68,12 @@ def train(
         RunError: another training is writing `out`; it holds another run, or one of text that has changed; it
             cannot be written.
     """
+    if not max_hours >= 0:
+        raise ConfigError(f"max_hours = {max_hours}: give 0, for no limit, or a number of hours")
     for _, files in config.data.corpora():
         require_readers(files)
     if config.tokenizer.splitter == "spacy":
         require("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"')
-    if not max_hours >= 0:
-        raise ConfigError(f"max_hours = {max_hours}: give 0, for no limit, or a number of hours")
     deadline = time.monotonic() + 3600 * max_hours if max_hours else math.inf
     with joined(config.training.device) as processes, ExitStack() as held:
         listener = (listener if processes.first else None) or TrainingListener()

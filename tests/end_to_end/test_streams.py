@@ -1,0 +1,276 @@
+"""No input is overwritten, pipes are files, streams may be closed, and Ctrl-C is a line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import typer
+
+import dragoman.cli
+from commands import dragoman as command
+from commands import error_of, succeed
+from dragoman.__main__ import main
+from dragoman.bulk.workers import _without_ctrl_c
+from dragoman.cli import open_closed_streams
+from dragoman.cli.app import errors_as_exit_codes, give_back_ctrl_c
+from dragoman.data.readers.files import find_file, open_lines
+from dragoman.errors import ConfigError, DataError
+from dragoman.training.loop import train
+from tiny import TINY
+
+LINES = ["red cat", "blue dog"]
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two sentences in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"{line}\n" for line in LINES))
+    return path
+
+
+@contextmanager
+def pipe(path: Path, content: str) -> Iterator[Path]:
+    """A pipe that gives `content` once."""
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=[content], daemon=True)
+    writer.start()
+    yield path
+    writer.join(60)
+    assert not writer.is_alive(), "the pipe was read"
+
+
+# --- no input is overwritten ------------------------------------------------------------------------------
+
+
+SUBTITLES = "1\n00:00:01,000 --> 00:00:02,000\nred cat\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["translate", "RUN", "in.txt", "--out", "in.txt"],
+        ["translate", "RUN", "in.txt", "--out", "link"],
+        ["translate", "RUN", "in.txt", "--document", "--out", "in.txt"],
+        ["translate", "RUN", "in.srt", "--out", "in.srt"],
+        ["translate", "RUN", "in.txt", "--out-dir", "."],
+        ["translate", "RUN", "in.txt", "--pharaoh", "in.txt"],
+        ["translate", "RUN", "in.txt", "--glossary", "glossary", "--out", "glossary"],
+        ["translate", "RUN", "in.txt", "--out", "RUN/model.safetensors"],
+        ["translate", "RUN", "--out", "RUN/config.toml"],
+        ["backtranslate", "RUN", "in.tsv", "--out", "in.tsv"],
+        ["classify", "CLASSIFIER", "in.txt", "--out", "in.txt"],
+        ["classify", "CLASSIFIER", "in.txt", "--out", "CLASSIFIER/labels.json"],
+        ["evaluate", "RUN", "--src", "in.txt", "--ref", "in.tsv", "--out", "in.tsv"],
+        ["evaluate", "RUN", "--out", "test.en"],
+        ["evaluate", "CLASSIFIER", "--file", "in.tsv", "--no-baseline", "--out", "in.tsv"],
+        ["show", "schedule", "--recipe", "recipe.svg", "--out", "recipe.svg"],
+    ],
+    ids=" ".join,
+)
+def test_no_command_overwrites_what_it_reads(
+    text: Path, tiny_run: Path, tiny_classifier_run: Path, arguments: list[str]
+) -> None:
+    folder = text.parent
+    runs = {"RUN": tiny_run, "CLASSIFIER": tiny_classifier_run}
+    for name, run in runs.items():
+        if any(name in argument for argument in arguments):
+            shutil.copytree(run, folder / name)
+    (folder / "in.srt").write_text(SUBTITLES)
+    (folder / "in.tsv").write_text("positive\tred cat\nnegative\tblue dog\n")
+    (folder / "glossary").write_text("red\trot\n")
+    (folder / "recipe.svg").write_text("")
+    (folder / "link").hardlink_to(text)
+    (folder / "test.en").symlink_to(tiny_run.parent / "test.en")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    error = error_of(*arguments, stdin="")
+    assert "which would be lost; name another output" in error
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_stdout_is_an_output_too(text: Path, tiny_run: Path) -> None:
+    arguments = ["translate", str(tiny_run), "in.txt"]
+    with text.open("ab") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "dragoman", *arguments], stdout=file, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, text.read_text().splitlines()) == (1, LINES)
+    assert done.stderr == b"error: stdout: is the input in.txt, which would be lost; name another output\n"
+
+
+def test_an_export_does_not_replace_the_folder_of_its_run(tiny_run: Path) -> None:
+    error = error_of("export", tiny_run, "--to", "onnx", "--out", tiny_run.parent)
+    assert "holds the run" in error
+    assert (tiny_run / "config.toml").exists()
+
+
+# --- what stands for an output ----------------------------------------------------------------------------
+
+
+def test_a_hyphen_is_stdout(text: Path, tiny_run: Path, tiny_classifier_run: Path) -> None:
+    text.with_suffix(".srt").write_text(SUBTITLES)
+    for arguments in (
+        ["translate", tiny_run, "in.txt"],
+        ["translate", tiny_run, "in.srt"],
+        ["classify", tiny_classifier_run, "in.txt"],
+    ):
+        expected = succeed(*arguments).stdout
+        assert succeed(*arguments, "--out", "-").stdout == expected
+    assert sorted(path.name for path in text.parent.iterdir()) == ["in.srt", "in.txt"]
+
+
+def test_a_hyphen_is_stdout_for_pairs(text: Path, tiny_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    succeed("backtranslate", tiny_run, "in.txt", "--out", "-", "--max-ratio", 0, "--tag", "")
+    succeed("backtranslate", tiny_run, "in.txt", "--out", "out.tsv", "--max-ratio", 0, "--tag", "")
+    assert capfd.readouterr().out == Path("out.tsv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["train", "--out", "-"], "--out -: stdin and stdout are not possible here; give a path"),
+        (["export", "r", "--to", "onnx", "--out", "-"], "--out -: stdin and stdout are not possible here"),
+        (["train", "--out", ""], "--out: is empty; give a path"),
+        (["translate", "r", "--out", ""], "--out: is empty; give a path"),
+        (["translate", "r", "--out-dir", ""], "--out-dir: is empty; give a path"),
+        (["translate", "r", "--ensemble", ""], "--ensemble: is empty; give a path"),
+        (["classify", ""], "run: is empty; give a path"),
+        (["compare", "r", ""], "runs: is empty; give a path"),
+        (["key", "n", "--file", ""], "--file: is empty; give a path"),
+        (["data", "check", "a", "b", "--write-clean", ""], "--write-clean: is empty; give a path"),
+        (["data", "check", ""], "the name of a file is empty; give its path"),
+        (["translate", "r", "--top-p", "nan"], "--top-p nan: is not a number to count with; give a finite"),
+    ],
+)  # fmt: skip
+def test_values_that_are_none_are_refused(text: Path, arguments: list[str], complaint: str) -> None:
+    assert error_of(*arguments).removeprefix("error: ").startswith(complaint)
+    assert list(text.parent.iterdir()) == [text]
+
+
+@pytest.mark.parametrize("arguments", [["train", "--max-hours", "-1"], ["demo", "--minutes", "-1"]])
+def test_negative_times_are_no_times(arguments: list[str]) -> None:
+    assert command(*arguments).exit_code == 2
+    with pytest.raises(ConfigError, match=r"max_hours = -1: give 0, for no limit, or a number of hours"):
+        train(None, "none", max_hours=-1)  # type: ignore[arg-type]
+
+
+# --- pipes are files --------------------------------------------------------------------------------------
+
+
+def test_a_pipe_is_translated_like_a_file(text: Path, tiny_run: Path) -> None:
+    expected, content = succeed("translate", tiny_run, text).stdout, text.read_text()
+    with pipe(text.with_name("stdout"), content) as source:
+        assert succeed("translate", tiny_run, source).stdout == expected
+    with pipe(text.with_name("file"), content) as source:  # may be killed and continued, so it is copied
+        succeed("translate", tiny_run, source, "--out", "out.txt")
+    assert Path("out.txt").read_text() == expected
+    with pipe(text.with_name("document"), content) as source:
+        assert succeed("translate", tiny_run, source, "--document").stdout == expected
+
+
+def test_a_pipe_is_classified_like_a_file(text: Path, tiny_classifier_run: Path) -> None:
+    with pipe(text.with_name("pipe"), text.read_text()) as source:
+        found = succeed("classify", tiny_classifier_run, source).stdout
+    assert found == succeed("classify", tiny_classifier_run, text).stdout
+
+
+def test_a_pipe_may_be_read_several_times_and_has_a_format(tmp_path: Path) -> None:
+    with pipe(tmp_path / "a.tsv", "x\ty\n") as source:
+        first, second = find_file(str(source)), find_file(str(source))
+        assert first.suffix == ".tsv"
+        assert list(open_lines(first)) == list(open_lines(second)) == ["x\ty"]
+
+
+def test_pipes_are_corpora(text: Path, tiny_run: Path) -> None:
+    folder = tiny_run.parent
+    src, ref = ((folder / f"test.{lang}").read_text() for lang in ("en", "de"))
+    expected = succeed("evaluate", tiny_run, "--src", folder / "test.en", "--ref", folder / "test.de").stdout
+    with pipe(text.with_name("src"), src) as a, pipe(text.with_name("ref"), ref) as b:
+        found = succeed("evaluate", tiny_run, "--src", a, "--ref", b).stdout
+    assert found.splitlines()[1:] == expected.splitlines()[1:]
+    src, tgt = ((folder / f"train.{lang}").read_text() for lang in ("en", "de"))
+    with pipe(text.with_name("a.en"), src) as a, pipe(text.with_name("b.de"), tgt) as b:
+        succeed(
+            "train", "--src", a, "--tgt", b, "--out", "run",
+            *(part for override in TINY for part in ("--set", override)),
+        )  # fmt: skip
+    assert Path("run/model.safetensors").exists()
+
+
+# --- streams that are closed or full ----------------------------------------------------------------------
+
+
+def test_closed_streams_fail_when_they_are_used(monkeypatch: pytest.MonkeyPatch, tiny_run: Path) -> None:
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    open_closed_streams()
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        streams[0].read()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        print("x", flush=True)
+    print("x", flush=True, file=streams[2])  # messages are nothing to fail for
+    with pytest.raises(DataError, match=r"stdin: cannot be read \(Bad file descriptor\); name a file"):
+        list(dragoman.cli.translate.stream_chunks("-"))
+    for stream in streams:
+        os.close(stream.fileno())
+
+
+@pytest.mark.parametrize(
+    ("redirection", "reason"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")]
+)
+def test_help_that_cannot_be_written_is_a_line(redirection: str, reason: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m dragoman --help {redirection}', sys.executable],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: output: {reason}; check the path, rights and space\n"
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_imported_before_ctrl_c_is_a_line() -> None:
+    code = "import sys; there = {*sys.modules}; import dragoman.__main__; print(*{*sys.modules} - there)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert {*found.split()} <= {"dragoman", "dragoman.__main__", "__future__"}
+
+
+def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dragoman.cli, "main", interrupted)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
+    before = signal.getsignal(signal.SIGINT)
+    for rank in ("0", "1"):  # of processes that train together one speaks
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(typer.Exit) as exit_, errors_as_exit_codes():
+            raise KeyboardInterrupt
+        assert exit_.value.exit_code == 130
+    assert capsys.readouterr().err == "interrupted\n" * 2
+    give_back_ctrl_c()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL, "a second one does not disturb the end"
+    signal.signal(signal.SIGINT, before)
+
+
+def test_workers_are_born_deaf_to_ctrl_c() -> None:
+    code = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    deaf = []
+    with _without_ctrl_c():
+        deaf.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    deaf.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    assert deaf == [b"True\n", b"False\n"]
