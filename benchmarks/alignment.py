@@ -10,7 +10,7 @@ from training and validation text. Only words count that it links both ways, fro
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -134,4 +134,8 @@ def best_partners(all_: Combinations) -> Ints:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", help="a run")
+    main(parser.parse_args().run)

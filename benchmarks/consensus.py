@@ -8,7 +8,7 @@ least risk (`reranking.minimum_risk`) by chrF, which the choice is made by, and 
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 
 from dragoman.data.corpora import open_corpus
@@ -43,4 +43,8 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", help="a run")
+    main(parser.parse_args().run)

@@ -10,6 +10,7 @@ to be looked at by hand. Prints Markdown.
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 import time
@@ -320,7 +321,11 @@ def print_clean(*, list_all: bool) -> None:
 
 
 if __name__ == "__main__":
-    if "--clean" in sys.argv:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--clean", action="store_true", help="list what is found in real corpora")
+    if parser.parse_args().clean:
         print_clean(list_all=True)
     else:
         print_planted()

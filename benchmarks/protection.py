@@ -12,9 +12,9 @@ for a span.
 
 from __future__ import annotations
 
+import argparse
 import random
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 
@@ -145,4 +145,8 @@ def percent(n: int, pairs: Sequence[Pair]) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", help="a run")
+    main(parser.parse_args().run)

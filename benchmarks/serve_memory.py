@@ -8,10 +8,10 @@ The last row is one service per worker of the largest, by what one of them uses.
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 import statistics
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from service_process import Memory, running
@@ -54,4 +54,8 @@ def translate(port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("arguments", nargs="+", help="a run, then numbers of workers: 1 2 4")
+    main(*parser.parse_args().arguments)

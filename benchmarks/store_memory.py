@@ -10,6 +10,7 @@ there is, of random lengths.
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import subprocess
@@ -108,8 +109,14 @@ def plan_full_shard() -> str:
 
 
 def main() -> None:
-    n_pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    shard_sizes = [n_pairs, *map(int, sys.argv[2:3])]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pairs", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("shard", type=int, nargs="?", help="pairs of a shard, for a second measurement")
+    options = parser.parse_args()
+    n_pairs = options.pairs
+    shard_sizes = [n_pairs, *([options.shard] if options.shard else [])]
     with tempfile.TemporaryDirectory() as name:
         make_corpus(Path(name), n_pairs)
         print(f"{n_pairs} pairs, {(Path(name) / 'train.en').stat().st_size / 2**20:.0f} MiB a side")

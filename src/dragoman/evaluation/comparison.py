@@ -180,8 +180,8 @@ def _compare_set(name: str, sets: dict[str, TranslatedSet], configs: Mapping[str
     for title, group in groups.items():
         tests: Sequence[GroupTest | None] = [None] * 3
         if spreads:
-            pair = ([hypotheses[system] for system in members] for members in (spreads[0].systems, group))
-            tests = compare_groups(*pair, references, tgt_lang=tgt_lang)
+            base, beside = ([hypotheses[system] for system in g] for g in (spreads[0].systems, group))
+            tests = compare_groups(base, beside, references, tgt_lang=tgt_lang)
         for i, test in enumerate(tests):
             scores = [sets[system].evaluation.scores[i] for system in group]
             spreads.append(
