@@ -45,4 +45,4 @@ def test_the_message_about_a_misspelt_setting_is_as_printed() -> None:
     settings = {"name": "x", "data": {"src_lang": "en", "tgt_lang": "de", "train": ["train.tsv"]}}
     with pytest.raises(ConfigError) as error:
         parse_config(settings, overrides=["training.learing_rate=1e-3"])
-    assert str(error.value).removeprefix("settings: ") in PAGE
+    assert str(error.value).removeprefix("--set: ") in PAGE

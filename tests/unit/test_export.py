@@ -19,6 +19,7 @@ from dragoman.config import SearchConfig
 from dragoman.data.document_batching import make_documents
 from dragoman.errors import ConfigError, MissingExtraError, RunError
 from dragoman.files import replacing_folder
+from dragoman.hardware import has_int8
 from dragoman.interop import exporting, onnx
 from dragoman.interop.exporting import REPORT, export_run
 from dragoman.interop.importing import import_model
@@ -164,6 +165,7 @@ def test_searches_that_need_attention_are_refused_by_the_graphs(tiny_run: Path, 
         engine.search([Sentence([5, EOS_ID])], SearchConfig(coverage_penalty=0.1))
 
 
+@pytest.mark.skipif(not has_int8(), reason="without VNNI, CTranslate2's sums of int8 products saturate")
 def test_int8_is_smaller_and_near(other_run: Path, tmp_path: Path) -> None:
     full = export_run(other_run, tmp_path / "full", to="ctranslate2", n_sentences=5)
     small = export_run(other_run, tmp_path / "small", to="ctranslate2", compute_type="int8", n_sentences=5)
