@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from dragoman.cli.listener import describe_record
-from dragoman.cli.live import LivePanel, sample_names, sample_table
+from dragoman.cli.live import LivePanel, sample_table
 from dragoman.cli.schedule import PLACEHOLDER, curve_of
 from dragoman.config import Config, ModelConfig, load_recipe, parse_config
 from dragoman.evaluation.classification import evaluate, split_of
@@ -79,7 +79,7 @@ class TerminalPicture(TrainingListener):
             return
         for line in self._lines[-N_LINES:]:
             self._console.print(line, soft_wrap=True)
-        self._console.print(sample_table(samples, sample_names(self._config)))
+        self._console.print(sample_table(samples, self._config.names.sample))
         self._console.print(self._panel)
         title = f"dragoman train {self._config.name}.toml --set {MORE_OFTEN}"
         svg = self._console.export_svg(title=title, unique_id="terminal")

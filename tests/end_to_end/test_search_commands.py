@@ -116,7 +116,7 @@ def test_an_ensemble_is_asked_for_run_by_run(tiny_run: Path) -> None:
         (["--required", "nowhere"], "nowhere"),
         (["--temperature", 0], "temperature = 0.0: input should be greater than or equal to 0.001"),
         (["--temperature", "1e39"], "temperature = 1e+39: input should be less than or equal to 1000"),
-        (["--temperature", "nan"], "temperature = nan: input should be a finite number"),
+        (["--temperature", "nan"], "--temperature nan: is not a number to count with; give a finite one"),
         (["--length-penalty", 1000], "length_penalty = 1000.0: input should be less than or equal to 10"),
         (["--seed", 2**63], "seed = 9223372036854775808: input should be less than or equal to"),
     ],

@@ -167,6 +167,7 @@ def test_several_workers_are_refused_where_they_cannot_be(
     said = error_of("serve", tiny_run, "--workers", 2, "--engine", "ctranslate2")
     assert "--workers 1" in said
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     said = error_of("serve", tiny_run, "--workers", 2)
     assert "GPU" in said
     assert "--device cpu" in said

@@ -190,7 +190,7 @@ def test_files_of_translations_have_a_line_for_each(kind: str, tiny_run: Path, e
     job = Job(tiny_run, Path("in"), Path("out"), OUTPUTS[kind], ("search.n_best=3", "search.method=sampling"))
     translate = ChunkTranslator(job)
     write(evil, translate.translator.tokenizers.tgt)
-    done = translate(Chunk(1, SOURCES, 1), lambda n: None)
+    done = translate(Chunk(1, SOURCES, 1, ""), lambda n: None)
     lines = done.data.decode().split("\n")[:-1]
     for line in lines:
         assert all(map(is_clean, line.split("\t"))), repr(line)

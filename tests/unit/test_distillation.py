@@ -312,13 +312,13 @@ def test_the_table_compares_both_as_configured_and_searched_alike() -> None:
         "million parameters 7.6 7.8",
         "search beam 5 greedy",
         "sentences/s 100.0 300.0 3.00 ×",
-        "valid BLEU 36.0 35.8 -0.2",
+        "valid BLEU 36.0 35.8 −0.2",
         "both greedy",
         "sentences/s 200.0 300.0 1.50 ×",
         "valid BLEU 34.0 35.8 +1.8",
         "both beam 5",
         "sentences/s 100.0 150.0 1.50 ×",
-        "valid BLEU 36.0 35.9 -0.1",
+        "valid BLEU 36.0 35.9 −0.1",
     ]
 
 

@@ -126,16 +126,13 @@ def _check_value(parameter: Any, written: Any, value: Any) -> None:
 
 
 def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iterable[Path]) -> None:
-    """Check that each output has a folder, and is no file that is read or belongs to one of the `runs`.
+    """Check that no output is a file that is read, or belongs to one of the `runs`.
 
     See `refuse_overwriting`. A file that is missing is left to those who read it.
     """
     from dragoman.data.readers.files import find_file
     from dragoman.runs import Run
 
-    for output in filter(None, outputs):
-        if not output.parent.is_dir():
-            raise ConfigError(f"{output}: there is no folder {output.parent}; make it, or name another place")
     inputs: list[str | Path] = [path for run in runs for path in Run.open(run).files()]
     for name in filter(None, files):
         with suppress(DataError):

@@ -232,6 +232,9 @@ def plan(
         if file != "-":
             find_file(file, copied=False)  # complains
     check_outputs(*written, files=[*files, *others], runs=runs)
+    for path in (out, links):  # before anything is translated
+        if path is not None and not path.parent.is_dir():
+            raise ConfigError(f"{path}: there is no folder {path.parent}; make it, or name another place")
     return works
 
 
