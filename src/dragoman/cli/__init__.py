@@ -30,7 +30,7 @@ from dragoman.cli import (
     train,
     translate,
 )
-from dragoman.cli.app import CRASHED, Command, app, give_back_ctrl_c, program
+from dragoman.cli.app import CRASHED, Command, app, discard_output, give_back_ctrl_c, program
 
 __all__ = ["app", "main"]
 
@@ -76,6 +76,10 @@ def main() -> None:
         sys.exit(CRASHED)
     finally:
         give_back_ctrl_c()
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError):  # reported already; Python would fail on it again, with exit code 120
+            discard_output()
 
 
 def open_closed_streams() -> None:

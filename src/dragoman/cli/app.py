@@ -61,10 +61,10 @@ def errors_as_exit_codes() -> Iterator[None]:
     except PausedError as pause:  # the listener has said so
         raise typer.Exit(TERMINATED if pause.reason == signal.SIGTERM else PAUSED) from None
     except BrokenPipeError:
-        _discard_output()
+        discard_output()
         raise typer.Exit(BROKEN_PIPE) from None
     except OSError as error:
-        _discard_output()
+        discard_output()
         fail(f"{error.filename or 'output'}: {error.strerror or error}; check the path, rights and space")
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
@@ -225,8 +225,8 @@ def dragoman(
         typer.echo(ctx.get_help())
 
 
-def _discard_output() -> None:
-    """Points stdout at nothing, so that Python does not stumble over it once more when it leaves."""
+def discard_output() -> None:
+    """Point stdout at nothing: Python flushes it once more when it exits, and must not fail again."""
     with suppress(OSError, ValueError):
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, sys.stdout.fileno())

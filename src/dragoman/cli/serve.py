@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import signal
 import sys
 import webbrowser
@@ -190,8 +188,6 @@ def add(
 
     def show(key: str) -> None:
         try:
-            if sys.stdout is None:  # it was closed from the start
-                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             print(key, flush=True)
         except OSError as error:
             raise ConfigError(
