@@ -165,7 +165,7 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
         '<tuv xml:lang="de"><seg>b</seg></tuv></tu></body></tmx>',
         encoding="utf-8",
     )
-    assert "b.tmx: say its languages, as in --src-lang en --tgt-lang de" in error_of(*CHECK, "b.tmx")
+    assert "b.tmx: give its languages, as in --src-lang en --tgt-lang de" in error_of(*CHECK, "b.tmx")
     assert "checked 1 pair:" in succeed(*CHECK, "b.tmx", "--src-lang", "en", "--tgt-lang", "de").stdout
 
 
@@ -173,15 +173,15 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
     ("arguments", "message"),
     [
         (["x.en", "a.de"], "x.en: no such file"),
-        (["a.en", "a.de", "--task", "magic"], "--task magic: there are translation and classification"),
+        (["a.en", "a.de", "--task", "magic"], "--task magic: is unknown; give translation or classification"),
         (["a.en", "a.de", "--columns", "1"], "--columns 1: name two, as in --columns 0,1"),
         (["a.en", "a.de", "--text-column", "1"], "--text-column and --label-column are for"),
         (["v.tsv", "--task", "classification", "--src-lang", "en"], "labelled text has no source and target"),
-        (["a.en", "a.de", "--drop", "markup"], "choose what --write-clean leaves out; say where to write"),
+        (["a.en", "a.de", "--drop", "markup"], "choose what --write-clean drops; give --write-clean"),
         (["a.en", "a.de", "--write-clean", "c", "--drop", "x"], "x: no kind of finding"),
         (["r.toml", "--valid", "v.tsv"], "r.toml names its own files, languages and columns"),
         (["a.en", "a.de", "v.tsv"], "a corpus of 3 files"),
-        (["phrasebook:valid"], "phrasebook:valid: say its languages"),
+        (["phrasebook:valid"], "phrasebook:valid: give its languages"),
         (["a.en", "a.de", "--valid", "x.tsv"], "x.tsv: no such file"),
     ],
 )

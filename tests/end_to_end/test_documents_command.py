@@ -101,8 +101,8 @@ def test_consensus_is_the_candidate_of_least_risk(tiny_run: Path, translator: Tr
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--document", "--json"], "error: --json and --pharaoh are for lines, and not for documents"),
-        (["--document", "--pharaoh", "x"], "error: --json and --pharaoh are for lines, and not for doc"),
+        (["--document", "--json"], "error: --json and --pharaoh are for lines, not for documents"),
+        (["--document", "--pharaoh", "x"], "error: --json and --pharaoh are for lines, not for doc"),
         (["--align"], "error: --align is for --json; for a file of links say --pharaoh"),
         (["--protect", "names"], 'error: "names" cannot be protected; there are tags, urls, emails'),
         (["--protect-pattern", "("], "error: '(': is no regular expression"),
@@ -340,7 +340,7 @@ def test_on_a_terminal_it_says_what_to_type(
 def test_a_letter_is_nothing_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     with pytest.raises(
-        ConfigError, match=r"^letter\.docx: a Word document is nothing for a terminal; give --out"
+        ConfigError, match=r"^letter\.docx: cannot write a Word document to a terminal; give --out"
     ):
         document_ending("letter.docx", None, as_document=True)
     assert document_ending("letter.docx", Path("out.docx"), as_document=True) == ".docx"

@@ -212,8 +212,8 @@ def test_runs_scored_in_different_ways_are_not_mixed(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["mine", "--record"], "to record, say both: dragoman reproduce NAME --record RUN"),
-        (["mine", "seed-1"], "to record, say both: dragoman reproduce NAME --record RUN"),
+        (["mine", "--record"], "--record needs finished runs, and runs need --record"),
+        (["mine", "seed-1"], "--record needs finished runs, and runs need --record"),
         (["mine", "--quick", "--variant", "x"], "give --quick or --variant, not both"),
         (["mine", "--variant", "x"], "expected.json: says nothing of the x version; train it and write down"),
         (["nothing"], "nothing: no recipe, and no folder with a recipe.toml"),

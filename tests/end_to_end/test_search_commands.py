@@ -33,7 +33,7 @@ def write(name: str, text: str) -> str:
 
 def test_options_are_listed_under_what_they_are_for() -> None:
     text = succeed("translate", "--help").stdout
-    sections = ["Arguments:", "Options:", "Beam search:", "Sampling:", "What a translation must hold:"]
+    sections = ["Arguments:", "Options:", "Beam search:", "Sampling:", "Constraints:"]
     places = [text.index(f"\n{section}\n") for section in sections]
     assert places == sorted(places)
     for option, section in {"--top-p": 3, "--coverage-penalty": 2, "--glossary": 4, "--json": 1}.items():
@@ -111,12 +111,12 @@ def test_an_ensemble_is_asked_for_run_by_run(tiny_run: Path) -> None:
         (["--method", "magic"], "translate: method = 'magic': input should be 'beam' or 'sampling'"),
         (["--beam-size", 4, "--diversity-groups", 3], "cannot be split into diversity_groups = 3"),
         (["--method", "sampling", "--required", "three"], 'required phrases need method = "beam"'),
-        (["--prefixes", "two"], "two has 2 lines and there are more sentences; write a line for each"),
+        (["--prefixes", "two"], "two has 2 lines and there are more sentences; write one line for each"),
         (["--glossary", "three"], "three line 1: is not source, tab, target"),
         (["--required", "nowhere"], "nowhere"),
         (["--temperature", 0], "temperature = 0.0: input should be greater than or equal to 0.001"),
         (["--temperature", "1e39"], "temperature = 1e+39: input should be less than or equal to 1000"),
-        (["--temperature", "nan"], "--temperature nan: is not a number to count with; give a finite one"),
+        (["--temperature", "nan"], "--temperature nan: is not a finite number; give a finite one"),
         (["--length-penalty", 1000], "length_penalty = 1000.0: input should be less than or equal to 10"),
         (["--seed", 2**63], "seed = 9223372036854775808: input should be less than or equal to"),
     ],
@@ -132,7 +132,7 @@ def test_what_cannot_be_searched_is_said_in_one_line(
 def test_lines_that_no_sentence_belongs_to_are_an_error_and_nothing_is_written(tiny_run: Path) -> None:
     four = write("four", "\n\n\nrot\n")
     said = error_of("translate", tiny_run, "--prefixes", four, "--out", "out.de", stdin=TEXT)
-    assert "four has more than 3 lines, and there are only so many sentences" in said
+    assert "four has more than 3 lines for 3 sentences" in said
     assert not Path("out.de").exists()
 
 

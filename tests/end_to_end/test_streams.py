@@ -149,7 +149,7 @@ def test_a_hyphen_is_stdout_for_pairs(text: Path, tiny_run: Path, capfd: pytest.
         (["key", "n", "--file", ""], "--file: is empty; give a path"),
         (["data", "check", "a", "b", "--write-clean", ""], "--write-clean: is empty; give a path"),
         (["data", "check", ""], "the name of a file is empty; give its path"),
-        (["translate", "r", "--top-p", "nan"], "--top-p nan: is not a number to count with; give a finite"),
+        (["translate", "r", "--top-p", "nan"], "--top-p nan: is not a finite number; give a finite"),
     ],
 )  # fmt: skip
 def test_values_that_are_none_are_refused(text: Path, arguments: list[str], complaint: str) -> None:

@@ -345,7 +345,7 @@ def test_long_lines_are_left_empty_where_that_is_asked_for(tmp_path: Path, tiny_
     write_lines(tmp_path / "in.txt", ["red cat", long, "blue dog"])
     out = tmp_path / "out.jsonl"
     result = succeed("translate", tiny_run, tmp_path / "in.txt", "--out", out, "--skip-long", "--json")
-    assert "without translation or left out: 1 of 3: 1 sentences too long for the model" in result.stderr
+    assert "without translation, or skipped: 1 of 3: 1 sentences too long for the model" in result.stderr
     records = [json.loads(line) for line in open_lines(out)]
     assert [record["source"] for record in records] == ["red cat", long, "blue dog"]
     assert [bool(record["translation"]) for record in records] == [True, False, True]
@@ -428,7 +428,7 @@ def test_pairs_are_read_by_the_training_as_they_were_meant(
     monkeypatch.setattr(Translator, "translate", translate)
     mono, out = write_lines(tmp_path / "mono.txt", list(made)), tmp_path / "pairs.tsv.zst"
     result = succeed("backtranslate", tiny_run, mono, "--out", out, "--max-ratio", 0)
-    assert "left out: 2 of 5: 1 empty lines, 1 repetitions" in result.stderr
+    assert "skipped: 2 of 5: 1 empty lines, 1 repetitions" in result.stderr
     assert list(open_corpus([str(out)], src_lang="de", tgt_lang="en").pairs()) == [
         ("<BT> rot Katze", "red cat"),
         ("<BT> groß alt", "big old house"),
@@ -440,7 +440,7 @@ def test_a_tiny_run_translates_back_or_says_why_not(tmp_path: Path, tiny_run: Pa
     mono, out = write_lines(tmp_path / "mono.txt", ["red cat", "blue dog", ""]), tmp_path / "pairs.tsv"
     result = succeed("backtranslate", tiny_run, mono, "--out", out, "--set", "search.beam_size=1")
     n_pairs = len(list(open_lines(out)))
-    assert f"left out: {3 - n_pairs} of 3: " in result.stderr
+    assert f"skipped: {3 - n_pairs} of 3: " in result.stderr
 
 
 @pytest.fixture(scope="module")

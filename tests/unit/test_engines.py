@@ -148,7 +148,7 @@ def test_the_command_translates_in_int8_and_scores_in_more(run: Path, tmp_path: 
     assert len(result.stdout.splitlines()) == 2
     (tmp_path / "text").write_text("red cat\n", encoding="utf-8")
     text = tmp_path / "text"
-    assert "--precision int8: is one of searches" in error_of(
+    assert "--precision int8: is for search only" in error_of(
         "score-model", run, text, text, "--precision", "int8"
     )
 

@@ -157,8 +157,8 @@ def test_text_needs_no_matplotlib_and_a_picture_does(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["masks", "--plot"], "--plot is for a run; for masks say --out masks.svg"),
-        (["masks", "--set", "seed=2"], "masks are the same for every recipe; leave --recipe and --set away"),
+        (["masks", "--plot"], "--plot is for a run; for masks give --out masks.svg"),
+        (["masks", "--set", "seed=2"], "masks are the same for every recipe; omit --recipe and --set"),
         (["positions", "--set", "model.d_mode=8"], "did you mean model.d_model?"),
         (["runs/x", "--out", "a.svg"], "are for: dragoman show schedule, positions, masks"),
     ],

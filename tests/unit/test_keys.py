@@ -50,7 +50,7 @@ def test_a_revoked_key_is_refused_and_the_others_are_good(file: Path) -> None:
     ann, bob = make_key(file, "ann"), make_key(file, "bob", per_minute=3)
     said = succeed("key", "revoke", "ann", "--file", file)
     assert said.stdout == ""
-    assert "until then the key is good" in said.stderr
+    assert "until then the key stays valid" in said.stderr
     keys = Keys.load(file)
     assert keys.user(ann) is None
     assert keys.user(bob) == access.User("bob", 3)

@@ -134,7 +134,7 @@ def test_any_number_of_curves_can_be_drawn_and_always_gives_the_same_file(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["schedule", "--plot"], "--plot is for a run; for learning rates say --out schedule.svg"),
+        (["schedule", "--plot"], "--plot is for a run; for learning rates give --out schedule.svg"),
         (["runs/x", "--out", "a.svg"], "--recipe, --set and --out are for: dragoman show schedule"),
         (["runs/x", "--set", "seed=2"], "--recipe, --set and --out are for: dragoman show schedule"),
         (["schedule", "--recipe", "no.toml"], "no.toml: cannot be read"),

@@ -102,7 +102,7 @@ def test_the_coverage_penalty_is_that_of_the_attention_while_it_is_written(trans
             assert score == pytest.approx(log_prob / ((5 + len(ids) + 1) / 6) ** alpha + term, rel=1e-4)
 
 
-# What a translation must hold
+# Constraints
 
 
 @every_search

@@ -1,7 +1,7 @@
-"""The command `dragoman`: a command parses, calls, prints.
+"""The command `dragoman`. Each subcommand parses options, calls one public function and prints.
 
-Results go to stdout, talk goes to stderr. What is slow to import (torch, rich) is imported inside the
-commands, so that `dragoman --help` answers at once.
+Results go to stdout, messages to stderr. Slow imports (torch, rich) happen inside the commands, so that
+`dragoman --help` answers at once.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ for group in (app, *(info.typer_instance for info in app.registered_groups)):
 
 
 def main() -> None:
-    """Runs the command line; leaves with its exit code.
+    """Run the command line and exit with its code.
 
-    One of several processes leaves with CRASHED where there is a bug or a fault of the machine, so that
-    whoever has started it can tell that from a mistake.
+    In distributed training, a process that fails unexpectedly exits with CRASHED, so that its launcher can
+    tell a crash from a user error.
     """
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -83,10 +83,10 @@ def main() -> None:
 
 
 def open_closed_streams() -> None:
-    """Give a process that was started without stdin, stdout or stderr streams in their place.
+    """Open replacements for stdin, stdout and stderr if the process was started without them.
 
-    Reading and writing them fails as it does in other programs, but messages are discarded. Without this,
-    Python's streams are None, and a file that is opened could become stdout.
+    Reading and writing them fails as in other programs, and messages are discarded. Otherwise Python's
+    streams would be None, and the next opened file could become stdout.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:

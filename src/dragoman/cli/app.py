@@ -1,4 +1,4 @@
-"""The command line as a whole: its help, its version, and what becomes of errors."""
+"""The command-line application: help, version, exit codes and error messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader has had enough
 
 
 class Commands(TyperGroup):
-    """The commands, in the order in which they are needed; their errors become one line and an exit code."""
+    """The group of all commands, in order of use; errors become one line and an exit code."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
@@ -48,7 +48,7 @@ class Commands(TyperGroup):
 
 @contextmanager
 def errors_as_exit_codes() -> Iterator[None]:
-    """Turn what a user can put right into a line on stderr and an exit code."""
+    """Turn errors that a user can fix into one line on stderr and an exit code."""
     try:
         yield
     except DragomanError as error:
@@ -76,15 +76,15 @@ def errors_as_exit_codes() -> Iterator[None]:
 
 
 def give_back_ctrl_c() -> None:
-    """From now on Ctrl-C ends this process at once, without a traceback."""
+    """Make Ctrl-C end this process at once, without a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Command(TyperCommand):
-    """A command that takes no option twice unless it is a list, no empty path and no number that is none.
+    """A command that refuses repeated single options, empty paths and numbers that are not finite.
 
-    Its plain help lists options under the headings that they name (`rich_help_panel`).
+    The plain help groups options by their `rich_help_panel`.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -115,20 +115,20 @@ class Command(TyperCommand):
 
 
 def _check_value(parameter: Any, written: Any, value: Any) -> None:
-    """ConfigError: a path is empty, or - where stdout is not possible; or a number is not finite."""
+    """Check a value. ConfigError: an empty path, "-" for an option without stdout, or a non-finite number."""
     name, is_option = parameter.opts[0], parameter.param_type_name == "option"
     if isinstance(value, Path) and written == "":
         raise ConfigError(f"{name}: is empty; give a path")
     if isinstance(value, Path) and written == "-" and is_option and parameter.metavar != FILE_OR_STDOUT:
         raise ConfigError(f"{name} -: stdin and stdout are not possible here; give a path")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{name} {written}: is not a number to count with; give a finite one")
+        raise ConfigError(f"{name} {written}: is not a finite number; give a finite one")
 
 
 def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iterable[Path]) -> None:
-    """Check that no output is a file that is read, or belongs to one of the `runs`.
+    """Check that no output is an input or a file of one of the `runs`; see `refuse_overwriting`.
 
-    See `refuse_overwriting`. A file that is missing is left to those who read it.
+    Missing inputs are ignored here; the code that reads an input reports them.
     """
     from dragoman.data.readers.files import find_file
     from dragoman.runs import Run
@@ -141,25 +141,25 @@ def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iter
 
 
 def fail(message: str, *, code: int = USER_ERROR, prefix: str = "error: ") -> NoReturn:
-    """Says what is wrong in one line on stderr, and leaves with `code`."""
+    """Print an error in one line on stderr and exit with `code`."""
     with suppress(OSError):
         typer.echo(prefix + printable(as_called(" ".join(message.splitlines()))), err=True)
     raise typer.Exit(code)
 
 
 def say(message: str) -> None:
-    """One line on stderr; see `as_called`."""
+    """Print one line on stderr; see `as_called`."""
     typer.echo(printable(as_called(message)), err=True)
 
 
 def invite(what: str) -> None:
-    """On a terminal, says how to end what is typed: else a command that waits seems to hang."""
+    """Print on a terminal how to end the input; otherwise a command that waits for it seems to hang."""
     if sys.stdin is not None and sys.stdin.isatty():
         say(f"{what}; {'Ctrl-Z and Enter' if os.name == 'nt' else 'Ctrl-D'} ends")
 
 
 def as_called(text: str) -> str:
-    """`text`, its commands `dragoman …` and `pip install …` written as they work in this shell."""
+    """Return `text` with its `dragoman …` and `pip install …` commands as they work in this shell."""
     commands = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]
     names = "|".join([*commands, *(str(group.name) for group in app.registered_groups)])
     text = re.sub(rf"(?<![\w./-])(?<!-m )dragoman(?= (?:{names})\b)", lambda _: program(), text)
@@ -167,7 +167,7 @@ def as_called(text: str) -> str:
 
 
 def program() -> str:
-    """How this program is called: `dragoman` where the shell finds it, else with the path that was typed."""
+    """Return the name of this program: `dragoman` if the shell finds it, else the path that was typed."""
     called = Path(sys.argv[0])
     if called.parts[-2:] == ("dragoman", "__main__.py"):
         return f"{_word(sys.orig_argv[0])} -m dragoman"
@@ -178,12 +178,12 @@ def program() -> str:
 
 
 def command_line(*arguments: object) -> str:
-    """`dragoman` with `arguments`, to be pasted into a shell; by default those of this process."""
+    """Return a `dragoman` command with `arguments`, quoted for a shell; default: those of this process."""
     return shlex.join(["dragoman", *map(str, arguments or sys.argv[1:])])
 
 
 def _pip() -> str:
-    """The pip that installs for this Python."""
+    """Return the pip command that installs for this Python."""
     found, python = shutil.which("pip"), Path(sys.executable)
     return "pip" if found and Path(found).parent == python.parent else f"{_word(sys.executable)} -m pip"
 
@@ -193,14 +193,14 @@ def _word(path: str) -> str:
 
 
 def finite(value: float | None) -> float | None:
-    """The value of an option. BadParameter: it is not a number, which bounds let through."""
+    """Return the value of an option. BadParameter: NaN, which passes the range check."""
     if value is not None and math.isnan(value):
         raise typer.BadParameter("nan is not a number in the range.")
     return value
 
 
 FILE_OR_STDOUT = "FILE|-"
-"""The metavar of options whose file may be stdout."""
+"""Metavar of options that accept "-" for stdout."""
 
 app = typer.Typer(
     cls=Commands,
@@ -208,7 +208,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # the plain help takes half the time
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Parallel text in, a translator out; labelled text in, a classifier out: train, use and score them.",
+    help="Train, use and evaluate translators (from parallel text) and classifiers (from labelled text).",
     epilog="Start with: dragoman demo",
 )
 
@@ -216,7 +216,7 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def dragoman(
     ctx: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         typer.echo(f"dragoman {__version__}")
@@ -226,7 +226,7 @@ def dragoman(
 
 
 def discard_output() -> None:
-    """Point stdout at nothing: Python flushes it once more when it exits, and must not fail again."""
+    """Point stdout at the null device, so that Python's flush at exit cannot fail again."""
     with suppress(OSError, ValueError):
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, sys.stdout.fileno())

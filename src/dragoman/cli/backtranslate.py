@@ -1,4 +1,4 @@
-"""`dragoman backtranslate`: pairs for training, out of text in one language."""
+"""`dragoman backtranslate`: make synthetic training pairs from monolingual text."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ def backtranslate(
     run: RunPath,
     mono: Annotated[
         str,
-        typer.Argument(help="Text in the language that RUN reads, a sentence a line.", show_default=False),
+        typer.Argument(help="Text in RUN's source language, one sentence per line.", show_default=False),
     ],
     out: Annotated[
         Path,
         typer.Option(
             metavar=FILE_OR_STDOUT,
-            help="The pairs: translation<TAB>text a line, as .tsv, .tsv.gz, .tsv.xz or .tsv.zst.",
+            help="Output: translation<TAB>text per line, as .tsv, .tsv.gz, .tsv.xz or .tsv.zst.",
         ),
     ],
-    tag: Annotated[str, typer.Option(help='Stands before every translation; "" for none.')] = "<BT>",
+    tag: Annotated[str, typer.Option(help='Tag before every translation; "" = no tag.')] = "<BT>",
     max_ratio: Annotated[
         float,
         typer.Option(
             min=0.0,
             max=1e6,
             callback=finite,
-            help="Leave out pairs of more unequal lengths, in tokens; 0: none.",
+            help="Skip pairs whose lengths in tokens differ by more than this ratio; 0 = keep all.",
         ),
     ] = 3.0,
     method: Annotated[
-        str | None, typer.Option(help="How to search, as in sampling.", show_default="the run's")
+        str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
     ] = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
@@ -62,12 +62,11 @@ def backtranslate(
     workers: Workers = 1,
     ray: RayAddress = None,
 ) -> None:
-    """Make training pairs of text in one language: back-translation (Sennrich et al. 2016).
+    """Make training pairs from monolingual text: back-translation (Sennrich et al. 2016).
 
-    RUN translates from the language of the text, MONO, into the one that a new model is to read. What is
-    written is the new model's text: a made-up source with a tag before it (Caswell et al. 2019), a tab, and
-    the real sentence. Empty and degenerate translations are left out and counted. The same command
-    continues after a kill.
+    RUN translates MONO into the source language of a new model. Each output line is a training pair of the
+    new model: a tag (Caswell et al. 2019), the synthetic source, a tab, and the real sentence. Empty and
+    degenerate translations are skipped and counted. The same command continues an interrupted run.
     """
     from dragoman.bulk.job import Job
     from dragoman.bulk.output import SyntheticPairs

@@ -1,4 +1,4 @@
-"""Files of any size on the terminal: what `translate`, `backtranslate` and `distill` have in common."""
+"""Options and progress of file translation, shared by `translate`, `backtranslate` and `distill`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dragoman.bulk.running import Status, Summary
 
 LINE_EVERY = 30.0
-"""Seconds between lines where there is no terminal for a bar."""
+"""Seconds between progress lines if stderr is not a terminal."""
 
 
 def _with_ray(address: str | None) -> str | None:
@@ -30,7 +30,7 @@ Workers = Annotated[
     typer.Option(
         min=1,
         max=256,
-        help="Processes that translate, each with a share of the cores, or a GPU.",
+        help="Number of worker processes; each gets a share of the cores, or a GPU.",
         rich_help_panel="Large files",
     ),
 ]
@@ -40,7 +40,7 @@ RayAddress = Annotated[
         "--ray",
         metavar="ADDRESS",
         callback=_with_ray,
-        help="Translate on a Ray cluster; local makes one here.",
+        help="Translate on the Ray cluster at ADDRESS; local = start one on this machine.",
         rich_help_panel="Large files",
         show_default=False,
     ),
@@ -48,7 +48,7 @@ RayAddress = Annotated[
 
 
 def carry_out(job: Job, *, n_workers: int, ray: str | None) -> Summary:
-    """Translates a file with a progress bar, and says how to continue where that fails or is interrupted."""
+    """Translate a file with a progress bar; if interrupted, print the command that continues."""
     from dragoman.bulk.running import translate_file
 
     progress = TerminalProgress()
@@ -64,7 +64,7 @@ def carry_out(job: Job, *, n_workers: int, ray: str | None) -> Summary:
 
 
 def describe_summary(summary: Summary, out: Path) -> list[str]:
-    """What was done, and what was left out."""
+    """Describe a finished translation: lines, speed, and skipped lines by reason."""
     from dragoman.bulk.job import IN_PARTS
 
     speed = summary.n_new / max(summary.seconds, 1e-9)
@@ -80,12 +80,12 @@ def describe_summary(summary: Summary, out: Path) -> list[str]:
     if counts:
         total = sum(counts.values())
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in sorted(counts.items()))
-        lines.append(f"without translation or left out: {total:,} of {summary.n_lines:,}: {reasons}")
+        lines.append(f"without translation, or skipped: {total:,} of {summary.n_lines:,}: {reasons}")
     return lines
 
 
 class TerminalProgress:
-    """A bar on a terminal; elsewhere a line on stderr every half minute. A context manager."""
+    """Progress of a file: a bar on a terminal, otherwise a line on stderr every 30 s. A context manager."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -110,7 +110,7 @@ class TerminalProgress:
             self._bar.stop()
 
     def show(self, status: Status) -> None:
-        """Takes note of how far a translation is."""
+        """Update the progress."""
         if self._bar is not None:
             self._bar.update(self._task, completed=status.share, description=describe_status(status))
         elif time.monotonic() - self._told >= LINE_EVERY:
@@ -119,7 +119,7 @@ class TerminalProgress:
 
 
 def describe_status(status: Status) -> str:
-    """The share of the input that was read, lines, speed and time left."""
+    """Describe progress: share of the input read, lines, speed and time left."""
     left = status.seconds_left
     return " · ".join(
         [
@@ -132,7 +132,7 @@ def describe_status(status: Status) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words: "42 s", "3 min", "5.2 h", "2.1 days"."""
+    """Format a duration: "42 s", "3 min", "5.2 h", "2.1 days"."""
     for unit, length, form in (("days", 86400, ".1f"), ("h", 3600, ".1f"), ("min", 60, ".0f")):
         if seconds >= 1.5 * length:
             return f"{seconds / length:{form}} {unit}"

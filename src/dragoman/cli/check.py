@@ -1,4 +1,4 @@
-"""`dragoman data check`: what is wrong with a corpus, before anybody learns from it."""
+"""`dragoman data check`: find problems in a corpus before training on it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 PROBLEMS_FOUND = 1
 MAX_SHOWN = 100
-"""Characters of a text that are shown."""
+"""Maximum characters shown of a text."""
 MAX_STRETCHES = 20
-"""Facts about the whole corpus that are shown, such as shifted stretches."""
+"""Maximum facts shown about the whole corpus, such as shifted stretches."""
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "suspicion")
 STYLES = {"error": "red", "warning": "yellow", "suspicion": "cyan", "information": ""}
 
@@ -36,7 +36,7 @@ def register(data_app: typer.Typer) -> None:
 
 
 class Options(NamedTuple):
-    """What is said about files on the command line."""
+    """Command-line options that describe the files."""
 
     valid: str | None = None
     tests: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Options(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A corpus to check, and those it must not overlap with."""
+    """A corpus to check, and the held-out corpora that it must not overlap with."""
 
     name: str
     corpus: Corpus | LabelledCorpus
@@ -60,51 +60,58 @@ class Job(NamedTuple):
 def check(
     files: Annotated[
         list[str],
-        typer.Argument(help="Two aligned files, one with both sides, or a recipe.toml.", show_default=False),
+        typer.Argument(help="Two aligned files, one file of pairs, or a recipe.toml.", show_default=False),
     ],
     valid: Annotated[
-        str | None, typer.Option(metavar="FILES", help="Must not overlap: a.en,a.de or a.tsv.")
+        str | None,
+        typer.Option(metavar="FILES", help="Validation set to check for overlap: a.en,a.de or a.tsv."),
     ] = None,
     test: Annotated[
-        list[str] | None, typer.Option(metavar="FILES", help="The same; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option(metavar="FILES", help="Test set to check for overlap; repeatable.", show_default=False),
     ] = None,
     src_lang: Annotated[
-        str | None, typer.Option(help="Language of the source.", show_default="as in train.en")
+        str | None, typer.Option(help="Source language.", show_default="from the name, as in train.en")
     ] = None,
     tgt_lang: Annotated[
-        str | None, typer.Option(help="Language of the target.", show_default="as in train.de")
+        str | None, typer.Option(help="Target language.", show_default="from the name, as in train.de")
     ] = None,
     columns: Columns = None,
     task: Annotated[
-        str | None, typer.Option(help="classification: the file holds texts and labels.", show_default=False)
+        str | None,
+        typer.Option(help="classification if the file holds texts and labels.", show_default=False),
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
-    examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="Examples of each finding.")] = 3,
+    examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="Examples shown per finding.")] = 3,
     write_clean: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write what has no error worth dropping to this folder."),
+        typer.Option(metavar="DIR", help="Write a copy without faulty lines to this folder."),
     ] = None,
     drop: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="Drop these from it as well; may be repeated.", show_default=False),
+        typer.Option(
+            metavar="KIND", help="With --write-clean: drop this kind as well; repeatable.", show_default=False
+        ),
     ] = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="Don't drop these; may be repeated.", show_default=False),
+        typer.Option(
+            metavar="KIND", help="With --write-clean: keep this kind; repeatable.", show_default=False
+        ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is any problem.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if a problem is found.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")] = False,
 ) -> None:
-    """Check a corpus: empty or wrong sides, shifts, repetitions, overlap with valid and test, and more.
+    """Check a corpus: empty or wrong sides, shifts, duplicates, overlap with validation and test sets, ….
 
-    The corpus itself is never changed. A recipe has all its corpora checked; --write-clean then cleans
-    the one for training.
+    The corpus itself is never changed. Given a recipe, all its corpora are checked, and --write-clean
+    cleans the training corpus.
     """
     from dragoman.data.doctor import kinds_to_drop
 
     if (drop or keep) and write_clean is None:
-        raise ConfigError("--drop and --keep choose what --write-clean leaves out; say where to write, too")
+        raise ConfigError("--drop and --keep choose what --write-clean drops; give --write-clean DIR")
     kinds = kinds_to_drop(drop=drop or (), keep=keep or ())
     options = Options(
         valid, tuple(test or ()), src_lang, tgt_lang, columns, task, column(text_column), column(label_column)
@@ -124,10 +131,10 @@ def check(
 
 
 def _jobs(files: Sequence[str], options: Options) -> Iterator[Job]:
-    """The corpora to check. ConfigError: the options contradict each other. DataError: a file is missing."""
+    """Yield the corpora to check. ConfigError: options conflict. DataError: a file is missing."""
     if files[0].endswith(".toml"):
         if len(files) > 1 or options != Options():
-            raise ConfigError(f"{files[0]} names its own files, languages and columns; give nothing but it")
+            raise ConfigError(f"{files[0]} names its own files, languages and columns; give the recipe alone")
         from dragoman.config import load_recipe
 
         yield from _jobs_of_recipe(load_recipe(Path(files[0]), ()))
@@ -140,11 +147,11 @@ def _jobs(files: Sequence[str], options: Options) -> Iterator[Job]:
             raise ConfigError("--text-column and --label-column are for --task classification")
         yield _parallel_job(files, options)
     else:
-        raise ConfigError(f"--task {options.task}: there are translation and classification")
+        raise ConfigError(f"--task {options.task}: is unknown; give translation or classification")
 
 
 def _jobs_of_recipe(config: Config) -> Iterator[Job]:
-    """Every corpus that a recipe names, the one for training against all others."""
+    """Yield every corpus of a recipe; the training corpus is checked for overlap with the others."""
     from dragoman.data.named import open_text
 
     corpora = {name: open_text(config.data, files) for name, files in config.data.named().items()}
@@ -155,7 +162,7 @@ def _jobs_of_recipe(config: Config) -> Iterator[Job]:
 
 
 def _parallel_job(files: Sequence[str], options: Options) -> Job:
-    """A parallel corpus. ConfigError: a file that holds several languages, and none are said."""
+    """Open a parallel corpus. ConfigError: a file holds several languages, and none is chosen."""
     from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, open_corpus
 
     langs = (
@@ -163,7 +170,7 @@ def _parallel_job(files: Sequence[str], options: Options) -> Job:
         options.tgt_lang or _language_in(files[-1], len(files)),
     )
     if not all(langs) and (files[0].startswith(PHRASEBOOK) or ".tmx" in files[0] or ".po" in files[0]):
-        raise ConfigError(f"{files[0]}: say its languages, as in --src-lang en --tgt-lang de")
+        raise ConfigError(f"{files[0]}: give its languages, as in --src-lang en --tgt-lang de")
     columns: tuple[int | str, int | str] = DEFAULT_COLUMNS
     if options.columns is not None:
         columns = two_columns(options.columns)
@@ -176,7 +183,7 @@ def _parallel_job(files: Sequence[str], options: Options) -> Job:
 
 
 def _labelled_job(files: Sequence[str], options: Options) -> Job:
-    """A labelled corpus."""
+    """Open a labelled corpus."""
     from dragoman.data.labelled import (
         DEFAULT_COLUMNS,
         REVIEWS,
@@ -199,7 +206,7 @@ def _labelled_job(files: Sequence[str], options: Options) -> Job:
 
 
 def _language_in(file: str, n_files: int) -> str | None:
-    """The language that the name of one of two files ends in, if it tells."""
+    """Return the language code at the end of a file name; None for a file of pairs, or without a code."""
     from dragoman.presets import guess_language
 
     try:
@@ -209,7 +216,7 @@ def _language_in(file: str, n_files: int) -> str | None:
 
 
 def _held_out(options: Options) -> dict[str, list[str]]:
-    """The files of valid and of each test, by name."""
+    """The files of the validation set and of each test set, by name."""
     named = {} if options.valid is None else {"valid": options.valid.split(",")}
     for files in options.tests:
         name = "test" if len(options.tests) == 1 else Path(files.partition(",")[0]).name
@@ -218,7 +225,7 @@ def _held_out(options: Options) -> dict[str, list[str]]:
 
 
 def _check(job: Job, n_examples: int) -> Report:
-    """The report about a corpus; meanwhile a line on stderr says how far it is."""
+    """Check a corpus, with a progress line on stderr."""
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import check_corpus, check_labelled
 
@@ -242,7 +249,7 @@ def _check(job: Job, n_examples: int) -> Report:
 
 @contextmanager
 def _progress(job: Job) -> Iterator[Progress]:
-    """A line on stderr that says what is being done, if someone is looking."""
+    """Show progress in one line of stderr, if it is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -256,7 +263,7 @@ def _progress(job: Job) -> Iterator[Progress]:
 
 
 def _write_clean(job: Job, report: Report, folder: Path, kinds: frozenset[str]) -> dict[str, Any]:
-    """Writes the clean copy, and says so; a record of it."""
+    """Write the clean copy, report it on stderr, and return a record of it."""
     from dragoman.data.doctor import write_clean
 
     names = job.langs[0] or "src", job.langs[1] or "tgt"
@@ -270,7 +277,7 @@ def _write_clean(job: Job, report: Report, folder: Path, kinds: frozenset[str]) 
 
 
 def summary(reports: Sequence[Report]) -> str:
-    """How much was checked, and how many problems there are, in one line."""
+    """Describe the numbers of lines and problems in one line."""
     n_checked = sum(report.n_lines for report in reports)
     units = {report.unit for report in reports}
     unit = units.pop() if len(units) == 1 else "line"
@@ -282,7 +289,7 @@ def summary(reports: Sequence[Report]) -> str:
 
 
 def _print_report(report: Report, *, name: str) -> None:
-    """A table with a line for each finding, and its examples below, on stdout."""
+    """Print a table of findings, then the examples of each."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -308,7 +315,7 @@ def _print_report(report: Report, *, name: str) -> None:
 
 
 def _describe(found: Finding, unit: str) -> Iterator[str]:
-    """A finding with its remedy and examples, line by line."""
+    """Describe a finding: title, remedy and examples, line by line."""
     yield f"{found.kind.name}: {found.kind.title}"
     yield f"  remedy: {found.kind.remedy}"
     if found.kind.name == "labels":
@@ -324,7 +331,7 @@ def _describe(found: Finding, unit: str) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """The text as a terminal can show it: cut to MAX_SHOWN characters, control characters escaped."""
+    """Return the text for a terminal: at most MAX_SHOWN characters, control characters escaped."""
     shown = text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
     return "".join(map(_visible, shown))
 

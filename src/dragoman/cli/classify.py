@@ -1,4 +1,4 @@
-"""`dragoman classify`: text in, label out."""
+"""`dragoman classify`: classify texts, line by line."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ def register(app: typer.Typer) -> None:
 def classify(
     run: RunPath,
     file: Annotated[
-        str, typer.Argument(help="Texts, one a line; - is stdin. May end in .gz, .xz or .zst.")
+        str, typer.Argument(help="Texts, one per line; - = stdin. .gz, .xz and .zst are decompressed.")
     ] = "-",
     out: Annotated[
         Path | None,
-        typer.Option(metavar=FILE_OR_STDOUT, help="Write here instead of to stdout, when all is done."),
+        typer.Option(metavar=FILE_OR_STDOUT, help="Write to this file at the end, not to stdout."),
     ] = None,
     json_: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line: text, label, probabilities of all labels.")
+        bool,
+        typer.Option("--json", help="Write one JSON object per line: text, label, label probabilities."),
     ] = False,
     top: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=1_000_000,
-            help="So many labels a line, the most likely first.",
-            show_default="1; --json: all",
+            help="Number of labels per line, most likely first.",
+            show_default="1; all with --json",
         ),
     ] = None,
     device: Device = "auto",
@@ -48,8 +49,8 @@ def classify(
 ) -> None:
     """Classify texts: one line in, one line out.
 
-    A line is label, tab, probability. A text may be of any length. An empty line stays empty. What
-    arrives through a pipe is classified as it comes.
+    Each output line is: label, tab, probability. Texts may have any length. Empty lines stay empty. Lines
+    from a pipe are classified as they arrive.
     """
     out = None if out == Path("-") else out
     work = Work(file, out, None)
@@ -79,7 +80,7 @@ def classify(
 
 
 def load_classifier(run: Path, *, device: str, precision: str) -> Classifier:
-    """The classifier in the folder `run`. ConfigError: `precision` is none that there is."""
+    """Load the classifier in the folder `run`. ConfigError: unknown precision."""
     from dragoman.predict.classifier import Classifier
 
     if precision not in ("auto", "fp32", "bf16"):
@@ -88,13 +89,13 @@ def load_classifier(run: Path, *, device: str, precision: str) -> Classifier:
 
 
 def as_line(classification: Classification, top: int | None) -> str:
-    """Label, tab, probability, and so on; the empty line for a text that is empty."""
+    """The `top` labels with their probabilities, separated by tabs; an empty line for an empty text."""
     likely = list(classification.probabilities.items())[: top or 1]
     return "\t".join(f"{label}\t{probability:.4f}" for label, probability in likely)
 
 
 def as_json(classification: Classification, top: int | None) -> str:
-    """A classification as one line of JSON; the label of a text that is empty is null."""
+    """A classification as one line of JSON; the label of an empty text is null."""
     likely = list(classification.probabilities.items())[:top]
     record = {
         "text": classification.text,

@@ -1,4 +1,4 @@
-"""What a user says in files that translations must hold: beginnings, phrases, a glossary."""
+"""Constraints on translations, read from files: target prefixes, required phrases, a glossary."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dragoman.errors import DataError
 
 
 class Content:
-    """What the user says that translations must hold, read along with the sentences."""
+    """Constraints read in step with the sentences."""
 
     def __init__(self, *, prefixes: str | None, required: str | None, glossary: str | None) -> None:
-        """The names of files, of which `prefixes` and `required` have a line for each sentence.
+        """Open the files; `prefixes` and `required` have one line for each sentence.
 
-        DataError: one is missing, or the glossary is none.
+        Raises:
+            DataError: a file is missing, or the glossary is malformed.
         """
         from dragoman.predict.glossary import Glossary
 
@@ -24,9 +25,10 @@ class Content:
         self._glossary = None if glossary is None else Glossary.load(glossary)
 
     def take(self, sentences: Sequence[str]) -> dict[str, Any]:
-        """What is said about these sentences, the next ones, as `Translator.translate` takes it.
+        """Return the constraints of the next sentences, as keyword arguments of `Translator.translate`.
 
-        DataError: a file has no more lines.
+        Raises:
+            DataError: a file has fewer lines than there are sentences.
         """
         said: dict[str, Any] = {}
         if self._prefixes is not None:
@@ -41,14 +43,14 @@ class Content:
         return said
 
     def close(self, n_sentences: int) -> None:
-        """DataError: a file has more lines than there were sentences."""
+        """Check that all lines were used. DataError: a file has more lines than there were sentences."""
         for lines in (self._prefixes, self._required):
             if lines is not None:
                 lines.close(n_sentences)
 
 
 class AlignedLines:
-    """A file with a line, perhaps an empty one, for each sentence."""
+    """A file with one line, possibly empty, for each sentence."""
 
     def __init__(self, name: str) -> None:
         from dragoman.data.readers.files import find_file, open_lines
@@ -58,20 +60,20 @@ class AlignedLines:
         self._n_read = 0
 
     def take(self, n: int) -> list[str]:
-        """The next `n` lines. DataError: there are fewer."""
+        """Return the next `n` lines. DataError: there are fewer."""
         lines = list(islice(self._lines, n))
         self._n_read += len(lines)
         if len(lines) < n:
             raise DataError(
                 f"{self._name} has {self._n_read} lines and there are more sentences; "
-                "write a line for each, an empty one where there is nothing to say"
+                "write one line for each sentence, an empty one if there is no constraint"
             )
         return lines
 
     def close(self, n_sentences: int) -> None:
-        """DataError: there are lines left."""
+        """Check that all lines were used. DataError: there are lines left."""
         if next(self._lines, None) is not None:
             raise DataError(
-                f"{self._name} has more than {n_sentences} lines, and there are only so many sentences; "
-                "its lines must match them one by one"
+                f"{self._name} has more than {n_sentences} lines for {n_sentences} sentences; "
+                "write one line for each sentence"
             )

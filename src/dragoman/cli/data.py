@@ -1,4 +1,4 @@
-"""`dragoman data`: which data sets have a name, where they are, and how they get here."""
+"""`dragoman data`: list, download and check data sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ data_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Named data sets: list and fetch them; check corpora.",
+    help="List and download named data sets; check corpora.",
 )
 
 
@@ -33,10 +33,12 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(
-    name: Annotated[str | None, typer.Argument(help="Tell all about this one.", show_default=False)] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON array with all about them.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(help="Show all details of this data set.", show_default=False)
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON array with all details.")] = False,
 ) -> None:
-    """List the data sets that have a name: what they are, their licence, and where they are now."""
+    """List the named data sets: task, size, licence, and where they are on this machine."""
     from dragoman.data import catalog
 
     datasets = [catalog.get(one) for one in ([name] if name else catalog.names())]
@@ -49,16 +51,16 @@ def list_(
 
 
 def fetch(
-    name: Annotated[str, typer.Argument(help="One of those that dragoman data list names.")],
+    name: Annotated[str, typer.Argument(help="Name of a data set; see dragoman data list.")],
     to: Annotated[
         Path | None,
-        typer.Option(help="Put the set's folder into this one.", show_default="the cache, $DRAGOMAN_CACHE"),
+        typer.Option(help="Parent folder of the data set.", show_default="the cache, $DRAGOMAN_CACHE"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Download it even if it is here.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Download even if it is present.")] = False,
 ) -> None:
-    """Fetch a data set, unless it is here, check it, and print its folder.
+    """Download a data set unless it is present, verify it, and print its folder.
 
-    An interrupted download is continued by the same command.
+    The same command continues an interrupted download.
     """
     from dragoman.data import catalog
 
@@ -68,7 +70,7 @@ def fetch(
 
 
 def as_record(dataset: Dataset) -> dict[str, Any]:
-    """All about a data set, with stable keys."""
+    """All details of a data set, with stable keys."""
     from dragoman.data.catalog import whereabouts
 
     place = whereabouts(dataset)
@@ -92,7 +94,7 @@ def as_record(dataset: Dataset) -> dict[str, Any]:
 
 
 def describe(dataset: Dataset) -> Iterator[str]:
-    """All about a data set, line by line."""
+    """Describe a data set, line by line."""
     yield f"{dataset.name} · {dataset.title}"
     yield f"task      {dataset.task}, {_kind(dataset)}, examples: {dataset.n_examples}"
     yield f"here      {_where(dataset)}"
@@ -112,12 +114,12 @@ def describe(dataset: Dataset) -> Iterator[str]:
 
 
 def _kind(dataset: Dataset) -> str:
-    """ "en → de" where it is for translation, "en → label" where it is for classification."""
+    """Languages of a data set: "en → de" for translation, "en → label" for classification."""
     return " → ".join([*dataset.languages, "label"][:2])
 
 
 def _where(dataset: Dataset) -> str:
-    """Where it is, and what of it is missing there."""
+    """Describe where a data set is, and which of its files are missing."""
     from dragoman.data.catalog import whereabouts
 
     place = whereabouts(dataset)
@@ -128,7 +130,7 @@ def _where(dataset: Dataset) -> str:
 
 
 def _print_table(datasets: list[Dataset]) -> None:
-    """Name, task, size, licence in short and place of each, on stdout."""
+    """Print a table: name, task, size, short licence and place of each data set."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -154,7 +156,7 @@ def _print_table(datasets: list[Dataset]) -> None:
 
 @contextmanager
 def _progress_bars() -> Iterator[Progress]:
-    """A bar on stderr for each download, if someone is looking."""
+    """Show a progress bar for each download, if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars

@@ -1,4 +1,4 @@
-"""`dragoman distill`: a student, small and fast, from a run that is neither."""
+"""`dragoman distill`: train a small, fast student model on the translations of a run."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def distill(
     preset: Annotated[
         str,
         typer.Option(
-            help="Layers of encoder and decoder: fast (6 + 2), fastest (6 + 1), small (6 + 2, half)."
+            help="Encoder + decoder layers: fast (6 + 2), fastest (6 + 1), small (6 + 2, half the width)."
         ),
     ] = "fast",
     out: Annotated[
-        Path | None, typer.Option(help="The student's folder.", show_default="runs/<name>-<preset>")
+        Path | None, typer.Option(help="Run folder of the student.", show_default="runs/<name>-<preset>")
     ] = None,
     min_chrf: Annotated[
         float,
@@ -38,7 +38,7 @@ def distill(
             min=0.0,
             max=100.0,
             callback=finite,
-            help="Leave out translations further from the reference; 0: none.",
+            help="Skip translations with a lower chrF against the reference; 0 = keep all.",
         ),
     ] = 20.0,
     max_ratio: Annotated[
@@ -47,7 +47,7 @@ def distill(
             min=0.0,
             max=1e6,
             callback=finite,
-            help="Leave out pairs of more unequal lengths, in tokens; 0: none.",
+            help="Skip pairs whose lengths in tokens differ by more than this ratio; 0 = keep all.",
         ),
     ] = 3.0,
     n_best: Annotated[
@@ -55,26 +55,26 @@ def distill(
         typer.Option(
             min=0,
             max=100_000,
-            help="Of so many translations learn the nearest to the reference; 0: of RUN's whole beam.",
+            help="Choose, among N teacher candidates, the one closest to the reference; 0 = the whole beam.",
         ),
     ] = 0,
     references: Annotated[
-        bool, typer.Option("--references", help="Learn also from the training pairs as they are.")
+        bool, typer.Option("--references", help="Train on the original training pairs as well.")
     ] = False,
     max_pairs: Annotated[
-        int, typer.Option(min=0, max=10**12, help="Learn from the first so many pairs; 0: all of them.")
+        int, typer.Option(min=0, max=10**12, help="Use only the first N training pairs; 0 = all.")
     ] = 0,
     overrides: Overrides = None,
-    test: Annotated[bool, typer.Option("--test", help="Score the test sets, too.")] = False,
+    test: Annotated[bool, typer.Option("--test", help="Score the test sets as well.")] = False,
     workers: Workers = 1,
     ray: RayAddress = None,
 ) -> None:
-    """Train a small, fast student on what a trained run says: distillation (Kim & Rush 2016).
+    """Train a small, fast student on a run's translations: sequence-level distillation (Kim & Rush 2016).
 
-    RUN translates the text it was trained on, with its own search; plainly wrong translations are left out;
-    a student with a deep encoder and a shallow decoder (Kasai et al. 2021) learns the rest, with the same
-    tokens, beginning with RUN's weights. A table compares both, each as it is configured and both searched
-    alike. The same command continues after a kill.
+    RUN translates its own training text with its configured search. Clearly wrong translations are skipped.
+    A student with a deep encoder and a shallow decoder (Kasai et al. 2021) trains on the rest. It shares
+    RUN's vocabulary and starts from RUN's weights. A table compares both models, with their own beam sizes
+    and with equal ones. The same command continues an interrupted run.
     """
     from dragoman.distillation.distilling import distill as make_student
     from dragoman.distillation.teaching import Lessons
@@ -99,7 +99,7 @@ def distill(
 
 
 def describe_distillation(record: Mapping[str, Any]) -> Iterator[str]:
-    """Teacher and student side by side: shapes, and what they do as configured, and searched alike."""
+    """Describe teacher and student side by side: size, speed and scores, for each beam size."""
     beams = record["beam_sizes"]
     shapes = [record["models"][name] for name in NAMES]
     yield _row("", NAMES)
@@ -113,7 +113,7 @@ def describe_distillation(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _measured(record: Mapping[str, Any], beams: Mapping[str, int]) -> Iterator[str]:
-    """Speed and scores, each searched with its beam of `beams`; and what the student has of the teacher's."""
+    """Describe speed and scores of each model with its beam of `beams`, and the difference."""
     from dragoman.report.comparison import signed
 
     speeds = {(row["model"], row["beam_size"]): row["sentences_per_second"] for row in record["speed"]}

@@ -1,4 +1,4 @@
-"""`dragoman doctor`: what this machine can do, and what would make it faster."""
+"""`dragoman doctor`: describe this machine and suggest how to make Dragoman faster on it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="The same facts as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show machine, versions and speed of matrix products, and what to change.
+    """Show hardware, versions and the measured speed of matrix products, with advice.
 
-    For the faults of a corpus there is `dragoman data check`.
+    To check a corpus, see `dragoman data check`.
     """
     from dragoman.hardware import advice, look_around
 
-    say("measuring matrix products, some seconds")
+    say("measuring matrix products (some seconds)")
     machine = look_around()
     if as_json:
         typer.echo(json.dumps({**machine.facts(), "advice": advice(machine)}, indent=2))
@@ -38,7 +38,7 @@ def doctor(
 
 
 def rows(machine: Machine) -> list[tuple[str, str]]:
-    """What is shown, line by line."""
+    """The names and values of the report, one pair per line."""
     from dragoman.runs import environment
 
     facts = environment()

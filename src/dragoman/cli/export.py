@@ -1,4 +1,4 @@
-"""`dragoman export`: a run for another runtime."""
+"""`dragoman export`: convert a run for another runtime."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ def register(app: typer.Typer) -> None:
 
 def export(
     run: RunPath,
-    to: Annotated[str, typer.Option(help="ctranslate2, onnx or huggingface.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option(help="The folder to write: new, empty, or an earlier export.", show_default=False)
+    to: Annotated[
+        str, typer.Option(help="Target format: ctranslate2, onnx or huggingface.", show_default=False)
     ],
-    compute_type: Annotated[str, typer.Option(help="float32; for ctranslate2 also int8.")] = "float32",
+    out: Annotated[
+        Path, typer.Option(help="Output folder: new, empty, or an earlier export.", show_default=False)
+    ],
+    compute_type: Annotated[
+        str, typer.Option(help="Type of the weights: float32, or int8 (ctranslate2 only).")
+    ] = "float32",
     sentences: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Sentences compared with the run.")
+        int, typer.Option(min=1, max=100_000, help="Validation sentences used to verify the export.")
     ] = 200,
 ) -> None:
-    """Write a run for another runtime: a folder that CTranslate2, onnxruntime or transformers loads.
+    """Export a run to a folder that CTranslate2, onnxruntime or transformers can load.
 
-    The export is compared with the run before it is there: what both find, and how probable they find it,
-    on validation data. Its README.md holds a script that needs no Dragoman. Classifiers go to onnx.
+    Before the folder is written, outputs and probabilities are compared with the run's on validation data.
+    The exported README.md contains a script that runs without Dragoman. Classifiers support onnx only.
     """
     from dragoman.interop.exporting import export_run
 
@@ -48,7 +52,7 @@ def export(
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, if someone is looking."""
+    """Show a progress bar, if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,4 +1,4 @@
-"""`dragoman show positions` and `dragoman show masks`: what is added to tokens, and what they may see."""
+"""`dragoman show positions` and `dragoman show masks`: positional encodings and attention masks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.errors import ConfigError
 
 
 def show_positions(recipe: Path | None, overrides: Sequence[str], out: Path | None) -> None:
-    """Prints the encodings of positions for the width of a recipe's model, and draws them into `out`."""
+    """Print the positional encodings of a recipe's model, and draw them into `out`."""
     from dragoman.config import load_recipe, parse_config
     from dragoman.report.positions import describe_positions, plot_positions
 
@@ -28,14 +28,14 @@ def show_positions(recipe: Path | None, overrides: Sequence[str], out: Path | No
 
 
 def show_masks(recipe: Path | None, overrides: Sequence[str], out: Path | None) -> None:
-    """Prints the masks of a sentence and its translation, and draws them into `out`.
+    """Print the attention masks of an example pair, and draw them into `out`.
 
-    ConfigError: a recipe or settings are given, on which masks do not depend.
+    ConfigError: a recipe or settings are given; masks do not depend on them.
     """
     from dragoman.report.masks import describe_masks, masks_of, plot_masks
 
     if recipe is not None or overrides:
-        raise ConfigError("masks are the same for every recipe; leave --recipe and --set away")
+        raise ConfigError("masks are the same for every recipe; omit --recipe and --set")
     masks = masks_of()
     typer.echo("\n".join(describe_masks(masks)))
     if out is not None:

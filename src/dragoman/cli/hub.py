@@ -1,4 +1,4 @@
-"""`dragoman push` and `dragoman card`: a run for others."""
+"""`dragoman push` and `dragoman card`: publish a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.cli.translate import RunPath
 
 Licence = Annotated[
     str | None,
-    typer.Option("--license", help="One of the hub's, such as cc-by-4.0.", show_default="unknown"),
+    typer.Option("--license", help="Licence id of the hub, such as cc-by-4.0.", show_default="unknown"),
 ]
 
 
@@ -21,9 +21,9 @@ def register(app: typer.Typer) -> None:
 
 
 def card(run: RunPath, licence: Licence = None) -> None:
-    """Print the model card of a run: what it is, what it learnt from, how good it is.
+    """Print the model card of a run: model, training data and scores, from the run's files.
 
-    It says what the run's files say. For one of your own: dragoman card RUN > RUN/README.md, and edit it.
+    To write your own card, edit the output: dragoman card RUN > RUN/README.md.
     """
     from dragoman.card import model_card
     from dragoman.runs import Run
@@ -35,20 +35,17 @@ def card(run: RunPath, licence: Licence = None) -> None:
 
 def push(
     run: RunPath,
-    name: Annotated[str, typer.Argument(help="Its name there: user/model.", show_default=False)],
-    public: Annotated[
-        bool, typer.Option("--public", help="Let everybody see a model that is new there.")
-    ] = False,
+    name: Annotated[str, typer.Argument(help="Name on the hub: user/model.", show_default=False)],
+    public: Annotated[bool, typer.Option("--public", help="Create a new model as public.")] = False,
     licence: Licence = None,
     message: Annotated[
-        str, typer.Option(help="What is new.", show_default="the run's name and languages")
+        str, typer.Option(help="Commit message.", show_default="the run's name and languages")
     ] = "",
 ) -> None:
-    """Put a run on the Hugging Face hub, with its model card, and print its address.
+    """Upload a run to the Hugging Face hub with its model card, and print its address.
 
-    Only what the run needs to be used is sent: weights, tokenizer, settings without the folders of this
-    machine, scores. A model that is new there can be seen by you alone unless --public is given. Log in
-    before with: hf auth login.
+    Only the files needed to use the run are uploaded: weights, tokenizer, settings without local paths, and
+    scores. A new model is private unless --public is given. Log in first: hf auth login.
     """
     from dragoman.hub import HubName
     from dragoman.interop.publishing import push_to_hub

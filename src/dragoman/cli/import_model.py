@@ -1,4 +1,4 @@
-"""`dragoman import`: a model of another toolkit becomes a run."""
+"""`dragoman import`: convert a model of another toolkit to a run."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ def register(app: typer.Typer) -> None:
 
 def import_model(
     model: Annotated[
-        Path, typer.Argument(help="The folder of the model, or its checkpoint.", show_default=False)
+        Path, typer.Argument(help="Folder of the model, or its checkpoint file.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option(help="The run's folder, new or empty.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Run folder, new or empty.", show_default=False)],
     format_name: Annotated[
-        str | None, typer.Option("--format", help="What it is.", show_default="by the files that are there")
+        str | None,
+        typer.Option("--format", help="Format of the model.", show_default="detected from its files"),
     ] = None,
     src_lang: Annotated[
-        str | None, typer.Option(help="Language of the source.", show_default="what the model says")
+        str | None, typer.Option(help="Source language.", show_default="from the model")
     ] = None,
     tgt_lang: Annotated[
-        str | None, typer.Option(help="Language of the target.", show_default="what the model says")
+        str | None, typer.Option(help="Target language.", show_default="from the model")
     ] = None,
     src_spm: Annotated[
-        Path | None, typer.Option(help="The source's sentencepiece model, where it is elsewhere.")
+        Path | None, typer.Option(help="SentencePiece model of the source, if outside the folder.")
     ] = None,
     tgt_spm: Annotated[
-        Path | None, typer.Option(help="The target's.", show_default="as the source's")
+        Path | None,
+        typer.Option(help="SentencePiece model of the target.", show_default="same as the source"),
     ] = None,
-    codes: Annotated[Path | None, typer.Option(help="Byte-pair codes of subword-nmt.")] = None,
+    codes: Annotated[Path | None, typer.Option(help="BPE codes of subword-nmt.")] = None,
 ) -> None:
-    """Make a run of a model of another toolkit (docs/migrating.md).
+    """Convert a model of another toolkit to a run (docs/migrating.md).
 
-    Nothing of the model is executed: no pickle, no code of its own. The run translates, is scored, trained
-    further with `dragoman train --from` and served like any other.
+    No code of the model is executed, and nothing is unpickled. The result is a normal run: translate,
+    evaluate, fine-tune with `dragoman train --from`, serve.
     """
     from dragoman.interop import importing
     from dragoman.interop.foreign import Options
@@ -58,7 +60,7 @@ def import_model(
 
 
 def describe_import(run: Run) -> Iterator[str]:
-    """What was read, what it became, and what did not carry over, line by line."""
+    """Describe an import line by line: files, architecture, and notes on what was not converted."""
     config = run.config
     assert config.task == "translation"
     origin = run.read_json("report.json")["imported"]

@@ -1,4 +1,4 @@
-"""What a training says on the terminal: log lines, what it makes of validation texts, curves, time left."""
+"""Training progress on the terminal: log lines, validation samples, curves and time left."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dragoman.training.tasks.task import Sample
 
 
 class TerminalListener(TrainingListener):
-    """Log lines on stderr. A context manager.
+    """A listener that prints log lines on stderr. A context manager.
 
-    On a terminal, samples follow each validation, and below all lines stay the curves of loss and score, and
-    a bar with the time left. A pipe or a file gets the lines alone.
+    A terminal also shows samples after each validation, and below the lines the curves of loss and score,
+    and a progress bar with the time left.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -82,7 +82,7 @@ class TerminalListener(TrainingListener):
 
 
 def describe_record(record: dict[str, Any], *, item: str) -> str:
-    """A record of history.jsonl in words, numbers with units; `item` is what losses are averaged over."""
+    """Format a record of history.jsonl as a log line; `item` is the unit that losses are averaged over."""
     if record["kind"] == "train":
         return " · ".join(
             [
@@ -105,7 +105,7 @@ def describe_record(record: dict[str, Any], *, item: str) -> str:
 
 
 def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
-    """The loss and the scores of a validation, each in words."""
+    """Format the loss and the scores of a validation."""
     names = {
         "bleu": "BLEU",
         "chrf": "chrF",

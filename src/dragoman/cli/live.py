@@ -1,4 +1,4 @@
-"""What moves below the log lines of a training, on a terminal: curves in characters, and a progress bar."""
+"""The live panel below the log lines of a training: curves in characters, and a progress bar."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from dragoman.training.state import Position
 from dragoman.training.tasks.task import Sample
 
 N_ROWS = 4
-"""Rows of a curve."""
+"""Height of a curve, in terminal rows."""
 
 MIN_LINES, MIN_COLUMNS = 16, 50
-"""A smaller terminal has no room for curves."""
+"""Minimum terminal size for curves."""
 
 LONGEST = 240
-"""Characters of a sample that are shown, at most."""
+"""Maximum characters shown of a sample."""
 
 
 class Curve:
-    """A number that changes with the steps, drawn in the room there is."""
+    """A value over training steps, drawn to fit the available width."""
 
     def __init__(self, name: str, unit: str, *, best: bool) -> None:
-        """`best`: the highest value is worth naming."""
+        """`best`: name the highest value in the heading."""
         self._name, self._unit, self._best = name, unit, best
         self.points: list[tuple[float, float]] = []
 
     def add(self, step: int, value: float | None) -> None:
-        """Takes the value at `step`; None is no number. What was known from this step on is forgotten."""
+        """Add the value at `step` and drop later ones; None = no value (NaN)."""
         self.points = [point for point in self.points if point[0] < step]
         self.points.append((step, math.nan if value is None else value))
 
     @property
     def heading(self) -> str:
-        """The last value in words, and where the best was."""
+        """The last value, and the step of the best one."""
         known = [point for point in self.points if not math.isnan(point[1])]
         if not known:
             return f"{self._name}: none yet"
@@ -67,7 +67,7 @@ class Curve:
 
 
 class LivePanel:
-    """The curves of loss and score, and how far a training is, with the time left."""
+    """Curves of loss and score, and a progress bar with the time left."""
 
     def __init__(self, console: Console, config: Config, position: Position) -> None:
         self._console, self._config = console, config
@@ -75,7 +75,7 @@ class LivePanel:
         self.loss = Curve("loss", f" nats/{names.unit}", best=False)
         self.score_key = names.score
         self.score = Curve(names.score_title, names.score_unit, best=True)
-        if config.training.metric == self.score_key:  # what a training that goes on has reached before
+        if config.training.metric == self.score_key:  # scores from before a resume
             for step, value in position.scores.items():
                 self.score.add(int(step), value)
         self._progress = Progress(
@@ -87,21 +87,21 @@ class LivePanel:
             console=console,
             expand=True,
         )
-        # A training that goes on has not done in this second what it did before.
+        # Earlier steps of a resumed training must not count for its speed.
         self._task = self._progress.add_task("training", total=1.0)
         self._progress.tasks[0].completed = self._share(position)
 
     def stepped(self, position: Position) -> None:
-        """An update was made."""
+        """Advance the bar after an update."""
         steps = f"step {position.step:,} of {self._config.training.max_steps:,}"
         self._progress.update(self._task, description=steps, completed=self._share(position))
 
     def validating(self) -> None:
-        """The bar waits for a validation."""
+        """Label the bar "validating"."""
         self._progress.update(self._task, description="validating")
 
     def logged(self, record: dict[str, Any]) -> None:
-        """Takes the loss or the score of a record of history.jsonl into the curves."""
+        """Add the loss or the score of a record of history.jsonl to its curve."""
         if record["kind"] == "train":
             self.loss.add(record["step"], record["train_loss"])
         elif record["kind"] == "valid":
@@ -118,7 +118,7 @@ class LivePanel:
         return Group(Text(""), curves, self._progress)
 
     def _share(self, position: Position) -> float:
-        """How much of the training is done, 0 to 1."""
+        """Fraction of the training that is done, 0 to 1."""
         training = self._config.training
         seconds = 60 * training.max_minutes
         by_time = position.seconds / seconds if seconds else 0.0
@@ -126,7 +126,7 @@ class LivePanel:
 
 
 def sample_table(samples: Sequence[Sample], names: tuple[str, str, str]) -> Table:
-    """Samples one below the other, their parts under `names`; right ones are green, others yellow."""
+    """Return a table of samples with rows named `names`; correct samples are green, others yellow."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -139,12 +139,12 @@ def sample_table(samples: Sequence[Sample], names: tuple[str, str, str]) -> Tabl
 
 
 def _on_a_line(text: str) -> str:
-    """`text` in LONGEST characters at most, without any that would move the cursor."""
+    """Return `text` on one line: at most LONGEST characters, none of which moves the cursor."""
     text = " ".join(text.split())
     shown = text if len(text) <= LONGEST else f"{text[: LONGEST - 1].rstrip()}…"
     return "".join(c if c.isprintable() else "\ufffd" for c in shown)
 
 
 def _figure(value: float) -> str:
-    """Three digits of a number, or more where it has more before its point."""
+    """Format a number with one decimal, or two if it is below 10."""
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -16,9 +16,9 @@ NOT_PLOTTED = {"kind", "step", "best", "n", "seconds"}
 
 
 class TensorBoardListener(TrainingListener):
-    """Writes what a training logs to `folder`, for `tensorboard --logdir`.
+    """A listener that writes TensorBoard events to `folder`.
 
-    Losses and scores are scalars, the samples of each validation a table under "valid/samples".
+    Losses and scores are scalars; the samples of each validation are a table under "valid/samples".
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class TensorBoardListener(TrainingListener):
 
 
 class WandbListener(TrainingListener):
-    """Sends what a training logs to a project of Weights & Biases."""
+    """A listener that logs to a project of Weights & Biases."""
 
     def __init__(self, project: str, run: Path) -> None:
         import wandb
@@ -67,7 +67,7 @@ class WandbListener(TrainingListener):
 
 
 class Listeners(TrainingListener):
-    """Passes on everything to several listeners."""
+    """A listener that forwards every event to several listeners."""
 
     def __init__(self, listeners: Sequence[TrainingListener]) -> None:
         self._listeners = listeners
@@ -98,13 +98,13 @@ class Listeners(TrainingListener):
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The rows as TensorBoard shows them; what stands in a cell is never read as markup."""
+    """Return a Markdown table for TensorBoard, with markup in cells escaped."""
     lines = [headings, ["---"] * len(headings), *([_literal(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def text_event(tag: str, text: str, *, step: int) -> Any:
-    """An event with `text` for TensorBoard's text dashboard."""
+    """Return an event with `text` for TensorBoard's text dashboard."""
     from tensorboard.compat.proto import event_pb2
     from tensorboard.plugins.text.metadata import create_summary_metadata
     from tensorboard.util.tensor_util import make_tensor_proto
@@ -125,12 +125,12 @@ def scalars(record: dict[str, Any]) -> dict[str, float]:
 
 
 def run_id(path: Path) -> str:
-    """A name for the run in `path` that stays the same when it is continued."""
+    """Return an id for the run in `path` that stays the same when training is resumed."""
     from hashlib import blake2b
 
     return blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()
 
 
 def _literal(text: str) -> str:
-    """`text` on one line, every sign of Markdown and HTML as a character reference."""
+    """Return `text` on one line, with the characters of Markdown and HTML as character references."""
     return "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in " ".join(text.split()))

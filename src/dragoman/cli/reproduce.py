@@ -1,4 +1,4 @@
-"""`dragoman reproduce`: a recipe's scores, checked by anybody."""
+"""`dragoman reproduce`: train a recipe and check its scores."""
 
 from __future__ import annotations
 
@@ -25,41 +25,39 @@ def register(app: typer.Typer) -> None:
 def reproduce(
     name: Annotated[
         str | None,
-        typer.Argument(help="A recipe's name or folder; without it, all are listed.", show_default=False),
+        typer.Argument(help="Name or folder of a recipe; omit it to list all.", show_default=False),
     ] = None,
     runs: Annotated[
         list[Path] | None,
         typer.Argument(metavar="RUN", help="With --record: finished runs.", show_default=False),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The version of a few minutes, with scores of its own.")
+        bool, typer.Option("--quick", help="Train the quick version (minutes), which has its own scores.")
     ] = False,
     variant: Annotated[
         str | None,
-        typer.Option(help="Another recipe of the folder: seed, for seed.toml.", show_default=False),
+        typer.Option(help="Another recipe of the folder: NAME for NAME.toml.", show_default=False),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=2**63 - 1, help="Another seed.", show_default="the recipe's")
+        int | None, typer.Option(min=0, max=2**63 - 1, help="Random seed.", show_default="the recipe's")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder.", show_default="runs/<name>, -quick or -seed-<n>")
+        Path | None, typer.Option(help="Run folder.", show_default="runs/<name>, -quick or -seed-<n>")
     ] = None,
-    no_fetch: Annotated[
-        bool, typer.Option("--no-fetch", help="Don't download data that is not here.")
-    ] = False,
+    no_fetch: Annotated[bool, typer.Option("--no-fetch", help="Do not download missing data.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what is expected, and whether the data is here.")
+        bool, typer.Option("--dry-run", help="Print the expected scores and the missing data; do not train.")
     ] = False,
     record: Annotated[
         bool, typer.Option("--record", help="Write expected.json and results/ from finished runs.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, no table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")] = False,
 ) -> None:
-    """Train a recipe, score it, and say PASS or FAIL.
+    """Train a recipe, score it, and print PASS or FAIL.
 
-    The data is fetched if it is not here. A score passes that is not worse than expected.json says by more
-    than its tolerance. The exit code is 0 for PASS and 1 for FAIL. The same command continues a training
-    that was interrupted.
+    Missing data is downloaded. A score passes if it is at most the tolerance of expected.json below the
+    expected value. The exit code is 0 for PASS and 1 for FAIL. The same command continues an interrupted
+    training.
     """
     from dragoman.reproduction.recipe import find_recipe
 
@@ -68,7 +66,9 @@ def reproduce(
         return
     recipe, version = find_recipe(name), _version(quick=quick, variant=variant)
     if bool(runs) != record:
-        raise ConfigError("to record, say both: dragoman reproduce NAME --record RUN, or several RUNs")
+        raise ConfigError(
+            "--record needs finished runs, and runs need --record: dragoman reproduce NAME --record RUN ..."
+        )
     if record:
         _record(recipe, version, runs or [])
     elif dry_run:
@@ -90,7 +90,7 @@ def _version(*, quick: bool, variant: str | None) -> str:
 
 
 def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fetch: bool) -> Reproduction:
-    """Reproduces with log lines and a progress bar on stderr, and draws the learning curves."""
+    """Reproduce a recipe with log lines and a progress bar on stderr, and draw the learning curves."""
     from dragoman.cli.listener import TerminalListener
     from dragoman.cli.train import draw_curves
     from dragoman.reproduction.running import reproduce as train_and_judge
@@ -113,7 +113,7 @@ def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fe
 
 
 def run_name(recipe: Recipe, version: str, *, seed: int | None) -> str:
-    """What a run of this version is called unless told otherwise."""
+    """Return the default name of a run of this version."""
     parts = [
         recipe.name,
         *([version] if version != "full" else []),
@@ -131,7 +131,7 @@ def _record(recipe: Recipe, version: str, runs: Sequence[Path]) -> None:
 
 
 def list_recipes() -> Iterator[str]:
-    """Each recipe with the score that its first test set is known by, and how long it takes."""
+    """List each recipe with its first expected score and its training time."""
     from dragoman.reproduction.recipe import known_recipes, version_option
 
     recipes = known_recipes()
@@ -151,7 +151,7 @@ def list_recipes() -> Iterator[str]:
 
 
 def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
-    """What a reproduction would do and expect, and whether its data is here."""
+    """Describe a recipe: expected scores, and which data files are missing."""
     from dragoman.reproduction.requirements import differing, files_of, missing_files
 
     expectation, config = recipe.expectation(version), recipe.config(version)
@@ -169,7 +169,7 @@ def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
 
 
 def describe_expectation(expectation: Expectation) -> Iterator[str]:
-    """What is expected, where it comes from, and how long it takes."""
+    """Describe the expected scores, their source, and the training time."""
     machine = expectation.machine
     rows = [
         (score.test_set, score.metric, f"{score.value:.1f}", f"{score.tolerance:g}", score.tolerance_from)
@@ -183,7 +183,7 @@ def describe_expectation(expectation: Expectation) -> Iterator[str]:
 
 
 def describe(result: Reproduction) -> Iterator[str]:
-    """The table of scores, and what it comes to."""
+    """Describe the scores of a reproduction, and PASS or FAIL."""
     rows = []
     for verdict in result.verdicts:
         expected = verdict.expected
@@ -209,7 +209,7 @@ def describe(result: Reproduction) -> Iterator[str]:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows in columns: words to the left, the figures between the first two and the last to the right."""
+    """Align rows in columns: the first two and the last to the left, figures between them to the right."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     last = len(headings) - 1
     for row in (headings, *rows):

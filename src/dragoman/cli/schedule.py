@@ -1,4 +1,4 @@
-"""`dragoman show schedule`: the learning rate over a training, without training."""
+"""`dragoman show schedule`: the learning-rate schedule, without training."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PLACEHOLDER = {
     "name": "schedule",
     "data": {"src_lang": "en", "tgt_lang": "de", "train": ["phrasebook:train"]},
 }
-"""What a recipe needs that says nothing about learning rates."""
+"""The settings that every recipe needs; learning rates do not depend on them."""
 
 
 def show_schedule(recipe: Path | None, overrides: Sequence[str], out: Path | None) -> None:
-    """Prints the learning rates of a recipe, or of every schedule there is, and draws them into `out`."""
+    """Print the learning rates of a recipe, or of every schedule, and draw them into `out`."""
     from dragoman.config import TrainingConfig, load_recipe, parse_config
     from dragoman.report.schedule import plot_schedules
 
@@ -44,7 +44,7 @@ def show_schedule(recipe: Path | None, overrides: Sequence[str], out: Path | Non
 
 
 def curve_of(training: TrainingConfig) -> ScheduleCurve:
-    """The learning rates that `training` asks for, and what they depend on beside the step."""
+    """Return the learning rates of `training`, and the condition that they depend on."""
     from dragoman.report.schedule import ScheduleCurve
     from dragoman.training.updates.schedule import learning_rates
 
@@ -57,7 +57,7 @@ def curve_of(training: TrainingConfig) -> ScheduleCurve:
 def describe_schedules(
     title: str, curves: Sequence[ScheduleCurve], trainings: Sequence[TrainingConfig]
 ) -> Iterator[str]:
-    """The curves in characters: one of them in several lines, more of them a line each."""
+    """Draw the curves in characters: a single curve as a chart, several as one line each."""
     from dragoman.report.schedule import rate_in_words, text_chart, text_line
 
     training = trainings[0]
@@ -78,7 +78,7 @@ def describe_schedules(
 
 
 def _ending(curve: ScheduleCurve) -> str:
-    """Where the rate ends, and on what condition."""
+    """Describe the final learning rate, and the condition that it depends on."""
     from dragoman.report.schedule import rate_in_words
 
     note = f", {' '.join(curve.note.split())}" if curve.note else ""

@@ -1,4 +1,4 @@
-"""`dragoman score-model`: how probable a run finds given translations."""
+"""`dragoman score-model`: the probability of given translations under a run's model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dragoman.predict.translator import Translator
 
 CHUNK = 10_000
-"""Pairs that are scored before the first of them is written."""
+"""Pairs that are scored together; output starts after the first chunk."""
 
 
 def register(app: typer.Typer) -> None:
@@ -27,26 +27,29 @@ def register(app: typer.Typer) -> None:
 
 def score_model(
     run: RunPath,
-    src: Annotated[str, typer.Argument(help="Sentences, one a line.", show_default=False)],
+    src: Annotated[str, typer.Argument(help="Source sentences, one per line.", show_default=False)],
     tgt: Annotated[str, typer.Argument(help="Their translations, line by line.", show_default=False)],
     per_token: Annotated[
-        bool, typer.Option("--per-token", help="A line for each token: pair, token, log-probability.")
+        bool, typer.Option("--per-token", help="Write a line per token: pair, token, log-probability.")
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object a pair instead of a table.")] = False,
-    batch_tokens: Annotated[int, typer.Option(min=1, max=10**9, help="Tokens scored at once.")] = 2048,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Write one JSON object per pair, not a table.")
+    ] = False,
+    batch_tokens: Annotated[int, typer.Option(min=1, max=10**9, help="Tokens per batch.")] = 2048,
     ensemble: Ensemble = None,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
-    """Score translations by a run's own probabilities, without searching.
+    """Score given translations by the model's own probabilities (forced decoding).
 
-    A line is pair, log-probability in nats, perplexity of a token, number of tokens, with tabs between; the
-    end token counts. A summary of all goes to stderr. Lines that are empty on both sides have no tokens.
+    Each output line has, separated by tabs: number of the pair, log-probability in nats, perplexity per
+    token, number of tokens. The end token counts. Pairs that are empty on both sides have no tokens. A
+    summary goes to stderr.
     """
     from dragoman.predict.scoring import perplexity, score_translations
 
     if precision == "int8":
-        raise ConfigError('--precision int8: is one of searches; translations are scored in "fp32" or "bf16"')
+        raise ConfigError('--precision int8: is for search only; score translations in "fp32" or "bf16"')
     check_outputs(None, files=[src, tgt], runs=[run, *(ensemble or ())])
     translator = load_translator(run, device=device, precision=precision, ensemble=ensemble or ())
     sources, targets = _read(src, tgt, translator)
@@ -72,7 +75,7 @@ def score_model(
 
 
 def as_lines(number: int, scored: ScoredTranslation, per_token: bool) -> Iterator[str]:
-    """The lines of a table about a pair."""
+    """The output lines of a pair: one, or one per token."""
     if per_token:
         yield from (f"{number}\t{token.piece}\t{token.log_prob:.4f}" for token in scored.tokens)
     else:
@@ -94,7 +97,7 @@ def as_json(scored: ScoredTranslation, per_token: bool) -> str:
 
 
 def _read(src: str, tgt: str, translator: Translator) -> tuple[list[str], list[str]]:
-    """All sources and their targets. DataError: a file cannot be read, or they are not equally long."""
+    """Read all sources and targets. DataError: a file cannot be read, or the numbers of lines differ."""
     from dragoman.data.corpora import open_corpus
 
     data = translator.config.data
@@ -105,7 +108,7 @@ def _read(src: str, tgt: str, translator: Translator) -> tuple[list[str], list[s
 
 @contextmanager
 def _progress(total: int) -> Iterator[Any]:
-    """A bar on stderr, if someone is looking; what is given takes the number of pairs before a chunk."""
+    """Show a progress bar on a terminal; yield a function from the start of a chunk to its callback."""
     from rich.console import Console
     from rich.progress import Progress
 

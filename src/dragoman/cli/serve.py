@@ -1,4 +1,4 @@
-"""`dragoman serve`, the service, and `dragoman key`, for those who may use it."""
+"""`dragoman serve`: run the HTTP service. `dragoman key`: manage its API keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKAGES = (
     "docx",
     "py3langid",
 )
-"""What a service needs beside Dragoman."""
+"""Packages of the extra "serve"."""
 
 
 def register(app: typer.Typer) -> None:
@@ -38,33 +38,36 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, or hf:user/model.", show_default=False)
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or hf:user/model.", show_default=False)],
     host: Annotated[
-        str, typer.Option(help="The address to listen on; by default only this machine can.")
+        str, typer.Option(help="Address to listen on; the default accepts connections of this machine only.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: one that is free.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes; they share the weights.")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 = any free port.")] = 8000,
+    workers: Annotated[
+        int, typer.Option(min=1, max=256, help="Number of worker processes; they share the weights.")
+    ] = 1,
     settings: Annotated[
-        Path | None, typer.Option(help="A TOML file of limits and switches (docs/serving.md).")
+        Path | None, typer.Option(help="TOML file with service settings (docs/serving.md).")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="One of them: limits.characters=50000. Repeatable.")
+        list[str] | None,
+        typer.Option("--set", help="Change one service setting, as limits.characters=50000; repeatable."),
     ] = None,
-    keys: Annotated[Path | None, typer.Option(help="A file of keys; then every request needs one.")] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="File of API keys; every request then needs a key.")
+    ] = None,
     force_public: Annotated[
-        bool, typer.Option("--force-public", help="Listen on a public address although there are no keys.")
+        bool, typer.Option("--force-public", help="Listen on a public address without API keys.")
     ] = False,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open the web page in a browser.")] = False,
     device: Device = "auto",
     precision: Precision = "auto",
     engine: EngineName = "native",
 ) -> None:
-    """Serve models: a page for people and an interface for programs.
+    """Serve models over HTTP: a web page for people, and an API for programs.
 
-    Ctrl-C or SIGTERM ends it when it has finished what it accepted, a second one at once. SIGHUP loads models
-    and keys anew.
+    Ctrl-C or SIGTERM finishes the accepted requests and exits; a second one exits at once. SIGHUP reloads
+    models and keys.
     """
     require(*PACKAGES, extra="serve", purpose="serving")
     from dragoman.serving.access import Keys
@@ -119,15 +122,15 @@ def serve(
 
 
 def _leave(number: int, _: object) -> NoReturn:
-    """Ends the loading of models: the first process of a container is not ended by a signal alone."""
+    """Exit on a signal while models load; the first process of a container ignores signals by default."""
     raise typer.Exit(128 + number)
 
 
 @contextmanager
 def _loading(n_models: int) -> Iterator[Callable[[str], None]]:
-    """Within it, a terminal shows which of the models is being loaded; what this gives is told.
+    """Show on a terminal which model is being loaded; yield a callback that takes its name.
 
-    No progress bar of rich's: it has a thread, and where a service forks, there must be none.
+    A progress bar of rich would start a thread, and a service that forks must not have threads.
     """
     numbers = iter(range(1, n_models + 1) if sys.stderr.isatty() else ())  # of those at first
 
@@ -146,7 +149,7 @@ def _loading(n_models: int) -> Iterator[Callable[[str], None]]:
 
 
 def _welcome(names: Sequence[str], url: str) -> None:
-    """Says what is served where: in a line, and on a terminal so that the address is seen."""
+    """Print one line with the models and the address, which is highlighted on a terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -168,22 +171,22 @@ key_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Keys of a service: add, list and revoke them. `key NAME` is short for `key add NAME`.",
+    help="Add, list and revoke the API keys of a service. `key NAME` is short for `key add NAME`.",
 )
 
-KeysFile = Annotated[Path, typer.Option("--file", help="The file of keys.")]
+KeysFile = Annotated[Path, typer.Option("--file", help="File of API keys.")]
 RELOAD = "restart the service (under systemd), or send it SIGHUP"
 
 
 @key_app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="Whose key it is.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the key's owner.", show_default=False)],
     file: KeysFile = Path("keys.toml"),
     per_minute: Annotated[
-        int, typer.Option(min=0, max=10**9, help="Requests a minute; 0: what the service allows.")
+        int, typer.Option(min=0, max=10**9, help="Rate limit in requests per minute; 0 = the service's.")
     ] = 0,
 ) -> None:
-    """Make a key and print it, once. The file, which is made if it is missing, keeps its hash."""
+    """Create an API key and print it once. The file, created if missing, stores only its hash."""
     from dragoman.serving.access import make_key
 
     def show(key: str) -> None:
@@ -195,12 +198,12 @@ def add(
             ) from None
 
     make_key(file, name, per_minute=per_minute, show=show)
-    say(f"{file}: has a key for {name} now, which is not shown again; {RELOAD}")
+    say(f"{file}: added a key for {name}, which is not shown again; {RELOAD}")
 
 
 @key_app.command("list")
 def list_(file: KeysFile = Path("keys.toml")) -> None:
-    """List the names of keys, and the requests a minute of each; "-" is what the service allows."""
+    """List the names of the keys and their rate limits in requests per minute; "-" = the service's."""
     from dragoman.serving.access import read_keys
 
     for name, key in read_keys(file).items():
@@ -209,11 +212,11 @@ def list_(file: KeysFile = Path("keys.toml")) -> None:
 
 @key_app.command()
 def revoke(
-    name: Annotated[str, typer.Argument(help="Whose key it is.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the key's owner.", show_default=False)],
     file: KeysFile = Path("keys.toml"),
 ) -> None:
-    """Take a key out of the file. A running service refuses it once it has read the file again."""
+    """Remove a key from the file. A running service refuses the key after its next reload."""
     from dragoman.serving.access import revoke_key
 
     revoke_key(file, name)
-    say(f"{file}: has no key for {name} any more; {RELOAD}: until then the key is good")
+    say(f"{file}: removed the key for {name}; {RELOAD}: until then the key stays valid")

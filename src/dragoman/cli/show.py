@@ -1,4 +1,4 @@
-"""`dragoman show`: what is in a run; or learning rates, positions and masks, which need none."""
+"""`dragoman show`: describe a run; or show learning rates, positions and masks without one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from dragoman.runs import Run
 
 FIGURES = ("schedule", "positions", "masks")
-"""The words that ask for something else than a run; a run in a folder of such a name is ./schedule."""
+"""Arguments that select a figure, not a run; a run in a folder of that name is ./schedule."""
 
 NOUNS = {"schedule": "learning rates"}
-"""What such a word shows, if it is called otherwise."""
+"""Titles of figures that differ from their names."""
 
 
 def register(app: typer.Typer) -> None:
@@ -31,28 +31,33 @@ def show(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN|schedule|positions|masks", help="The folder of a run.", show_default=False
+            metavar="RUN|schedule|positions|masks", help="Run folder, or a figure.", show_default=False
         ),
     ],
-    plot: Annotated[bool, typer.Option("--plot", help="Draw the learning curves into the run.")] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw the learning curves into the run folder.")
+    ] = False,
     recipe: Annotated[
         Path | None,
         typer.Option(
-            help="schedule, positions: of this recipe.", show_default="every schedule there is, the defaults"
+            help="For schedule and positions: take the settings of this recipe.",
+            show_default="every schedule, default settings",
         ),
     ] = None,
     overrides: Overrides = None,
-    out: Annotated[Path | None, typer.Option(help="No run: draw it here too, as .svg, .png or .pdf.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also draw the figure into this file: .svg, .png or .pdf.")
+    ] = None,
 ) -> None:
     """Show a run: state, size, scores, files and settings.
 
-    With a word in place of a run, in characters and with --out as a picture: schedule, the learning rate over
-    the steps of a training, of one recipe or of every schedule side by side; positions, what is added to
-    embeddings; masks, which tokens may look at which. --set changes settings such as training.max_steps.
+    In place of a run, name a figure. schedule: the learning rate over training steps, of one recipe or of
+    every schedule. positions: the positional encodings. masks: which tokens may attend to which. Figures are
+    drawn in characters, and with --out as a picture. --set changes settings such as training.max_steps.
     """
     if run in FIGURES:
         if plot:
-            raise ConfigError(f"--plot is for a run; for {NOUNS.get(run, run)} say --out {run}.svg")
+            raise ConfigError(f"--plot is for a run; for {NOUNS.get(run, run)} give --out {run}.svg")
         _show_figure(run, recipe, overrides or (), out)
         return
     if recipe is not None or overrides or out is not None:
@@ -75,7 +80,7 @@ def show(
 
 
 def _show_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: Path | None) -> None:
-    """Prints one of FIGURES, and draws it where `out` is given."""
+    """Print one of FIGURES, and draw it into `out` if given."""
     from dragoman.cli.figures import show_masks, show_positions
     from dragoman.cli.schedule import show_schedule
 
@@ -87,7 +92,7 @@ def _show_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: 
 
 
 def describe_run(run: Run) -> Iterator[str]:
-    """Everything about a run that is worth knowing, line by line."""
+    """Describe a run line by line: state, size, scores, files and settings."""
     from dragoman.cli.evaluate import describe_saved
     from dragoman.config import to_toml
     from dragoman.evaluation.scores import saved_scores

@@ -1,4 +1,4 @@
-"""`dragoman translate`: line in, line out."""
+"""`dragoman translate`: translate lines, files and documents."""
 
 from __future__ import annotations
 
@@ -40,37 +40,41 @@ if TYPE_CHECKING:
     from dragoman.predict.translator import Translation, Translator
 
 CHUNK = 1000
-"""Lines of a file that are translated before the first of them is written."""
+"""Lines of a file that are translated together; output starts after the first chunk."""
 
-BEAM, SAMPLING, CONTENT = "Beam search", "Sampling", "What a translation must hold"
+BEAM, SAMPLING, CONTENT = "Beam search", "Sampling", "Constraints"
 BULK = "Large files"
 
-RunPath = Annotated[Path, typer.Argument(help="The folder of a run, or hf:user/model.", show_default=False)]
+RunPath = Annotated[Path, typer.Argument(help="Run folder, or hf:user/model.", show_default=False)]
 BeamSize = Annotated[
     int | None,
-    typer.Option(min=1, help="Hypotheses kept; 1 is greedy.", show_default="the run's", rich_help_panel=BEAM),
+    typer.Option(min=1, help="Beam size; 1 = greedy.", show_default="the run's", rich_help_panel=BEAM),
 ]
 LengthPenalty = Annotated[
     float | None,
     typer.Option(
-        min=0.0, help="0 favours short translations.", show_default="the run's", rich_help_panel=BEAM
+        min=0.0,
+        help="Length penalty; 0 favours short translations.",
+        show_default="the run's",
+        rich_help_panel=BEAM,
     ),
 ]
 CoveragePenalty = Annotated[
-    float | None, typer.Option(min=0.0, help="What unattended source costs.", rich_help_panel=BEAM)
+    float | None,
+    typer.Option(min=0.0, help="Penalty for source tokens without attention.", rich_help_panel=BEAM),
 ]
 NoRepeatedNgram = Annotated[
-    int | None, typer.Option(min=0, help="Write no so many tokens twice; 0 blocks nothing.")
+    int | None, typer.Option(min=0, help="Block repeated n-grams of this size; 0 = off.")
 ]
-EngineName = Annotated[str, typer.Option(help="native or ctranslate2.")]
+EngineName = Annotated[str, typer.Option(help="Inference engine: native or ctranslate2.")]
 BatchSentences = Annotated[
-    int | None, typer.Option(min=1, help="Sentences searched at once.", show_default="the run's")
+    int | None, typer.Option(min=1, help="Sentences per batch.", show_default="the run's")
 ]
-Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")]
-Precision = Annotated[str, typer.Option(help="fp32, bf16, int8, or what the processor has.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+Precision = Annotated[str, typer.Option(help="fp32, bf16 or int8; auto = chosen for the device.")]
 Ensemble = Annotated[
     list[Path] | None,
-    typer.Option(help="Another run with the same vocabulary, to vote with; as often as needed."),
+    typer.Option(help="Add a run with the same vocabulary to an ensemble; repeatable."),
 ]
 
 
@@ -84,72 +88,87 @@ def translate(
         list[str] | None,
         typer.Argument(
             metavar="[FILE ...]",
-            help="Sentences, one a line, or documents; - is stdin. May end in .gz, .xz or .zst.",
+            help="Sentences, one per line, or documents; - = stdin. .gz, .xz and .zst are decompressed.",
             show_default="-",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar=FILE_OR_STDOUT, help="Write here instead of to stdout; .gz, .xz and .zst are compressed."
+            metavar=FILE_OR_STDOUT,
+            help="Write to this file, not to stdout; .gz, .xz and .zst are compressed.",
         ),
     ] = None,
     out_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write each FILE under its own name in this folder.")
+        Path | None, typer.Option(metavar="DIR", help="Write the translation of each FILE to DIR/FILE.")
     ] = None,
     encoding: Annotated[
         str | None,
         typer.Option(
-            help="How the input is encoded, as cp1252; the output is in UTF-8.",
+            help="Encoding of the input, such as cp1252; the output is UTF-8.",
             show_default="UTF-8, else the Windows code page of the language, with a note",
         ),
     ] = None,
     json_: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line: source, translation, score, alternatives.")
+        bool,
+        typer.Option(
+            "--json", help="Write one JSON object per line: source, translation, score, alternatives."
+        ),
     ] = False,
-    n_best: Annotated[int, typer.Option(min=1, help="Alternatives in --json, best first, or samples.")] = 1,
+    n_best: Annotated[
+        int, typer.Option(min=1, help="Number of alternatives (or samples) in --json, best first.")
+    ] = 1,
     ensemble: Ensemble = None,
     batch_sentences: BatchSentences = None,
     device: Device = "auto",
     precision: Precision = "auto",
     engine: EngineName = "native",
     method: Annotated[
-        str | None, typer.Option(help="beam or sampling.", show_default="the run's, mostly beam")
+        str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
     ] = None,
     no_repeat_ngram: NoRepeatedNgram = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     coverage_penalty: CoveragePenalty = None,
     diversity_groups: Annotated[
-        int | None, typer.Option(min=1, help="Groups that avoid each other's tokens.", rich_help_panel=BEAM)
+        int | None, typer.Option(min=1, help="Groups of diverse beam search.", rich_help_panel=BEAM)
     ] = None,
     diversity_penalty: Annotated[
-        float | None, typer.Option(min=0.0, help="How much they do, in nats.", rich_help_panel=BEAM)
+        float | None,
+        typer.Option(min=0.0, help="Penalty in nats for a token of an earlier group.", rich_help_panel=BEAM),
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option(help="Below 1: closer to the best.", rich_help_panel=SAMPLING)
+        float | None,
+        typer.Option(help="Sampling temperature; below 1 = less random.", rich_help_panel=SAMPLING),
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option(min=0, help="Draw among so many tokens; 0: all.", rich_help_panel=SAMPLING)
+        int | None,
+        typer.Option(min=0, help="Sample from the k most likely tokens; 0 = all.", rich_help_panel=SAMPLING),
     ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(help="Draw among the best that hold this probability.", rich_help_panel=SAMPLING),
+        typer.Option(
+            help="Sample from the most likely tokens with this total probability.", rich_help_panel=SAMPLING
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Another one draws others.", rich_help_panel=SAMPLING)
+        int | None, typer.Option(min=0, help="Random seed of the samples.", rich_help_panel=SAMPLING)
     ] = None,
     prefixes: Annotated[
         str | None,
-        typer.Option(help="A file: how the translation of each line begins.", rich_help_panel=CONTENT),
+        typer.Option(help="File with a target prefix for each line.", rich_help_panel=CONTENT),
     ] = None,
     required: Annotated[
         str | None,
-        typer.Option(help="A file: phrases for each line, with tabs between.", rich_help_panel=CONTENT),
+        typer.Option(
+            help="File with the required phrases of each line, separated by tabs.", rich_help_panel=CONTENT
+        ),
     ] = None,
     glossary: Annotated[
         str | None,
-        typer.Option(help="A file: source phrase, tab, required translation.", rich_help_panel=CONTENT),
+        typer.Option(
+            help="Glossary file: source phrase, tab, required translation.", rich_help_panel=CONTENT
+        ),
     ] = None,
     document: AsDocument = False,
     protect: Protect = None,
@@ -163,18 +182,20 @@ def translate(
         bool,
         typer.Option(
             "--skip-long",
-            help="Leave lines that are too long for the model empty; count them.",
+            help="Skip lines that are too long for the model: write empty lines and count them.",
             rich_help_panel=BULK,
         ),
     ] = False,
 ) -> None:
     """Translate sentences: one line in, one line out.
 
-    An empty line stays empty. What arrives through a pipe is translated as it comes. From a file into
-    another one (--out) the text may be of any size, and the same command continues after a kill. A line with
-    more tokens than the model accepts is translated in parts. Subtitles (.srt), translation memories (.tmx),
-    Word documents (.docx) and pages (.html) keep their format; with --document, lines of text may hold
-    several sentences, too. What is not said here is as in the run's [search].
+    Empty lines stay empty. Lines from a pipe are translated as they arrive. With --out, a file may be of any
+    size, and the same command continues an interrupted translation. A line with more tokens than the model
+    accepts is split and translated in parts.
+
+    Subtitles (.srt), translation memories (.tmx), Word documents (.docx) and web pages (.html) keep their
+    format. With --document, a line of plain text may hold several sentences. Search options default to the
+    run's [search] settings.
     """
     from dragoman.predict.translator import translation_config
     from dragoman.runs import Run
@@ -206,7 +227,7 @@ def translate(
     if len(in_bulk) < len(works) and (workers > 1 or ray is not None or skip_long):
         raise ConfigError(
             "--workers, --ray and --skip-long are for a file and --out FILE, without --engine, --ensemble, "
-            "and options for documents or for what a translation must hold"
+            "and options for documents or constraints"
         )
     src_lang = translation_config(Run.open(run)).data.src_lang
     encodings = {work.file: encoding_of(work, encoding, src_lang) for work in works}
@@ -248,7 +269,7 @@ def translate(
 
 
 class Asked(NamedTuple):
-    """A translator, and what it is asked for."""
+    """A translator with the file, settings and constraints of one translation."""
 
     translator: Translator
     work: Work
@@ -260,7 +281,7 @@ class Asked(NamedTuple):
     def search(
         self, texts: Sequence[str], *, first_number: int = 1, progress: Callable[[int], None] | None = None
     ) -> list[Translation]:
-        """The translations of the next texts; errors name the file."""
+        """Translate the next texts of the file. DataError: as `Translator.translate`, with its name."""
         said = self.content.take(texts)
         try:
             return self.translator.translate(
@@ -272,9 +293,10 @@ class Asked(NamedTuple):
 
 
 def translate_lines(asked: Asked, *, pharaoh: Path | None, alternatives: int | None, align: bool) -> int:
-    """Line by line, to stdout as they come, to files when all is done; the number of lines.
+    """Translate a file line by line and return the number of lines.
 
-    `alternatives` is for JSON.
+    Lines for stdout are written as they are translated; files are written at the end. With `alternatives`,
+    each line is a JSON object with up to that number of alternatives.
     """
     extras, (file, out, _), encoding = asked.extras, asked.work, asked.encoding
     written: list[str] = []
@@ -306,7 +328,7 @@ def translate_lines(asked: Asked, *, pharaoh: Path | None, alternatives: int | N
 
 
 def write_results(path: Path | None, pieces: Sequence[str]) -> None:
-    """Writes text to a file, whole or not at all and compressed as its name says, or to stdout."""
+    """Write text to stdout, or atomically to a file that is compressed according to its suffix."""
     if path is None:
         text = "".join(pieces)
         sys.stdout.write(escape_control_characters(text) if sys.stdout.isatty() else text)
@@ -329,7 +351,12 @@ def bulk_job(
     precision: str,
     skip_long: bool,
 ) -> Job:
-    """A file that is translated in chunks. ConfigError: `precision` is none. DataError: there is no file."""
+    """Describe the chunked translation of a file.
+
+    Raises:
+        ConfigError: unknown precision.
+        DataError: the file does not exist.
+    """
     from dragoman.bulk.job import Job
     from dragoman.bulk.output import Lines
     from dragoman.data.readers.files import find_file
@@ -343,7 +370,7 @@ def bulk_job(
 
 
 def beam_for(run: Path, beam_size: int | None, *, n_best: int, method: str | None) -> int | None:
-    """A beam that has room for `n_best` alternatives, where none is asked for; None is the run's own."""
+    """Return the beam size: the given one, or one that holds `n_best` alternatives; None = the run's own."""
     from dragoman.predict.translator import translation_config
     from dragoman.runs import Run
 
@@ -354,12 +381,12 @@ def beam_for(run: Path, beam_size: int | None, *, n_best: int, method: str | Non
 
 
 def search_overrides(**settings: float | str | None) -> tuple[str, ...]:
-    """Settings of [search] as overrides of a configuration, those that are None left away."""
+    """Settings of [search] as configuration overrides; settings that are None are omitted."""
     return tuple(f"search.{name}={value}" for name, value in settings.items() if value is not None)
 
 
 def check_precision(precision: str) -> None:
-    """ConfigError: `precision` is none that there is."""
+    """Check the name of a precision. ConfigError: unknown precision."""
     if precision not in ("auto", "fp32", "bf16", "int8"):
         raise ConfigError(
             f'--precision {precision}: is not a precision; there are "auto", "fp32", "bf16" and "int8"'
@@ -375,7 +402,11 @@ def load_translator(
     ensemble: Sequence[Path] = (),
     engine: str = "native",
 ) -> Translator:
-    """The translator in the folder `run`, with those of `ensemble`. ConfigError: `precision` is none."""
+    """Load the translator in the folder `run`, as an ensemble with the runs of `ensemble`.
+
+    Raises:
+        ConfigError: unknown precision.
+    """
     from dragoman.hardware import prepare_for_translating
     from dragoman.predict.translator import Translator
 
@@ -391,12 +422,12 @@ def load_translator(
 
 
 def as_line(translation: Translation) -> str:
-    """The translation alone."""
+    """The text of a translation."""
     return translation.text
 
 
 def json_line(translation: Translation, links: Sequence[Link] | None = None) -> str:
-    """A translation as one line of JSON, with the links between its words if there are any to show."""
+    """A translation as one line of JSON, with its word alignment if `links` are given."""
     record: dict[str, Any] = {
         "source": translation.source,
         "translation": translation.text,
@@ -409,9 +440,10 @@ def json_line(translation: Translation, links: Sequence[Link] | None = None) -> 
 
 
 def file_chunks(name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
-    """The lines of a file, many at once, so that sentences of a length can be searched together.
+    """Read a file in chunks of lines, so that sentences of similar length can share a batch.
 
-    DataError: it is missing, or not in its encoding.
+    Raises:
+        DataError: the file is missing, or not in this encoding.
     """
     from dragoman.data.readers.files import find_file, open_lines
 
@@ -421,16 +453,20 @@ def file_chunks(name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
 
 
 def stream_chunks(name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
-    """The lines of a pipe or of stdin ("-"), those at once that are there.
+    """Read a pipe or stdin ("-") in chunks: the lines that have arrived so far.
 
-    DataError: one is not in its encoding, or it cannot be read.
+    Raises:
+        DataError: a line is not in this encoding, or the stream cannot be read.
     """
     blocks = stream_blocks(name, invitation="type a sentence")
     return line_chunks(blocks, name="stdin" if name == "-" else name, encoding=encoding)
 
 
 def line_chunks(blocks: Iterable[bytes], *, name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
-    """The lines that each block of bytes completes, without "\\n" or "\\r\\n"; only "\\n" ends a line."""
+    """Split blocks of bytes into lines; yield those that each block completes.
+
+    Only "\\n" ends a line. The lines have no "\\n" or "\\r\\n".
+    """
     from dragoman.data.readers.files import longest_line, too_long
 
     n_lines, unfinished, most = 0, b"", longest_line()
@@ -447,7 +483,7 @@ def line_chunks(blocks: Iterable[bytes], *, name: str, encoding: str = "utf-8") 
 
 
 def _decode(lines: list[bytes], *, name: str, encoding: str, n_before: int) -> list[str]:
-    """The lines as text; a byte order mark before the first one is left away."""
+    """Decode lines, without the byte order mark of the first one."""
     from dragoman.data.readers.files import longest_line, too_long
 
     texts, most = [], longest_line()

@@ -1,4 +1,4 @@
-"""What `dragoman translate` does beside translating lines: documents, protection, alignment, consensus."""
+"""Documents, protected text, word alignment and MBR reranking for `dragoman translate`."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 PANEL = "Documents"
 
 MOST_CANDIDATES = 1000
-"""Of a sentence, for --mbr: what it takes grows with their square."""
+"""Maximum candidates of a sentence for --mbr; time grows with their square."""
 
 MOST_BYTES = 256 << 20
-"""Of a document, unpacked."""
+"""Maximum bytes of a decompressed document."""
 
 DOCUMENT_ENDINGS = (".srt", ".tmx", ".docx", ".html")
-"""Of documents that are no plain text; all others are."""
+"""File endings of document formats; other files are plain text."""
 
 AsDocument = Annotated[
     bool,
     typer.Option(
         "--document",
-        help="A line is a paragraph of any number of sentences. White space and line ends stay. "
-        "Not needed for .srt, .tmx, .docx and .html, whose formatting is kept.",
+        help="Treat each line as a paragraph of several sentences; keep white space and line ends. "
+        "Implied by .srt, .tmx, .docx and .html, whose formatting is kept.",
         rich_help_panel=PANEL,
     ),
 ]
 Align = Annotated[
     bool,
-    typer.Option("--align", help="Add the links between words to --json.", rich_help_panel=PANEL),
+    typer.Option("--align", help="Add the word alignment to --json.", rich_help_panel=PANEL),
 ]
 Pharaoh = Annotated[
     Path | None,
     typer.Option(
         metavar=FILE_OR_STDOUT,
-        help='Write the links of each line here, as "0-0 1-2".',
+        help='Write the word alignment of each line to this file, as "0-0 1-2".',
         rich_help_panel=PANEL,
     ),
 ]
@@ -56,19 +56,21 @@ Protect = Annotated[
     str | None,
     typer.Option(
         metavar="KIND,…",
-        help="Leave these as they are: numbers, urls, emails, tags, placeholders, or all.",
+        help="Copy these unchanged: numbers, urls, emails, tags, placeholders, or all.",
         rich_help_panel=PANEL,
     ),
 ]
 ProtectPattern = Annotated[
     list[str] | None,
-    typer.Option(help="Leave alone what this regular expression matches. Repeatable.", rich_help_panel=PANEL),
+    typer.Option(
+        help="Copy matches of this regular expression unchanged; repeatable.", rich_help_panel=PANEL
+    ),
 ]
 Consensus = Annotated[
     bool,
     typer.Option(
         "--mbr",
-        help="Of the --n-best candidates, or the whole beam, take the one that agrees most with the others.",
+        help="Minimum Bayes risk: choose the candidate (--n-best, or the whole beam) closest to the others.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -76,7 +78,7 @@ Consensus = Annotated[
 
 @dataclass(frozen=True)
 class Extras:
-    """What was asked for."""
+    """Options that change how lines are translated: documents, alignment, protection, MBR."""
 
     document: bool
     align: bool
@@ -96,16 +98,16 @@ class Extras:
         consensus: bool,
         as_json: bool,
     ) -> Extras:
-        """The options of the command. ConfigError: two do not go together, or one is none that there is."""
+        """Parse the command's options. ConfigError: two options conflict, or a value is unknown."""
         if document and (as_json or pharaoh is not None):
-            raise ConfigError("--json and --pharaoh are for lines, and not for documents; leave them away")
+            raise ConfigError("--json and --pharaoh are for lines, not for documents; omit them")
         if align and not as_json:
             raise ConfigError("--align is for --json; for a file of links say --pharaoh links.txt")
         return cls(document, align, pharaoh, _protection(protect, patterns or ()), consensus)
 
     @property
     def changes_lines(self) -> bool:
-        """Whether there is more to do than to translate lines."""
+        """Whether lines need more than plain translation."""
         return self.wants_links or self.protection is not None or self.consensus
 
     @property
@@ -113,8 +115,8 @@ class Extras:
         return self.align or self.pharaoh is not None
 
     def n_candidates(self, n_best: int, beam_size: int) -> int:
-        """The alternatives to ask the search for, where `n_best` are wanted."""
-        if not self.consensus:  # of several, one may hold what is protected
+        """Return the number of alternatives to request from the search for `n_best` results."""
+        if not self.consensus:  # with several candidates, one may keep the protected text
             return n_best if self.protection is None else max(n_best, beam_size)
         if max(n_best, beam_size) < 2:
             raise ConfigError("--mbr chooses among candidates; give a --beam-size or --n-best of 2 or more")
@@ -131,9 +133,9 @@ class Extras:
         lines: Sequence[int],
         noun: str = "line",
     ) -> list[Translation]:
-        """The translations of `texts`, which stand on these `lines`; what is unusual is said on stderr.
+        """Translate `texts`, which have these line numbers; report problems on stderr.
 
-        `noun` is what a line is called.
+        `noun` is the unit in messages: "line", "cue", ….
         """
         translate = _by_consensus(search) if self.consensus else search
         if self.protection is None:
@@ -143,7 +145,7 @@ class Extras:
 
             def report(i: int, outcome: Outcome) -> None:
                 if outcome == "untranslated":
-                    say(f"{noun} {lines[i]}: left as it is; no translation keeps what is protected in it")
+                    say(f"{noun} {lines[i]}: left untranslated; no candidate keeps its protected text")
 
             translations = translate_protected(
                 translator, texts, self.protection, translate=translate, report=report
@@ -160,7 +162,7 @@ class Extras:
     def links(
         self, translator: Translator, translations: Sequence[Translation], *, lines: Sequence[int]
     ) -> list[list[Link]]:
-        """The links between the words of each translation and its source."""
+        """Return the word alignment of each translation."""
         from dragoman.predict.alignment import align_translations
 
         found = align_translations(translator, translations)
@@ -171,18 +173,18 @@ class Extras:
 
 
 class Work(NamedTuple):
-    """A file to translate, and where to."""
+    """An input file, its output and its document format."""
 
     file: str
-    """"-" is stdin."""
+    """"-" = stdin."""
     out: Path | None
-    """None is stdout."""
+    """None = stdout."""
     ending: str | None
-    """That of the document's format; None: the file is lines."""
+    """Ending of the document format; None = lines."""
 
     @property
     def comes_once(self) -> bool:
-        """Whether its lines are to be translated as they come: those of stdin, or of a pipe to stdout."""
+        """Whether lines are translated as they arrive: from stdin, or from a pipe to stdout."""
         from dragoman.data.readers.files import find_file, is_stream
 
         return self.file == "-" or (self.out is None and is_stream(find_file(self.file, copied=False)))
@@ -198,14 +200,15 @@ def plan(
     others: Iterable[str | None] = (),
     runs: Iterable[Path] = (),
 ) -> list[Work]:
-    """What is to be translated, and where to; `links` is another file that is written.
+    """Pair each input file with its output, and check both before anything is translated.
 
-    `others` are further files that are read, and `runs` what translates.
+    `links` is a second output; `others` are further inputs; `runs` are the models, which must not be
+    overwritten.
 
     Raises:
-        ConfigError: the options contradict each other, or an output is an input or of another format.
-        DataError: an input is missing, or a document whose format is not read.
-        MissingExtraError: a package for a document's format is not installed.
+        ConfigError: options conflict, or an output is an input or of another format.
+        DataError: an input is missing, or its document format is not supported.
+        MissingExtraError: a package for a document format is not installed.
     """
     from dragoman.data.readers.files import find_file
 
@@ -239,12 +242,14 @@ def plan(
 
 
 def document_ending(file: str, out: Path | None, *, as_document: bool) -> str | None:
-    """The ending of the format in which the document `file` is read and `out` written; None: it is lines.
+    """Return the ending of the document format of `file` and `out`; None = plain lines.
 
-    A file is a document if its name says so; else with `as_document`.
+    A file is a document if its suffix says so, or with `as_document`.
 
-    ConfigError: the two are of different formats, or `out` is None, stdout is a terminal, and the format is
-    not for terminals. DataError: it is a document whose format is not read. MissingExtraError: as `plan`.
+    Raises:
+        ConfigError: the two formats differ, or a binary format would go to a terminal.
+        DataError: the document format is not supported.
+        MissingExtraError: a package for the format is not installed.
     """
     from dragoman.data.readers.files import format_suffix
     from dragoman.predict.documents.files import SAVED_AS, DocumentFile
@@ -258,15 +263,14 @@ def document_ending(file: str, out: Path | None, *, as_document: bool) -> str | 
     if target != ending and (ending != ".txt" or target in DOCUMENT_ENDINGS):
         raise ConfigError(f"--out {out}: a document keeps its format; give a name that ends in {ending}")
     if ending == ".docx" and out is None and sys.stdout.isatty():
-        raise ConfigError(f"{file}: a Word document is nothing for a terminal; give --out FILE.docx")
+        raise ConfigError(f"{file}: cannot write a Word document to a terminal; give --out FILE.docx")
     return ending if is_named or as_document else None
 
 
 def encoding_of(work: Work, encoding: str | None, language: str) -> str:
-    """How the file is encoded: `encoding` if that is given, else as its first bytes tell; what is not UTF-8
-    is noted on stderr.
+    """Return the encoding of a file: `encoding` if given, else a guess from the first MiB.
 
-    ConfigError: there is no such encoding, or none of this format.
+    A guess other than UTF-8 is reported on stderr. ConfigError: unknown encoding, or the format has its own.
     """
     from dragoman.data.readers.files import find_file, guess_encoding, open_bytes
 
@@ -300,10 +304,10 @@ def translate_document_file(
     *,
     encoding: str,
 ) -> int:
-    """Translate a document and write it; the number of its sentences.
+    """Translate and write a document; return the number of its sentences.
 
-    `search` takes sentences, and `progress` in their number. DataError: the file is missing, damaged or of
-    another format than its name says.
+    `search` takes the sentences and a callback `progress`, which receives the number of finished sentences.
+    DataError: the file is missing, damaged, or not in the format of its name.
     """
     from dragoman.predict.documents.files import DocumentFile
 
@@ -330,7 +334,7 @@ def translate_document_file(
 
 
 def read_bytes(name: str) -> bytes:
-    """The whole of a file, decompressed by its suffix, or of stdin for "-". DataError: it is missing."""
+    """Read a whole file, decompressed by suffix, or stdin ("-"). DataError: it is missing or too large."""
     from dragoman.data.readers.files import find_file, open_bytes
 
     if name == "-":
@@ -348,7 +352,7 @@ def read_bytes(name: str) -> bytes:
 
 
 def stream_blocks(name: str, *, invitation: str) -> Iterator[bytes]:
-    """The bytes of a pipe or of stdin ("-"), as they come. DataError: it cannot be read."""
+    """Yield the bytes of a pipe or of stdin ("-") as they arrive. DataError: it cannot be read."""
     from dragoman.data.readers.files import find_file
 
     try:
@@ -369,7 +373,7 @@ def _blocks(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def write_document(path: Path | None, content: bytes) -> None:
-    """Writes a document to a file, whole or not at all and compressed as its name says, or to stdout."""
+    """Write a document to stdout, or atomically to a file that is compressed according to its suffix."""
     if path is not None:
         from dragoman.data.readers.files import compressed
         from dragoman.files import write_atomically
@@ -385,7 +389,7 @@ def write_document(path: Path | None, content: bytes) -> None:
 
 
 def link_record(link: Link) -> dict[str, Any]:
-    """A link as it stands in --json: spans of characters, first and one behind the last."""
+    """A link as a JSON object: half-open character spans, and the weight."""
     return {
         "source": [link.source_start, link.source_end],
         "target": [link.target_start, link.target_end],
@@ -394,7 +398,7 @@ def link_record(link: Link) -> dict[str, Any]:
 
 
 def pharaoh_line(links: Sequence[Link], translation: Translation) -> str:
-    """The links of a translation as a line of a file."""
+    """The word alignment of a translation as a line in Pharaoh format."""
     from dragoman.predict.alignment import pharaoh
 
     return pharaoh(links, translation.source, translation.text) + "\n"
@@ -417,7 +421,7 @@ def _protection(kinds: str | None, patterns: Sequence[str]) -> Protection | None
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar of sentences on a terminal's stderr; it never goes back where some are translated twice."""
+    """Show a progress bar of sentences on stderr; sentences that are translated twice count once."""
     from rich.console import Console
     from rich.progress import Progress
 
