@@ -73,7 +73,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", type=int, help="of each kind, instead of 3,000, 1,000, 2,000 and 200")
     parser.add_argument("--only", choices=list(KINDS), action="append")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="stop after this number of minutes"
+    )
     parser.add_argument("--case", metavar="KIND:SEED", help="show one case")
     given = parser.parse_args()
     preload()

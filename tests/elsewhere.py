@@ -44,7 +44,7 @@ class Elsewhere(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return carry_out(func, args, kwargs or {})
+        return compute(func, args, kwargs or {})
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
@@ -67,8 +67,8 @@ class Elsewhere(torch.Tensor):
         return f"Elsewhere({self.here!r})"
 
 
-def carry_out(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What an operation comes to, computed on the processor. RuntimeError: it mixes devices."""
+def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return the result of an operation, computed on the processor. RuntimeError: it mixes devices."""
     tensors: list[torch.Tensor] = []
 
     def here(value: Any) -> Any:
@@ -132,7 +132,7 @@ class _Operations(TorchDispatchMode):
     """Operations without a tensor from elsewhere, which may make one."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return carry_out(func, args, kwargs or {})
+        return compute(func, args, kwargs or {})
 
 
 @contextmanager

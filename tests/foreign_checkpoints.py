@@ -1,4 +1,4 @@
-"""Parity of a model of another toolkit and the run that it became, and Transformers written down anew.
+"""Parity of a model of another toolkit and the imported run, and reimplementations of their Transformers.
 
 The reference Transformers know nothing of Dragoman's modules: they compute from tensors by the names of the
 other toolkit's files, as its architecture was published.

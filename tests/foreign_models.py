@@ -16,7 +16,7 @@ SENTENCES = (
 
 
 def train_sentencepiece(texts: list[str], *, vocab_size: int) -> bytes:
-    """The bytes of a sentencepiece model of about so many pieces."""
+    """The bytes of a SentencePiece model of about `vocab_size` pieces."""
     import sentencepiece
 
     written = io.BytesIO()

@@ -82,7 +82,7 @@ class Wire:
         return answer
 
     def has_more(self, seconds: float) -> bool:
-        """Whether there is an answer, or an end, within so many seconds."""
+        """Whether the service answers or exits within `seconds`."""
         return bool(select.select([self.socket], [], [], seconds)[0])
 
     def is_closed(self) -> bool:

@@ -21,7 +21,7 @@ BOS, EOS = 0, 1
 class Table:
     """Random log-probabilities (V,) per sentence and prefix; bos is forbidden.
 
-    `n_levels` > 0 rounds the logits to so many values, which makes ties; `forbidden` is the share of -inf.
+    `n_levels` > 0 rounds the logits to that number of values, to make ties; `forbidden` is the share of -inf.
     """
 
     def __init__(self, seed: int, n_tokens: int, *, n_levels: int = 0, forbidden: float = 0.0) -> None:

@@ -92,7 +92,7 @@ def write_labelled(folder: Path, name: str, n_texts: int, *, seed: int) -> None:
 
 
 def damaged_run(run: Path, folder: Path) -> Path:
-    """A copy of `run` in `folder` whose weights end too early, so that whoever loads them complains."""
+    """Copy `run` to `folder` with truncated weights, which cannot be loaded."""
     shutil.copytree(run, folder)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])

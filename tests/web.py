@@ -20,7 +20,7 @@ class Reply:
     hang_after: int | None = None
     """Bytes of the body after which nothing comes any more."""
     ranges: bool = True
-    """Whether a range that is asked for is heeded."""
+    """Whether the server honours range requests."""
     shift: int = 0
     """How far the range that is sent is from the one asked for."""
     length: bool = True

@@ -159,7 +159,7 @@ class Place:
         return list(sources), list(targets)
 
     def updates(self, n: int) -> str:
-        """The setting for so many updates, or for a few."""
+        """The setting for this number of updates, or for a few with --short."""
         return f"training.max_steps={6 if self.short else n}"
 
 
@@ -711,7 +711,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if options.run:
-        return carry_out(options.run, Place(options.folder, str(device), options.short))
+        return run_check(options.run, Place(options.folder, str(device), options.short))
     if device.type == "cpu" and options.device != "cpu":
         print("error: no GPU here; --device cpu tries the checks on the processor", file=sys.stderr)
         return 1
@@ -791,8 +791,8 @@ def run_alone(name: str, device: str, folder: Path, *, limit: float, short: bool
     return Outcome(name, "FAIL", seconds, f"{reason}; it last wrote: {last[:300]}")
 
 
-def carry_out(name: str, place: Place) -> int:
-    """Runs a check in this process, and writes what became of it."""
+def run_check(name: str, place: Place) -> int:
+    """Run a check in this process, and print its outcome."""
     outcome = Outcome(name, findings=place.findings)
     try:
         CHECKS[name].function(place)

@@ -215,7 +215,7 @@ NOISE = re.compile(r"Traceback \(most|Exception ignored|\w+Warning: |Fatal Pytho
 
 
 def readable(message: str) -> bool:
-    """Whether a message is one line that no terminal obeys."""
+    """Whether a message is one line without control characters."""
     return not re.search(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]", message)
 
 

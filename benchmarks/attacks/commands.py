@@ -537,7 +537,7 @@ class Commands:
                     if text:
                         json.loads(text, parse_constant=_refuse)
             except ValueError as error:
-                yield "wrong", f"--json gave what is none: {error}"
+                yield "wrong", f"--json printed invalid JSON: {error}"
         if re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", ended.stdout):
             yield "wrong", "control characters on stdout"
 

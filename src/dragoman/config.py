@@ -801,7 +801,7 @@ def _describe(problem: Any, recipe: type[BaseModel]) -> str:
 
 
 def _meant(location: Sequence[str], recipe: type[BaseModel]) -> list[str]:
-    """The settings that a name which is none may stand for: one of that name elsewhere, or one like it."""
+    """Suggest settings for an unknown name: the same name in another section, or a similar one."""
     *section, name = location
     elsewhere: dict[str, list[str]] = {}
     for path in _paths(recipe):

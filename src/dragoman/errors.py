@@ -118,9 +118,9 @@ _DIRECTION = re.compile(r"[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """`text` with its control characters spelt out, but for line ends and tabs.
+    """Return `text` with control characters escaped, except line ends and tabs.
 
-    A message can quote what a stranger wrote: sequences that a terminal would obey are shown.
+    Messages can quote untrusted text; escape sequences must not reach the terminal.
     """
     return _DIRECTION.sub(_spelt_out, escape_control_characters(text))
 

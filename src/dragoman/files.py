@@ -163,7 +163,7 @@ def open_through(path: Path) -> BinaryIO:
         return _open(path)
     if number == 1 and sys.stdout is not None:
         sys.stdout.flush()
-    return os.fdopen(os.dup(number), "wb")  # opened anew, a file would be written from its beginning
+    return os.fdopen(os.dup(number), "wb")  # opening the path again would write from its beginning
 
 
 def _open(path: Path, flags: int = 0, mode: int = 0) -> BinaryIO:

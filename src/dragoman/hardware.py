@@ -89,10 +89,10 @@ def peak_memory(device: torch.device) -> int | None:
 
 
 def remember_few_shapes(n_products: int = 50) -> None:
-    """Lets oneDNN keep what it prepared for so many products, not 1024; before the first bf16 product.
+    """Limit oneDNN's primitive cache to `n_products` entries, not 1024; call before the first bf16 product.
 
-    In a training nearly every batch has other shapes, so that most of it is never used again, and comes to
-    gigabytes (docs/notebook.md). Whoever has set the variables keeps what they say.
+    Nearly every training batch has other shapes, so most entries are never used again and take gigabytes
+    (docs/notebook.md). Environment variables that are already set are kept.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(n_products))
@@ -113,10 +113,10 @@ def prepare_for_translating() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Lets the C library keep the memory that one update frees for the next, where it is glibc.
+    """Make glibc keep freed memory for the next update; does nothing with other C libraries.
 
-    By default it hands large blocks back to the system and asks for them anew, which slows a training
-    on the CPU (docs/notebook.md). The memory is given back when the process ends.
+    By default glibc returns large blocks to the system and requests them again, which slows training on the
+    CPU (docs/notebook.md). The memory is freed when the process ends.
     """
     mmap_threshold, trim_threshold, top_pad = -3, -1, -2  # M_... in glibc's malloc.h
     try:

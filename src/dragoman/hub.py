@@ -47,7 +47,7 @@ class HubName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str, *, revision: str | None = None) -> HubName:
-        """The name in "user/model" or "user/model@revision", with or without hf:. RunError: it is none."""
+        """Parse "user/model" or "user/model@revision", with or without "hf:". RunError: not such a name."""
         model, _, said = name.removeprefix(PREFIX).partition("@")
         if said and revision and said != revision:
             raise RunError(
@@ -98,9 +98,9 @@ def import_hub() -> Any:
 
 @contextmanager
 def errors_in_words(name: str) -> Iterator[None]:
-    """Whatever goes wrong with the hub becomes a RunError about `name`.
+    """Turn errors of the hub into a RunError about `name`.
 
-    The hub's own messages are left away: they hold addresses and header lines, and are many lines long.
+    The hub's own messages are not shown: they are many lines long, with addresses and headers.
     """
     from huggingface_hub import errors
 

@@ -438,9 +438,12 @@ def _check_tensors(path: Path) -> None:
             n_header = int.from_bytes(file.read(8), "little")
             n_bytes = file.seek(0, os.SEEK_END)
     except OSError:
-        return  # whoever reads it says so
+        return  # the code that reads the file reports it
     if MAX_HEADER < n_header <= n_bytes:
-        raise RunError(f"{path}: lists its tensors in {n_header:,} bytes; no run of Dragoman does, leave it")
+        raise RunError(
+            f"{path}: has a header of {n_header:,} bytes, larger than the limit of {MAX_HEADER:,}; "
+            "not a Dragoman file"
+        )
     if 0 < memory() < n_bytes:
         raise RunError(
             f"{path}: has {n_bytes:,} bytes, and this machine {memory():,} of memory; take another"

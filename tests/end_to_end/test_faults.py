@@ -22,7 +22,7 @@ if limit := int(sys.argv.pop(1)):
 sys.argv[0] = "dragoman"
 main()
 """
-"""The command on a machine that writes no file of more than so many bytes; 0: any."""
+"""The command under a limit on the size of files in bytes; 0 = no limit."""
 
 SETTINGS = (*TINY, "training.max_steps=9", "training.ema_decay=0.9", "training.keep_checkpoints=1")
 

@@ -202,7 +202,7 @@ def test_one_of_two_processes_is_killed_and_the_run_comes_to_its_end(workplace: 
         training.kill()
     assert training.returncode == 0, said
     assert re.search(
-        r"process [01] of 2 was killed by SIGKILL .* after step \d+; all of them start anew", said
+        r"process [01] of 2 was killed by SIGKILL .* after step \d+; restarting all processes", said
     )
     assert "continuing from step" in said
     assert len(losses(workplace / "run")) == 400

@@ -815,7 +815,7 @@ def test_keys(direct: Callable[..., Any], opened: Opened) -> None:
 
 def test_the_first_stop_of_tab_leads_to_the_text(direct: Callable[..., Any]) -> None:
     page = direct()
-    page.wait_for_selector("#source:focus")  # whoever comes can type at once
+    page.wait_for_selector("#source:focus")  # users can type at once
     page.focus(".brand")
     page.keyboard.press("Shift+Tab")
     assert page.evaluate("document.activeElement.id") == "skip"

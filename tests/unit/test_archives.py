@@ -209,7 +209,7 @@ def test_an_encrypted_zip_is_reported(tmp_path: Path) -> None:
 
 def test_a_kind_that_is_not_known_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x.rar").write_bytes(b"Rar!")
-    assert "is none of the archives that can be unpacked (.zip, .tar, .tgz, .gz, .xz)" in complaint(
+    assert "is not a supported archive; give a .zip, .tar, .tgz, .gz or .xz file" in complaint(
         tmp_path / "x.rar"
     )
 

@@ -490,7 +490,7 @@ def test_a_tag_is_the_same_tokens_before_every_sentence(kind: str) -> None:
         ids = tokenizer.encode(f"<BT> {text}")
         assert ids[: len(tag)] == tag
         rest = tokenizer.encode(text)
-        assert ids[len(ids) - len(rest) :] == rest, "and the sentence is cut as ever"
+        assert ids[len(ids) - len(rest) :] == rest, "and the sentence is cut as before"
     assert "\ufffd" not in tokenizer.decode(tag)
 
 

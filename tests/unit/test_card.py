@@ -1,4 +1,4 @@
-"""Model cards: what the run says, nothing else, and nothing that a stranger can make the page obey."""
+"""Model cards hold what the run says and nothing else, and nothing in the run can inject markup."""
 
 from __future__ import annotations
 

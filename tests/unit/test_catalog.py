@@ -315,7 +315,7 @@ def test_a_file_that_was_changed_is_found(web: Web) -> None:
     )
 
 
-def test_sums_beside_the_folder_of_the_set_are_heeded_too(
+def test_sums_beside_the_folder_of_the_set_are_checked_too(
     web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = place_by_hand(tmp_path / "data", "small-en-zh")
@@ -439,7 +439,7 @@ def test_a_wrong_file_that_the_user_put_there_is_refused(web: Web, cached: Path)
     downloads = cached / "downloads" / "imdb"
     downloads.mkdir(parents=True)
     (downloads / "aclImdb_v1.tar.gz").write_bytes(b"not it")
-    assert "; remove the file, and it is downloaded anew" in complaint("imdb")
+    assert "; remove the file to download it again" in complaint("imdb")
 
 
 def test_a_cache_that_cannot_be_written_is_reported(web: Web, tmp_path: Path, cached: Path) -> None:

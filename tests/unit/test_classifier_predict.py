@@ -169,7 +169,7 @@ def test_a_record_holds_every_score(evaluation: Evaluation) -> None:
 
 
 def test_a_label_that_the_classifier_does_not_know_is_named_with_its_text(classifier: Classifier) -> None:
-    with pytest.raises(DataError, match=r"new, text 41: the label 'neutral' is none of those trained on"):
+    with pytest.raises(DataError, match=r"new, text 41: the label 'neutral' is not in the training data"):
         evaluate(classifier, "new", [*EXAMPLES, Labelled("a tree", "neutral")])
 
 

@@ -128,7 +128,7 @@ def test_a_store_is_made_once() -> None:
 
 def test_a_label_that_is_not_known_is_named() -> None:
     with pytest.raises(
-        DataError, match=r"train.tsv: the label 'praise' is none of those trained on \('blame'"
+        DataError, match=r"train.tsv: the label 'praise' is not in the training data \('blame'"
     ):
         make_store(labels=("blame", "neutral"))
 
@@ -288,7 +288,7 @@ def test_held_out_texts_are_used_where_no_validation_file_is_named() -> None:
 def test_a_label_that_only_validation_has_is_an_error() -> None:
     with Path("valid.tsv").open("a", encoding="utf-8") as file:
         file.write("neutral\ta house\n")
-    with pytest.raises(DataError, match=r"valid\.tsv: the label 'neutral' is none of those trained on"):
+    with pytest.raises(DataError, match=r"valid\.tsv: the label 'neutral' is not in the training data"):
         learn()
 
 

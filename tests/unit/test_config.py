@@ -246,7 +246,7 @@ def test_all_problems_are_reported_at_once_in_one_line() -> None:
 
 
 def test_a_problem_is_laid_to_the_recipe_or_to_the_overrides() -> None:
-    """Whoever reads it has to know where to look: in the file, or on the command line."""
+    """The message names the source of the setting: the file, or the command line."""
     wrong = SMALL | {"seed": -1, "model": {"n_heads": 3}}
     said = r"^recipe\.toml: seed = -1: .*; model: d_model = 256 is not a multiple of n_heads = 3"
     with pytest.raises(ConfigError, match=said + r"; --set: training\.max_steps = 0: "):

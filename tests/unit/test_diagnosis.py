@@ -61,7 +61,7 @@ def test_a_fault_is_named(hypotheses: list[str], name: str) -> None:
 
 
 def test_a_fault_that_the_references_share_is_none() -> None:
-    """Whoever learns from copies has to copy; the references tell what is wanted."""
+    """A model that is trained on copies must copy; the references say what is expected."""
     for texts in (SOURCES, [f"{r} ja ja ja ja" for r in REFERENCES], ["Ja."] * 40, ["", *REFERENCES[1:]]):
         assert diagnose(SOURCES, texts, texts, HEALTHY) == {}
 

@@ -93,7 +93,7 @@ def test_a_file_that_is_there_is_checked_and_not_fetched(web: Web, path: Path) -
     path.write_bytes(OTHER)
     message = complaint(web.url("file.bin"), to=path, checksum=MD5)
     assert f"its md5 is {hashlib.md5(OTHER).hexdigest()}, the published one is {MD5[4:]}" in message
-    assert message.endswith("; remove the file, and it is downloaded anew")
+    assert message.endswith("; remove the file to download it again")
 
 
 def test_progress_rises_to_the_whole(web: Web, path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_file_that_changed_meanwhile_is_fetched_from_its_beginning(web: Web, p
     assert path.read_bytes() == OTHER
 
 
-def test_a_changed_file_is_noticed_when_the_server_heeds_the_range_but_not_the_condition(
+def test_a_changed_file_is_noticed_when_the_server_honours_the_range_but_not_the_condition(
     web: Web, path: Path
 ) -> None:
     url = web.put("file.bin", CONTENT)
@@ -176,7 +176,7 @@ def test_a_wrong_range_is_not_appended(web: Web, path: Path) -> None:
 
 
 @pytest.mark.parametrize("etag", ["", 'W/"weak"'])
-def test_without_a_mark_that_can_be_trusted_the_download_begins_anew(web: Web, path: Path, etag: str) -> None:
+def test_without_a_trusted_validator_the_download_starts_again(web: Web, path: Path, etag: str) -> None:
     url = web.put("file.bin", CONTENT, etag)
     interrupt(web, url, path, 70_000)
     fetch(url, to=path)

@@ -1,4 +1,4 @@
-"""Models of fairseq, in files as it writes them, against its Transformer written down anew."""
+"""Models of fairseq, in files as it writes them, against a reimplementation of its Transformer."""
 
 from __future__ import annotations
 

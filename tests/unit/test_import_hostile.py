@@ -134,7 +134,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
         weight(LINEAR, lambda old: old[:-1]),
         rf"{LINEAR} has shape \(23, 16\), its settings say \(24, 16\)",
     ),
-    "a number that is none": (
+    "a malformed number": (
         weight(LINEAR, lambda old: old.index_fill(0, torch.tensor([3]), torch.nan)),
         f"{LINEAR} holds numbers that are not finite",
     ),
@@ -192,7 +192,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a width that is a word": (settings(d_model="16"), "d_model is '16' where a number belongs"),
     "a non-linearity of its own": (settings(activation_function="new"), "activation_function = 'new'"),
     "a number beyond numbers": (settings(d_ff=3, d_model=1e400), "d_model is inf where a count belongs"),
-    "a penalty that is none": (
+    "a malformed penalty": (
         content("generation_config.json", b'{"length_penalty": NaN}'), "length_penalty = nan: it is no number"
     ),
     "a tie that is a word": (settings(tie_word_embeddings="yes"), "'yes' where true or false belongs"),

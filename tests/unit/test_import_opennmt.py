@@ -1,4 +1,4 @@
-"""Models of OpenNMT-py and eole, in files as they write them, against their Transformer written down anew."""
+"""Models of OpenNMT-py and eole, in files as they write them, against a reimplementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of Sockeye 3, in files as it writes them, against its Transformer written down anew."""
+"""Models of Sockeye 3, in files as it writes them, against a reimplementation of its Transformer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of a service: what a file of keys says is what was shown, whoever changes it at the same time."""
+"""API keys of a service: a file of keys holds exactly the keys that were shown, under concurrent changes."""
 
 from __future__ import annotations
 

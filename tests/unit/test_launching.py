@@ -1,4 +1,4 @@
-"""What is started anew with several processes, and with how much time."""
+"""Restarts of a training with several processes, and the time left for each."""
 
 from __future__ import annotations
 

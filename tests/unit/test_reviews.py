@@ -69,7 +69,7 @@ def test_no_text_is_said_twice() -> None:
     assert len(texts) == len(set(texts))
 
 
-def test_unseen_reviews_are_half_of_the_test_and_all_their_opinions_combine_anew() -> None:
+def test_unseen_reviews_are_half_of_the_test_and_combine_opinions_in_new_ways() -> None:
     test = corpus.labelled_reviews(1)["test"]
     unseen = [review for review in test if review.unseen]
     assert [(review.label, review.text) for review in unseen] == unseen_reviews()

@@ -102,7 +102,7 @@ def test_the_weights_file_tells_its_format(run: Run) -> None:
         assert file.metadata()["format"] == "pt"
 
 
-def test_the_weights_may_be_read_by_whoever_may_read_the_settings(run: Run) -> None:
+def test_the_weights_have_the_permissions_of_the_settings(run: Run) -> None:
     run.save_weights({"weight": torch.zeros(2)})
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (run.weights_path, run.config_path)}
     assert len(modes) == 1

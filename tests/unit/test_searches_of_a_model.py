@@ -116,7 +116,7 @@ def test_every_alternative_begins_with_its_prefix(
             assert text.startswith(prefix) or not translation.source
             assert score > -math.inf
     plain = translator.translate(TEXTS, **settings)
-    assert translations[1].text == plain[1].text, "one without a prefix is translated as ever"
+    assert translations[1].text == plain[1].text, "one without a prefix is translated as before"
     assert translations[2].text == ""
 
 
@@ -130,7 +130,7 @@ def test_every_alternative_holds_its_phrases_as_whole_words(translator: Translat
             assert all(words) or not translation.source
             assert score > -math.inf
     plain = translator.translate(TEXTS, beam_size=beam_size, n_best=beam_size)
-    assert translations[3].text == plain[3].text, "one without phrases is translated as ever"
+    assert translations[3].text == plain[3].text, "one without phrases is translated as before"
 
 
 def test_prefix_and_phrases_make_room_for_themselves(translator: Translator) -> None:

@@ -330,7 +330,7 @@ AS_ANN = {"X-API-Key": KEY}
 
 
 def head_of(path: str, n_bytes: int, headers: dict[str, str] | None = None) -> bytes:
-    """The head of a request whose body of JSON has so many bytes."""
+    """The head of a request with a JSON body of this number of bytes."""
     return request("POST", path, b"", {"Content-Length": str(n_bytes), **(headers or {})})
 
 

@@ -82,7 +82,7 @@ def test_a_batch_is_bounded_in_items_and_in_tokens_with_padding() -> None:
     assert batches_of([("a", [50])], max_tokens=10) == [["a50"]], "one item is always worked on"
 
 
-def test_whoever_asks_for_little_does_not_wait_for_whoever_asks_for_much() -> None:
+def test_a_small_request_does_not_wait_for_a_large_one() -> None:
     batches = batches_of([("book", [10] * 40), ("word", [3])], max_items=10)
     assert "word3" in batches[0]
 
@@ -241,7 +241,7 @@ def test_work_for_a_client_that_has_left_does_not_go_on() -> None:
             client.go_on(3)
 
 
-def test_an_error_comes_to_whoever_waits_and_the_threads_go_on() -> None:
+def test_an_error_reaches_its_request_and_the_threads_continue() -> None:
     def fail(_: Sequence[object]) -> list[object]:
         raise ValueError("broken")
 

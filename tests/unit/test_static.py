@@ -48,10 +48,10 @@ def test_a_model_on_a_processor_is_not_recorded() -> None:
 
 
 class Recorder:
-    """In place of CUDA graphs: what is recorded is carried out again, on the tensors that were there."""
+    """In place of CUDA graphs: a recording is run again, on the tensors that were there."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, room_for: int = 1000) -> None:
-        """There is memory for so many recordings."""
+        """There is memory for `room_for` recordings."""
         self.shapes: list[Shape] = []
         self.pools: list[object] = []
         self.n_repeated, self.room_for = 0, room_for
@@ -105,7 +105,7 @@ def test_a_step_is_recorded_once_for_a_shape_and_all_share_memory(monkeypatch: p
     assert recorder.pools[1] is decoder.pool is not None
 
 
-def test_a_step_that_has_no_room_to_be_recorded_is_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_without_memory_to_be_recorded_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     src = torch.randint(4, V, (3, 5), generator=torch.Generator().manual_seed(1))
     found = []
     for room_for in (0, 1):

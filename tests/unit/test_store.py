@@ -138,7 +138,7 @@ def test_dropout_segments_differently_each_draw_and_the_same_text(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["src.ids", "tgt.offsets", "meta.json"])
 @pytest.mark.parametrize("damage", ["cut", "gone", "longer", "flipped", "nested"])
-def test_a_damaged_store_is_made_anew(tmp_path: Path, name: str, damage: str) -> None:
+def test_a_damaged_store_is_rebuilt(tmp_path: Path, name: str, damage: str) -> None:
     corpus = Listed(SENTENCES)
     prepare(corpus, tmp_path)
     (path,) = tmp_path.glob(f"*/{name}")
@@ -286,7 +286,7 @@ def test_shards_that_are_finished_are_kept_when_a_build_is_broken_off(tmp_path: 
 
 @pytest.mark.parametrize("k", [0, 1, 3])
 @pytest.mark.parametrize("damage", ["cut", "gone"])
-def test_a_damaged_shard_is_made_anew_and_the_others_are_not(tmp_path: Path, k: int, damage: str) -> None:
+def test_a_damaged_shard_is_rebuilt_and_the_others_are_not(tmp_path: Path, k: int, damage: str) -> None:
     corpus = Listed(USABLE * 4)
     folders = [shard.folder for shard in prepare(corpus, tmp_path, shard_pairs=3).shards]
     written = [(folder / "meta.json").stat().st_mtime_ns for folder in folders]

@@ -30,7 +30,7 @@ every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES
 
 
 class Watching:
-    """Remembers what it has seen, and leaves after so many looks."""
+    """A watcher that records hypotheses, and leaves after `patience` of them."""
 
     def __init__(self, patience: int = 1000) -> None:
         self.patience = patience

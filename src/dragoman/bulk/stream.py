@@ -1,4 +1,4 @@
-"""A text file in chunks of lines, and what becomes of a chunk."""
+"""Read a text file in chunks of lines; the result of a chunk."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from dragoman.data.readers.files import Position, open_lines
 from dragoman.errors import DataError
 
 CHUNK_LINES = 4096
-"""Lines of a chunk: many, so that sentences of a length are searched together; few enough to do again."""
+"""Lines per chunk: enough to batch sentences of similar length, few enough to redo after a crash."""
 
 
 class Chunk(NamedTuple):
-    """Lines that stand together in a file."""
+    """Consecutive lines of a file."""
 
     first_number: int
-    """The number of the first of them, counted from 1."""
+    """Number of the first line, counted from 1."""
     lines: list[str]
     n_bytes: int
-    """Bytes of the file, as it is stored, that have been read by now."""
+    """Bytes of the stored file that have been read up to the end of the chunk."""
     digest: str
-    """A hash of all lines from the first of the file to the last of the chunk."""
+    """Hash of all lines from the first of the file to the last of the chunk."""
 
 
 class Done(NamedTuple):
-    """What has become of a chunk."""
+    """The result of a chunk."""
 
     first_number: int
     n_lines: int
     """Lines of the chunk; the output may have fewer."""
     n_bytes: int
     data: bytes
-    """The output, compressed: a whole frame; b"" where no line is left."""
+    """The output as one compressed frame; b"" if all lines were skipped."""
     counts: Mapping[str, int]
-    """What was left out, by reason."""
+    """Number of skipped lines, by reason."""
     digest: str = ""
-    """That of the chunk."""
+    """The digest of the chunk."""
     problem: str = ""
-    """Why there is no output: a message for the user."""
+    """Error message for the user; "" = no error."""
 
 
 Tick = Callable[[int], None]
-"""Is told that so many more lines of some chunk are translated."""
+"""Callback: receives the number of lines that have been translated since the last call."""
 
 
 def read_chunks(

@@ -1,7 +1,7 @@
-"""Processes that translate chunks, each with a warm translator of its own; results in the input's order.
+"""Translate chunks in worker processes, each with its own translator; results keep the input order.
 
-Each worker has a pipe to this process and to no other, so that a death on either side closes it: this process
-ends within moments when a worker dies, and a worker when this process dies, after its batch at the latest.
+Each worker has its own pipe to this process, which closes if either side dies. If a worker dies, this process
+ends at once; if this process dies, its workers end after their current batch at the latest.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ from dragoman.bulk.stream import Chunk, Done, Tick
 from dragoman.errors import DragomanError, RunError
 
 AHEAD = 2
-"""Chunks a worker that are read, being translated, or waiting for one before them: what memory holds."""
+"""Maximum chunks per worker in memory: read, being translated, or waiting for an earlier chunk."""
 
 
 def in_process(job: Job, chunks: Iterator[Chunk], *, tick: Tick) -> Iterator[Done]:
-    """What becomes of each chunk, in order, computed in this process."""
+    """Yield the result of each chunk, in order, computed in this process."""
     translate = ChunkTranslator(job)
     for chunk in chunks:
         yield translate(chunk, tick)
 
 
 def in_processes(job: Job, chunks: Iterator[Chunk], *, n_workers: int, tick: Tick) -> Iterator[Done]:
-    """What becomes of each chunk, in order, computed by so many processes.
+    """Yield the result of each chunk, in order, computed by `n_workers` processes.
 
-    DragomanError: whatever a worker complains about, in its words. RunError: a worker died.
+    Raises:
+        DragomanError: a worker reported an error; the message is the worker's.
+        RunError: a worker died.
     """
     workers: list[Worker] = []
     try:
@@ -45,7 +47,7 @@ def in_processes(job: Job, chunks: Iterator[Chunk], *, n_workers: int, tick: Tic
 
 
 def _in_order(workers: list[Worker], chunks: Iterator[Chunk], tick: Tick) -> Iterator[Done]:
-    """Gives chunks to those who are idle, and hands out what comes back in the order of the input."""
+    """Send chunks to idle workers, and yield the results in the order of the input."""
     by_connection: dict[Any, Worker] = {worker.connection: worker for worker in workers}
     given: deque[int] = deque()  # the first line of every chunk that was not handed out yet
     early: dict[int, Done] = {}

@@ -1,7 +1,7 @@
-"""Batches of whole texts: long ones in several windows, so that nothing of them is cut.
+"""Batches of whole texts; long texts are split into several windows, so that nothing is truncated.
 
-A text of more than `max_length` tokens is read in the fewest windows that hold it, all of about the same
-length, side by side: every token is in one window.
+A text of more than `max_length` tokens is split into the smallest number of adjacent windows, all of about
+the same length. Every token is in exactly one window.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dragoman.text.tokenizer import PAD_ID
 Ids = npt.NDArray[np.int64]
 
 POOL_BATCHES = 64
-"""Texts are drawn at random into pools of about so many batches, and sorted by length within a pool."""
+"""Size of a pool in batches. Texts are shuffled into pools and sorted by length within each pool."""
 
 CHUNK = 1000
 """Texts whose n-grams are counted at once."""

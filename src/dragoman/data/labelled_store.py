@@ -130,7 +130,7 @@ def class_number(label: str, numbers: Mapping[str, int], *, where: str) -> int:
     except KeyError:
         known = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
         raise DataError(
-            f"{where}: the label {label!r} is none of those trained on ({known}); "
+            f"{where}: the label {label!r} is not in the training data ({known}); "
             "correct it, or train with examples of it"
         ) from None
 

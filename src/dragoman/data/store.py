@@ -268,7 +268,7 @@ def prepare_store(
     try:
         return opened(folder)
     except ValueError:
-        pass  # not there yet, or damaged: made anew
+        pass  # missing or damaged: build it below
     try:
         cache.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(cache)

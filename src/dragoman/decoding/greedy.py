@@ -1,4 +1,4 @@
-"""Greedy search: the most probable token, each time."""
+"""Greedy search: choose the most probable token at each step."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ def greedy_search(
     length_penalty: float = 1.0,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """One hypothesis per sentence, each in a list of its own; what `beam_search` finds with a beam of one.
+    """Return one hypothesis per sentence, each in its own list: the result of `beam_search` with beam size 1.
 
-    Sentence i has at most `max_lengths[i]` tokens; after so many, eos is forced, and its log-probability
-    counts like any other's. Of equally probable tokens the lowest id is taken. Where every token has
-    log-probability -inf, the sentence ends there, with a log_prob of -inf. `length_penalty` (alpha) shapes
-    only the score. `step` is called with tensors on `device`. RunError: a log-probability is NaN.
+    Sentence i has at most `max_lengths[i]` tokens. Then eos is forced, and its log-probability counts like
+    any other. Ties go to the lowest token id. If every token has log-probability -inf, the sentence ends
+    with a log_prob of -inf. `length_penalty` (alpha) affects only the score. `step` is called with tensors
+    on `device`.
+
+    Raises:
+        RunError: a log-probability is NaN.
     """
     limits = torch.tensor(max_lengths, dtype=torch.long)
     assert (limits >= 0).all()

@@ -1,4 +1,4 @@
-"""Sequences that begin with given tokens."""
+"""Prefix-constrained decoding: sequences that begin with given tokens."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dragoman.decoding.hypotheses import NextToken
 
 
 class ForcedPrefix:
-    """A next-token function under which sentence i begins with the tokens `prefixes[i]`; none is none.
+    """A next-token function that forces sentence i to begin with the tokens `prefixes[i]`, if any.
 
-    As long as a row is within its prefix, every other token has log-probability -inf. The token itself
-    keeps the one that `step` gives it, so that the log_prob of a hypothesis is the model's for the whole.
+    Within the prefix, every other token has log-probability -inf. The forced token keeps its log-probability
+    from `step`, so that the log_prob of a hypothesis is the model's for the whole sequence.
     """
 
     def __init__(self, step: NextToken, prefixes: Sequence[Sequence[int]]) -> None:

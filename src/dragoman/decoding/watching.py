@@ -1,4 +1,4 @@
-"""Searches that somebody looks on at, and that end where nobody does any more."""
+"""Stream partial hypotheses, and cancel the search of a sentence whose client has left."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from dragoman.decoding.hypotheses import NextToken
 
 
 class Watcher(Protocol):
-    """Whoever waits for a sentence. Its methods are called in the thread of the search, at every step."""
+    """Callbacks for one sentence, called at every step in the thread of the search."""
 
     def wants(self) -> bool:
-        """Whether it still waits."""
+        """Return whether the result is still wanted."""
 
     def see(self, ids: Sequence[int]) -> None:
-        """The best hypothesis as it is now, which may be another one at the next step; bos left out."""
+        """Receive the ids of the current best hypothesis, without bos; a later step may replace it."""
 
 
 class WatchedSearch:
-    """A next-token function that shows each sentence's best hypothesis, and lets none live on in vain.
+    """A next-token function that reports each sentence's best hypothesis, and cancels unwanted sentences.
 
-    Where nobody waits any more, the end is certain, so that every search gives the sentence up at once;
-    what it finds then is of no use.
+    A cancelled sentence gets probability 1 for eos, so that every search ends it at the next step. Its
+    result is meaningless.
     """
 
     def __init__(self, step: NextToken, watchers: Sequence[Watcher | None], *, eos_id: int) -> None:
-        """`watchers[i]`, if there is one, waits for sentence i."""
+        """`watchers[i]` watches sentence i; None = nobody does."""
         self._step = step
         self._watchers = dict(enumerate(watchers))
         self._eos_id = eos_id
@@ -42,20 +42,20 @@ class WatchedSearch:
         sentences = self._histories.sentences
         numbers, counts = torch.unique_consecutive(sentences, return_counts=True)
         firsts = (counts.cumsum(0) - counts).tolist()
-        vain = [
+        cancelled = [
             number
             for number, row in zip(numbers.tolist(), firsts, strict=True)
             if not self._show(number, row)
         ]
-        if vain:
-            rows = torch.isin(sentences, torch.tensor(vain, device=sentences.device))
+        if cancelled:
+            rows = torch.isin(sentences, torch.tensor(cancelled, device=sentences.device))
             log_probs = log_probs.clone()
             log_probs[rows] = -torch.inf
             log_probs[rows, self._eos_id] = 0.0
         return log_probs
 
     def _show(self, number: int, row: int) -> bool:
-        """Shows the sentence `number` as its best row stands; whether its watcher wants more."""
+        """Report the best row of sentence `number`; return whether its watcher wants more."""
         watcher = self._watchers[number]
         if watcher is None:
             return True

@@ -1,4 +1,4 @@
-"""From a teacher to a student: taught, trained, and measured beside it."""
+"""Distil a teacher into a student: prepare the data, train, and measure both."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ LESSONS_FOLDER = "lessons"
 N_TIMED = 500
 """Sentences whose translation is timed, at most."""
 SMALL_BEAMS = (1, 2)
-"""Beams that a student is searched with in place of its own, the first that costs next to nothing ..."""
+"""Beam sizes to try for a student; the first whose loss is at most NEXT_TO_NOTHING replaces its own."""
 NEXT_TO_NOTHING = 0.2
-"""... which is so many BLEU on validation. A beam hardly helps who was taught by one (Kim & Rush 2016)."""
+"""Validation BLEU that a smaller beam may lose. A beam helps distilled students little (Kim & Rush 2016)."""
 N_AT_ONCE = 100
 ROUNDS = 5
-"""Times that so many at once are timed, all models and beams in turn; of each the best counts, which other
-work disturbed least."""
+"""Timing rounds of N_AT_ONCE sentences, over all models and beams in turn; the fastest round of each counts,
+as the least disturbed by other work."""
 
 
 def distill(
@@ -51,10 +51,13 @@ def distill(
 ) -> dict[str, Any]:
     """Makes a student of the run `teacher` in the run directory `out`; what its distillation.json holds.
 
-    `translate` carries out a job of `dragoman.bulk`, and `train` a training. The same call continues what was
-    killed. Scores are on validation, and on the test sets only `with_test`; validation says with
-    which beam the student is to be searched. ConfigError: there is no such preset, an override is none, or
-    the teacher's beam is too small. DataError, RunError: as they say.
+    `translate` runs a job of `dragoman.bulk`; `train` runs a training. The same call continues an interrupted
+    one. Models are scored on the validation set, and on the test sets with `with_test`. The student's beam
+    size is chosen on the validation set.
+
+    Raises:
+        ConfigError: unknown preset, invalid override, or the teacher's beam is too small.
+        DataError, RunError: as of `translate` and `train`.
     """
     config = translation_config(Run.open(teacher))
     n_offered(config, lessons)  # complains before anything is written

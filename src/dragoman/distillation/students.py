@@ -1,7 +1,7 @@
-"""The shapes of students: deep encoders and shallow decoders (Kasai et al. 2021).
+"""Student architectures: deep encoders and shallow decoders (Kasai et al. 2021).
 
-The encoder reads a sentence once, and all its tokens together; the decoder runs once a token. So layers are
-cheap in the one and dear in the other.
+The encoder runs once per sentence, over all tokens in parallel; the decoder runs once per token. So encoder
+layers are cheap and decoder layers are expensive.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ def student_config(
 ) -> TranslationConfig:
     """The configuration of a student that learns from the files in the folder `lessons`.
 
-    Tokens, search and test sets are the teacher's. A student of the teacher's width begins with the weights
-    of the run `start`, which is the teacher's (`training.depth`), and is trained as `presets` says; another
-    one begins from nothing and is trained as the teacher was.
-    ConfigError: there is no such preset, or an override is none.
+    Vocabulary, search and test sets are the teacher's. A student of the teacher's width starts from the
+    weights of the run `start`, the teacher's (`training.depth`), and trains with the settings of `presets`.
+    A student of another width starts from random weights and trains with the teacher's settings.
+
+    Raises:
+        ConfigError: unknown preset, or invalid override.
     """
     if preset not in STUDENTS:
         raise ConfigError(f"--preset {preset}: there are {', '.join(STUDENTS)}")

@@ -37,24 +37,24 @@ LESSONS = "lessons.json"
 
 
 class Lessons(NamedTuple):
-    """What a student is taught."""
+    """Settings of the training data of a student."""
 
     n_best: int = 0
-    """Of so many translations of a sentence the nearest to the reference by chrF is taken, which is between
-    both (Kim & Rush 2016, section 3.3); 1: the teacher's best; 0: of all that the teacher's beam holds."""
+    """Number of teacher candidates per sentence, of which the one with the highest chrF against the reference
+    is used (Kim & Rush 2016, section 3.3); 1 = the teacher's best; 0 = the teacher's whole beam."""
     references: bool = False
-    """Whether the student also learns from the training pairs as they are."""
+    """Whether the student also trains on the original training pairs."""
     max_ratio: float = 3.0
     """The most that a source or its translation may have of the other's tokens (`bulk.output.fault_of`); 0:
     any ratio."""
     min_chrf: float = 20.0
-    """The least chrF of the teacher's translation against the reference, 0 to 100; 0: any."""
+    """Minimum chrF of the teacher's translation against the reference, 0 to 100; 0 = any."""
     max_pairs: int = 0
-    """The first so many training pairs take part; 0: all of them."""
+    """Use only the first N training pairs; 0 = all."""
 
 
 def n_offered(config: TranslationConfig, lessons: Lessons) -> int:
-    """The translations of a sentence that the teacher offers. ConfigError: its beam is smaller."""
+    """Return the number of candidates per sentence. ConfigError: the teacher's beam is smaller."""
     search = config.search
     if search.method == "beam" and lessons.n_best > search.beam_size:
         raise ConfigError(

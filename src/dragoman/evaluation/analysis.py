@@ -31,11 +31,11 @@ _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 
 
 class LengthBucket(NamedTuple):
-    """The sentences whose sources have so many words, and how good they are."""
+    """Sentences with sources of `shortest` to `longest` words, and their quality."""
 
     shortest: int
     longest: int | None
-    """None: any number."""
+    """None = no limit."""
     indices: tuple[int, ...]
     bleu: Score
     chrf: Score

@@ -26,7 +26,7 @@ INVERSE_STRENGTH = 10.0
 """scikit-learn's C. Of 3, 10 and 30 on IMDB, 10 and 30 are alike and better than 3."""
 
 MANY_TEXTS = 5000
-"""From so many training texts on, n-grams that occur in only one text are left out."""
+"""Minimum number of training texts from which n-grams of a single text are dropped."""
 
 SETTINGS = f"words:1-2|sublinear:yes|C:{INVERSE_STRENGTH:g}"
 """What is the same for every corpus, as it stands in signatures."""

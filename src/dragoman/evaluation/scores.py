@@ -23,7 +23,7 @@ def score_record(score: Score) -> dict[str, Any]:
 
 
 def read_score(record: dict[str, Any]) -> Score:
-    """The score that `score_record` made a record of. KeyError, TypeError: it is none."""
+    """Return the score in a record of `score_record`. KeyError, TypeError: the record is malformed."""
     interval = record["interval"]
     low_high = None if interval is None else (float(interval[0]), float(interval[1]))
     return Score(record["name"], float(record["value"]), record["signature"], low_high)

@@ -14,7 +14,7 @@ Fault: TypeAlias = Literal["copied", "repeated", "empty", "too long"]
 FAULTS: tuple[Fault, ...] = ("copied", "repeated", "empty", "too long")
 
 MAX_LENGTH_RATIO, MAX_LENGTH_EXTRA = 2, 5
-"""A hypothesis is too long that has more words than the ratio times its reference, and so many more."""
+"""A hypothesis is too long if it has more words than RATIO × the words of the reference + EXTRA."""
 
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 _PIECE = re.compile(rf"\s+|[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]")
@@ -86,10 +86,10 @@ def extremes(scores: Sequence[float], n: int) -> Extremes:
 def faults(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str
 ) -> dict[Fault, list[int]]:
-    """The sentences with each fault, worth reading first to last; one that its reference has too is none.
+    """Return the indices of sentences with each fault, most interesting first.
 
-    "copied": as similar to the source as COPIED says. "repeated": a loop. "empty": nothing but white space.
-    "too long": more words than MAX_LENGTH_RATIO times the reference, and MAX_LENGTH_EXTRA more.
+    A fault that the reference shares does not count. "copied": as similar to the source as COPIED.
+    "repeated": a loop. "empty": only white space. "too long": see MAX_LENGTH_RATIO.
     """
     found: dict[Fault, list[int]] = {fault: [] for fault in FAULTS}
     for i, (src, hyp, ref) in enumerate(zip(sources, hypotheses, references, strict=True)):

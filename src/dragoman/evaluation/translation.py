@@ -128,9 +128,10 @@ def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpu
 
 
 def read_pairs(corpus: Corpus) -> list[Pair]:
-    """The pairs to score. A test set is never thinned out; only lines empty on both sides are left away.
+    """Return the pairs to score: all pairs of the test set, except those that are empty on both sides.
 
-    DataError: a reference is empty where its source is not, or the other way round.
+    Raises:
+        DataError: exactly one side of a pair is empty.
     """
     pairs = []
     for number, pair in enumerate(corpus.pairs(), start=1):

@@ -37,7 +37,7 @@ from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decod
 ENCODED_AT_ONCE = 1024
 """Source tokens, padding included."""
 DEAD_AT_MOST = 1 / 8
-"""The share of sentences that may be computed in vain, before the caches are copied without them."""
+"""Maximum share of finished sentences in the caches; beyond it, the caches are copied without them."""
 
 
 def can_pack(model: Seq2SeqTransformer) -> bool:
@@ -277,10 +277,10 @@ def by_sentence(rows: Tensor, n_rows: int, n_sentences: int) -> tuple[Tensor, Te
 
 
 def rounded_up(n_rows: int) -> int:
-    """A number of rows that a product is made with.
+    """Round a number of rows up to one of few sizes.
 
-    oneDNN prepares a product anew for every number of rows, which takes as long as the product itself, and
-    keeps but a few: so there are few numbers.
+    oneDNN prepares a primitive for every new number of rows, which takes as long as the product itself, and
+    caches only a few of them.
     """
     multiple = 64 if n_rows > 256 else 32 if n_rows > 64 else 16 if n_rows > 16 else 4
     return -(-n_rows // multiple) * multiple

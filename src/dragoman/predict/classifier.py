@@ -198,7 +198,7 @@ def load_labels(run: Run) -> list[str]:
 
 
 def check_labels(labels: Sequence[str], *, where: str) -> None:
-    """RunError: a label is there twice, or would be obeyed by a terminal."""
+    """Check the labels of a run. RunError: a label occurs twice, or has control characters."""
     if len(set(labels)) < len(labels):
         raise RunError(f"{where}: is damaged, for it holds a label twice; train the run again")
     for label in labels:

@@ -40,7 +40,7 @@ def build_model(
 def build_classifier(
     config: ClassificationConfig, tokenizer: Tokenizer, *, n_classes: int, device: torch.device
 ) -> TransformerClassifier:
-    """A classifier with fresh weights for this tokenizer and so many classes, on `device`."""
+    """Build a classifier with random weights and `n_classes` classes for this tokenizer, on `device`."""
     return TransformerClassifier(
         config.model,
         vocab_size=tokenizer.vocab_size,

@@ -59,11 +59,13 @@ def word_effects(
     max_parts: int = MAX_PARTS,
     progress: Callable[[int], None] | None = None,
 ) -> list[Explanation]:
-    """What each word of each text does for its label: by default the one that the classifier gives.
+    """Return the contribution of each word of each text to a label, by default the predicted one.
 
-    Every text is read once for each of its words, without it; all of them in batches. `progress` is called
-    with the number of texts read. DataError: a label is none of the classifier's, or there are not as many
-    as texts.
+    Every text is classified once for each of its words, without that word, in batches. `progress` is called
+    with the number of classified texts.
+
+    Raises:
+        DataError: a label is unknown to the classifier, or the numbers of labels and texts differ.
     """
     check_texts(texts)
     if max_parts < 1:

@@ -23,11 +23,11 @@ PAIR = ("A man rides a bike", "Ein Mann fährt Rad")
 """The sentence that masks are shown for."""
 
 N_PADDED = 2
-"""Padding after its source, as if another sentence of the batch had so many tokens more."""
+"""Padding tokens after the source, as in a batch with a longer sentence."""
 
 
 class Mask(NamedTuple):
-    """What one of the three kinds of attention may look at."""
+    """The mask of one of the three kinds of attention."""
 
     name: str
     allowed: Bools

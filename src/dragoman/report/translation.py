@@ -437,7 +437,7 @@ def _example(config: TranslationConfig, main: TranslatedSet, i: int, *, title: s
 
 
 def _degenerate(config: TranslationConfig, main: TranslatedSet, qualities: Sequence[float]) -> Section:
-    """Translations that are none, counted by kind and shown."""
+    """Section on degenerate translations: counts by kind, and examples."""
     evaluation = main.evaluation
     found = faults(main.sources, evaluation.hypotheses, evaluation.references, tgt_lang=config.data.tgt_lang)
     n = len(main.sources)

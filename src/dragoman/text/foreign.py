@@ -96,7 +96,7 @@ class BytePairCodes:
     """Words whose pieces are remembered."""
 
     def __init__(self, codes: str, known: set[str] | None = None) -> None:
-        """With `known`, merges into other pieces are undone. ValueError: `codes` are none."""
+        """Parse `codes`; with `known`, undo merges into other pieces. ValueError: malformed codes."""
         lines = codes.strip("\r\n ").split("\n")
         n_header = int(lines[0].startswith("#version:"))
         self._version = re.sub(r"(\.0+)*$", "", lines[0].split()[-1]) if n_header else "0.1"
@@ -235,7 +235,7 @@ def pieces_spec(
 
 
 def sentencepiece_processor(model: bytes) -> Any:
-    """The sentencepiece model in a file's bytes. ValueError: it is none. MissingExtraError: no package."""
+    """Load a SentencePiece model from bytes. ValueError: malformed model. MissingExtraError: no package."""
     processor = optional(
         "sentencepiece", extra="foreign", purpose="the tokenizer of an imported model"
     ).SentencePieceProcessor()

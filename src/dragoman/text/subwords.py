@@ -42,10 +42,10 @@ def learn(
     dropout: float = 0.0,
     lowercase: bool = False,
 ) -> str:
-    """A tokenizer as JSON, with `vocab_size` tokens, or fewer where the texts don't hold so many pieces.
+    """Train a tokenizer and return its JSON: `vocab_size` tokens, or fewer if the texts have fewer pieces.
 
-    The same texts give the same BPE. Unigram's trainer works in a random order: the same texts give the same
-    pieces but where several are equally good, as in sentences made from templates. DataError: no text.
+    BPE is deterministic. The unigram trainer works in a random order, so that ties between equally good
+    pieces may be broken differently, as for sentences made from templates. DataError: no text.
     """
     assert vocab_size > N_FIXED + 1, "the configuration asks for 300 or more"
     sample = sample_of_text(texts, normalise_lowercase if lowercase else normalise)

@@ -69,12 +69,15 @@ class Tokenizer(ABC):
 
     @staticmethod
     def train(texts: Iterable[str], config: TokenizerConfig, *, lang: str = "") -> Tokenizer:
-        """A tokenizer of `config.kind`, learnt from `texts` in the language `lang` (for spaCy's rules).
+        """Train a tokenizer of `config.kind` on `texts` in the language `lang` (for spaCy's rules).
 
-        It has `config.vocab_size` tokens, or fewer where the texts don't hold so many. `config.dropout` is
-        for `encode_batch(..., dropout=True)` alone. DataError: there is no text. MissingExtraError and
-        ConfigError: spaCy is asked for and is not installed, or does not know the language; or the kind comes
-        with an imported model and cannot be learnt.
+        It has `config.vocab_size` tokens, or fewer if the texts have fewer pieces. `config.dropout` is used
+        by `encode_batch(..., dropout=True)` only.
+
+        Raises:
+            DataError: there is no text.
+            MissingExtraError: spaCy is requested and not installed.
+            ConfigError: spaCy does not know the language, or the kind comes with an imported model only.
         """
         if config.kind in FOREIGN_KINDS:
             raise ConfigError(
@@ -273,7 +276,7 @@ class ListedTokenizer(Tokenizer):
     """
 
     def __init__(self, spec: str, settings: dict[str, Any]) -> None:
-        """`settings` are what the JSON `spec` holds. ValueError: its vocabulary is none."""
+        """`settings` are the parsed JSON of `spec`. ValueError: malformed vocabulary."""
         super().__init__(spec, lowercase=bool(settings["lowercase"]))
         self._pieces: list[str] = settings["vocabulary"]
         are_strings = isinstance(self._pieces, list) and all(isinstance(p, str) for p in self._pieces)

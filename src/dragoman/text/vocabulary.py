@@ -15,7 +15,7 @@ UNKNOWN = "\ufffd"
 """How an unknown word or character is written; never a piece itself, so that it stays unknown when read."""
 
 MAX_TEXTS = 500_000
-"""Texts that a vocabulary is learnt from; of a larger corpus, a random sample of so many."""
+"""Maximum texts to learn a vocabulary from; a larger corpus is sampled at random."""
 
 Item = TypeVar("Item")
 

@@ -43,10 +43,10 @@ class Words:
         language: str = "",
         format_output: bool = False,
     ) -> None:
-        """Splits by the regular expression `pattern`, or by spaCy's rules for `language`, such as "de".
+        """Split by the regular expression `pattern`, or by spaCy's rules for `language`, such as "de".
 
-        ValueError: the pattern is none of PATTERNS. spaCy is loaded when the first text is split:
-        MissingExtraError where it is not installed, ConfigError where it has no rules for the language.
+        spaCy is loaded when the first text is split. It raises MissingExtraError if it is not installed, and
+        ConfigError if it has no rules for the language. ValueError: the pattern is not one of PATTERNS.
         """
         if pattern not in PATTERNS:
             raise ValueError("it splits words by an expression that Dragoman has never written")

@@ -1,4 +1,4 @@
-"""Whoever wants to know how a training goes."""
+"""The callback interface of a training."""
 
 from __future__ import annotations
 

@@ -117,8 +117,8 @@ def start_or_continue(
         task.begin()
     model = task.model.train()
     model.dtype = choose_dtype(config.training.precision, device)
-    module = loss_module(task, config, processes)  # spreads the weights, where they are to be spread
-    model.to(device)  # they wait for that on the CPU, in vain where there is one process
+    module = loss_module(task, config, processes)  # shards the weights, if configured
+    model.to(device)  # the model is built on the CPU first, so that sharding can place its weights
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
     state = TrainState(model, make_optimizer(model, config.training), ema, Position(static=static))
     sitting = Sitting(config, run, device, task, state, module, listener, processes, deadline)
@@ -318,7 +318,7 @@ def is_over(position: Position, config: Config) -> bool:
 
 
 def is_validated(position: Position, config: Config) -> bool:
-    """Whether the weights are to be scored after this update: every so many, or where an epoch ended."""
+    """Return whether to validate after this update: every `valid_every` updates, or at an epoch's end."""
     every = config.training.valid_every
     return position.step % every == 0 if every else position.batch == 0
 
@@ -364,7 +364,7 @@ def find_room(sitting: Sitting) -> None:
 
 
 def log_record(sitting: Sitting, gradient_norm: float, seconds: float) -> dict[str, Any]:
-    """What happened since the last log line; the window starts anew."""
+    """Return a record of the updates since the last log line, and reset the counters."""
     position, config = sitting.state.position, sitting.config
     peak = peak_memory(sitting.device)
     record = {

@@ -66,7 +66,7 @@ def unpack(
     DataError: as of `members`, or the folder is there already or cannot be written.
     """
     if folder.exists():
-        raise DataError(f"{folder}: is there already; remove it to unpack {archive} anew")
+        raise DataError(f"{folder}: exists already; remove it to unpack {archive} again")
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     names = []
     try:
@@ -152,7 +152,7 @@ def _kind(archive: Path) -> Callable[[Path, Callable[[str], bool], _Meter], _Mem
         return _zip_members
     if name.endswith((".gz", ".xz")):
         return _single_member
-    raise DataError(f"{archive}: is none of the archives that can be unpacked (.zip, .tar, .tgz, .gz, .xz)")
+    raise DataError(f"{archive}: is not a supported archive; give a .zip, .tar, .tgz, .gz or .xz file")
 
 
 def _tar_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) -> _Members:

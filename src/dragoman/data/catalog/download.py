@@ -104,7 +104,7 @@ def download(
         if path.is_file():
             wrong = _mismatch(path, checksum, checksum_origin)
             if wrong:
-                raise DataError(f"{path}: {wrong}; remove the file, and it is downloaded anew")
+                raise DataError(f"{path}: {wrong}; remove the file to download it again")
             return Downloaded(path, "", path.stat().st_size, checksum_of(path, "sha256"))
         reasons: dict[str, list[str]] = {}
         for url in urls:
@@ -149,7 +149,7 @@ class _Source:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def mark(self) -> str:
-        """By what the server knows the file of which a part is here; "" where it must begin anew."""
+        """Return the server's validator (ETag or date) of the partial file; "" = start from the beginning."""
         try:
             note = parse_json(self.note.read_bytes())
         except (OSError, ValueError):

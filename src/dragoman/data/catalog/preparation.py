@@ -147,11 +147,11 @@ STEPS: dict[str, Callable[[Dataset, Path, Path, Report], None]] = {
 
 
 def split_by_sentence(pairs: Sequence[tuple[str, str]], sizes: Sequence[int]) -> list[list[tuple[str, str]]]:
-    """All pairs but some, and for each of `sizes` so many of those: at most a tenth of all.
+    """Split pairs into a remainder and one part for each of `sizes`, together at most a tenth of all pairs.
 
-    Pairs that share a source or a target, letters' case aside, are in one part, always. Which are taken
-    depends on the text alone: groups of such pairs are ordered by a hash. Those of more than a hundredth of
-    a part stay in the first. Parts keep the order of `pairs`.
+    Pairs that share a source or a target, ignoring case, are always in the same part. The split depends on
+    the text alone: groups of such pairs are ordered by a hash. Groups of more than a hundredth of a part
+    stay in the remainder. Parts keep the order of `pairs`.
     """
     groups = _groups(pairs)
     order = sorted(groups, key=lambda group: min(_hash_pair(pairs[i]) for i in group))

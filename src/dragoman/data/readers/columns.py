@@ -1,4 +1,4 @@
-"""Which table a file is, and which of its columns are meant by someone who has not said so."""
+"""Open a file as a table, and guess which of its columns hold the text and the labels."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ _LABEL = (
 
 
 def open_table(name: str, *, setting: str) -> Table:
-    """The table in the file or data set `name`, by its suffix; tab-separated columns where that says nothing.
+    """Open the table in the file or data set `name`, by suffix; the default is tab-separated columns.
 
-    DataError: there is no such file, or it is none with columns.
+    Raises:
+        DataError: the file does not exist, or its format has no columns.
     """
     if name.startswith(HUB):
         return HubTable(name, setting=setting)

@@ -1,6 +1,6 @@
-"""Starts the processes of a training on this machine, and starts them anew when one of them dies.
+"""Launch the processes of a training on this machine, and restart them if one dies.
 
-Several machines are `torchrun`'s business, which does the same with more words (docs/distributed.md).
+For several machines use `torchrun` (docs/distributed.md).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dragoman.errors import TrainingError
 from dragoman.runs import Run
 
 RESTARTS = 3
-"""Times that processes are started anew after one of them has died."""
+"""Maximum restarts after a process has died."""
 
 EXPECTED = {1, 2, 75, 130, 143}
-"""Exit codes of a process that has said itself why it leaves."""
+"""Exit codes of a process that has reported its own reason."""
 
 SHUTDOWN_TIMEOUT = 3600
-"""Seconds that processes have to save and leave after a SIGTERM. Whoever sent it decides how long to wait."""
+"""Seconds that processes have to save and exit after a SIGTERM. The sender usually waits for less."""
 
 
 def launch(
@@ -38,10 +38,10 @@ def launch(
     options: Sequence[str] = (),
     say: Callable[[str], None],
 ) -> int:
-    """Trains `run` with so many processes to its end; returns their exit code, 0 where all is well.
+    """Train `run` with `n_processes` processes and return their exit code, 0 = success.
 
-    `max_hours`, 0 for no limit, are of all new starts together; `options` are other options of `dragoman
-    train` that are no settings of the run.
+    `max_hours` (0 = no limit) covers all restarts together. `options` are further options of `dragoman
+    train` that are not settings of the run.
 
     When one of them dies the others are ended, and all of them continue from the last checkpoint.
     TrainingError: that did not help.
@@ -64,9 +64,9 @@ def launch(
                 what = f"{describe(failure, n_processes)} {where(run)}"
                 if attempt == RESTARTS:
                     raise TrainingError(
-                        f"{what}; so it was after {RESTARTS} new starts; the last checkpoint stands"
+                        f"{what}, after {RESTARTS} restarts; the last checkpoint is kept"
                     ) from None
-                say(f"{what}; all of them start anew from the last checkpoint")
+                say(f"{what}; restarting all processes from the last checkpoint")
             except SignalException as error:
                 return 128 + error.sigval
             else:
@@ -75,7 +75,7 @@ def launch(
 
 
 def on_this_machine(n_processes: int, run: Run, logs: str) -> LaunchConfig:
-    """What PyTorch's launcher has to know of so many processes that train `run`; `logs` is a folder."""
+    """Return the settings of PyTorch's launcher for `n_processes` that train `run`; `logs` is a folder."""
     return LaunchConfig(
         min_nodes=1,
         max_nodes=1,

@@ -23,14 +23,14 @@ from dragoman.errors import ConfigError, TrainingError
 from dragoman.hardware import choose_device, find_device
 
 PATIENCE = timedelta(hours=6)
-"""How long a process waits for the others: longer than any validation. What ends a training whose process has
-died is not this, but whoever started them."""
+"""Timeout of collective operations: longer than any validation. If a process dies, the launcher ends the
+others long before this."""
 
 SIGNS_OF_LOSS = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "NCCL")
-"""What is in the messages of torch.distributed when another process has died."""
+"""Substrings of torch.distributed's messages when another process has died."""
 
 GRACE = 10.0
-"""Seconds that a process waits before it says so: whoever has started them ends it sooner, and knows more."""
+"""Seconds to wait before reporting it: the launcher usually ends this process sooner, and knows the cause."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ numbers of layers."""
 
 
 def open_start(config: TranslationConfig) -> Run:
-    """The run that `training.start_from` names. RunError, ConfigError: it is none, or of another kind."""
+    """Open the run of `training.start_from`. RunError: not a run. ConfigError: not a translator."""
     path = config.training.start_from
     start = Run.open(path)
     if start.config.task != "translation":
