@@ -35,14 +35,14 @@ def test_one_process_reloads_finishes_what_it_accepted_and_ends_with_0(
         assert ask(running.port, "POST", "/v1/translate", TEXT, first).status == 200
         assert ask(running.port, "POST", "/v1/translate", TEXT, second).status == 403
         running.signal(signal.SIGHUP)
-        running.said('"loaded anew"')
+        running.said('"reloaded"')
         for headers in (first, second):
             assert ask(running.port, "POST", "/v1/translate", TEXT, headers).status == 200
 
         weights = run / "model.safetensors"
         weights.write_bytes((damaged_run(run, tmp_path / "damaged") / weights.name).read_bytes())
         running.signal(signal.SIGHUP)
-        why = json.loads(running.said(".*the old models go on.*").group())["why"]
+        why = json.loads(running.said(".*the old models stay in use.*").group())["why"]
         assert weights.name in why
         asked = {**TEXT, "stream": True, "text": ["red cat"] * 40}
         whole = request("POST", "/v1/translate", asked, first)

@@ -139,7 +139,7 @@ def test_a_reload_drops_no_request(service: Command) -> None:
     seen, before = len(service.lines), service.workers()
     with load(service.port) as clients:
         service.signal(signal.SIGHUP)
-        service.said("loaded anew", after=seen)
+        service.said("reloaded", after=seen)
         until(lambda: len(service.workers()) == 2 and not set(before) & set(service.workers()))
     assert {status for client in clients for status in client.statuses} == {200}
     assert sum(client.n_failed for client in clients) == 0
@@ -153,7 +153,7 @@ def test_a_reload_that_fails_leaves_the_old_models(service: Command, run: Path, 
     weights.write_bytes(damaged.read_bytes())
     try:
         service.signal(signal.SIGHUP)
-        said = service.said("not loaded anew; the old models go on.*", after=seen).group()
+        said = service.said("reload failed; the old models stay in use.*", after=seen).group()
     finally:
         weights.write_bytes(whole)
     assert "model.safetensors" in said
@@ -243,5 +243,5 @@ def test_workers_that_cannot_live_end_the_service_with_1(tiny_run: Path) -> None
                     os.kill(pid, signal.SIGKILL)
         assert running.wait() == 1
         said = running.said("^error: .*").group()
-        assert "workers died soon after they began, the last of signal 9 (Killed); " in said
-        assert "if the system ran out of memory, take fewer --workers" in said
+        assert "workers died soon after they started, the last with signal 9 (Killed); " in said
+        assert "if the system ran out of memory, give fewer --workers" in said

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.serving.downloads import MAX_STEM, Downloads, safe_name
-from dragoman.serving.refusals import RefusalError
+from dragoman.serving.errors import HTTPError
 
 
 def made(tmp_path: Path, *, seconds: float = 100.0, max_bytes: int = 100) -> Downloads:
@@ -55,7 +55,7 @@ def test_the_oldest_go_when_there_is_no_room(tmp_path: Path) -> None:
 def test_what_is_larger_than_all_may_be_is_refused_and_nothing_goes_for_it(tmp_path: Path) -> None:
     downloads = made(tmp_path, max_bytes=100)
     kept = downloads.keep("a.txt", b"x" * 50)
-    with pytest.raises(RefusalError, match=r"101 bytes are more than the 100 that limits\.kept_bytes allows"):
+    with pytest.raises(HTTPError, match=r"101 bytes are more than the 100 that limits\.kept_bytes allows"):
         downloads.keep("b.txt", b"x" * 101)
     assert downloads.fetch(kept) is not None
 
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_written_is_refused_without_its_path_and_leaves_no
         raise OSError(number, os.strerror(number), str(path))
 
     monkeypatch.setattr(Path, "write_bytes", write_half)
-    with pytest.raises(RefusalError) as refused:
+    with pytest.raises(HTTPError) as refused:
         downloads.keep("a.txt", b"content")
     assert refused.value.status == status
     assert str(tmp_path) not in refused.value.message

@@ -179,7 +179,7 @@ def test_who_comes_when_too_much_waits_is_told_when_to_come_again(service: tuple
         answer = ask(port, "POST", "/v1/translate", {"text": ["a b"] * 2, "split": False})
         assert answer.status == 429
         assert int(answer.headers["retry-after"]) >= 1
-        assert "wait already" in answer.json["error"]
+        assert "are queued already" in answer.json["error"]
         second.send(request("POST", "/v1/translate", TEXT))  # one more may wait
         until(lambda: server.service.batcher.n_waiting == 6)
         assert second.answer().status == first.answer().status == 504
@@ -369,7 +369,7 @@ def test_bodies_are_held_up_to_a_limit_of_all_together(locked: tuple[int, Server
             second.send(head_of("/v1/translate", 800_000, AS_ANN) + b" " * 400_000)
             answer = second.answer()
             assert answer.status == 429
-            assert answer.json["error"] == "too much is being received; come again in 1 s"
+            assert answer.json["error"] == "too much is being received; retry in 1 s"
             assert int(answer.headers["retry-after"]) == 1
         assert ask(port, "POST", "/v1/translate", TEXT, AS_ANN).status == 200  # what is small has room
         first.send(b" " * 100_000)
@@ -564,13 +564,13 @@ def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
 
     def used(load: Callable[[], Keys], lines: list[str]) -> list[Keys | None]:
         found: list[Keys | None] = []
-        running.load_anew(Broken(), load, keys_of("ann", "bob"), found.append)  # type: ignore[arg-type]
-        assert "the old models go on" in lines.pop(0)
+        running.reload_models(Broken(), load, keys_of("ann", "bob"), found.append)  # type: ignore[arg-type]
+        assert "the old models stay in use" in lines.pop(0)
         return found
 
     with log_of(Lines()) as lines:
         assert used(lambda: keys_of("ann"), lines) == [keys_of("ann")]
-        assert "loaded anew · keys all" in lines.pop()
+        assert "reloaded · keys all" in lines.pop()
         assert used(lambda: keys_of("ann", "bob"), lines) == []
         assert used(missing, lines) == []
     assert lines == []
@@ -587,7 +587,7 @@ def test_what_cannot_be_served_is_said_in_a_line(tiny_run: Path, tmp_path: Path)
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1]
         said = error_of("serve", tiny_run, "--port", number)
-        assert f"--port {number}: cannot be listened on" in said
+        assert f"--port {number}: cannot listen there" in said
     assert "limits.character" in error_of("serve", tiny_run, "--set", "limits.character=3")
     assert "keys.toml" in error_of("serve", tiny_run, "--keys", tmp_path / "keys.toml")
     settings = tmp_path / "serve.toml"

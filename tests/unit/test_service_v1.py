@@ -489,7 +489,7 @@ def test_what_is_wrong_with_the_service_is_told_without_its_paths(
 ) -> None:
     service = service_of([tiny_run])
     problems = {
-        RunError(f"{tiny_run}: is gone"): "something is wrong with this service; its log says what",
+        RunError(f"{tiny_run}: is gone"): "internal error of this service; see its log",
         MissingExtraError(
             "docx", extra="documents", purpose="this"
         ): "this needs the package python-docx: pip install 'dragoman[documents]'",

@@ -22,9 +22,9 @@ from starlette.types import Scope
 from dragoman.errors import DragomanError
 from dragoman.serving import documents, libretranslate, operations, v1
 from dragoman.serving.batching import GoneError
+from dragoman.serving.errors import HTTPError, problem, refusal_of
 from dragoman.serving.gate import Gate
 from dragoman.serving.openapi import PROBLEMS, describe, operation_id
-from dragoman.serving.refusals import RefusalError, problem, refusal_of
 from dragoman.serving.service import Service
 
 MAX_PROBLEMS = 5
@@ -108,8 +108,8 @@ def _add_page(app: FastAPI) -> None:
 def _add_handlers(app: FastAPI) -> None:
     """What becomes of errors: `{"error": "…"}`, and never a traceback."""
 
-    @app.exception_handler(RefusalError)
-    def refused(_: Request, error: RefusalError) -> Response:
+    @app.exception_handler(HTTPError)
+    def refused(_: Request, error: HTTPError) -> Response:
         return problem(error.status, error.message, error.headers)
 
     @app.exception_handler(DragomanError)

@@ -1,9 +1,9 @@
-"""What requests ask for at the same time is worked on together, a few threads for all of them.
+"""Dynamic batching: a few threads compute the sentences of concurrent requests together.
 
-Whose request waits long for how little it asks is served first (highest response ratio next, Brinch Hansen
-1971): a word is not held up by a book, and the book comes to its end, too. A batch holds sentences of
-similar length, so that a short one does not wait for a long one's end. A search that takes long, because its
-model writes on and on, stops between two steps and lets short sentences go first.
+The next request is the one with the highest response ratio (waiting time over cost, Brinch Hansen 1971): a
+word does not wait for a book, and the book is not starved. A batch holds sentences of similar length, so
+that short ones do not wait for long ones. A long search pauses between two steps to let short sentences run
+first.
 """
 
 from __future__ import annotations
@@ -26,62 +26,63 @@ from dragoman.predict.translator import WORTH_A_THREAD
 
 Result = TypeVar("Result")
 Work: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
-"""A result for each item. Items of equal works may be put together."""
+"""Compute a result for each item. Items of equal works may share a batch."""
 
 SIMILAR = 32
-"""Tokens by which the sentences of a batch may differ, if they are not within a factor of 2 of each other."""
+"""Maximum difference of lengths within a batch, in tokens; lengths within a factor of 2 always fit."""
 
 PAUSE, LONGEST_PAUSE = 0.02, 0.1
-"""Seconds that a thread waits for the next item of a batch; and for a batch in all."""
+"""Seconds to wait for the next item of a batch, and for the whole batch."""
 
 LONG = 1.0
-"""Seconds in which a batch is not interrupted, at first and after each interruption."""
+"""Seconds before a batch may be interrupted, from its start or from the last interruption."""
 
 RECENT = 0.1
-"""Seconds in which whoever got a result is expected to ask again, as a program does that has much to ask."""
+"""Seconds after a result in which the client's next request is expected."""
 
 
 class GoneError(Exception):
-    """Nobody waits for the result any more."""
+    """The client has left; its result is no longer needed."""
 
 
 class Client:
-    """Whoever waits for what a request asks for."""
+    """The client of a request: submits its work, and can cancel it."""
 
     def __init__(self, batcher: Batcher, see: Callable[[int, Sequence[int]], None] | None = None) -> None:
-        """`see` is shown the number of a sentence and its best hypothesis as it is being written."""
+        """`see` receives the number of a sentence and its current best hypothesis."""
         self.gone = False
-        """Whether it has left: then the searches for its sentences end."""
+        """Whether the client has left; its searches are then cancelled."""
         self.see = see
         self.cost = 0
-        """Tokens of all that it waits for."""
+        """Total tokens of its pending items."""
         self._batcher = batcher
 
     def results(self, work: Work, items: Sequence[Any], costs: Sequence[int]) -> list[Any]:
-        """What `work` makes of each item, once it is there. `costs` are their tokens, or what compares.
+        """Wait for the result of `work` for each item. `costs` are their tokens, or a similar measure.
 
-        GoneError: the client has left, or the batcher is closed.
+        Raises:
+            GoneError: the client has left, or the batcher is closed.
         """
         return [result.result() for result in self._batcher.submit(work, items, costs, self)]
 
     def run(self, function: Callable[[], Result], cost: int) -> Result:
-        """What `function` returns, in one of the batcher's threads. GoneError as above."""
+        """Call `function` in one of the batcher's threads and return its result. GoneError as above."""
         found: Result = self.results(lambda _: [function()], [None], [cost])[0]
         return found
 
     def go_on(self, _: int = 0) -> None:
-        """Called now and then by work that takes long. GoneError: there is no need to go on."""
+        """Check for cancellation; long work calls this regularly. GoneError: the client has left."""
         self._batcher.pause()
         if self.gone:
             raise GoneError
 
     def leave(self) -> None:
-        """Ends what is done for this client, and frees the threads that wait for it."""
+        """Cancel the client's work and release the threads that wait for it."""
         self._batcher.forget(self)
 
 
 class Watching(NamedTuple):
-    """A client that waits for one of its sentences: a `dragoman.decoding.Watcher`."""
+    """A client's interest in one of its sentences: a `dragoman.decoding.Watcher`."""
 
     client: Client
     number: int
@@ -98,7 +99,7 @@ class Watching(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """An item that somebody waits for."""
+    """A pending item."""
 
     work: Work
     item: Any
@@ -110,16 +111,16 @@ class _Waiting(NamedTuple):
 
 @dataclass
 class _Turn:
-    """A batch that a thread works on."""
+    """A batch that a thread is computing."""
 
     progress: float
-    """When it last got on."""
+    """Time of its last progress."""
     interrupted_from: float
-    """When shorter items may interrupt it."""
+    """Time from which short items may interrupt it."""
 
 
 class Batcher:
-    """Threads that work on what clients submit."""
+    """A pool of threads that compute the submitted items in batches."""
 
     def __init__(
         self,
@@ -129,18 +130,19 @@ class Batcher:
         max_tokens: int,
         note: Callable[[int], object] = lambda n_items: None,
     ) -> None:
-        """Batches have so many items, and so many tokens with padding, at most. `close` ends the threads.
+        """Start the threads; `close` ends them.
 
-        `note` is told the size of every batch.
+        A batch has at most `max_items` items, and `max_tokens` tokens including padding. `note` receives the
+        size of every batch.
         """
         self.max_items, self.max_tokens = max_items, max_tokens
         self._note = note
         self._waiting: list[_Waiting] = []
         self._n_running = 0
         self._n_expected, self._expected_until = 0, 0.0
-        """Items of finished batches for which none has come since: whose clients may ask again."""
+        """Expected items: as many as in recently finished batches, less those submitted since."""
         self._turns: dict[int, _Turn] = {}
-        """By the numbers of the threads that work."""
+        """Running batches by thread id."""
         self._changed = threading.Condition()
         self._closed = False
         self._threads = [
@@ -151,22 +153,22 @@ class Batcher:
 
     @property
     def n_waiting(self) -> int:
-        """Items that no thread has begun."""
+        """Number of items that wait for a thread."""
         return len(self._waiting)
 
     @property
     def stuck_seconds(self) -> float:
-        """How long ago the batch that has made no progress for longest got on; 0 if nothing is worked on."""
+        """Seconds without progress of the slowest running batch; 0 if idle."""
         now = time.monotonic()
         return max((now - turn.progress for turn in list(self._turns.values())), default=0.0)
 
     def progress(self) -> None:
-        """Notes that the batch that this thread works on gets on."""
+        """Record progress of this thread's batch."""
         if (turn := self._turns.get(threading.get_ident())) is not None:
             turn.progress = time.monotonic()
 
     def pause(self) -> None:
-        """As `progress`; and if the batch takes long, works on short items first, in its place."""
+        """Record progress; if the batch has run for long, compute waiting short items first."""
         self.progress()
         turn = self._turns.get(threading.get_ident())
         if turn is None or turn.progress < turn.interrupted_from:
@@ -182,7 +184,7 @@ class Batcher:
     def submit(
         self, work: Work, items: Sequence[Any], costs: Sequence[int], client: Client
     ) -> list[Future[Any]]:
-        """What is going to be what `work` makes of each item: see `Client.results`."""
+        """Return a future for the result of each item; see `Client.results`."""
         now = time.monotonic()
         waiting = [
             _Waiting(work, item, max(cost, 1), now, client, Future())
@@ -198,7 +200,7 @@ class Batcher:
         return [each.result for each in waiting]
 
     def forget(self, client: Client) -> None:
-        """Takes out what `client` waits for, and ends the searches for it."""
+        """Remove the items of `client` from the queue, and cancel its searches."""
         with self._changed:
             client.gone = True
             left = [each for each in self._waiting if each.client is client]
@@ -207,7 +209,7 @@ class Batcher:
             each.result.set_exception(GoneError())
 
     def close(self) -> None:
-        """Ends the threads when they are done with what is there."""
+        """Finish all submitted items, then end the threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -230,18 +232,18 @@ class Batcher:
 
     @property
     def _share(self) -> int:
-        """Items of a batch, if all threads have as many of those that are here or may come back at once.
+        """Size of a batch that splits the present and expected items evenly among the threads.
 
-        The clients of a batch that is done ask again one after the other. A thread that took the first of
-        them alone would do much of its work in vain, for half a batch takes more than half as long; one that
-        took all would leave nothing for the others.
+        Clients of a finished batch send their next requests one after the other. Starting with the first of
+        them is inefficient, because half a batch takes more than half the time; taking all of them leaves
+        the other threads idle.
         """
         n_expected = self._n_expected if time.monotonic() < self._expected_until else 0
         n_active = len(self._waiting) + self._n_running + n_expected
         return min(-(-n_active // len(self._threads)), self.max_items)
 
     def _gather(self) -> None:
-        """Waits until there is a share of what may come, or until nothing more comes."""
+        """Wait until `_share` items are queued, or until no more arrive."""
         end = time.monotonic() + LONGEST_PAUSE
         n_before = 0
         while n_before < len(self._waiting) < self._share and not self._closed:
@@ -251,7 +253,7 @@ class Batcher:
             self._changed.wait(PAUSE)
 
     def _take(self, waiting: Sequence[_Waiting], n_items: int) -> list[_Waiting]:
-        """The next `n_items` at most: what has waited longest for its cost, and what goes with it."""
+        """Take up to `n_items`: the item with the highest response ratio, and similar ones."""
         if not waiting:
             return []
         now = time.monotonic()
@@ -278,7 +280,7 @@ class Batcher:
         try:
             results = batch[0].work([each.item for each in batch])
             assert len(results) == len(batch)
-        except BaseException as error:  # it is raised where the result is waited for
+        except BaseException as error:  # raised again in the thread that waits for the result
             problem = error
         if outer is None:
             del self._turns[thread]
@@ -306,7 +308,7 @@ def _are_similar(length: int, other: int) -> bool:
 
 @dataclass(frozen=True)
 class Searching:
-    """The work of searching for translations."""
+    """The work of translating sentences; equal for equal settings."""
 
     engine: Engine
     settings: SearchConfig
@@ -316,16 +318,16 @@ class Searching:
 
 
 class BatchedEngine:
-    """An engine that searches for the sentences of one client together with those of others."""
+    """An engine that batches the sentences of a client with those of other clients."""
 
     def __init__(self, engine: Engine, client: Client) -> None:
         self._engine, self._client = engine, client
         batcher, device = client._batcher, getattr(engine, "device", None)
-        # a search on a GPU writes into tensors that the next one uses again: it is not interrupted
+        # searches on a GPU share tensors, so that they cannot be interrupted by another search
         self._pause = batcher.progress if device is None or device.type != "cpu" else batcher.pause
 
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """As `Engine.search` has it. GoneError: the client has left."""
+        """Search as `Engine.search` does. GoneError: the client has left."""
         watched = [
             sentence._replace(watcher=Watching(self._client, sentence.number, self._pause))
             for sentence in sentences
@@ -336,5 +338,5 @@ class BatchedEngine:
 
 @lru_cache(maxsize=1024)
 def _same(settings: SearchConfig) -> SearchConfig:
-    """One object for equal settings, so that works are compared at a glance."""
+    """Return one object for equal settings, so that comparing works is fast."""
     return settings

@@ -1,6 +1,6 @@
-"""Connections to clients that may be slow or hostile: heads and silences have bounds, bad HTTP an answer.
+"""Limits for header size and idle time of connections, and replies to malformed HTTP.
 
-The parser bounds nothing. What an application can see begins with a whole head; all before it is here.
+The HTTP parser has no limits of its own, and an application sees a request only after its headers.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from dragoman.serving.errors import HTTPError
 from dragoman.serving.gate import SAFE
 from dragoman.serving.logs import log
-from dragoman.serving.refusals import RefusalError
 from dragoman.serving.service import Service
 
 MAX_HEAD = 1 << 16
-"""Bytes of a request's first line and headers."""
+"""Maximum bytes of a request's first line and headers."""
 
 PIECE = 1 << 12
 """Bytes of a head that are parsed at once, so that its size is known to that many."""
 
 KEPT_SECONDS = 30
-"""How long a connection that asks for nothing is kept."""
+"""Seconds to keep an idle connection."""
 
 LAST_SECONDS = 1.0
-"""How long it is kept once the service is ending: whoever asks until then is answered, and told to leave."""
+"""Seconds to keep an idle connection during shutdown; requests until then are answered, with a close."""
 
 LINGER_SECONDS = 5.0
-"""How long a client may take for nothing of the rest of its answer before the connection is cut."""
+"""Seconds after which a connection is cut if its client reads nothing of its response."""
 
 
 class Connection(HttpToolsProtocol):
-    """A connection whose client has so long to send a head, and to take what it is sent."""
+    """An HTTP connection with time limits for sending headers and for reading the response."""
 
     def __init__(self, *, service: Service, **given: Any) -> None:
         """`given` is what uvicorn gives its protocols."""
@@ -47,7 +47,7 @@ class Connection(HttpToolsProtocol):
         """Whether the newest request has a head, and no end yet."""
         self._running: RequestResponseCycle | None = None
         """The request that is being answered; `cycle` is the newest, which may wait for it."""
-        self._refusal: RefusalError | None = None
+        self._refusal: HTTPError | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     # uvicorn's protocols are typed so, too: what asyncio gives them can always be written to
@@ -84,11 +84,11 @@ class Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
             if self._head_bytes > MAX_HEAD:
-                raise RefusalError(431, f"the head has more than {MAX_HEAD:,} bytes; send less")
+                raise HTTPError(431, f"the head has more than {MAX_HEAD:,} bytes; send less")
         except HttpParserCallbackError as error:
             cause = error.__context__
-            self._refuse(cause if isinstance(cause, RefusalError) else _bad("its first line"))
-        except RefusalError as refusal:
+            self._refuse(cause if isinstance(cause, HTTPError) else _bad("its first line"))
+        except HTTPError as refusal:
             self._refuse(refusal)
         except HttpParserError as error:
             self._refuse(_bad(str(error)))
@@ -102,7 +102,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if len(self.connections) > self._service.config.limits.connections:
-            raise RefusalError(503, "the service has no room for more connections; come again in 1 s",
+            raise HTTPError(503, "the service has no room for more connections; retry in 1 s",
                                {"Retry-After": "1"})  # fmt: skip
         super().on_headers_complete()
         self._stop("head")
@@ -150,9 +150,9 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
             return
         message = f"the head of the request was not there in {self._patience:g} s; send it at once"
-        self._refuse(RefusalError(408, message))
+        self._refuse(HTTPError(408, message))
 
-    def _refuse(self, refusal: RefusalError) -> None:
+    def _refuse(self, refusal: HTTPError) -> None:
         """Answers what cannot be understood, after what could be; then the connection ends."""
         self._refusal = refusal
         self._stop("head")
@@ -168,7 +168,7 @@ class Connection(HttpToolsProtocol):
         if self._running is None:
             self._answer(refusal)
 
-    def _answer(self, refusal: RefusalError) -> None:
+    def _answer(self, refusal: HTTPError) -> None:
         content = json.dumps({"error": refusal.message}).encode()
         request_id = secrets.token_hex(8)
         headers = SAFE | refusal.headers | {
@@ -237,6 +237,6 @@ class _Transport:
         return getattr(self._transport, name)
 
 
-def _bad(what: str) -> RefusalError:
+def _bad(what: str) -> HTTPError:
     """400: what came is no HTTP."""
-    return RefusalError(400, f"this is no HTTP/1.1 request ({what}); send one")
+    return HTTPError(400, f"this is no HTTP/1.1 request ({what}); send one")

@@ -14,9 +14,9 @@ from dragoman.predict.documents import FORMATS, DocumentFile
 from dragoman.serving.batching import Client
 from dragoman.serving.detection import AUTO, detect_source
 from dragoman.serving.downloads import MAX_STEM, safe_name
+from dragoman.serving.errors import too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.refusals import too_much
 from dragoman.serving.service import Service
 
 ENDINGS = FORMATS
@@ -87,7 +87,7 @@ async def documents(
 async def translate_document(request: Request, service: Service, asked: Asked) -> Translated:
     """The document in another language.
 
-    RefusalError: it is too large, or takes too long. DataError: it is damaged, of no known format, or there
+    HTTPError: it is too large, or takes too long. DataError: it is damaged, of no known format, or there
     is no model for it. MissingExtraError: a package for its format is not installed.
     """
     limits = service.config.limits

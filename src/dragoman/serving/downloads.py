@@ -1,4 +1,4 @@
-"""Files that wait to be fetched: few, for a short time, and only by whoever knows their names."""
+"""Temporary storage of translated files, which are downloaded by secret names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import time
 from contextlib import suppress
 from pathlib import Path, PurePath
 
+from dragoman.serving.errors import HTTPError, too_much
 from dragoman.serving.logs import log
-from dragoman.serving.refusals import RefusalError, too_much
 
 MAX_STEM = 40
 """Characters of a file's name before its ending: 160 bytes at most, of the 255 that a file system takes."""
@@ -24,10 +24,10 @@ _KEPT = re.compile(r"[A-Za-z0-9_-]{32}\.[^/\\]{1,80}")
 
 
 class Downloads:
-    """Files that workers of a service share, in a folder of their own. Make one before they are forked.
+    """Files shared by the workers of a service, in a private folder. Create it before the workers are forked.
 
-    A file goes when it is older than `seconds`, or, the oldest first, when all have more than `max_bytes`.
-    The folder, which only this user can read, is there from the first file on.
+    A file is deleted when it is older than `seconds`; the oldest are deleted when the total exceeds
+    `max_bytes`. The folder is created with the first file and readable by this user only.
     """
 
     def __init__(self, *, seconds: float, max_bytes: int, within: Path | None = None) -> None:
@@ -39,7 +39,7 @@ class Downloads:
     def keep(self, name: str, content: bytes) -> str:
         """Keeps a file. Returned is its name here: 192 random bits, a dot, and its own name.
 
-        RefusalError: it is larger than all files may be together (413), or cannot be written (507, 503).
+        HTTPError: it is larger than all files may be together (413), or cannot be written (507, 503).
         """
         if len(content) > self._max_bytes:
             raise too_much("bytes", len(content), self._max_bytes, "kept_bytes")
@@ -53,7 +53,7 @@ class Downloads:
                 (self.folder / kept).unlink()
             log("a translated file cannot be kept", {"why": str(error)}, level=logging.ERROR)
             is_full = errno.errorcode.get(error.errno or 0) in ("ENOSPC", "EDQUOT")
-            raise RefusalError(
+            raise HTTPError(
                 507 if is_full else 503,
                 "the translated file cannot be kept here; /v1/documents answers with the file itself",
             ) from None
@@ -70,7 +70,7 @@ class Downloads:
             return None
 
     def sweep(self, *, room: int = 0) -> None:
-        """Deletes what is too old, and the oldest of the rest until there is `room` for so many bytes."""
+        """Delete expired files, and the oldest others until `room` bytes are free."""
         files = []
         for path in self.folder.glob("*"):
             with suppress(OSError):  # another worker may have deleted it

@@ -1,4 +1,4 @@
-"""What every request passes: a check of its key, bounds for its body, safe headers, a name, the log."""
+"""ASGI middleware of every request: authentication, body limits, security headers, request id and log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dragoman.serving.errors import HTTPError, come_later, problem
 from dragoman.serving.logs import log
-from dragoman.serving.refusals import RefusalError, come_later, problem
 from dragoman.serving.service import Service, key_of
 
 POLICY = (
@@ -40,7 +40,7 @@ KEY_IN_BODY = ("/translate", "/detect", "/translate_file")
 """Routes of LibreTranslate's, whose clients send their key in the body."""
 
 UNKNOWN_SHARE = 8
-"""Of the bytes that a process holds, those of unknown senders are at most one part in so many."""
+"""Unauthenticated requests may hold at most 1/N of the bytes that a process holds."""
 
 PIECE = 1 << 16
 """Bytes of a body that the application is given at a time, so that parsing them does not hold up others."""
@@ -65,11 +65,11 @@ class _Body:
         self._content, self._n_bytes = bytearray(), 0
 
     def take(self, piece: bytes) -> None:
-        """Adds a piece. RefusalError 429: all requests together have more than this process holds."""
+        """Adds a piece. HTTPError 429: all requests together have more than this process holds."""
         n_bytes, n_unknown = sum(self._held.values()) + len(piece), self._held[False] + len(piece)
         if n_bytes > self._most or (not self.is_known and n_unknown > self._most // UNKNOWN_SHARE):
             how = "" if self.is_known else "send the key as Authorization: Bearer KEY, or "
-            raise come_later(f"too much is being received; {how}come again in 1 s", 1.0)
+            raise come_later(f"too much is being received; {how}retry in 1 s", 1.0)
         self._content += piece
         self._n_bytes += len(piece)
         self._held[self.is_known] += len(piece)
@@ -134,7 +134,7 @@ class Gate:
             body.is_known = self._is_known(scope)
             if await self._read(scope, receive, body):
                 await self._app(scope, body.replayed(receive), send_safely)
-        except RefusalError as refusal:
+        except HTTPError as refusal:
             headers = refusal.headers if body.is_whole else {**refusal.headers, "Connection": "close"}
             answer = problem(refusal.status, refusal.message, headers)
             await answer(scope, receive, send_safely)
@@ -149,13 +149,13 @@ class Gate:
             self._note(scope, status, time.perf_counter() - begun)
 
     def _check_host(self, host: str | None) -> None:
-        """RefusalError 421: the service is called by a name that is not its own. Browsers always give one."""
+        """HTTPError 421: the service is called by a name that is not its own. Browsers always give one."""
         hosts = self._service.config.hosts
         if hosts and host is not None and _PORT.sub("", host).lower() not in hosts:
-            raise RefusalError(421, "the service is not called so; its settings name its hosts")
+            raise HTTPError(421, "the service is not called so; its settings name its hosts")
 
     def _check_origin(self, scope: Scope) -> None:
-        """RefusalError 403: a page of another origin sends what its browser lets it send to anybody."""
+        """HTTPError 403: a page of another origin sends what its browser lets it send to anybody."""
         headers = Headers(scope=scope)
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
@@ -163,14 +163,14 @@ class Gate:
             return
         is_own = site == "same-origin" if site else _netloc(origin) == headers.get("Host", "").lower()
         if not is_own and not {"*", origin} & set(self._service.config.cors_origins):
-            raise RefusalError(
+            raise HTTPError(
                 403, "a page of another origin sent this; send JSON, or add its origin to cors_origins"
             )
 
     def _is_known(self, scope: Scope) -> bool:
         """Whether the head of a request says whom it is from, or nobody needs to.
 
-        RefusalError 401, 403: it does not, and no body could.
+        HTTPError 401, 403: it does not, and no body could.
         """
         request = Request(scope)
         if self._service.keys is None or not _has_body(scope):
@@ -181,12 +181,12 @@ class Gate:
         return True
 
     async def _read(self, scope: Scope, receive: Receive, body: _Body) -> bool:
-        """Reads the body of a request; False: its client has left. RefusalError: too large or slow."""
+        """Reads the body of a request; False: its client has left. HTTPError: too large or slow."""
         limits = self._service.config.limits
         is_upload = scope["path"] in UPLOADS
         setting = "file_bytes" if is_upload else "body_bytes"
         most = limits.file_bytes + (1 << 16) if is_upload else limits.body_bytes  # with what is around a file
-        too_large = RefusalError(
+        too_large = HTTPError(
             413, f"the body has more than the {most:,} bytes that limits.{setting} allows; send less"
         )
         announced = Headers(scope=scope).get("Content-Length", "0")
@@ -200,7 +200,7 @@ class Gate:
             try:
                 message = await asyncio.wait_for(receive(), patience)
             except asyncio.TimeoutError:
-                raise RefusalError(
+                raise HTTPError(
                     408, f"nothing more came in {limits.body_seconds:g} s; send the whole body"
                 ) from None
             if message["type"] == "http.disconnect":

@@ -37,10 +37,10 @@ from dragoman.serving.batching import Client
 from dragoman.serving.detection import AUTO, Detected, detect
 from dragoman.serving.documents import ENDINGS, Asked, attachment, translate_document
 from dragoman.serving.downloads import safe_name
+from dragoman.serving.errors import HTTPError, too_much
 from dragoman.serving.languages import known, name_of
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.refusals import RefusalError, too_much
 from dragoman.serving.service import Service
 from dragoman.serving.translating import TranslationJob
 from dragoman.serving.v1 import begin, note
@@ -61,9 +61,9 @@ class Route(APIRoute):
         async def answer(request: Request) -> Response:
             try:
                 return await handler(request)
-            except RefusalError as refusal:
+            except HTTPError as refusal:
                 if refusal.status == 429:
-                    raise RefusalError(429, f"Slowdown: {refusal.message}", refusal.headers) from None
+                    raise HTTPError(429, f"Slowdown: {refusal.message}", refusal.headers) from None
                 raise
             finally:
                 await request.close()
@@ -123,7 +123,7 @@ class Rendered(NamedTuple):
 async def translate_text(
     request: Request, service: Service, served: ServedTranslator, texts: Sequence[str], n_alternatives: int
 ) -> list[Rendered]:
-    """The translation of each text, and others that differ from it, at most so many."""
+    """Translate each text, with up to `n_alternatives` alternatives."""
     asked = schemas.TranslateRequest(text=list(texts), n_best=n_alternatives + 1)
 
     def work(client: Client) -> dict[str, Any]:
@@ -254,11 +254,11 @@ async def translate_file(request: Request) -> Response:
     },
 )
 def download_file(request: Request, filename: str) -> Response:
-    """What /translate_file made. Whoever knows the name needs no key."""
+    """Download a file of /translate_file. Its name is secret, so that no key is needed."""
     service: Service = request.app.state.service
     found = service.downloads.fetch(filename)
     if found is None:
-        raise RefusalError(404, "there is no such file, or no more; translate it again")
+        raise HTTPError(404, "there is no such file, or no more; translate it again")
     return attachment(*found)
 
 
@@ -294,7 +294,7 @@ def frontend_settings(request: Request) -> Response:
 )
 def suggest() -> Response:
     """Not here: suggestions are not kept."""
-    raise RefusalError(403, "Suggestions are disabled on this server.")
+    raise HTTPError(403, "Suggestions are disabled on this server.")
 
 
 class Direction(NamedTuple):
@@ -308,7 +308,7 @@ class Direction(NamedTuple):
 def choose(models: Models, source: str, target: str, texts: Sequence[str] | None) -> Direction:
     """The languages that `source` and `target` mean, and the model; without `texts` "auto" stays as it is.
 
-    RefusalError 400: a language is not known, or is not translated into the other one.
+    HTTPError 400: a language is not known, or is not translated into the other one.
     """
     there = _languages(models)
     into = known(target, there)
@@ -354,7 +354,7 @@ def _detected(found: Detected) -> dict[str, Any]:
 async def read_fields(request: Request) -> dict[str, Any]:
     """What a request says, in JSON, or in its query and, where that says nothing, in a form.
 
-    RefusalError 400: it is no JSON object.
+    HTTPError 400: it is no JSON object.
     """
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
@@ -373,22 +373,22 @@ async def read_fields(request: Request) -> dict[str, Any]:
 
 
 def admit(service: Service, request: Request, fields: dict[str, Any]) -> None:
-    """Lets a request in. RefusalError: its key is missing or wrong (403), it comes too often (429)."""
+    """Lets a request in. HTTPError: its key is missing or wrong (403), it comes too often (429)."""
     key = fields.get("api_key")
     if key is not None and not isinstance(key, str):
         raise invalid("Invalid request: api_key parameter is not a text")
     try:
         service.admit(request, key)
-    except RefusalError as refusal:
+    except HTTPError as refusal:
         if refusal.status == 401:
-            raise RefusalError(403, "Please contact the server operator to get an API key") from None
+            raise HTTPError(403, "Please contact the server operator to get an API key") from None
         if refusal.status == 403:
-            raise RefusalError(403, "Invalid API key") from None
+            raise HTTPError(403, "Invalid API key") from None
         raise
 
 
 def required(fields: dict[str, Any], name: str) -> str:
-    """A field that must be there. RefusalError 400: it is not, or is no text."""
+    """A field that must be there. HTTPError 400: it is not, or is no text."""
     value = fields.get(name)
     if not value:
         raise invalid(f"Invalid request: missing {name} parameter")
@@ -428,9 +428,9 @@ def _n_alternatives(fields: dict[str, Any], service: Service) -> int:
     return n
 
 
-def invalid(message: str) -> RefusalError:
+def invalid(message: str) -> HTTPError:
     """400."""
-    return RefusalError(400, message)
+    return HTTPError(400, message)
 
 
 def shown(value: Any) -> str:

@@ -125,7 +125,7 @@ class Models:
         return served
 
     def reload(self) -> None:
-        """Loads all models anew. Errors as at first: then the old ones stay."""
+        """Reload all models. Errors: as of the first load; the old models then stay in use."""
         with self._loading:
             self._served = self._load()
             gc.collect()

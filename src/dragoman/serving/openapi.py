@@ -17,7 +17,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     408: {"model": Problem, "description": "The body came too slowly."},
     413: {"model": Problem, "description": "The request asks for more than a limit allows."},
     421: {"model": Problem, "description": "The service is not called by this name."},
-    429: {"model": Problem, "description": "Too many requests; Retry-After says when to come again."},
+    429: {"model": Problem, "description": "Too many requests; Retry-After says when to retry."},
     503: {"model": Problem, "description": "The service is coming to its end, or lacks something."},
     504: {"model": Problem, "description": "The request took longer than a limit allows."},
     507: {"model": Problem, "description": "There is no space for a translated file."},

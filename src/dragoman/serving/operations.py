@@ -1,4 +1,4 @@
-"""How a service fares: figures for Prometheus, and whether it is alive and ready."""
+"""Monitoring: Prometheus metrics, health check and readiness check."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from dragoman.serving.errors import HTTPError
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.refusals import RefusalError
 
 if TYPE_CHECKING:
     from dragoman.serving.service import Service
@@ -173,16 +173,16 @@ async def health(request: Request) -> dict[str, str]:
     """Whether the process answers, and what it computes gets on; else 503."""
     service: Service = request.app.state.service
     if service.is_hung:
-        raise RefusalError(503, "a computation makes no progress; start the service again")
+        raise HTTPError(503, "a computation makes no progress; start the service again")
     return {"status": "ok"}
 
 
 @router.get("/ready")
 async def ready(request: Request) -> dict[str, str]:
-    """Whether new requests are taken: 503 while the service comes to its end.
+    """Readiness check: 503 during shutdown.
 
-    By then it listens no more: only who keeps a connection hears this, others are not let in.
+    The listening socket is closed by then, so 503 is sent to open keep-alive connections only.
     """
     if request.app.state.service.closing:
-        raise RefusalError(503, "the service is coming to its end; send the request to another one")
+        raise HTTPError(503, "the service is coming to its end; send the request to another one")
     return {"status": "ready"}

@@ -1,4 +1,4 @@
-"""A service in one process: where it listens, and how signals end it or make it load its models anew."""
+"""A service in one process: the listening socket, shutdown, and reload on SIGHUP."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ from dragoman.serving.settings import ServeConfig
 from dragoman.serving.signals import ENDING, HANGUP, end_at_once, handled, has_terminal
 
 LoadKeys = Callable[[], Keys | None]
-"""Reads the file of keys, where there is one."""
+"""Read the file of API keys; None = no keys."""
 
 MUCH = 64 << 20
-"""Bytes by which a process may grow; then it gives back what it does not use, once it has nothing to do."""
+"""Growth of a process in bytes after which it releases freed memory when idle."""
 
 MORE_FILES = 64
-"""Files that a process has open besides its connections, at most."""
+"""Maximum open files of a process besides its connections."""
 
 
 def check_address(host: str, *, has_keys: bool, forced: bool) -> None:
-    """ConfigError: others than this machine can reach `host`, no key is asked of them, and nobody insists."""
+    """Check the address. ConfigError: `host` is public and there are no keys, unless `forced`."""
     if is_local(host) or has_keys or forced:
         return
     raise ConfigError(
-        f"--host {host}: whoever reaches this machine could use the service; give --keys (dragoman key add "
-        "NAME --file keys.toml makes one), or say --force-public if that is meant"
+        f"--host {host}: anybody who can reach this machine could use the service; give --keys (dragoman key "
+        "add NAME --file keys.toml makes one), or --force-public to serve without keys"
     )
 
 
 LOCAL_NAMES = ["localhost", "127.0.0.1", "[::1]"]
-"""What this machine is to itself, as browsers write it."""
+"""Host names of the loopback interface, as browsers write them."""
 
 
 def is_local(host: str) -> bool:
-    """Whether `host` is this machine as it is to itself alone."""
+    """Return whether `host` is a loopback address."""
     if host == "localhost":
         return True
     try:
@@ -68,7 +68,7 @@ def is_local(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there. ConfigError: it cannot, as where another service does."""
+    """Open a listening socket. ConfigError: impossible, for example because the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     if os.name == "posix":  # elsewhere it would take the port from another service
@@ -78,8 +78,8 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         found.close()
         raise ConfigError(
-            f"--host {host} --port {port}: cannot be listened on ({error.strerror or error}); "
-            "take another --port"
+            f"--host {host} --port {port}: cannot listen there ({error.strerror or error}); "
+            "give another --port"
         ) from None
     found.listen(2048)
     found.set_inheritable(True)
@@ -87,17 +87,17 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Where a browser finds it."""
+    """Return the URL for a browser."""
     host, port = listening.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (compared, not bound)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def prepare(config: ServeConfig, *, n_workers: int, device: str) -> int:
-    """Readies this process for serving; batches that each of `n_workers` works on at once.
+    """Prepare this process for serving; return the number of batches per worker that run in parallel.
 
-    Each is worked on by one thread, which has nobody to wait for. A GPU is shared by nobody: a search there
-    writes into tensors that the next one uses again (`dragoman.model.static`).
+    Each batch runs in one thread. A GPU runs one batch at a time, because searches reuse the same tensors
+    (`dragoman.model.static`).
     """
     prepare_for_translating()
     torch.set_num_threads(1)
@@ -109,7 +109,7 @@ def prepare(config: ServeConfig, *, n_workers: int, device: str) -> int:
 
 
 def _allow_files(n: int) -> None:
-    """Asks for the right to have so many files open; each connection is one."""
+    """Raise the limit of open files to `n`; each connection is one."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -120,12 +120,12 @@ def _allow_files(n: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def load_anew(
+def reload_models(
     models: Models, load_keys: LoadKeys, present: Keys | None, use: Callable[[Keys | None], None]
 ) -> None:
-    """Load keys and models again and have them used, or log why not; the old ones stay in use then.
+    """Reload keys and models, and pass the keys to `use`; on failure, log the reason and keep the old models.
 
-    New keys do not wait for models: a key that is revoked is refused, even if a model cannot be loaded.
+    New keys are used even if a model cannot be loaded, so that a revoked key is refused.
     """
     keys, is_loaded = present, False
     try:
@@ -134,20 +134,20 @@ def load_anew(
         is_loaded = True
     except (DragomanError, OSError) as error:
         why = " ".join(str(error).split())
-        log("not loaded anew; the old models go on", {"why": why}, level=logging.ERROR)
-    except Exception:  # a bug, or no memory: what works goes on
-        log("not loaded anew; the old models go on", {}, level=logging.ERROR, exc_info=True)
+        log("reload failed; the old models stay in use", {"why": why}, level=logging.ERROR)
+    except Exception:  # a bug, or out of memory: keep serving
+        log("reload failed; the old models stay in use", {}, level=logging.ERROR, exc_info=True)
     if is_loaded or keys != present:
         use(keys)
         served = ", ".join(model.info.name for model in models.served)
-        log("loaded anew", {"models": served} if is_loaded else {"keys": "all"})
+        log("reloaded", {"models": served} if is_loaded else {"keys": "all"})
 
 
 class Server(uvicorn.Server):
-    """A server that is told to end by whoever runs it, and tells its service."""
+    """An uvicorn server without signal handlers of its own, which reports its shutdown to the service."""
 
     def __init__(self, service: Service, *, on_start: Callable[[], None] = lambda: None) -> None:
-        """`on_start` is called once it answers."""
+        """`on_start` is called when the server accepts requests."""
         limits = service.config.limits
         make: Any = partial(Connection, service=service)
         super().__init__(
@@ -175,7 +175,7 @@ class Server(uvicorn.Server):
         self._on_start()
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % 10 == 0:  # a second
+        if counter % 10 == 0:  # once per second
             self.service.metrics.waiting.set(self.service.batcher.n_waiting)
             if not self.service.is_working and resident_memory() > self._settled + MUCH:
                 await asyncio.to_thread(release_freed_memory)
@@ -194,10 +194,10 @@ def run(
     load_keys: LoadKeys,
     on_start: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answers requests until SIGTERM or SIGINT; what was accepted is finished.
+    """Answer requests until SIGTERM or SIGINT, then finish the accepted ones.
 
-    A second one ends the process at once, with 128 + its number. At SIGHUP models and keys are loaded anew,
-    while the present ones answer; requests that have begun end with those they began with.
+    A second signal ends the process at once, with exit code 128 + its number. SIGHUP reloads models and keys
+    in the background; running requests keep the models that they started with.
     """
     server = Server(service, on_start=on_start)
     reloading = threading.Lock()
@@ -208,7 +208,7 @@ def run(
 
     def reload() -> None:
         with reloading:
-            load_anew(service.models, load_keys, service.keys, use)
+            reload_models(service.models, load_keys, service.keys, use)
 
     def end(number: int, _: object) -> None:
         if server.should_exit:
@@ -219,7 +219,7 @@ def run(
         if had_terminal and not has_terminal():
             end(number, frame)
         else:
-            threading.Thread(target=reload, name="reload").start()  # whose end is waited for
+            threading.Thread(target=reload, name="reload").start()  # not a daemon: exit waits for it
 
     handlers: dict[int, Any] = dict.fromkeys(ENDING, end)
     if HANGUP is not None:

@@ -1,4 +1,4 @@
-"""What the routes of a service share: its models, who may use them, and how a request is carried out."""
+"""The state that all routes share: models, API keys, limits, and the execution of requests."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from fastapi import Request
 from dragoman.serving.access import Keys, Rates, User
 from dragoman.serving.batching import Batcher, Client, GoneError
 from dragoman.serving.downloads import Downloads
+from dragoman.serving.errors import HTTPError, come_later
 from dragoman.serving.models import Models
 from dragoman.serving.operations import Figures, Metrics
-from dragoman.serving.refusals import RefusalError, come_later
 from dragoman.serving.settings import ServeConfig
 
 Result = TypeVar("Result")
 
 SENTENCES_A_SECOND = 50
-"""A cautious guess at what a service does, before it knows."""
+"""Assumed speed, for estimates of waiting time."""
 
 WRONG_KEYS = 60
-"""A minute from one address, before they are answered with 429. Right keys are let in all the same."""
+"""Wrong keys per minute and address before the reply is 429. Valid keys are still accepted."""
 
 TURN_SECONDS = 0.1
-"""How often a document that waits for its turn looks whether its client is still there."""
+"""Interval in seconds at which a waiting document checks whether its client is still connected."""
 
 MAX_EVENTS = 256
-"""Events of a stream that wait for a slow reader, before what is only being written is left out."""
+"""Queued events of a stream beyond which partial results are dropped."""
 
 
 class Service:
-    """Models, and all that stands between them and a request."""
+    """Models, keys, limits and threads of a running service."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Service:
         figures: Figures | None = None,
         n_threads: int = 1,
     ) -> None:
-        """Starts `n_threads` threads that compute; `close` ends them."""
+        """Start `n_threads` compute threads; `close` ends them."""
         self.models, self.config, self.keys = models, config, keys
         self.rates = rates or Rates()
         limits = config.limits
@@ -61,52 +61,53 @@ class Service:
             note=self.metrics.batch_sizes.observe,
         )
         self.held = {True: 0, False: 0}
-        """Bytes of the bodies of requests that are being answered: of known senders, and of unknown ones."""
+        """Bytes of the bodies of running requests: of authenticated senders, and of others."""
         self.closing = False
-        """Whether it takes nothing new, since it is being stopped."""
+        """Whether the service is shutting down and takes no new requests."""
         self._threads = CapacityLimiter(config.limits.requests)
         self._documents = threading.Semaphore(config.limits.documents)
         self._n_active = 0
 
     def close(self) -> None:
-        """Finishes what it has accepted, and ends."""
+        """Finish the accepted requests, then stop."""
         self.closing = True
         self.batcher.close()
         self.downloads.close()
 
     @property
     def is_working(self) -> bool:
-        """Whether it is at work on a request that computes."""
+        """Whether a request is being computed."""
         return self._n_active > 0
 
     @property
     def is_hung(self) -> bool:
-        """Whether a thread that computes has made no progress for too long."""
+        """Whether a compute thread has made no progress for `limits.hung_seconds`."""
         return self.batcher.stuck_seconds > self.config.limits.hung_seconds
 
     def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> User:
-        """Whom `request` is from, as `identify` says. RefusalError, too, where it comes too often (429)."""
+        """Authenticate a request as `identify`, and apply the rate limit. HTTPError: also 429."""
         user = self.identify(request, key)
         per_minute = user.per_minute or self.config.limits.per_minute
         wait = self.rates.wait(user.name, per_minute) if counted and per_minute else 0.0
         if wait:
-            raise come_later(f"more than {per_minute:,} requests a minute; come again in {wait:.0f} s", wait)
+            raise come_later(f"more than {per_minute:,} requests a minute; retry in {wait:.0f} s", wait)
         request.state.user = user.name
-        request.state.let_in()  # its body counts as that of a known sender
+        request.state.let_in()  # count its body as that of a known sender
         return user
 
     def identify(self, request: Request, key: str | None = None) -> User:
-        """Whom `request` is from, by its headers or the `key` that it gives elsewhere.
+        """Return the user of a request, by the key in its headers or by `key`.
 
-        RefusalError: it has no key and needs one (401), or a wrong one (403), or its address has sent too
-        many wrong ones (429).
+        Raises:
+            HTTPError: the key is missing (401) or unknown (403), or the address has sent too many unknown
+                keys (429).
         """
         address = request.client.host if request.client else "unknown"
         if self.keys is None:
             return User(address)
         key = key or key_of(request)
         if not key:
-            raise RefusalError(
+            raise HTTPError(
                 401,
                 "this service needs a key: send Authorization: Bearer KEY, or api_key",
                 {"WWW-Authenticate": "Bearer"},
@@ -116,18 +117,18 @@ class Service:
             return user
         wait = self.rates.wait(f"wrong keys of {address}", WRONG_KEYS)
         if wait:
-            raise come_later(f"more than {WRONG_KEYS} wrong keys a minute; come again in {wait:.0f} s", wait)
-        raise RefusalError(403, "unknown API key; ask the operator of this service for one")
+            raise come_later(f"more than {WRONG_KEYS} wrong keys a minute; retry in {wait:.0f} s", wait)
+        raise HTTPError(403, "unknown API key; ask the operator of this service for one")
 
     def expect(self, n_items: int) -> None:
-        """RefusalError 429: so many sentences more are more than may wait."""
+        """Check that `n_items` more sentences fit into the queue. HTTPError: it is full (429)."""
         waiting = self.batcher.n_waiting
         if waiting + n_items > self.config.limits.waiting_sentences:
             seconds = waiting / SENTENCES_A_SECOND
-            raise come_later(f"{waiting:,} sentences wait already; come again in {seconds:.0f} s", seconds)
+            raise come_later(f"{waiting:,} sentences are queued already; retry in {seconds:.0f} s", seconds)
 
     def take_in(self, request: Request, model: str, n_items: int) -> None:
-        """Notes the sentences or texts of a request, which wait from now on. RefusalError as `expect`."""
+        """Count the sentences or texts of a request. HTTPError: as `expect`."""
         self.expect(n_items)
         request.state.sentences = n_items
         self.metrics.sentences.labels(model).inc(n_items)
@@ -135,10 +136,12 @@ class Service:
     async def carry_out(
         self, request: Request, work: Callable[[Client], Result], *, seconds: float | None = None
     ) -> Result:
-        """What `work` returns, in a thread of its own; it computes through its client.
+        """Run `work` in its own thread and return its result; `work` computes through its client.
 
-        RefusalError: so many requests are being worked on that there is no room (429), or it takes more than
-        `seconds`, by default those that the limits allow (504). GoneError: whoever asked has left.
+        Raises:
+            HTTPError: too many running requests (429), or it takes longer than `seconds`, by default
+                `limits.seconds` (504).
+            GoneError: the client has disconnected.
         """
         client = Client(self.batcher)
         working = self._begin(self._in_thread(lambda: work(client)))
@@ -159,7 +162,7 @@ class Service:
     async def stream(
         self, request: Request, work: Callable[[Client, Callable[[str, dict[str, Any]], None]], None]
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """The events that `work` tells of, as they come. Errors as `carry_out`, and those of `work`."""
+        """Yield the events of `work` as they arrive. Errors: as `carry_out`, and those of `work`."""
         client = Client(self.batcher)
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[tuple[str, dict[str, Any]] | None] = asyncio.Queue()
@@ -200,13 +203,14 @@ class Service:
         return await to_thread.run_sync(work, limiter=self._threads)
 
     def _begin(self, working: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
-        """`working`, which has a place among the requests that are worked on until it ends.
+        """Start `working` and count it as a running request until it ends.
 
-        It may go on for a while after its client has left or the time is up. RefusalError 429: no place.
+        It may continue for a while after its client has left or its time is up. HTTPError: too many
+        running requests (429).
         """
         if self._n_active >= self.config.limits.requests:
             working.close()
-            raise come_later(f"{self._n_active:,} requests are being worked on; come again in 1 s", 1.0)
+            raise come_later(f"{self._n_active:,} requests are running; retry in 1 s", 1.0)
         self._n_active += 1
         self.metrics.active.inc()
         begun = asyncio.ensure_future(working)
@@ -217,11 +221,11 @@ class Service:
         self._n_active -= 1
         self.metrics.active.dec()
         if not working.cancelled():
-            working.exception()  # looked at, or asyncio would complain that nobody did
+            working.exception()  # retrieved, so that asyncio does not warn about it
 
     @contextmanager
     def document_turn(self, client: Client) -> Iterator[None]:
-        """Wait, in a thread, for a turn among the documents. GoneError: the client has left."""
+        """Wait, in a thread, for a free document slot. GoneError: the client has left."""
         while not self._documents.acquire(timeout=TURN_SECONDS):
             client.go_on()
         try:
@@ -231,19 +235,19 @@ class Service:
 
 
 async def _disconnected(request: Request) -> None:
-    """Returns when whoever sent `request`, whose body has been read, has left."""
+    """Wait until the client of `request`, whose body has been read, disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def _too_slow(seconds: float, setting: str = "seconds") -> RefusalError:
-    return RefusalError(
+def _too_slow(seconds: float, setting: str = "seconds") -> HTTPError:
+    return HTTPError(
         504, f"took more than the {seconds:g} s that limits.{setting} allows; send less at a time"
     )
 
 
 def key_of(request: Request) -> str | None:
-    """The key in the headers or the query of `request`."""
+    """Return the API key in the headers or the query of `request`."""
     scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and credentials:
         return credentials.strip()

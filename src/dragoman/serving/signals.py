@@ -1,4 +1,4 @@
-"""Signals to a service: SIGINT and SIGTERM end it, SIGHUP makes it load its models anew."""
+"""Signals of a service: SIGINT and SIGTERM end it, SIGHUP reloads models and keys."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-"""Those that end a service: the first when it has finished what it accepted, the second at once."""
+"""Signals that end a service: the first after the accepted requests, the second at once."""
 
 HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
-"""There is none on Windows."""
+"""None on Windows."""
 
 
 @contextmanager
 def handled(handlers: Mapping[int, Any]) -> Iterator[None]:
-    """Within it, these functions handle these signals."""
+    """Install these signal handlers within a block."""
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
@@ -27,9 +27,9 @@ def handled(handlers: Mapping[int, Any]) -> Iterator[None]:
 
 
 def has_terminal() -> bool:
-    """Whether this process has a terminal that is still there.
+    """Return whether this process has an open terminal.
 
-    A terminal that is closed sends SIGHUP, too: then nobody sees the service any more, and it is to end.
+    Closing a terminal also sends SIGHUP; the service then exits instead of reloading.
     """
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | getattr(os, "O_NOCTTY", 0)))
@@ -39,7 +39,7 @@ def has_terminal() -> bool:
 
 
 def end_at_once(number: int) -> NoReturn:
-    """Ends this process with 128 + the number of the signal, as shells have it."""
+    """End this process with exit code 128 + the number of the signal, as shells do."""
     with suppress(OSError):
-        os.write(2, b"ended at once; what was being worked on is not finished\n")
+        os.write(2, b"ended at once; running requests were not finished\n")
     os._exit(128 + number)

@@ -1,8 +1,8 @@
-"""A service in several processes: one that loads the models, and workers forked from it that answer.
+"""A service in several processes: a supervisor that loads the models, and workers forked from it.
 
-What is forked is shared until somebody writes to it, and nobody writes to weights: they are in memory once.
-A fork takes only the thread along that calls it. So the process that forks never has another: it computes
-with one thread when it loads models, and waits for signals the rest of the time.
+Forked processes share memory until they write to it. Weights are never written, so they are in memory once.
+A fork copies only the calling thread, so the supervisor has no other threads: it loads models with one
+thread and otherwise waits for signals.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from dragoman.serving.downloads import Downloads
 from dragoman.serving.logs import log
 from dragoman.serving.models import Models
 from dragoman.serving.operations import Figures
-from dragoman.serving.running import LoadKeys, Server, load_anew
+from dragoman.serving.running import LoadKeys, Server, reload_models
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig
 from dragoman.serving.signals import ENDING, HANGUP, end_at_once, handled, has_terminal
 
 STEADY_SECONDS = 1.0
-"""A worker that answered for so long did not die because it cannot live."""
+"""Seconds of service after which the death of a worker no longer counts as a failed start."""
 
 MAX_DEATHS = 8
-"""Workers that die before that, one after another, before the service gives up."""
+"""Consecutive failed starts of workers before the service gives up."""
 
 GENERATIONS = 4
-"""How many times --workers may be alive: those with earlier models may still finish what they accepted."""
+"""Maximum live workers, as a multiple of --workers: workers with old models may still finish requests."""
 
 LONGEST_PAUSE = 5.0
-"""Seconds before another worker takes the place of one that died early, at most."""
+"""Maximum back-off in seconds before a worker that failed to start is replaced."""
 
 
 def check_workers(n_workers: int, *, device: str, engine: str) -> None:
-    """ConfigError: there cannot be several workers on this system, on a GPU, or with this engine."""
+    """Check the number of workers. ConfigError: several are impossible on this system, device or engine."""
     if n_workers == 1:
         return
-    instead = f"--workers {n_workers}: {{}}; take --workers 1"
+    instead = f"--workers {n_workers}: {{}}; give --workers 1"
     if not hasattr(os, "fork"):
         raise ConfigError(instead.format("this system cannot fork a process"))
     if find_device(device).type != "cpu":
@@ -73,28 +73,28 @@ class Worker:
 
     pid: int
     slot: int
-    """Where it keeps its figures; no other living worker has it."""
+    """Index of its metrics; unique among live workers."""
     generation: int
-    """Which models it has: how often they had been loaded anew when it was forked."""
+    """Number of reloads before it was forked, which identifies its models."""
     since: float
-    """When it was forked, or, later, when it began to answer."""
+    """Time of the fork; later, time when it became ready."""
     starting: int | None
-    """The pipe in which it says that it answers; None: there is nothing more to be said."""
+    """Pipe on which it reports that it is ready; None = done."""
     beat: float = 0.0
-    """Its last sign of life, and"""
+    """Its last heartbeat."""
     heard: float = 0.0
-    """when the supervisor saw that."""
+    """Time when the supervisor saw that heartbeat."""
     is_up: bool = False
     is_told: bool = False
-    """Whether it was told to end."""
+    """Whether it was told to exit."""
 
 
 class _EndingError(BaseException):
-    """The service is to end, and not to wait for models to be loaded."""
+    """Raised to interrupt the loading of models when the service must exit."""
 
 
 class Supervisor:
-    """Keeps so many workers alive until a signal ends them."""
+    """The parent process: keeps `n_workers` workers alive until a signal ends the service."""
 
     def __init__(
         self,
@@ -108,14 +108,14 @@ class Supervisor:
         load_keys: LoadKeys,
         on_start: Callable[[], None] = lambda: None,
     ) -> None:
-        """`n_threads` are those of each worker; `on_start` is called once all of them answer."""
+        """`n_threads` is per worker; `on_start` is called when all workers are ready."""
         self._models, self._config, self._listening, self._keys = models, config, listening, keys
         self._n_workers, self._n_threads, self._load_keys = n_workers, n_threads, load_keys
         self._on_start = on_start
         self._rates = Rates()  # in memory that the workers share, as the figures
         self._figures = Figures(GENERATIONS * n_workers)
         self._beats = mmap.mmap(-1, 8 * self._figures.n_slots)
-        """The time of each worker's last sign of life, in the order of their slots."""
+        """Time of each worker's last heartbeat, by slot."""
         self._beat_seconds = min(1.0, config.limits.hung_seconds / 4)
         self._looked = time.monotonic()
         limits = config.limits
@@ -131,9 +131,10 @@ class Supervisor:
         self._had_terminal = has_terminal()
 
     def run(self) -> None:
-        """Returns when the service has ended, as it was told to.
+        """Run the service until a signal ends it; a second signal ends this process at once.
 
-        ServiceError: workers die as soon as they are there. A second signal ends this process at once.
+        Raises:
+            ServiceError: workers die as soon as they start.
         """
         woken, waking = self._pipe()
         os.set_blocking(woken, False)
@@ -145,11 +146,11 @@ class Supervisor:
                 self._fork_the_missing()
                 while self._workers or not self._is_ending:
                     self._wait(woken)
-                    self._obey()
-                    self._end_the_hung()
-                    self._bury()
+                    self._handle_signals()
+                    self._kill_hung_workers()
+                    self._reap()
                     self._fork_the_missing()
-                    self._relieve()
+                    self._retire_old_workers()
         finally:
             signal.set_wakeup_fd(wakes)
             self._listening.close()
@@ -178,7 +179,7 @@ class Supervisor:
             worker.is_told = True
 
     def _wait(self, woken: int) -> None:
-        """Until there is something to do: a signal, a worker that answers now, or the time to fork."""
+        """Wait for a signal, for a worker to become ready, or until the next fork or health check."""
         starting = [worker.starting for worker in self._workers if worker.starting is not None]
         left = self._beat_seconds
         if self._n_missing:
@@ -194,8 +195,8 @@ class Supervisor:
                 os.close(worker.starting)
                 worker.starting = None
 
-    def _obey(self) -> None:
-        """Does what signals say."""
+    def _handle_signals(self) -> None:
+        """Handle the signals received so far."""
         while self._signals:
             number = self._signals.pop(0)
             if number in ENDING or (number == HANGUP and self._had_terminal and not has_terminal()):
@@ -214,12 +215,12 @@ class Supervisor:
 
         self._is_loading = True
         try:
-            load_anew(self._models, self._load_keys, self._keys, use)
+            reload_models(self._models, self._load_keys, self._keys, use)
         finally:
             self._is_loading = False
 
-    def _end_the_hung(self) -> None:
-        """Kill workers that have given no sign of life for too long."""
+    def _kill_hung_workers(self) -> None:
+        """Kill workers without a heartbeat for `limits.hung_seconds`."""
         now, patience = time.monotonic(), self._config.limits.hung_seconds
         was_away = now - self._looked > patience / 2  # this process was stopped, or has loaded models
         self._looked = now
@@ -233,8 +234,8 @@ class Supervisor:
                 worker.heard = now
                 os.kill(worker.pid, signal.SIGKILL)
 
-    def _bury(self) -> None:
-        """Takes note of workers that have died. ServiceError: they cannot live."""
+    def _reap(self) -> None:
+        """Reap workers that have exited. ServiceError: workers die as soon as they start."""
         for worker in tuple(self._workers):
             pid, status = os.waitpid(worker.pid, os.WNOHANG)
             if not pid:
@@ -244,9 +245,9 @@ class Supervisor:
                 os.close(worker.starting)
             self._figures.forget(worker.slot)
             if not worker.is_told:
-                self._mourn(worker, os.waitstatus_to_exitcode(status))
+                self._on_worker_exit(worker, os.waitstatus_to_exitcode(status))
 
-    def _mourn(self, worker: Worker, code: int) -> None:
+    def _on_worker_exit(self, worker: Worker, code: int) -> None:
         lived = time.monotonic() - worker.since
         why = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
         facts = {"worker": worker.pid, "why": why, "seconds": round(lived, 1)}
@@ -255,18 +256,18 @@ class Supervisor:
         self._n_deaths = 0 if is_steady else self._n_deaths + 1
         if self._n_deaths >= max(MAX_DEATHS, 2 * self._n_workers):
             hint = (
-                "; if the system ran out of memory, take fewer --workers" if code == -signal.SIGKILL else ""
+                "; if the system ran out of memory, give fewer --workers" if code == -signal.SIGKILL else ""
             )
             raise ServiceError(
-                f"{self._n_deaths} workers died soon after they began, the last of {why}; the lines above "
-                f"may say why{hint}"
+                f"{self._n_deaths} workers died soon after they started, the last with {why}; see the log "
+                f"above{hint}"
             )
         if self._n_deaths > 1:
             self._not_before = time.monotonic() + min(0.1 * 2 ** (self._n_deaths - 2), LONGEST_PAUSE)
 
     @property
     def _current(self) -> list[Worker]:
-        """The workers that have the newest models."""
+        """The workers with the newest models."""
         return [worker for worker in self._workers if worker.generation == self._generation]
 
     @property
@@ -276,8 +277,8 @@ class Supervisor:
     def _fork_the_missing(self) -> None:
         if not self._n_missing or time.monotonic() < self._not_before:
             return
-        assert threading.active_count() == 1, "a fork takes no other threads along"
-        gc.freeze()  # collecting writes to all objects that it looks at, and what is written to is not shared
+        assert threading.active_count() == 1, "a fork copies only the calling thread"
+        gc.freeze()  # the garbage collector writes to every object that it visits, which would unshare them
         for _ in range(self._n_missing):
             try:
                 self._workers.append(self._fork())
@@ -288,7 +289,7 @@ class Supervisor:
         gc.unfreeze()
 
     def _fork(self) -> Worker:
-        """A new worker. OSError: there is no room for it."""
+        """Fork a worker. OSError: no free slot, or the system cannot fork."""
         free = set(range(self._figures.n_slots)) - {worker.slot for worker in self._workers}
         if not free:
             raise OSError(errno.EAGAIN, "workers with earlier models have not ended yet")
@@ -311,7 +312,7 @@ class Supervisor:
         return Worker(pid, slot, self._generation, now, starting, heard=now)
 
     def _be_worker(self, slot: int, starting: int, started: int) -> NoReturn:
-        """What a fork does: it answers requests until it is told to end, or until its parent is no more."""
+        """Run in the forked process: answer requests until told to exit, or until the parent dies."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -353,14 +354,14 @@ class Supervisor:
             end()
 
         server = Server(service, on_start=say_so)
-        handlers: dict[int, Any] = dict.fromkeys(_SIGNALS, signal.SIG_IGN)  # the parent is told, and tells
+        handlers: dict[int, Any] = dict.fromkeys(_SIGNALS, signal.SIG_IGN)  # the parent forwards signals
         handlers |= {signal.SIGTERM: end, signal.SIGCHLD: signal.SIG_DFL}
         with handled(handlers):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             server.run(sockets=[self._listening])
 
-    def _relieve(self) -> None:
-        """Once all workers with the newest models answer, the others are told to end."""
+    def _retire_old_workers(self) -> None:
+        """Tell workers with old models to exit once all workers with the newest ones are ready."""
         if self._is_ending or self._n_missing or not all(worker.is_up for worker in self._current):
             return
         if not self._has_started:

@@ -15,8 +15,8 @@ from dragoman.predict.documents import Document
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.predict.translator import Translation, Translator
 from dragoman.serving.batching import Client
+from dragoman.serving.errors import too_much
 from dragoman.serving.models import ServedTranslator
-from dragoman.serving.refusals import too_much
 from dragoman.serving.schemas import TranslateRequest
 from dragoman.serving.settings import LimitsConfig
 
@@ -65,7 +65,7 @@ class TranslationJob:
     def __init__(
         self, served: ServedTranslator, request: TranslateRequest, limits: LimitsConfig, client: Client
     ) -> None:
-        """RefusalError: the request asks for more than `limits` allow. DataError: it contradicts itself."""
+        """HTTPError: the request asks for more than `limits` allow. DataError: it contradicts itself."""
         given = [request.text] if isinstance(request.text, str) else request.text
         n_characters = sum(map(len, given))
         if n_characters > limits.characters:
@@ -197,7 +197,7 @@ class TranslationJob:
 def search_settings(
     request: TranslateRequest, translator: Translator, limits: LimitsConfig
 ) -> dict[str, Any]:
-    """The settings of the search that a request asks for. RefusalError: its beam is over the limit."""
+    """The settings of the search that a request asks for. HTTPError: its beam is over the limit."""
     settings = {name: value for name in SEARCH_SETTINGS if (value := getattr(request, name)) is not None}
     own = translator.config.search
     n_best = request.n_best

@@ -18,9 +18,9 @@ from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.detection import AUTO, detect, detect_source
 from dragoman.serving.documents import ENDINGS
+from dragoman.serving.errors import HTTPError, refusal_of, too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.refusals import RefusalError, refusal_of, too_much
 from dragoman.serving.schemas import (
     AttentionRequest,
     AttentionResponse,
@@ -115,7 +115,7 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
 def begin(
     request: Request, service: Service, served: ServedTranslator, asked: TranslateRequest, client: Client
 ) -> TranslationJob:
-    """The job of a request, noted. Errors as `TranslationJob`, and RefusalError: too much waits already."""
+    """The job of a request, noted. Errors as `TranslationJob`, and HTTPError: too much waits already."""
     job = TranslationJob(served, asked, service.config.limits, client)
     service.take_in(request, served.info.name, job.n_sentences)
     return job
@@ -131,7 +131,7 @@ async def _sent(
             yield _event(*event)
     except GoneError:
         return
-    except RefusalError as refusal:
+    except HTTPError as refusal:
         yield _event("error", {"error": refusal.message})
     except DragomanError as error:
         yield _event("error", {"error": refusal_of(error).message})
@@ -264,7 +264,7 @@ def choose(
 
 
 def note(request: Request, service: Service, model: str, texts: Sequence[str]) -> None:
-    """What the log and the figures hold of a request. RefusalError: its texts are longer than allowed."""
+    """What the log and the figures hold of a request. HTTPError: its texts are longer than allowed."""
     n_characters = sum(map(len, texts))
     request.state.model, request.state.characters = model, n_characters
     if service.config.log_text:

@@ -1,4 +1,4 @@
-// What the page says, in the language of whoever reads it. messages/*.json have the same keys in each language.
+// Messages of the page in the reader's language. messages/*.json have the same keys in each language.
 
 import { fill, named } from "./elements.js";
 import { device } from "./settings.js";
@@ -38,7 +38,7 @@ export function languageName(code) {
   return name.charAt(0).toLocaleUpperCase(language) + name.slice(1);
 }
 
-/** `listener` is called now and whenever the language of the page changes, to write what it wrote anew. */
+/** `listener` is called now and whenever the language of the page changes, to update its text. */
 export function whenLanguageChanges(listener) {
   listeners.push(listener);
 }

@@ -1,4 +1,4 @@
-"""What a request is refused with."""
+"""Error responses of the service."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from dragoman.serving.logs import log
 
 
 def one_line(message: str) -> str:
-    """A message without line ends, and without what a terminal would obey: it can quote a request."""
+    """Return a message on one line, with control characters escaped; it may quote a request."""
     return printable(" ".join(message.split()))
 
 
 def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The answer to a request that fails."""
+    """The JSON response to a failed request."""
     return JSONResponse({"error": one_line(message)}, status_code=status, headers=dict(headers or {}))
 
 
-class RefusalError(Exception):
-    """A request that gets no result: the status of the answer, the one line in it, and more headers."""
+class HTTPError(Exception):
+    """An error response: status, one-line message and extra headers."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.headers = status, one_line(message), dict(headers or {})
 
 
-def refusal_of(error: DragomanError) -> RefusalError:
-    """400 for what a request did wrong, else 503. Paths of this machine stay in the log."""
+def refusal_of(error: DragomanError) -> HTTPError:
+    """Reply 400 for errors of the request, else 503; local paths are only in the log."""
     message = str(error)
     if isinstance(error, DataError | ConfigError):
-        return RefusalError(400, message)
+        return HTTPError(400, message)
     if not isinstance(error, MissingExtraError):
         log("a request failed", {"why": one_line(message)}, level=logging.ERROR)
-        message = "something is wrong with this service; its log says what"
-    return RefusalError(503, message)
+        message = "internal error of this service; see its log"
+    return HTTPError(503, message)
 
 
-def come_later(message: str, seconds: float) -> RefusalError:
-    """429: there is too much to do, but there will not be in so many `seconds`."""
-    return RefusalError(429, message, {"Retry-After": str(max(1, round(seconds)))})
+def come_later(message: str, seconds: float) -> HTTPError:
+    """Overloaded: reply 429 with `Retry-After: seconds`."""
+    return HTTPError(429, message, {"Retry-After": str(max(1, round(seconds)))})
 
 
-def too_much(what: str, n: int, limit: int, setting: str) -> RefusalError:
-    """413: a request asks for more than the setting allows."""
-    return RefusalError(
+def too_much(what: str, n: int, limit: int, setting: str) -> HTTPError:
+    """Request too large: reply 413 with the setting that limits it."""
+    return HTTPError(
         413, f"{n:,} {what} are more than the {limit:,} that limits.{setting} allows; send less at a time"
     )
