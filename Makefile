@@ -1,22 +1,37 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Each sets up .venv by itself.
+# Options of pytest go into ARGS: make test ARGS="-k beam".
 PYTHON ?= python3
 BIN := .venv/bin
 export DRAGOMAN_DATA ?= $(abspath ../shared/data)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-lowest check setup clean
+.PHONY: demo test quick check-docs coverage test-lowest check setup clean
 
 demo: .venv/demo
 	$(BIN)/dragoman demo
 
 test: .venv/installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(PYTEST) $(ARGS)
+
+# The unit tests that are neither slow nor need a browser: to be run after every change.
+quick: .venv/installed
+	$(PYTEST) -m "not slow and not browser" tests/unit $(ARGS)
+
+# The repository itself: examples and links of the documentation, generated pages, notebooks, packaging, deploy/.
+check-docs: .venv/installed
+	$(PYTEST) tests/docs $(ARGS)
+
+# The lines of src/dragoman that unit tests run; fails below `fail_under` of pyproject.toml.
+coverage: .venv/installed
+	$(PYTEST) --cov --cov-report=term:skip-covered tests/unit $(ARGS)
 
 # The lowest versions of the core dependencies, without any extra; old ones meet deprecations in new ones.
 test-lowest: .venv-lowest/installed
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 -W ignore::DeprecationWarning $(LOWEST:%=tests/unit/test_%.py)
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 -W ignore::DeprecationWarning $(LOWEST:%=tests/%.py)
 
-LOWEST := config configuration_page training predict words subword metrics runs import_time greedy_and_beam packaging
+LOWEST := $(addprefix unit/test_,config training predict words subword metrics runs import_time greedy_and_beam) \
+	docs/test_configuration_page docs/test_packaging
 
 .venv-lowest/installed: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv .venv-lowest

@@ -3,7 +3,7 @@
     python docs/update_lines.py          # rewrites the pages whose line numbers have moved
 
 A link's text is the name that is defined on the line: a class, a function, a constant, or
-`Class.method`. tests/unit/test_documentation_links.py fails until the numbers are right.
+`Class.method`. tests/docs/test_documentation_links.py fails until the numbers are right.
 """
 
 from __future__ import annotations

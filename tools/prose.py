@@ -1,9 +1,10 @@
-"""Words that make readers stumble, wherever this project writes: code, messages, help, pages, notebooks.
+"""Find words that readers stumble over in code, messages, help, pages and notebooks.
 
-    python tools/prose.py            # each line that has one; exit code 1 if there is any
+    python tools/prose.py            # print each line with such a word; exit code 1 if there is one
+    python tools/prose.py FOLDER     # of another git repository
 
-The list is that of docs/style.md. A line that must hold such a word (a translation in the phrasebook, a
-quotation) carries "prose: ok" with the reason.
+The style is that of CONTRIBUTING.md. A line that must hold such a word, as in a quotation, carries
+"prose: ok" with the reason.
 """
 
 from __future__ import annotations
@@ -31,27 +32,31 @@ WORDS = {
 }
 PATTERN = re.compile(r"(?<![A-Za-z])(?:" + "|".join(WORDS) + r")(?![A-Za-z])", re.IGNORECASE)
 SUFFIXES = {".py", ".md", ".toml", ".ipynb", ".html", ".js", ".yaml", ".service", ".txt", ""}
-LEFT_OUT = (
-    "tools/prose.py", "constraints", "docs/style.md", "src/dragoman/data/phrasebook/", "tests/fixtures/"
-)  # fmt: skip
+SKIPPED = (
+    "tools/prose.py",
+    "constraints",
+    "CHANGELOG.md",
+    "src/dragoman/data/phrasebook/",
+    "tests/fixtures/",
+)
 
 
 def main() -> None:
     """Print each line that holds such a word, and what to write in its place."""
-    lines = list(stumbles(Path(__file__).parents[1]))
+    lines = list(stumbles(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1]))
     for line in lines:
         print(line)
     sys.exit(1 if lines else 0)
 
 
 def stumbles(root: Path, *folders: str) -> Iterator[str]:
-    """`file:line: word (better: …)` for each line of a tracked text file of `root` that holds such a word."""
+    """Yield `file:line: word (better: …)` for each line with such a word in a tracked text file of `root`."""
     command = ["git", "ls-files", *folders]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     for name in listed.stdout.splitlines():
         path = root / name
-        unread = name.startswith(LEFT_OUT) or "/results/" in name or path.suffix not in SUFFIXES
-        if unread or not path.is_file():
+        is_skipped = name.startswith(SKIPPED) or "/results/" in name or path.suffix not in SUFFIXES
+        if is_skipped or not path.is_file():
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             found = PATTERN.search(line)

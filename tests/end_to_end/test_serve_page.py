@@ -22,6 +22,8 @@ from pages import Watched, ask, browsing, served
 
 pytest.importorskip("fastapi", reason="needs pip install 'dragoman[serve]'")
 
+pytestmark = pytest.mark.browser
+
 TEXT = "the red cat. 😀 the old dog!"
 """Two sentences; the emoji is one character here and two in JavaScript."""
 

@@ -44,7 +44,7 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 SAME_BLOCKS = Path("README_zh.md")
-"""Not run: tests/unit/test_chinese_readme.py holds its blocks to those of README.md, which are."""
+"""Not run: tests/docs/test_chinese_readme.py holds its blocks to those of README.md, which are."""
 STAND_INS = {"train": 60, "valid": 12, "test": 8, "corpus": 60, "input": 4, "your": 60}
 """Files such as train.en, train.de and train.tsv, and their pairs."""
 

@@ -14,7 +14,7 @@ import pytest
 from services import service_in_thread
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
-RUN_HERE = "<!-- not run: tests/end_to_end/test_serving_document.py runs it against a service -->"
+RUN_HERE = "<!-- not run: tests/docs/test_serving_document.py runs it against a service -->"
 SENTENCES = ["A man is riding a bike.", "Two dogs play."]
 
 
