@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.serving import detection
-from dragoman.serving.detection import detect, detect_source
+from dragoman.serving.detection import detect_source
 from dragoman.serving.languages import NAMES, known, name_of
+from dragoman.text import detection as identification
+from dragoman.text.detection import detect
 
 TEXTS = {
     "en": "The old house stands by the river.",
@@ -61,7 +63,7 @@ def test_one_source_needs_no_detection_and_none_is_an_error(monkeypatch: pytest.
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "py3langid", None)
-    detection._identifier.cache_clear()
+    identification._identifier.cache_clear()
     with pytest.raises(MissingExtraError, match=r"py3langid.*\n?.*serve"):
         detect("red cat")
 

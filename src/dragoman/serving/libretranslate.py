@@ -34,7 +34,7 @@ from dragoman.predict.documents.hypertext import Hypertext, plain
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
-from dragoman.serving.detection import AUTO, Detected, detect
+from dragoman.serving.detection import AUTO
 from dragoman.serving.documents import ENDINGS, Asked, attachment, translate_document
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import HTTPError, too_much
@@ -44,6 +44,7 @@ from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.service import Service
 from dragoman.serving.translating import TranslationJob
 from dragoman.serving.v1 import begin, note
+from dragoman.text.detection import Detected, detect
 
 FRONTEND_TIMEOUT = 500
 """Milliseconds for which a page waits for another key before it translates; LibreTranslate's own."""

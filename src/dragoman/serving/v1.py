@@ -16,7 +16,7 @@ from dragoman.predict.classifier import Classification, Classifier
 from dragoman.predict.occlusion import Explanation, word_effects
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
-from dragoman.serving.detection import AUTO, detect, detect_source
+from dragoman.serving.detection import AUTO, detect_source
 from dragoman.serving.documents import ENDINGS
 from dragoman.serving.errors import HTTPError, refusal_of, too_much
 from dragoman.serving.models import Models, ServedTranslator
@@ -36,6 +36,7 @@ from dragoman.serving.schemas import (
 )
 from dragoman.serving.service import Service
 from dragoman.serving.translating import Tell, TranslationJob, finite
+from dragoman.text.detection import detect
 
 router = APIRouter(prefix="/v1")
 

@@ -21,8 +21,9 @@ MAX_SHIFT = 10
 """Lines that a translation is looked for upwards and downwards."""
 NOWHERE = MAX_SHIFT + 1
 """In place of a shift: no translation within MAX_SHIFT lines."""
+BLOCK = 256
+"""Lines whose common shift is guessed before there is a lexicon."""
 
-_BLOCK = 256  # lines whose common shift is guessed before there is a lexicon
 _N_CALIBRATED = 4000  # pairs that teach how much each feature says
 _WINDOW = 7  # lines that have to look bad together for a closer look
 _CLEAR = 6.0  # nats that one line may say for or against a shift
@@ -148,7 +149,7 @@ def _block_shifts(features: _Features) -> np.ndarray:
     far = (everywhere + n // 2) % n
     marks, shared = (f(everywhere, far) for f in (features.same_mark, features.shared))
     scale = [(x.mean(), max(x.std(), 1e-3)) for x in (marks, shared)]
-    starts = np.arange(0, n, _BLOCK)
+    starts = np.arange(0, n, BLOCK)
     sums = []
     for shift in range(-MAX_SHIFT, MAX_SHIFT + 1):
         i = everywhere[max(0, -shift) : n - max(0, shift)]
@@ -159,10 +160,10 @@ def _block_shifts(features: _Features) -> np.ndarray:
         whole = np.zeros(n)
         whole[i] = value
         sums.append(np.add.reduceat(whole, starts))
-    by_shift = np.stack(sums) / np.sqrt(np.minimum(_BLOCK, n - starts))
+    by_shift = np.stack(sums) / np.sqrt(np.minimum(BLOCK, n - starts))
     better = by_shift.max(axis=0) > by_shift[MAX_SHIFT] + 6.0  # standard deviations
     best = np.where(better, by_shift.argmax(axis=0) - MAX_SHIFT, 0)
-    return np.repeat(best, _BLOCK)[:n]
+    return np.repeat(best, BLOCK)[:n]
 
 
 class _Judge:
@@ -260,7 +261,7 @@ def _trace(judge: _Judge, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, s
     doubtful = _smooth(likelihood) < 0
     changes = np.flatnonzero(np.diff(shifts)) + 1
     for change in changes.tolist():
-        doubtful[max(0, change - _BLOCK) : change + _BLOCK] = True
+        doubtful[max(0, change - BLOCK) : change + BLOCK] = True
     n_doubtful, note = int(doubtful.sum()), ""
     if n_doubtful > _MAX_SUSPICIOUS:
         doubtful[np.flatnonzero(doubtful)[_MAX_SUSPICIOUS] :] = False

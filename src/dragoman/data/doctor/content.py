@@ -52,10 +52,14 @@ def copied_words(src: str, tgt: str) -> str:
 
 def _same(src: str, tgt: str) -> bool:
     """The sides hold the same letters, but for case and white space."""
+    return same_text(src, tgt) and any(map(str.isalpha, src))
+
+
+def same_text(src: str, tgt: str) -> bool:
+    """The sides are equal but for case and white space."""
     if src.lstrip()[:1].casefold()[:1] != tgt.lstrip()[:1].casefold()[:1]:
         return False  # most pairs, at once
-    same = " ".join(src.split()).casefold() == " ".join(tgt.split()).casefold()
-    return same and any(map(str.isalpha, src))
+    return " ".join(src.split()).casefold() == " ".join(tgt.split()).casefold()
 
 
 def damaged(src: str, tgt: str) -> str:

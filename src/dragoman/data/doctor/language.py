@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.data.doctor.scripts import DENSE, SCRIPTS, script_of, scripts_of_language
+from dragoman.data.doctor.scripts import DENSE, SCRIPTS, language_code, script_of, scripts_of_language
 from dragoman.data.doctor.words import Bags, Side, Words
 
 MIN_LINES = 200
@@ -89,6 +89,12 @@ def check_languages(src: Side, tgt: Side, *, langs: tuple[str | None, str | None
     for i in (0, 1):
         _find_foreign(faults, sides[i], side=i, main=main[i], named=named, skip=wrong[i])
     return faults
+
+
+def wrong_declarations(src: Side, tgt: Side, *, langs: tuple[str | None, str | None]) -> list[str]:
+    """What is wrong with the declared languages `langs` of the sides as a whole, in words."""
+    sides = (src.bags, tgt.bags)
+    return _check_declared(sides, [_main_scripts(_letters_by_script(bags)) for bags in sides], langs)
 
 
 def _add(lines: dict[int, str], line: int, detail: str) -> None:
@@ -168,7 +174,7 @@ def _check_declared(
                 f"the {name} is declared as {lang}, but written in {' and '.join(sorted(scripts))} script"
             )
             continue
-        code = lang.lower().replace("_", "-").split("-")[0]
+        code = language_code(lang)
         coverage = _coverage(bags)
         best = max(coverage, key=lambda known: coverage[known])
         if code in coverage and coverage[best] >= max(_COVERED, 1.5 * coverage[code]):
@@ -266,7 +272,7 @@ def _find_foreign(
     unnamed = (strange < _STRANGE) & (letters >= 2)
     best = np.zeros(len(strange))
     language = np.full(len(strange), "", dtype="<U3")
-    ours = {(lang or "").lower().replace("_", "-").split("-")[0] for lang in named}
+    ours = {language_code(lang or "") for lang in named}
     own = named[side] or ""
     for lang, profile in profiles().items():
         if lang in ours or profile.script not in main:

@@ -1,0 +1,318 @@
+"""A quick look at the text of a training before it begins: a few examples, and what cannot be right.
+
+A sample of about 2,000 examples goes through the doctor's checks. Each check has a threshold: the share of
+faulty examples that speaks against the corpus as a whole. docs/decisions.md says how they were measured. For
+single lines, and for what follows the first SCANNED examples, there are `check_corpus` and `check_labelled`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from dragoman.config import Config
+from dragoman.data.corpora import Corpus, Several, has_text
+from dragoman.data.doctor.alignment import BLOCK, NOWHERE, check_alignment
+from dragoman.data.doctor.checkup import UNALIGNED_FROM
+from dragoman.data.doctor.content import PAIR_CHECKS, same_text
+from dragoman.data.doctor.encoding import damage
+from dragoman.data.doctor.findings import KINDS
+from dragoman.data.doctor.language import check_languages, wrong_declarations
+from dragoman.data.doctor.scripts import language_code
+from dragoman.data.doctor.statistics import duplicates, with_several
+from dragoman.data.doctor.words import Side, SideReader
+from dragoman.data.labelled import LabelledCorpus
+from dragoman.data.named import open_text
+from dragoman.errors import DataError, MissingExtraError, printable
+from dragoman.text.detection import detect
+
+SCANNED = 250_000
+"""Examples that are read at most."""
+MAX_BLOCKS = 8
+"""Blocks of BLOCK consecutive examples, evenly spread, that the checks see at most."""
+N_IDENTIFIED = 50
+"""Texts of each side whose language is identified at most."""
+N_SHOWN = 3
+"""Examples that are shown."""
+LONGEST = 100
+"""Characters of a text that are shown at most."""
+
+EQUAL = 0.9
+"""Share of pairs with equal sides from which the corpus is refused."""
+SHIFTED, MANY_SHIFTED = 0.02, 0.25
+"""Share of lines beside another line's translation from which that is reported, and refused."""
+NUMBERS = 0.9
+"""Share of texts without a word from which a side counts as numbers or ids."""
+MANY_LABELS = 0.2
+"""Labels per example from which they may be texts. More than half are refused by the reader."""
+FAULTY = {
+    "identical": 0.1,
+    "encoding": 0.05,
+    "swapped": 0.05,
+    "script": 0.1,
+    "language": 0.1,
+    "duplicate": 0.4,
+    "conflict": 0.02,
+}
+"""Share of examples with a fault, one of `KINDS`, from which it is reported."""
+
+FEW_PAIRS, FEW_NEW_PAIRS, FEW_TEXTS = 1000, 100, 100
+"""Too few to learn a language from, to take a trained translator further, and to learn labels from."""
+MIN_WORDS = 100
+"""Words of a side from which its language can be told."""
+MIN_LABELLED = 10
+"""Texts from which the number of labels says something."""
+
+
+class Concern(NamedTuple):
+    """A reason to doubt a corpus."""
+
+    name: str
+    what: str
+    """What is wrong, and what to do about it."""
+    is_refused: bool = False
+    """Whether a training is sure to be in vain."""
+
+
+class Inspection(NamedTuple):
+    """What a look at a corpus found."""
+
+    corpus: str
+    examples: tuple[tuple[tuple[str, str], ...], ...]
+    """Some examples: for each the language or name of every part, and its text."""
+    concerns: tuple[Concern, ...]
+
+    def report(self, say: Callable[[str], None], *, check: bool = True) -> None:
+        """Say what was found, line by line; without `check` refuse nothing.
+
+        Raises:
+            DataError: the corpus cannot be right.
+        """
+        say(f"{self.corpus}, as it is read:")
+        for example in self.examples:
+            for name, text in example:
+                say(f"  {name}: {_short(text)}")
+        refused = [concern for concern in self.concerns if check and concern.is_refused]
+        for concern in self.concerns:
+            if concern not in refused:
+                say(f"warning ({concern.name}): {concern.what}")
+        if refused:
+            raise DataError(
+                f"{self.corpus}: {refused[0].what}; to train all the same: --no-check (in Python check=False)"
+            )
+
+
+def inspect_text(config: Config) -> Inspection:
+    """Look at the training text of `config`. DataError: it cannot be read."""
+    if config.task == "classification":
+        return inspect_labelled(open_text(config.data, config.data.train))
+    few = FEW_NEW_PAIRS if config.training.start_from else FEW_PAIRS
+    return inspect_pairs(open_text(config.data, config.data.train), langs=config.data.languages, few=few)
+
+
+def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIRS) -> Inspection:
+    """Look at a parallel corpus of the declared languages; fewer than `few` pairs are called too few.
+
+    DataError: it cannot be read, or has no text.
+    """
+    parts = corpus.corpora if isinstance(corpus, Several) else [corpus]
+    scan = _Scan([filter(has_text, part.pairs()) for part in parts])
+    pairs = scan.sample
+    shown = tuple(tuple(zip(langs, pair, strict=True)) for pair in _spread(pairs))
+    concerns = _equal(pairs) or [
+        *_misaligned(pairs),
+        *_languages(pairs, langs),
+        *_numbers(pairs, ("source", "target")),
+        *_faulty_pairs(pairs),
+        *_share("duplicate", len(duplicates(*scan.hashes)) / scan.n_read),
+        *_few(scan.n_read, few, "pairs: a model learns these by heart, and little else"),
+    ]
+    return Inspection(corpus.name, shown, tuple(concerns))
+
+
+def inspect_labelled(corpus: LabelledCorpus) -> Inspection:
+    """Look at labelled text. DataError: it cannot be read, or its labels are no classes."""
+    scan = _Scan([corpus.examples()])
+    texts, labels = scan.hashes
+    conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
+    concerns = [
+        *_wrong_columns(scan.sample),
+        *_numbers([(text,) for text, _ in scan.sample], ("text",)),
+        *_share("conflict", float(conflicting.mean())),
+        *_share("encoding", sum(bool(damage(text)) for text, _ in scan.sample) / len(scan.sample)),
+        *_share("duplicate", len(duplicates(texts)) / scan.n_read),
+        *_few(scan.n_read, FEW_TEXTS, "texts: a score on held-out ones says little"),
+    ]
+    shown = tuple((("label", label), ("text", text)) for text, label in _spread(scan.sample))
+    return Inspection(corpus.name, shown, tuple(concerns))
+
+
+class _Scan:
+    """Examples read once: a sample in their order, and hashes of both parts of all of them."""
+
+    def __init__(self, parts: Sequence[Iterable[tuple[str, str]]]) -> None:
+        """Read SCANNED examples at most, of each part as many. DataError: one cannot be read."""
+        limit = max(SCANNED // len(parts), FEW_PAIRS)
+        kept: list[list[tuple[str, str]]] = []
+        hashes: tuple[list[int], list[int]] = [], []
+        stride = 1
+        for n, block in enumerate(_blocks(parts, limit)):
+            for column, texts in zip(hashes, zip(*block, strict=True), strict=True):
+                column.extend(hash(" ".join(text.split())) for text in texts)
+            if n % stride:
+                continue
+            kept.append(block)
+            if len(kept) > MAX_BLOCKS:
+                kept, stride = kept[::2], 2 * stride
+        self.sample = [example for block in kept for example in block]
+        self.hashes = [np.array(column, dtype=np.int64) for column in hashes]
+        self.n_read = len(hashes[0])
+
+
+def _blocks(parts: Sequence[Iterable[tuple[str, str]]], limit: int) -> Iterator[list[tuple[str, str]]]:
+    """Blocks of consecutive examples, of each part at most `limit`."""
+    for part in parts:
+        examples = islice(part, limit)
+        while block := list(islice(examples, BLOCK)):
+            yield block
+
+
+def _spread(examples: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """N_SHOWN of the examples at equal distances, or all of them."""
+    n = min(N_SHOWN, len(examples))
+    return [examples[(2 * i + 1) * len(examples) // (2 * n)] for i in range(n)]
+
+
+def _short(text: str) -> str:
+    """`text` on one line, in LONGEST characters at most, control characters spelt out."""
+    text = " ".join(text.split())
+    return printable(text if len(text) <= LONGEST else f"{text[: LONGEST - 1].rstrip()}…")
+
+
+def _equal(pairs: Sequence[tuple[str, str]]) -> list[Concern]:
+    share = sum(same_text(*pair) for pair in pairs) / len(pairs)
+    if share < EQUAL:
+        return []
+    what = f"both sides are equal in {_percent(share)} of the pairs; give the file with the translations"
+    return [Concern("equal", what, is_refused=True)]
+
+
+def _misaligned(pairs: Sequence[tuple[str, str]]) -> Iterator[Concern]:
+    """Sides that are shifted against each other, or do not belong together."""
+    alignment = check_alignment(*_sides(pairs))
+    shifts: Counter[int] = Counter()
+    for stretch in alignment.stretches:
+        if stretch.shift != NOWHERE:
+            shifts[stretch.shift] += stretch.end - stretch.start
+    share = shifts.total() / len(pairs)
+    if share >= SHIFTED:
+        shift = shifts.most_common(1)[0][0]
+        lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
+        what = (
+            f"the sides are shifted: {_percent(share)} of the sources fit a target on another line, most of "
+            f"them {lines} {'below' if shift > 0 else 'above'}; insert or delete the lines that are missing "
+            "or too many (dragoman data check says where)"
+        )
+        yield Concern("shifted", what, is_refused=share >= MANY_SHIFTED)
+    if alignment.separation is not None and len(pairs) >= UNALIGNED_FROM:
+        yield Concern("unaligned", f"{KINDS['unaligned'].title}: {KINDS['unaligned'].remedy}")
+
+
+def _languages(pairs: Sequence[tuple[str, str]], langs: tuple[str, str]) -> Iterator[Concern]:
+    """Declared languages that are swapped, or wrong otherwise."""
+    src, tgt = sides = _sides(pairs)
+    if min(len(side.bags.ids) for side in sides) < MIN_WORDS:
+        return
+    said = wrong_declarations(src, tgt, langs=langs)
+    swapped = (
+        not wrong_declarations(src, tgt, langs=(langs[1], langs[0])) if said else _detected(pairs, langs)
+    )
+    if swapped:
+        what = (
+            f"the sides are swapped: the source seems to be {langs[1]} and the target {langs[0]}; "
+            "swap the files or columns, or the declared languages"
+        )
+        yield Concern("swapped", what)
+    elif said:
+        yield Concern("languages", f"{'; '.join(said)}; {KINDS['languages'].remedy}")
+
+
+def _detected(pairs: Sequence[tuple[str, str]], langs: tuple[str, str]) -> bool:
+    """Whether each side is in the other's language, by language identification if it is installed."""
+    every = max(1, len(pairs) // N_IDENTIFIED)
+    try:
+        found = [detect(" ".join(side))[0].language for side in zip(*pairs[::every], strict=True)]
+    except MissingExtraError:
+        return False
+    src, tgt = map(language_code, langs)
+    return src != tgt and found == [tgt, src]
+
+
+def _numbers(examples: Sequence[tuple[str, ...]], names: tuple[str, ...]) -> Iterator[Concern]:
+    """Parts that are nearly all numbers or ids."""
+    for name, texts in zip(names, zip(*examples, strict=True), strict=True):
+        share = sum(map(_is_number, texts)) / len(texts)
+        if share >= NUMBERS:
+            what = (
+                f"the {name} is a number or an id in {_percent(share)} of the examples, such as "
+                f"{_short(texts[0])!r}; name the columns of the text"
+            )
+            yield Concern("numbers", what)
+
+
+def _is_number(text: str) -> bool:
+    """Every word has a digit, or is no word."""
+    return all(any(map(str.isdigit, word)) or not any(map(str.isalpha, word)) for word in text.split())
+
+
+def _faulty_pairs(pairs: Sequence[tuple[str, str]]) -> Iterator[Concern]:
+    """Faults of single pairs that are too frequent."""
+    counts = {kind: sum(bool(check(*pair)) for pair in pairs) for kind, check in PAIR_CHECKS.items()}
+    counts |= {
+        kind: len(lines) for kind, lines in check_languages(*_sides(pairs), langs=(None, None)).lines.items()
+    }
+    for kind, count in counts.items():
+        yield from _share(kind, count / len(pairs))
+
+
+def _share(kind: str, share: float) -> Iterator[Concern]:
+    """A fault of `KINDS` that `share` of the examples have, if that is too much."""
+    if share >= FAULTY.get(kind, math.inf):
+        yield Concern(
+            kind, f"{KINDS[kind].title}, in {_percent(share)} of the examples; {KINDS[kind].remedy}"
+        )
+
+
+def _few(n_read: int, few: int, what: str) -> Iterator[Concern]:
+    if n_read < few:
+        yield Concern("few", f"only {n_read:,} {what}")
+
+
+def _wrong_columns(examples: Sequence[tuple[str, str]]) -> Iterator[Concern]:
+    """Labels that look like texts."""
+    texts, labels = zip(*examples, strict=True)
+    n_labels = len(set(labels))
+    if len(examples) >= MIN_LABELLED and n_labels >= MANY_LABELS * len(examples):
+        said = f"{n_labels:,} different labels in {len(examples):,} examples, such as {_short(labels[0])!r}"
+    elif sum(map(len, labels)) > sum(map(len, texts)):
+        said = f"labels are longer than texts, such as {_short(labels[0])!r} for {_short(texts[0])!r}"
+    else:
+        return
+    yield Concern("columns", f"{said}; are text and label the right columns?")
+
+
+def _sides(pairs: Sequence[tuple[str, str]]) -> tuple[Side, Side]:
+    """Both sides as the checks read them."""
+    readers = SideReader(), SideReader()
+    for reader, texts in zip(readers, zip(*pairs, strict=True), strict=True):
+        reader.add(texts)
+    return readers[0].side(), readers[1].side()
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
