@@ -29,8 +29,14 @@ class Preset(NamedTuple):
     warmup_steps: int
 
 
-# Little text wants a small model, strong dropout and many passes; much text the reverse. A target
-# sentence of 15 tokens given, the rows make about 55 passes at 10k pairs, 45 at 50k, 20 at 250k,
+TOKENS_OF_A_PAIR = 15
+"""Target tokens of a usual sentence."""
+
+MAX_PASSES = 300
+"""Passes over a tiny corpus by default: more only teach it by heart. From 1,800 pairs on, rows make fewer."""
+
+# Little text wants a small model, strong dropout and many passes; much text the reverse. TOKENS_OF_A_PAIR
+# given, the rows make about 55 passes at 10k pairs, 45 at 50k, 20 at 250k,
 # 16 at 1M, and 16 at 10M. The row of 50k is what was best on Multi30k (docs/notebook.md) and is its
 # recipe; the last one is the base model of Vaswani et al. 2017, in its batch size.
 PRESETS = (
@@ -94,7 +100,9 @@ def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any
     if effort not in EFFORTS:
         raise ConfigError(f"--preset {effort}: there are {', '.join(EFFORTS)}")
     row, chosen = next(preset for preset in PRESETS if n_pairs < preset.n_pairs), EFFORTS[effort]
-    max_steps = round(row.max_steps * chosen.tokens / chosen.batch)
+    batch_tokens = round(row.batch_tokens * chosen.batch)
+    most = MAX_PASSES * chosen.tokens * steps_per_pass(n_pairs, batch_tokens * row.update_freq)
+    max_steps = round(min(row.max_steps * chosen.tokens / chosen.batch, most))
     return {
         "tokenizer": {"kind": "bpe", "vocab_size": row.vocab_size, "shared": True},
         "model": {
@@ -106,7 +114,7 @@ def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any
             "dropout": round(max(0.1, row.dropout + chosen.dropout), 2),
         },
         "training": {
-            "batch_tokens": round(row.batch_tokens * chosen.batch),
+            "batch_tokens": batch_tokens,
             "update_freq": row.update_freq,
             "max_steps": max_steps,
             "learning_rate": row.learning_rate,
@@ -119,12 +127,19 @@ def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any
     }
 
 
+def steps_per_pass(n_pairs: int, tokens_per_step: int) -> int:
+    """About how many updates of `tokens_per_step` target tokens read a corpus of `n_pairs` pairs once."""
+    return max(1, math.ceil(n_pairs * TOKENS_OF_A_PAIR / tokens_per_step))
+
+
 def fine_tuning_for(n_pairs: int) -> dict[str, Any]:
     """The section [training] for a trained model that goes on to a corpus of `n_pairs` pairs."""
     training = preset_for(n_pairs)["training"]
+    max_steps = max(1, training["max_steps"] // 3)
     return {
         **training,
-        "max_steps": max(1, training["max_steps"] // 3),
+        "max_steps": max_steps,
+        "warmup_steps": min(training["warmup_steps"], max_steps // 3),
         "learning_rate": training["learning_rate"] / 3,
         "valid_every": max(1, training["valid_every"] // 3),
     }

@@ -9,7 +9,16 @@ import pytest
 
 from dragoman.config import TranslationConfig, load_recipe, parse_config
 from dragoman.errors import ConfigError
-from dragoman.presets import EFFORTS, PRESETS, guess_language, preset_for, student_training_for
+from dragoman.presets import (
+    EFFORTS,
+    MAX_PASSES,
+    PRESETS,
+    fine_tuning_for,
+    guess_language,
+    preset_for,
+    steps_per_pass,
+    student_training_for,
+)
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 DATA = {"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]}
@@ -27,7 +36,30 @@ def test_every_size_has_valid_settings_written_out(n_pairs: int) -> None:
     assert config.model.d_model == row.d_model
     assert config.model.n_encoder_layers == config.model.n_decoder_layers == row.n_layers
     assert config.tokenizer.vocab_size == row.vocab_size
-    assert config.training.max_steps == row.max_steps
+    assert config.training.max_steps == (300 if n_pairs == 1 else row.max_steps)
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize("n_pairs", [1, 2, 12, 100, 500, 1000, 1700])
+def test_a_tiny_corpus_is_read_a_bounded_number_of_times(n_pairs: int, effort: str) -> None:
+    training = parse_config({"name": "x", "data": DATA, **preset_for(n_pairs, effort)}).training
+    n_passes = training.max_steps / steps_per_pass(n_pairs, training.batch_tokens * training.update_freq)
+    assert n_passes == pytest.approx(MAX_PASSES * EFFORTS[effort].tokens, rel=0.01)
+    assert training.max_steps < PRESETS[0].max_steps * EFFORTS[effort].tokens / EFFORTS[effort].batch
+
+
+@pytest.mark.parametrize("n_pairs", [1800, 5000, *SIZES[1:]])
+def test_a_corpus_that_is_not_tiny_has_the_steps_of_its_row(n_pairs: int) -> None:
+    row = next(row for row in PRESETS if n_pairs < row.n_pairs)
+    assert config_for(n_pairs).training.max_steps == row.max_steps
+
+
+@pytest.mark.parametrize("n_pairs", [2, 12, 300, *SIZES])
+def test_fine_tuning_takes_a_third_of_the_steps_and_warms_up_in_a_third_of_these(n_pairs: int) -> None:
+    training, more = (fine_tuning_for(n_pairs), preset_for(n_pairs)["training"])
+    assert training["max_steps"] == more["max_steps"] // 3
+    assert 1 <= training["warmup_steps"] <= training["max_steps"] / 3
+    assert training["warmup_steps"] <= more["warmup_steps"]
 
 
 def test_rows_are_ordered_by_size_and_the_last_has_no_end() -> None:

@@ -136,6 +136,12 @@ def train(
     allow_changed_data: Annotated[
         bool, typer.Option("--allow-changed-data", help="Continue although the text has changed.")
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check/--no-check", help="Refuse text whose sides are equal or shifted; else warn only."
+        ),
+    ] = True,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also log to the run's folder tensorboard/.")
     ] = False,
@@ -174,13 +180,14 @@ def train(
     if processes > 1:
         options = ["--tensorboard"] * tensorboard + (["--wandb", wandb] if wandb else [])
         options += ["--allow-changed-data"] * allow_changed_data
-        train_together(processes, config, out, max_hours=max_hours, options=options)
+        train_together(processes, config, out, max_hours=max_hours, options=options, check=check)
         return
     path = run_training(
         config,
         out,
         max_hours=max_hours,
         allow_changed_data=allow_changed_data,
+        check=check,
         tensorboard=tensorboard,
         wandb=wandb,
     )
@@ -291,7 +298,7 @@ def settings_for(text: Text, *, preset: str, overrides: list[str]) -> Translatio
     ConfigError: the languages are not said and the files do not tell them.
     """
     from dragoman.config import parse_config
-    from dragoman.presets import preset_for
+    from dragoman.presets import preset_for, steps_per_pass
 
     languages = languages_of(text)
     data = text.data(languages)
@@ -302,10 +309,13 @@ def settings_for(text: Text, *, preset: str, overrides: list[str]) -> Translatio
         where="settings chosen by corpus size",
     )
     assert config.task == "translation"
+    training = config.training
+    n_passes = training.max_steps / steps_per_pass(n_pairs, training.batch_tokens * training.update_freq)
     say(
         f"{n_pairs:,} pairs, {config.subject}{'' if all(text.languages) else ' (as the files say)'}: "
         f"{config.model.n_encoder_layers}+{config.model.n_decoder_layers} layers of "
-        f"{config.model.d_model}, {config.tokenizer.vocab_size:,} tokens, {config.training.max_steps:,} steps"
+        f"{config.model.d_model}, {config.tokenizer.vocab_size:,} tokens, {training.max_steps:,} steps "
+        f"(about {n_passes:,.0f} passes)"
     )
     return config
 
@@ -348,14 +358,16 @@ def languages_of(text: Text) -> tuple[str, str]:
 
 
 def train_together(
-    processes: int, config: Config, out: Path, *, max_hours: float, options: Sequence[str]
+    processes: int, config: Config, out: Path, *, max_hours: float, options: Sequence[str], check: bool
 ) -> None:
     """Trains with several processes of this machine: commands of their own, of which the first speaks."""
     from dragoman.runs import Run, only_writer
+    from dragoman.training.loop import report_on_text
     from dragoman.training.parallel.launching import launch
     from dragoman.training.parallel.processes import device_of_process
 
     device_of_process(config.training.device, 0, n_processes=processes)  # complains before there is a run
+    report_on_text(config, out, say, check=check)
     with only_writer(out):  # complains before processes are started, which hold the lock themselves
         run = Run.create(out, config)
     if code := launch(processes, run, max_hours=max_hours, options=options, say=say):
@@ -410,6 +422,7 @@ def run_training(
     *,
     max_hours: float = 0.0,
     allow_changed_data: bool = False,
+    check: bool = True,
     tensorboard: bool = False,
     wandb: str | None = None,
 ) -> Path:
@@ -434,6 +447,7 @@ def run_training(
                 listener=Listeners(listeners),
                 max_hours=max_hours,
                 allow_changed_data=allow_changed_data,
+                check=check,
             )
     except (KeyboardInterrupt, PausedError) as stop:
         if "RANK" not in os.environ:  # else what has started several processes says it

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import torch
 
 from dragoman.config import Config
+from dragoman.data.doctor.inspection import inspect_text
 from dragoman.data.named import changed_files, hashes_of
 from dragoman.data.readers.files import require_readers
 from dragoman.errors import ConfigError, PausedError, RunError, TrainingError, require
@@ -55,13 +56,15 @@ def train(
     listener: TrainingListener | None = None,
     max_hours: float = 0.0,
     allow_changed_data: bool = False,
+    check: bool = True,
 ) -> Path:
     """Trains as `config` says into the run directory `out`, or continues there; returns its path.
 
     The same call on an unfinished run continues to the bit. Processes that torchrun has started train one
     model together; the first of them writes and speaks. KeyboardInterrupt and PausedError (a SIGTERM, or
     `max_hours` of this call are over) save a checkpoint. With `allow_changed_data` a run continues with other
-    text than it began with, and its history says from where.
+    text than it began with, and its history says from where. Without `check`, text that cannot be right is
+    reported and not refused.
 
     Raises:
         DataError, TrainingError: see their messages.
@@ -79,6 +82,7 @@ def train(
         listener = (listener if processes.first else None) or TrainingListener()
         with processes.first_ahead():
             if processes.first:
+                report_on_text(config, out, listener.message, check=check)
                 held.enter_context(only_writer(out))
             run = Run.create(out, config)
         if is_finished(run):
@@ -97,6 +101,16 @@ def train(
             finish(sitting)
         processes.wait()
     return run.path
+
+
+def report_on_text(config: Config, out: str | Path, say: Callable[[str], None], *, check: bool) -> None:
+    """Say what the text of a training that has not begun in `out` looks like.
+
+    Raises:
+        DataError: the text cannot be read, or with `check` cannot be right.
+    """
+    if not Run(Path(out), config).config_path.exists():
+        inspect_text(config).report(say, check=check)
 
 
 def start_or_continue(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.config import Config
-from dragoman.data.corpora import Corpus, Several, has_text
+from dragoman.data.corpora import Corpus, Pair, Several, has_text
 from dragoman.data.doctor.alignment import BLOCK, NOWHERE, check_alignment
 from dragoman.data.doctor.checkup import UNALIGNED_FROM
 from dragoman.data.doctor.content import PAIR_CHECKS, same_text
@@ -44,7 +44,7 @@ LONGEST = 100
 
 EQUAL = 0.9
 """Share of pairs with equal sides from which the corpus is refused."""
-SHIFTED, MANY_SHIFTED = 0.02, 0.25
+SHIFTED, MANY_SHIFTED = 0.05, 0.25
 """Share of lines beside another line's translation from which that is reported, and refused."""
 NUMBERS = 0.9
 """Share of texts without a word from which a side counts as numbers or ids."""
@@ -59,7 +59,9 @@ FAULTY = {
     "duplicate": 0.4,
     "conflict": 0.02,
 }
-"""Share of examples with a fault, one of `KINDS`, from which it is reported."""
+"""Share of examples with a fault, one of `KINDS`, from which it is reported ..."""
+MIN_FAULTY = 3
+"""... if there are so many: of a few examples, one says little."""
 
 FEW_PAIRS, FEW_NEW_PAIRS, FEW_TEXTS = 1000, 100, 100
 """Too few to learn a language from, to take a trained translator further, and to learn labels from."""
@@ -112,7 +114,7 @@ def inspect_text(config: Config) -> Inspection:
     if config.task == "classification":
         return inspect_labelled(open_text(config.data, config.data.train))
     few = FEW_NEW_PAIRS if config.training.start_from else FEW_PAIRS
-    return inspect_pairs(open_text(config.data, config.data.train), langs=config.data.languages, few=few)
+    return inspect_pairs(open_text(config.data, config.data.train), langs=config.languages, few=few)
 
 
 def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIRS) -> Inspection:
@@ -121,17 +123,21 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
     DataError: it cannot be read, or has no text.
     """
     parts = corpus.corpora if isinstance(corpus, Several) else [corpus]
-    scan = _Scan([filter(has_text, part.pairs()) for part in parts])
+    filled: list[Iterator[Pair]] = [filter(has_text, part.pairs()) for part in parts]
+    scan = _Scan(filled)
     pairs = scan.sample
     shown = tuple(tuple(zip(langs, pair, strict=True)) for pair in _spread(pairs))
-    concerns = _equal(pairs) or [
-        *_misaligned(pairs),
-        *_languages(pairs, langs),
-        *_numbers(pairs, ("source", "target")),
-        *_faulty_pairs(pairs),
-        *_share("duplicate", len(duplicates(*scan.hashes)) / scan.n_read),
-        *_few(scan.n_read, few, "pairs: a model learns these by heart, and little else"),
-    ]
+    concerns = (
+        _equal(pairs)
+        or _numbers(pairs, ("source", "target"), setting="--columns or data.columns")
+        or [
+            *_misaligned(pairs),
+            *_languages(pairs, langs),
+            *_faulty_pairs(pairs),
+            *_share("duplicate", len(duplicates(*scan.hashes)), scan.n_read),
+        ]
+    )
+    concerns += _few(scan.n_read, few, "pairs: a model learns these by heart, and little else")
     return Inspection(corpus.name, shown, tuple(concerns))
 
 
@@ -140,12 +146,15 @@ def inspect_labelled(corpus: LabelledCorpus) -> Inspection:
     scan = _Scan([corpus.examples()])
     texts, labels = scan.hashes
     conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
+    setting = "--text-column or data.text_column"
     concerns = [
-        *_wrong_columns(scan.sample),
-        *_numbers([(text,) for text, _ in scan.sample], ("text",)),
-        *_share("conflict", float(conflicting.mean())),
-        *_share("encoding", sum(bool(damage(text)) for text, _ in scan.sample) / len(scan.sample)),
-        *_share("duplicate", len(duplicates(texts)) / scan.n_read),
+        *(
+            _numbers([(text,) for text, _ in scan.sample], ("text",), setting=setting)
+            or _columns(scan.sample)
+        ),
+        *_share("conflict", int(conflicting.sum()), scan.n_read),
+        *_share("encoding", sum(bool(damage(text)) for text, _ in scan.sample), len(scan.sample)),
+        *_share("duplicate", len(duplicates(texts)), scan.n_read),
         *_few(scan.n_read, FEW_TEXTS, "texts: a score on held-out ones says little"),
     ]
     shown = tuple((("label", label), ("text", text)) for text, label in _spread(scan.sample))
@@ -253,16 +262,18 @@ def _detected(pairs: Sequence[tuple[str, str]], langs: tuple[str, str]) -> bool:
     return src != tgt and found == [tgt, src]
 
 
-def _numbers(examples: Sequence[tuple[str, ...]], names: tuple[str, ...]) -> Iterator[Concern]:
-    """Parts that are nearly all numbers or ids."""
+def _numbers(examples: Sequence[tuple[str, ...]], names: tuple[str, ...], *, setting: str) -> list[Concern]:
+    """Parts that are nearly all numbers or ids; `setting` is what chooses others."""
+    found = []
     for name, texts in zip(names, zip(*examples, strict=True), strict=True):
         share = sum(map(_is_number, texts)) / len(texts)
         if share >= NUMBERS:
             what = (
                 f"the {name} is a number or an id in {_percent(share)} of the examples, such as "
-                f"{_short(texts[0])!r}; name the columns of the text"
+                f"{_short(texts[0])!r}; choose another column ({setting})"
             )
-            yield Concern("numbers", what)
+            found.append(Concern("numbers", what))
+    return found
 
 
 def _is_number(text: str) -> bool:
@@ -277,15 +288,14 @@ def _faulty_pairs(pairs: Sequence[tuple[str, str]]) -> Iterator[Concern]:
         kind: len(lines) for kind, lines in check_languages(*_sides(pairs), langs=(None, None)).lines.items()
     }
     for kind, count in counts.items():
-        yield from _share(kind, count / len(pairs))
+        yield from _share(kind, count, len(pairs))
 
 
-def _share(kind: str, share: float) -> Iterator[Concern]:
-    """A fault of `KINDS` that `share` of the examples have, if that is too much."""
-    if share >= FAULTY.get(kind, math.inf):
-        yield Concern(
-            kind, f"{KINDS[kind].title}, in {_percent(share)} of the examples; {KINDS[kind].remedy}"
-        )
+def _share(kind: str, count: int, n: int) -> Iterator[Concern]:
+    """A fault of `KINDS` that `count` of `n` examples have, if these are too many."""
+    if count >= max(MIN_FAULTY, FAULTY.get(kind, math.inf) * n):
+        what = f"{KINDS[kind].title}, in {_percent(count / n)} of the examples; {KINDS[kind].remedy}"
+        yield Concern(kind, what)
 
 
 def _few(n_read: int, few: int, what: str) -> Iterator[Concern]:
@@ -293,7 +303,7 @@ def _few(n_read: int, few: int, what: str) -> Iterator[Concern]:
         yield Concern("few", f"only {n_read:,} {what}")
 
 
-def _wrong_columns(examples: Sequence[tuple[str, str]]) -> Iterator[Concern]:
+def _columns(examples: Sequence[tuple[str, str]]) -> Iterator[Concern]:
     """Labels that look like texts."""
     texts, labels = zip(*examples, strict=True)
     n_labels = len(set(labels))
