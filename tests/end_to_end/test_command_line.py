@@ -164,6 +164,44 @@ def test_two_files_are_enough_and_the_settings_used_are_in_the_run() -> None:
     assert Path("runs/en-de/curves.svg").exists()
 
 
+def test_the_text_is_shown_with_its_languages_and_doubts_are_named() -> None:
+    write_corpus(Path(), "train", 60, seed=1)
+    said = succeed("train", "--src", "train.en", "--tgt", "train.de", *SETTINGS).stderr.splitlines()
+    start = said.index("train.en + train.de, as it is read:")
+    assert [line[:6] for line in said[start + 1 : start + 7]] == ["  en: ", "  de: "] * 3
+    assert said[start + 7].startswith("warning (few): only 60 pairs: ")
+
+
+def test_equal_sides_are_refused_before_there_is_a_run_unless_they_are_meant() -> None:
+    write_corpus(Path(), "train", 60, seed=1)
+    command = ("train", "--src", "train.en", "--tgt", "train.en", "--tgt-lang", "de", *SETTINGS)
+    line = error_of(*command, silent=False)
+    assert "train.en + train.en: both sides are equal in 100 % of the pairs; " in line
+    assert "--no-check" in line
+    assert not Path("runs").exists()
+    assert "warning (equal): both sides are equal" in succeed(*command, "--no-check").stderr
+
+
+def test_shifted_sides_are_refused_before_processes_are_started() -> None:
+    write_corpus(Path(), "train", 300, seed=1)
+    lines = Path("train.de").read_text(encoding="utf-8").splitlines(keepends=True)
+    Path("train.de").write_text("".join([*lines[3:], *lines[:3]]), encoding="utf-8")
+    command = ("train", "--src", "train.en", "--tgt", "train.de", "--processes", 2, *SETTINGS)
+    line = error_of(*command, silent=False)
+    assert "train.en + train.de: the sides are shifted: " in line
+    assert "most of them 3 lines above; " in line
+    assert not Path("runs").exists()
+
+
+def test_a_tiny_corpus_is_not_trained_on_for_thousands_of_steps() -> None:
+    Path("glossary.tsv").write_text("red\trot\nblue\tblau\n", encoding="utf-8")
+    tiny = [f"--set={override}" for override in TINY if "max_steps" not in override]
+    command = ("train", "--tsv", "glossary.tsv", "--src-lang", "en", "--tgt-lang", "de", *tiny)
+    said = succeed(*command, "--set", "training.max_epochs=1").stderr
+    assert "300 steps (about 300 passes)" in said
+    assert load_recipe("runs/en-de/config.toml").training.max_steps == 300
+
+
 def test_log_lines_carry_their_units() -> None:
     write_corpus(Path(), "train", 60, seed=1)
     said = succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS).stderr

@@ -216,7 +216,7 @@ def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_doe
         },
     }  # fmt: skip
     heard = Heard()
-    run = train(parse_config(settings), tmp_path / "run", listener=heard)
+    run = train(parse_config(settings), tmp_path / "run", listener=heard, check=related)
     ignored = [
         warning for warning in heard.warnings if "the model ignores its source: its loss is" in warning
     ]

@@ -139,7 +139,7 @@ def train(
     check: Annotated[
         bool,
         typer.Option(
-            "--check/--no-check", help="Refuse text whose sides are equal or shifted; else warn only."
+            "--check/--no-check", help="Refuse text with equal or shifted sides; --no-check only warns."
         ),
     ] = True,
     tensorboard: Annotated[
