@@ -1,4 +1,4 @@
-"""A training whose machine fails it: one clear line, the last checkpoint stands, the same command goes on."""
+"""A training on a failing machine: one clear line, a checkpoint is kept, and the same command continues."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.errors import DataError
 from dragoman.predict.classifier import Classifier, Logits
-from dragoman.predict.occlusion import log_odds, parts_of, word_effects
+from dragoman.predict.occlusion import log_odds, parts_of, word_importance
 from tiny import BLAME, PRAISE, WORDS
 
 WEIGHTS = {"good": 1.5, "awful": -2.0, "fine": 0.25}
@@ -43,11 +43,11 @@ def effects_of(explanation: Any) -> dict[str, float]:
 
 def test_where_words_add_up_the_effect_of_each_is_its_weight() -> None:
     text = "a good and fine but awful dog"
-    (for_praise,) = word_effects(Counting(), [text], labels=["praise"])
+    (for_praise,) = word_importance(Counting(), [text], labels=["praise"])
     expected = {word: WEIGHTS.get(word, 0.0) for word in text.split()}
     assert effects_of(for_praise) == pytest.approx(expected)
     assert sum(effects_of(for_praise).values()) == pytest.approx(for_praise.log_odds)
-    (for_blame,) = word_effects(Counting(), [text], labels=["blame"])
+    (for_blame,) = word_importance(Counting(), [text], labels=["blame"])
     assert effects_of(for_blame) == pytest.approx({word: -w for word, w in expected.items()})
 
 
@@ -63,20 +63,20 @@ def test_what_the_model_ignores_has_no_effect(classifier: Classifier) -> None:
         deaf.model.head.weight.zero_()
         assert deaf.model.votes is not None
         deaf.model.votes.weight.weight.zero_()
-    (explanation,) = word_effects(deaf, ["good red cat"])
+    (explanation,) = word_importance(deaf, ["good red cat"])
     assert set(effects_of(explanation).values()) == {0.0}
 
 
 def test_the_temperature_divides_effects() -> None:
-    (cold,) = word_effects(Counting(), ["good awful"], labels=["blame"])
-    (warm,) = word_effects(Counting(temperature=2.0), ["good awful"], labels=["blame"])
+    (cold,) = word_importance(Counting(), ["good awful"], labels=["blame"])
+    (warm,) = word_importance(Counting(temperature=2.0), ["good awful"], labels=["blame"])
     assert effects_of(warm) == pytest.approx({word: e / 2 for word, e in effects_of(cold).items()})
 
 
 def test_words_of_praise_speak_for_praise(classifier: Classifier) -> None:
     for words, label in ((PRAISE, "praise"), (BLAME, "blame")):
         texts = [f"{a} {word} {b}" for word in words for a, b in zip(WORDS, [*WORDS][1:], strict=False)][:12]
-        for explanation in word_effects(classifier, texts):
+        for explanation in word_importance(classifier, texts):
             assert explanation.label == label
             effects = effects_of(explanation)
             assert max(effects, key=lambda word: effects[word]) in words
@@ -84,7 +84,7 @@ def test_words_of_praise_speak_for_praise(classifier: Classifier) -> None:
 
 def test_effects_are_those_of_texts_classified_without_the_word(classifier: Classifier) -> None:
     text = "red good, big dog"
-    (explanation,) = word_effects(classifier, [text])
+    (explanation,) = word_importance(classifier, [text])
     without = {
         "red": "good, big dog",
         "good": "red , big dog",
@@ -102,9 +102,9 @@ def test_effects_are_those_of_texts_classified_without_the_word(classifier: Clas
 
 def test_a_text_is_explained_as_it_is_alone(classifier: Classifier) -> None:
     texts = ["good red cat", "", "an awful river, really", "good"]
-    together = word_effects(classifier, texts)
+    together = word_importance(classifier, texts)
     for text, explanation in zip(texts, together, strict=True):
-        (alone,) = word_effects(classifier, [text])
+        (alone,) = word_importance(classifier, [text])
         assert alone.label == explanation.label
         for one, other in zip(alone.effects, explanation.effects, strict=True):
             assert one == pytest.approx(other, abs=1e-4)
@@ -148,7 +148,7 @@ def test_words_are_words(text: str, words: list[str]) -> None:
 
 
 def test_several_words_at_a_time_are_said() -> None:
-    (long, short) = word_effects(Counting(), ["good " * 250, "good"])
+    (long, short) = word_importance(Counting(), ["good " * 250, "good"])
     assert long.n_words_each == 3
     assert [e.effect for e in long.effects] == pytest.approx([4.5] * 83 + [1.5])
     assert short.n_words_each == 1
@@ -156,6 +156,6 @@ def test_several_words_at_a_time_are_said() -> None:
 
 def test_labels_must_be_known_and_as_many_as_texts() -> None:
     with pytest.raises(DataError, match=r"text 1: the classifier knows no label 'x'; there are 'blame', 'pr"):
-        word_effects(Counting(), ["good"], labels=["x"])
+        word_importance(Counting(), ["good"], labels=["x"])
     with pytest.raises(DataError, match="there are 1 texts and 0 labels"):
-        word_effects(Counting(), ["good"], labels=[])
+        word_importance(Counting(), ["good"], labels=[])

@@ -26,7 +26,7 @@ from dragoman.metrics.classification import (
     wilson_interval,
 )
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.occlusion import Explanation, WordEffect
+from dragoman.predict.occlusion import Explanation, WordImportance
 from dragoman.report.classes import (
     MAX_CLASSES,
     class_rows,
@@ -151,10 +151,10 @@ def test_frequent_confusions_are_the_matrix_without_its_diagonal() -> None:
 def test_marked_pieces_make_up_the_text_again() -> None:
     text = "  a <b>bad</b> film and plot "
     effects = (
-        WordEffect(2, 3, 0.01),
-        WordEffect(7, 10, -2.0),
-        WordEffect(15, 19, 1.0),
-        WordEffect(24, 28, 1.9),
+        WordImportance(2, 3, 0.01),
+        WordImportance(7, 10, -2.0),
+        WordImportance(15, 19, 1.0),
+        WordImportance(24, 28, 1.9),
     )
     pieces = marked(Explanation(text, "blame", 0.0, effects, 1))
     assert "".join(piece.text for piece in pieces) == text
@@ -162,7 +162,7 @@ def test_marked_pieces_make_up_the_text_again() -> None:
     words = {word: kinds[word] for word in ("a", "bad", "film", "plot")}
     assert words == {"a": "same", "bad": "against-strong", "film": "for", "plot": "for-strong"}
     assert marked(Explanation("", "x", 0.0, (), 1)) == []
-    ignored = marked(Explanation("a", "x", 0.0, (WordEffect(0, 1, 0.0),), 1))
+    ignored = marked(Explanation("a", "x", 0.0, (WordImportance(0, 1, 0.0),), 1))
     assert ignored == [Span("same", "a")]
 
 

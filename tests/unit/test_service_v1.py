@@ -24,7 +24,7 @@ from dragoman.predict.attention import cross_attention
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.confidence import word_probabilities
 from dragoman.predict.documents import FORMATS, Document, translate_file
-from dragoman.predict.occlusion import word_effects
+from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
 from dragoman.serving.access import make_key
@@ -298,7 +298,7 @@ def test_labels_and_effects_are_those_of_the_classifier(client: TestClient, clas
     found = answer_of(client, "classify", text=texts, explain=True)
     assert found["model"] == "reviews"
     own = classifier.classify(texts)
-    effects = word_effects(classifier, texts[:2], labels=[each.label for each in own[:2]])
+    effects = word_importance(classifier, texts[:2], labels=[each.label for each in own[:2]])
     for i, (result, wanted) in enumerate(zip(found["results"], own, strict=True)):
         assert result["label"] == (wanted.label or None)
         assert result["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-4)

@@ -34,7 +34,7 @@ from dragoman.training.loop import train
 from dragoman.training.state import Position
 from dragoman.training.tasks.loss import batch_loss, static_batch_loss
 from dragoman.training.tasks.translation import TranslationTask
-from dragoman.training.updates import trouble
+from dragoman.training.updates import divergence
 from dragoman.training.updates.captured import Ledger
 from dragoman.training.updates.memory import OutOfMemoryError
 from tiny import TINY, write_corpus
@@ -257,13 +257,13 @@ def test_a_run_keeps_its_kind_of_batches_where_it_is_continued(folder: Path) -> 
     assert losses(cut) == losses(whole)
 
 
-def test_a_static_training_in_trouble_goes_back(folder: Path, saboteur: Any) -> None:
+def test_a_static_training_that_diverges_goes_back(folder: Path, saboteur: Any) -> None:
     listener: Saboteur = saboteur(8)
     path = train(config("training.valid_every=6"), "run", listener=listener)
     (back,) = [r for r in Run.open(path).history() if r["kind"] == "back"]
     assert (back["step"], back["from_step"], back["rate_factor"]) == (6, 12, 0.5)
     assert "not a number or exploded, 4 times in a row" in back["reason"]
-    assert any("2 updates were left out" in message for message in listener.messages)
+    assert any("2 updates were skipped" in message for message in listener.messages)
     assert all(torch.isfinite(value).all() for value in Run.open(path).load_weights().values())
 
 
@@ -294,7 +294,7 @@ def test_what_does_not_go_with_static_steps_is_said(override: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_ledger_judges_as_trouble_does(seed: int) -> None:
+def test_the_ledger_judges_as_divergence_does(seed: int) -> None:
     rng = np.random.default_rng(seed)
     here, there = Position(), Position()
     ledger = Ledger(there, CPU)
@@ -305,11 +305,11 @@ def test_the_ledger_judges_as_trouble_does(seed: int) -> None:
         if step % 40 == 35:
             loss = [math.nan, math.inf, 40.0][rng.integers(3)]
         norm = math.nan if step == 60 else 1.0
-        wrong = trouble.what_is_wrong(here, loss, norm)
+        wrong = divergence.what_is_wrong(here, loss, norm)
         if wrong:
-            trouble.left_out(here, wrong)
+            divergence.record_skipped(here, wrong)
         else:
-            trouble.made(here, loss)
+            divergence.record_update(here, loss)
         judged = ledger.judge(torch.tensor(10 * loss, dtype=torch.float64), 10, torch.tensor(norm))
         assert bool(judged) == bool(wrong), step
         if step % 7 == 0:
@@ -322,11 +322,11 @@ def test_the_ledger_judges_as_trouble_does(seed: int) -> None:
     assert there.window_items == 10 * here.n_good
 
 
-def test_trouble_between_two_looks_is_not_overlooked() -> None:
+def test_divergence_between_two_looks_is_not_overlooked() -> None:
     ledger = Ledger(Position(), CPU)
     for loss in (1.0, math.nan, math.nan, math.nan, 1.0):
         ledger.judge(torch.tensor(loss), 1, torch.tensor(1.0))
-    with pytest.raises(trouble.InTroubleError, match="3 times in a row"):
+    with pytest.raises(divergence.DivergenceError, match="3 times in a row"):
         ledger.settle(Position())
 
 

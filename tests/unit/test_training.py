@@ -30,9 +30,9 @@ from dragoman.training.loop import train
 from dragoman.training.state import Position, TrainState, average_weights, parameters
 from dragoman.training.tasks.loss import batch_loss
 from dragoman.training.tasks.task import BatchResult, Task, Validation, Weights
-from dragoman.training.updates import trouble
+from dragoman.training.updates import divergence
+from dragoman.training.updates.divergence import N_USUAL, DivergenceError
 from dragoman.training.updates.optimizer import make_optimizer
-from dragoman.training.updates.trouble import N_USUAL, InTroubleError
 from dragoman.training.updates.update import Part, lower_loss_scale, raise_loss_scale, update
 
 TINY = {
@@ -165,9 +165,9 @@ def test_an_update_whose_loss_is_not_a_number_is_left_out() -> None:
     before = {name: value.clone() for name, value in parameters(state.model).items()}
     for step in (1, 2):
         done = update(state, PairsTask(state.model), [Part(batch_of(*PAIRS))], config)
-        assert done.left_out == "the loss is not a number"
+        assert done.skipped == "the loss is not a number"
         assert state.position.step == step
-    with pytest.raises(InTroubleError, match="not a number, 3 times in a row"):
+    with pytest.raises(DivergenceError, match="not a number, 3 times in a row"):
         update(state, PairsTask(state.model), [Part(batch_of(*PAIRS))], config)
     for name, value in parameters(state.model).items():
         torch.testing.assert_close(value, before[name], equal_nan=True)
@@ -176,21 +176,21 @@ def test_an_update_whose_loss_is_not_a_number_is_left_out() -> None:
 def test_a_loss_that_explodes_is_left_out_and_one_that_is_only_high_is_not() -> None:
     position = Position()
     for _ in range(N_USUAL):
-        trouble.made(position, 2.0)
-    assert trouble.what_is_wrong(position, 4.9, 1.0) == ""
-    assert "exploded (5.1 nats, where 2 were usual)" in trouble.what_is_wrong(position, 5.1, 1.0)
-    assert trouble.what_is_wrong(position, 2.0, math.inf) == "the gradient is not a number"
-    assert trouble.what_is_wrong(Position(), 50.0, 1.0) == ""  # nothing is usual yet
+        divergence.record_update(position, 2.0)
+    assert divergence.what_is_wrong(position, 4.9, 1.0) == ""
+    assert "exploded (5.1 nats, where 2 were usual)" in divergence.what_is_wrong(position, 5.1, 1.0)
+    assert divergence.what_is_wrong(position, 2.0, math.inf) == "the gradient is not a number"
+    assert divergence.what_is_wrong(Position(), 50.0, 1.0) == ""  # nothing is usual yet
 
 
-def test_a_loss_that_creeps_up_is_trouble() -> None:
+def test_a_loss_that_creeps_up_is_divergence() -> None:
     position = Position()
     for _ in range(N_USUAL):
-        trouble.made(position, 2.0)
+        divergence.record_update(position, 2.0)
     position.usual_loss = 3.9
-    trouble.made(position, 4.0)  # 1.5 times the lowest, and one more, is still borne
-    with pytest.raises(InTroubleError, match=r"the loss rose to 4\.\d+ nats, from 2 before"):
-        trouble.made(position, 8.0)
+    divergence.record_update(position, 4.0)  # 1.5 times the lowest, and one more, is still borne
+    with pytest.raises(DivergenceError, match=r"the loss rose to 4\.\d+ nats, from 2 before"):
+        divergence.record_update(position, 8.0)
 
 
 class Saboteur(Recorder):
@@ -239,8 +239,8 @@ def test_training_goes_back_to_the_last_checkpoint_with_half_the_rate(
     assert (back["step"], back["from_step"], back["rate_factor"]) == (6, 11, 0.5)
     rates = {r["step"]: r["lr"] for r in records if r["kind"] == "train"}
     assert rates[12] == pytest.approx(0.5 * rates[6])
-    assert [m for m in listener.messages if "left out" in m] == [
-        f"step {step} left out: the loss is not a number" for step in (9, 10)
+    assert [m for m in listener.messages if "skipped" in m] == [
+        f"step {step} skipped: the loss is not a number" for step in (9, 10)
     ]
     assert any(
         re.search(r"step 11: the loss is not a number.*back to step 6 with 0.5 times the rate", m)
@@ -267,14 +267,14 @@ def test_a_state_in_which_updates_are_left_out_is_not_one_to_go_back_to(
 
 def test_training_gives_up_when_going_back_does_not_help(saboteur: Callable[..., Saboteur]) -> None:
     listener = saboteur(8, 8, 8, 8)
-    with pytest.raises(TrainingError, match=r"went back 3 times.*last checkpoint stands.*learning_rate"):
+    with pytest.raises(TrainingError, match=r"went back 3 times.*last checkpoint is kept.*learning_rate"):
         train(tiny_config(), "runs/tiny", listener=listener)
     newest = newest_checkpoint(Run.open("runs/tiny"))
     assert newest is not None
     assert newest.name == "step-000006"
 
 
-def test_trouble_before_the_first_checkpoint_stops_with_an_explanation(
+def test_divergence_before_the_first_checkpoint_stops_with_an_explanation(
     saboteur: Callable[..., Saboteur],
 ) -> None:
     with pytest.raises(TrainingError, match=r"not a number.*at step 4, and there is no checkpoint yet.*rate"):

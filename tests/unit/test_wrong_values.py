@@ -21,7 +21,7 @@ from dragoman.predict.attention import cross_attention
 from dragoman.predict.confidence import word_probabilities
 from dragoman.predict.documents import DocumentFile
 from dragoman.predict.glossary import Glossary
-from dragoman.predict.occlusion import word_effects
+from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_translations
 
 
@@ -60,13 +60,13 @@ def test_lists_of_other_things_are_refused(
 
 
 def test_a_classifier_refuses_them(classifier: Classifier) -> None:
-    for call in (classifier.classify, classifier.logits, lambda texts: word_effects(classifier, texts)):
+    for call in (classifier.classify, classifier.logits, lambda texts: word_importance(classifier, texts)):
         with pytest.raises(DataError, match=r"^text 2: is of type NoneType, and not a string$"):
             call(["good", None])  # type: ignore[list-item]
         with pytest.raises(DataError, match=r"^give a list of texts, not a value of type NoneType$"):
             call(None)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"^max_parts = 0: a text has one part at least$"):
-        word_effects(classifier, ["good"], max_parts=0)
+        word_importance(classifier, ["good"], max_parts=0)
 
 
 def test_single_texts_of_other_types_are_refused(translator: Translator) -> None:

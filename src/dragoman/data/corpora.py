@@ -75,8 +75,8 @@ class Corpus(ABC):
 
     def _because(self) -> str:
         """What was left out, for a complaint about what remains."""
-        left_out = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
-        return left_out and f" ({left_out})"
+        skipped = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
+        return skipped and f" ({skipped})"
 
     @abstractmethod
     def _read(self) -> Iterator[Pair]:

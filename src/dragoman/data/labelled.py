@@ -56,9 +56,9 @@ class LabelledCorpus(ABC):
         """DataError: the labels of `n` examples are no classes."""
         first = next(iter(labels), "")
         if not n:
-            left_out = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
+            skipped = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
             raise DataError(
-                f"{self.name}: no example{left_out and f' ({left_out})'}; give a file of texts and labels"
+                f"{self.name}: no example{skipped and f' ({skipped})'}; give a file of texts and labels"
             )
         if len(labels) == 1:
             raise DataError(
@@ -109,7 +109,7 @@ class LabelledTable(LabelledCorpus):
             if text.strip() and label:
                 yield Labelled(text, label)
             else:
-                notes.left_out["without label" if text.strip() else "without text"] += 1
+                notes.skipped["without label" if text.strip() else "without text"] += 1
         is_headerless = isinstance(self.table, TabSeparated) and isinstance(label_column, int)
         if is_headerless and n_first == 1 and notes.n_read >= 5:
             notes.remarks.append(

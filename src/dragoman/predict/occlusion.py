@@ -1,9 +1,8 @@
-"""Which words a classifier's decision hangs on: each is left out in turn, and the change is measured.
+"""Word importance by occlusion: erase each word in turn and measure the change of the classifier's log-odds.
 
-Occlusion (Zeiler and Fergus 2014), of words as Li, Monroe and Jurafsky 2016 erase them, measured as a
-difference of log-odds, the weight of evidence of Robnik-Šikonja and Kononenko 2008. It says what happens
-without a word, and nothing about words that stand in for each other: where either of two would do, leaving
-out one of them changes little.
+Occlusion: Zeiler and Fergus 2014; erasure of words: Li, Monroe and Jurafsky 2016; difference of log-odds:
+the weight of evidence of Robnik-Šikonja and Kononenko 2008. Redundant words get low values: if either of two
+words is enough, erasing one of them changes little.
 """
 
 from __future__ import annotations
@@ -20,38 +19,38 @@ from dragoman.predict.alignment import words_of
 from dragoman.predict.classifier import Classifier
 
 MAX_PARTS = 100
-"""Parts that a text is taken apart into, at most: of longer ones several words are left out at a time."""
+"""Maximum parts of a text; in longer texts, several words are erased together."""
 
 APOSTROPHES = re.compile("['’]")
 
 Floats = npt.NDArray[np.float64]
 
 
-class WordEffect(NamedTuple):
-    """A word, or several side by side, and what it does for the label."""
+class WordImportance(NamedTuple):
+    """The importance of a word, or of adjacent words, for a label."""
 
     start: int
-    """Its first character in the text."""
+    """Index of its first character in the text."""
     end: int
-    """The character behind its last."""
+    """Index after its last character."""
     effect: float
-    """The log-odds of the label with it less those without it, in nats: above 0, it speaks for the label."""
+    """Log-odds of the label with the word minus without it, in nats; above 0 = evidence for the label."""
 
 
 class Explanation(NamedTuple):
-    """A text, what was decided about it, and the part that each of its words has in that."""
+    """A text, its label, and the importance of each of its words."""
 
     text: str
     label: str
     log_odds: float
     """log p/(1 - p) of the label, in nats, after the temperature."""
-    effects: tuple[WordEffect, ...]
-    """In the order of the text; they touch neither each other nor white space at their ends."""
+    effects: tuple[WordImportance, ...]
+    """In text order, without overlap and without white space at their ends."""
     n_words_each: int
-    """Words that were left out at a time."""
+    """Number of words erased together."""
 
 
-def word_effects(
+def word_importance(
     classifier: Classifier,
     texts: Sequence[str],
     *,
@@ -84,7 +83,9 @@ def word_effects(
         own = values[row : row + 1 + len(spans)]
         number = int(own[0].argmax()) if labels is None else _number(classifier, labels, i, len(texts))
         whole, *without = log_odds(own, number).tolist()
-        effects = tuple(WordEffect(*span, whole - odds) for span, odds in zip(spans, without, strict=True))
+        effects = tuple(
+            WordImportance(*span, whole - odds) for span, odds in zip(spans, without, strict=True)
+        )
         n_each = -(-len(_words(text)) // max_parts) if spans else 1
         explanations.append(Explanation(text, classifier.labels[number], whole, effects, n_each))
         row += len(own)

@@ -11,7 +11,7 @@ from dragoman.evaluation.classification import Evaluation
 from dragoman.metrics.classification import reliability
 from dragoman.metrics.score import Score
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.occlusion import Explanation, word_effects
+from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.report.classes import (
     class_rows,
     frequent_confusions,
@@ -281,7 +281,7 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
         return Section(title, [Paragraph(f"None: every label is right. {main.provenance}.")])
     labels = evaluation.labels
     found = [labels[evaluation.found[i]] for i in chosen]
-    explanations = word_effects(classifier, [main.texts[i] for i in chosen], labels=found)
+    explanations = word_importance(classifier, [main.texts[i] for i in chosen], labels=found)
     n_wrong = int((evaluation.found != evaluation.expected).sum())
     legend: Text = [
         Span("same", "Marked: "), Span("for", "speaks for"), Span("same", " and "),

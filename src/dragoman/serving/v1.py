@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from dragoman.errors import DataError, DragomanError
 from dragoman.predict.attention import cross_attention
 from dragoman.predict.classifier import Classification, Classifier
-from dragoman.predict.occlusion import Explanation, word_effects
+from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.detection import AUTO, detect_source
@@ -222,7 +222,7 @@ async def classify(request: Request, asked: ClassifyRequest) -> Response:
 def _explained(client: Client, classifier: Classifier, found: Classification) -> Explanation | None:
     if not found.label:
         return None
-    explain = partial(word_effects, classifier, [found.text], labels=[found.label], progress=client.go_on)
+    explain = partial(word_importance, classifier, [found.text], labels=[found.label], progress=client.go_on)
     cost = len(found.text) * len(found.text.split()) // CHARACTERS_A_TOKEN
     return client.run(explain, cost)[0]
 

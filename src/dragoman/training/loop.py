@@ -27,7 +27,7 @@ from dragoman.training.parallel.processes import Processes, joined
 from dragoman.training.sitting import Sitting
 from dragoman.training.state import Position, TrainState, average_weights, parameters, seed_process
 from dragoman.training.tasks.task import Task
-from dragoman.training.updates import memory, trouble
+from dragoman.training.updates import divergence, memory
 from dragoman.training.updates.memory import Indices
 from dragoman.training.updates.optimizer import make_optimizer
 from dragoman.training.updates.schedule import learning_rate
@@ -227,21 +227,23 @@ def interruption() -> Iterator[Callable[[], int]]:
 
 
 def run_until_the_end(sitting: Sitting, interrupted: Callable[[], int]) -> None:
-    """Updates the weights until the training is over, going back to the last checkpoint when in trouble.
+    """Update the weights until the training is over, with a rollback to the last checkpoint on divergence.
 
-    KeyboardInterrupt, PausedError: it was to stop before.
+    KeyboardInterrupt, PausedError: interrupted before the end.
     """
     while not is_over(sitting.state.position, sitting.config):
         try:
             run_updates(sitting, interrupted)
-        except trouble.InTroubleError as error:
+        except divergence.DivergenceError as error:
             go_back(sitting, str(error))
 
 
 def run_updates(sitting: Sitting, interrupted: Callable[[], int]) -> None:
-    """Updates the weights until the training is over, validating and saving on the way.
+    """Update the weights until the training is over, with validations and checkpoints.
 
-    KeyboardInterrupt, PausedError: it was to stop before, with a checkpoint. InTroubleError: it goes wrong.
+    Raises:
+        KeyboardInterrupt, PausedError: interrupted before the end, after saving a checkpoint.
+        DivergenceError: the training diverges.
     """
     state, config, processes = sitting.state, sitting.config, sitting.processes
     training, position = config.training, state.position
@@ -255,8 +257,8 @@ def run_updates(sitting: Sitting, interrupted: Callable[[], int]) -> None:
         if step.deferred and not (logs or is_validated(position, config)):
             continue
         done = step.settle()
-        if done.left_out:
-            sitting.listener.message(done.left_out)
+        if done.skipped:
+            sitting.listener.message(done.skipped)
         now = time.perf_counter()
         # What the processes must agree on, asked once: what is acted upon below must also have been saved.
         late = TIME_IS_UP if time.monotonic() >= sitting.deadline else 0
@@ -294,22 +296,22 @@ def pause(sitting: Sitting, reason: int) -> NoReturn:
 
 
 def go_back(sitting: Sitting, reason: str) -> None:
-    """Returns to the last checkpoint with a lower rate. TrainingError: there is none, or it was enough."""
-    troubled, newest = sitting.state.position, newest_checkpoint(sitting.run)
+    """Roll back to the last checkpoint at a lower rate. TrainingError: no checkpoint, or back too often."""
+    diverged, newest = sitting.state.position, newest_checkpoint(sitting.run)
     if newest is None:
         raise TrainingError(
-            f"{reason}, at step {troubled.step}, and there is no checkpoint yet. {trouble.ADVICE}"
+            f"{reason}, at step {diverged.step}, and there is no checkpoint yet. {divergence.ADVICE}"
         )
     sitting.processes.wait()
     sitting.state.restore(newest, sitting.processes)
     position = sitting.state.position
-    trouble.lower_rate(position, troubled, reason)
+    divergence.lower_rate(position, diverged, reason)
     if sitting.processes.first:
         sitting.run.truncate_history(position.step)
-    record = {"kind": "back", "step": position.step, "from_step": troubled.step, "reason": reason}
+    record = {"kind": "back", "step": position.step, "from_step": diverged.step, "reason": reason}
     write_history(sitting, {**record, "rate_factor": position.rate_factor})
     sitting.listener.message(
-        f"step {troubled.step:,}: {reason}; back to step {position.step:,} with "
+        f"step {diverged.step:,}: {reason}; back to step {position.step:,} with "
         f"{position.rate_factor:g} times the rate"
     )
 

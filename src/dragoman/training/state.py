@@ -45,23 +45,23 @@ class Position:
     n_stalled: int = 0
     """Validations without a better score since the rate was last lowered (schedule "plateau")."""
     rate_factor: float = 1.0
-    """What the rate has been multiplied by so far, by that schedule or after trouble."""
+    """Factor of the learning rate so far, from the schedule "plateau" and from rollbacks."""
     loss_scale: float = 65536.0
     """For fp16: what the loss is multiplied by, so that small gradients do not become 0 ..."""
     n_unscaled: int = 0
     """... and the updates since it was last changed."""
     usual_loss: float | None = None
-    """Moving average of the loss, nats an item, by which trouble is noticed (trouble.py) ..."""
+    """Moving average of the loss in nats per item, to detect divergence (divergence.py)."""
     lowest_loss: float | None = None
-    """... its lowest value ..."""
+    """Minimum of the moving average."""
     n_good: int = 0
-    """... the updates that were made ..."""
+    """Updates that were made."""
     n_left_out: int = 0
-    """... those that were left out ..."""
+    """Updates that were skipped."""
     n_in_a_row: int = 0
-    """... of them the last ones, ..."""
+    """Consecutive skipped updates up to now."""
     n_times_back: int = 0
-    """... and how often training went back since the best score."""
+    """Rollbacks since the best score."""
     scores: dict[str, float] = field(default_factory=dict)
     """Validation score by step, of all validations."""
     window_loss: float = 0.0

@@ -205,15 +205,15 @@ def _hash_pair(pair: tuple[str, str]) -> bytes:
 
 def _columns(path: Path, report: Report) -> Iterator[tuple[str, str]]:
     """The first two columns of a tab-separated file; lines without two are counted and left out."""
-    n_left_out = 0
+    n_skipped = 0
     for line in open_lines(path):
         src, tgt, *_ = *line.split("\t"), "", ""
         if src.strip() and tgt.strip():
             yield src.strip(), tgt.strip()
         else:
-            n_left_out += 1
-    if n_left_out:
-        report(f"left out {n_left_out:,} lines of {path.name} that have no two columns with text")
+            n_skipped += 1
+    if n_skipped:
+        report(f"left out {n_skipped:,} lines of {path.name} that have no two columns with text")
 
 
 def _one_line(content: bytes, name: str) -> str:

@@ -48,7 +48,7 @@ def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[t
             yield from units.take()
         units.feed(b"")
         yield from units.take()
-    if notes.n_read and notes.left_out.total() == notes.n_read:
+    if notes.n_read and notes.skipped.total() == notes.n_read:
         there = ", ".join(sorted(units.languages)) or "none"
         raise DataError(
             f"{path}: no unit in both {src_lang} and {tgt_lang}; its languages: {there} "
@@ -181,7 +181,7 @@ class _Units:
             self._finished.append((src, tgt))
         else:
             lacks = [lang for lang, text in ((self.src_lang, src), (self.tgt_lang, tgt)) if text is None]
-            self.notes.left_out[f"without {' and '.join(lacks)}"] += 1
+            self.notes.skipped[f"without {' and '.join(lacks)}"] += 1
 
     def _text_in(self, language: str) -> str | None:
         """The text in the language itself, else in a variant of it."""
@@ -244,7 +244,7 @@ def po(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[tu
         notes.n_read += 1
         if entry.is_obsolete or entry.is_fuzzy or not all(entry.translations):
             state = "obsolete" if entry.is_obsolete else "fuzzy" if entry.is_fuzzy else "untranslated"
-            notes.left_out[state] += 1
+            notes.skipped[state] += 1
             continue
         pairs = [(entry.strings["msgid"], entry.translations[0])]
         if "msgid_plural" in entry.strings:
@@ -387,7 +387,7 @@ def _training_segments(path: Path, notes: Notes) -> Iterator[Segment]:
     for line in open_lines(path):
         notes.n_read += 1
         if _TALK.match(line):
-            notes.left_out["that describe talks"] += 1
+            notes.skipped["that describe talks"] += 1
         else:
             yield Segment("", _decoded(line))
 
@@ -403,7 +403,7 @@ def _test_segments(path: Path, notes: Notes) -> Iterator[Segment]:
                 "give an official file of IWSLT, or two plain text files"
             )
         if not found:
-            notes.left_out["that describe talks"] += 1
+            notes.skipped["that describe talks"] += 1
         for segment_id, text in found:
             yield Segment(segment_id, _decoded(text))
 

@@ -31,13 +31,13 @@ class Notes:
     def __init__(self, what: str) -> None:
         self.what = what
         self.n_read = 0
-        self.left_out: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
         self.remarks: list[str] = []
 
     def lines(self, name: str) -> list[str]:
         """A line for what was left out, and one for each remark, each beginning with `name`."""
-        reasons = ", ".join(f"{n} {reason}" for reason, n in self.left_out.items())
-        total = f"left out {self.left_out.total()} of {self.n_read} {self.what}: {reasons}"
+        reasons = ", ".join(f"{n} {reason}" for reason, n in self.skipped.items())
+        total = f"left out {self.skipped.total()} of {self.n_read} {self.what}: {reasons}"
         return [f"{name}: {line}" for line in ([total] if reasons else []) + self.remarks]
 
 

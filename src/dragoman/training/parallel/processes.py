@@ -128,7 +128,7 @@ def joined(device: str = "auto") -> Iterator[Processes]:
             raise
         time.sleep(GRACE)
         raise TrainingError(
-            "another of the processes that train together has gone; the last checkpoint stands"
+            "another of the processes that train together has gone; the last checkpoint is kept"
         ) from None
     finally:
         dist.destroy_process_group()

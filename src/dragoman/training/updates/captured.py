@@ -18,8 +18,15 @@ from torch import Tensor, nn
 from dragoman.data.buckets import StaticBatch
 from dragoman.model.recording import Recording, record
 from dragoman.training.state import Position
+from dragoman.training.updates.divergence import (
+    IN_A_ROW,
+    MEMORY,
+    N_USUAL,
+    DivergenceError,
+    check_rise,
+    exploded,
+)
 from dragoman.training.updates.optimizer import trained
-from dragoman.training.updates.trouble import IN_A_ROW, MEMORY, N_USUAL, InTroubleError, check_rise, exploded
 
 WARM_UP = 3
 """Passes before one is recorded, as PyTorch's manual asks for."""
@@ -96,7 +103,7 @@ def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 class Ledger:
-    """What trouble.py keeps in a position, and the losses since the last log line, on a device."""
+    """What divergence.py keeps in a position, and the losses since the last log line, on a device."""
 
     def __init__(self, position: Position, device: torch.device) -> None:
         def number(value: float) -> Tensor:
@@ -109,7 +116,7 @@ class Ledger:
         self.loss, self.n_items, self.norm = number(0), number(0), number(0)
 
     def judge(self, loss: Tensor, n_items: float, norm: Tensor) -> Tensor:
-        """Takes note of an update of the summed `loss`; 1 where it has to be left out, else 0."""
+        """Record an update of the summed `loss`; return 1 if it must be skipped, else 0."""
         mean = loss.double() / n_items
         wrong = ~(mean.isfinite() & norm.isfinite()) | ((self.n_good >= N_USUAL) & exploded(mean, self.usual))
         usual = torch.where(self.n_good == 0, mean, MEMORY * self.usual + (1 - MEMORY) * mean)
@@ -126,12 +133,13 @@ class Ledger:
         return wrong.float()
 
     def settle(self, position: Position) -> tuple[float, int]:
-        """Brings the position up to date, waiting for the device: the last gradient's norm, updates left out.
+        """Synchronise with the device and update the position; return the gradient norm and skipped updates.
 
-        InTroubleError: leaving updates out does not help.
+        Raises:
+            DivergenceError: skipping updates does not help.
         """
         values = dict(zip(vars(self), torch.stack(list(vars(self).values())).tolist(), strict=True))
-        n_left_out = int(values["n_left_out"]) - position.n_left_out
+        n_skipped = int(values["n_left_out"]) - position.n_left_out
         position.n_good, position.n_left_out = int(values["n_good"]), int(values["n_left_out"])
         position.n_in_a_row = int(values["n_in_a_row"])
         position.usual_loss = values["usual"] if position.n_good else None
@@ -140,8 +148,8 @@ class Ledger:
         position.window_items += values["n_items"]
         self.loss, self.n_items = torch.zeros_like(self.loss), torch.zeros_like(self.n_items)
         if values["longest_row"] >= IN_A_ROW:
-            raise InTroubleError(
+            raise DivergenceError(
                 f"the loss was not a number or exploded, {int(values['longest_row'])} times in a row"
             )
         check_rise(position)
-        return values["norm"], n_left_out
+        return values["norm"], n_skipped

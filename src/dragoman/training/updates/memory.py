@@ -33,7 +33,7 @@ def cut_smaller(position: Position, batch: Indices) -> None:
     """
     if position.n_pieces >= len(batch):
         raise TrainingError(
-            "a single example does not fit into the device's memory; the last checkpoint stands. "
+            "a single example does not fit into the device's memory; the last checkpoint is kept. "
             "Set a smaller data.max_length, or a smaller model"
         )
     position.n_pieces *= 2

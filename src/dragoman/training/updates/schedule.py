@@ -11,7 +11,7 @@ def learning_rate(step: int, config: TrainingConfig, *, factor: float = 1.0) -> 
     """The learning rate of update `step`, counted from 1.
 
     `factor` is what the course of the training has lowered it by so far: the schedule "plateau", the one that
-    does not depend on the step alone, and trouble (trouble.py).
+    does not depend on the step alone, and rollbacks (divergence.py).
     """
     return config.learning_rate * _multiplier(step, config) * factor
 

@@ -24,12 +24,12 @@ Made = TypeVar("Made")
 
 
 class Settled(NamedTuple):
-    """What has become of the updates since one was last asked."""
+    """Result of the updates since the last call of `settle`."""
 
     gradient_norm: float
-    """Of the last of them, before clipping."""
-    left_out: str = ""
-    """What of them was left out and why, in words; "" where nothing was."""
+    """Gradient norm of the last update, before clipping."""
+    skipped: str = ""
+    """Message about skipped updates; "" = none was skipped."""
 
 
 class WaitedFor:
@@ -42,7 +42,7 @@ class WaitedFor:
         self.settled = Settled(0.0)
 
     def __call__(self, batches: Sequence[Indices]) -> None:
-        """Makes an update. InTroubleError: it goes wrong, and not for the first time."""
+        """Make an update. DivergenceError: skipping updates does not help."""
         self.settled = fitting(self.sitting, batches, self._update)
 
     def settle(self) -> Settled:
@@ -59,8 +59,8 @@ class WaitedFor:
             module=sitting.module,
             processes=sitting.processes,
         )
-        left_out = f"step {sitting.state.position.step:,} left out: {done.left_out}" if done.left_out else ""
-        return Settled(done.gradient_norm, left_out)
+        skipped = f"step {sitting.state.position.step:,} skipped: {done.skipped}" if done.skipped else ""
+        return Settled(done.gradient_norm, skipped)
 
 
 class Deferred:
@@ -78,12 +78,12 @@ class Deferred:
         fitting(self.sitting, batches, self._update)
 
     def settle(self) -> Settled:
-        """Waits for the updates made so far. InTroubleError: too many of them went wrong."""
+        """Waits for the updates made so far. DivergenceError: too many of them went wrong."""
         position = self.sitting.state.position
-        norm, n_left_out = self.ledger.settle(position)
-        many = "1 update was" if n_left_out == 1 else f"{n_left_out} updates were"
-        left_out = f"step {position.step:,}: {many} left out, with a loss that was not a number, or exploded"
-        return Settled(norm, left_out if n_left_out else "")
+        norm, n_skipped = self.ledger.settle(position)
+        many = "1 update was" if n_skipped == 1 else f"{n_skipped} updates were"
+        skipped = f"step {position.step:,}: {many} skipped, with a loss that was not a number, or exploded"
+        return Settled(norm, skipped if n_skipped else "")
 
     def _update(self, parts: Sequence[Part]) -> None:
         state, training = self.sitting.state, self.sitting.config.training
@@ -126,7 +126,7 @@ def fitting(sitting: Sitting, batches: Sequence[Indices], make: Callable[[list[P
         except OutOfMemoryError:
             if sitting.processes.size > 1:
                 raise TrainingError(
-                    f"out of memory at step {position.step}; the last checkpoint stands. "
+                    f"out of memory at step {position.step}; the last checkpoint is kept. "
                     "Set a smaller training.batch_tokens, and a larger training.update_freq"
                 ) from None
             optimizer.zero_grad(set_to_none=not sitting.task.static)

@@ -17,7 +17,7 @@ from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import accumulates, shard, whole
 from dragoman.training.state import Position, TrainState
 from dragoman.training.tasks.task import Task
-from dragoman.training.updates import trouble
+from dragoman.training.updates import divergence
 from dragoman.training.updates.optimizer import set_learning_rate
 from dragoman.training.updates.schedule import learning_rate
 
@@ -27,7 +27,7 @@ class Updated(NamedTuple):
 
     gradient_norm: float
     """Before clipping."""
-    left_out: str = ""
+    skipped: str = ""
     """Why the weights were left as they are, in words; "" where they changed."""
 
 
@@ -79,7 +79,7 @@ def update(
     """One update of the weights from the gradients of `parts`, what this process has of its batches.
 
     The loss is divided by the items of the whole update, so that it does not matter how they are cut into
-    batches or spread over processes: gradients are summed, and divided once. InTroubleError: leaving the
+    batches or spread over processes: gradients are summed, and divided once. DivergenceError: leaving the
     update out is not enough. TrainingError: fp16 overflows whatever its scale.
     """
     training, position = config.training, state.position
@@ -93,18 +93,18 @@ def update(
     limit = training.clip_norm or math.inf
     norm = float(whole(torch.nn.utils.clip_grad_norm_(state.model.parameters(), limit)))
     overflowed = scale != 1.0 and math.isfinite(total) and not math.isfinite(norm)
-    wrong = "" if overflowed else trouble.what_is_wrong(position, total / n_items, norm)
+    wrong = "" if overflowed else divergence.what_is_wrong(position, total / n_items, norm)
     position.step += 1
     if overflowed:
         lower_loss_scale(position)
     elif wrong:
-        trouble.left_out(position, wrong)
+        divergence.record_skipped(position, wrong)
     else:
         rate = learning_rate(position.step, training, factor=position.rate_factor)
         set_learning_rate(state.optimizer, rate)
         state.optimizer.step()
         raise_loss_scale(position)
-        trouble.made(position, total / n_items)
+        divergence.record_update(position, total / n_items)
     state.optimizer.zero_grad()
     state.update_ema(training.ema_decay)
     if not wrong:
