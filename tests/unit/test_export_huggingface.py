@@ -19,6 +19,7 @@ from dragoman.interop.exporting import export_run
 from dragoman.interop.huggingface import RUN, from_huggingface, halves, order_of_width, to_huggingface
 from dragoman.interop.importing import import_model
 from dragoman.interop.pipeline import pipeline
+from dragoman.interop.torch_files import ForeignTensors
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
@@ -62,10 +63,11 @@ def test_the_weights_come_back_to_the_bit(model: dict[str, Any]) -> None:
         bias = weights["output.bias"][[0, 1, 3]].tolist() if config.output_bias else None
         identity = torch.equal(order_of_width(config, weights), torch.arange(8))
         kept = {
-            "config": {"model": config.model_dump(mode="json")}, "shared": shared, "src_vocab_size": n_src,
-            "forbidden_bias": bias, "width": "as it is" if identity else "even dimensions first",
+            "shared": shared, "forbidden_bias": bias,
+            "width": "as it is" if identity else "even dimensions first",
         }  # fmt: skip
-        back = from_huggingface(to_huggingface(config, weights, shared=shared), json.loads(json.dumps(kept)))
+        there = ForeignTensors(to_huggingface(config, weights, shared=shared), where=Path("there"))
+        back = from_huggingface(there, config, json.loads(json.dumps(kept)), n_src, n_tgt)
         assert back.keys() == weights.keys()
         for name, tensor in weights.items():
             assert torch.equal(back[name], tensor), name
@@ -173,7 +175,10 @@ def test_what_transformers_writes_again_is_the_same_model(tmp_path: Path) -> Non
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
     model.save_pretrained(tmp_path / "again")
     kept = json.loads((tmp_path / "again" / "config.json").read_bytes())[RUN]
-    back = from_huggingface(load_file(tmp_path / "again" / "model.safetensors"), kept)
+    path = tmp_path / "again" / "model.safetensors"
+    there, config = ForeignTensors(load_file(path), where=path), Run.open(run).config
+    assert config.task == "translation"
+    back = from_huggingface(there, config.model, kept, kept["src_vocab_size"], kept["src_vocab_size"])
     for name, tensor in Run.open(run).load_weights().items():
         assert torch.equal(back[name], tensor), name
 

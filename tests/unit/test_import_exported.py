@@ -136,9 +136,10 @@ def test_parts_of_different_exports_are_told_apart(there: Path, tmp_path: Path) 
         ({"src_vocab_size": 5}, "its config.json and its folder dragoman are of different runs"),
         ({"config": {**config, "seed": -1}}, "seed = -1"),
         (with_model(d_model=10**12), "input should be less than or equal to 100000"),
-        (with_model(n_decoder_layers=2), "does not fit its config.json"),
-        (with_model(d_ff=25), "linear1.bias has shape"),
-        (with_model(d_model=18), "does not fit its config.json"),
+        (with_model(n_decoder_layers=2), "holds no model.decoder.layers.1.self_attn.q_proj.weight"),
+        (with_model(d_ff=25), "fc1.weight has shape (24, 16), its settings say (25, 16)"),
+        (with_model(d_model=18), "q_proj.weight has shape (16, 16), its settings say (18, 18)"),
+        ({"forbidden_bias": [0.5, "x", 1e999]}, "dragoman.forbidden_bias is damaged; export again"),
     ):
         shutil.copytree(there, tmp_path / "changed")
         change_kept(tmp_path / "changed", **changed)
@@ -152,4 +153,4 @@ def test_weights_that_are_no_numbers_are_refused(there: Path, tmp_path: Path) ->
     weights["model.decoder.layers.0.fc1.bias"][3] = torch.nan
     save_file(weights, there / "model.safetensors")
     message = error_of("import", there, "--out", tmp_path / "back")
-    assert "decoder.0.feed_forward.linear1.bias holds numbers that are not finite" in message
+    assert "model.decoder.layers.0.fc1.bias holds numbers that are not finite" in message

@@ -265,7 +265,8 @@ def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:
     (folder / "dict.en.txt").write_text(
         "".join(f"{piece} 1\n" for piece in pieces[: len(WORDS)]), encoding="utf-8"
     )
-    (note,) = [note for note in read(ForeignFolder(folder), Options()).notes if note.startswith("en")]
+    imported = import_model(folder, tmp_path / "cut").read_json("report.json")["imported"]
+    (note,) = [note for note in imported["notes"] if note.startswith("en")]
     assert "its sentencepiece model is not in the folder" in note
 
 

@@ -196,7 +196,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
         content("generation_config.json", b'{"length_penalty": NaN}'), "length_penalty = nan: it is no number"
     ),
     "a tie that is a word": (settings(tie_word_embeddings="yes"), "'yes' where true or false belongs"),
-    "an encoder of another width": (settings(encoder_ffn_dim=9), "decoder_ffn_dim = 24: encoder_ffn_dim"),
+    "an encoder of another width": (settings(encoder_ffn_dim=9), "encoder_ffn_dim = 9: the decoder has 24"),
     "a start beyond the vocabulary": (settings(decoder_start_token_id=99), "its start token is 99"),
     "an end that is another": (settings(eos_token_id=5), "eos_token_id is 5, and </s> is 0"),
     "no start": (settings(decoder_start_token_id=None), "decoder_start_token_id is None where"),

@@ -240,7 +240,10 @@ def test_text_is_cut_and_put_together_as_joeynmt_does(trained: Path, tmp_path: P
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "recurrent": ({"encoder": {"type": "recurrent"}}, r"model.encoder.type = 'recurrent': only Transformers"),
+    "recurrent": (
+        {"encoder": {"type": "recurrent"}},
+        r"model.encoder.type = 'recurrent': only transformer can",
+    ),
     "norms": (
         {"decoder": {"layer_norm": "post"}},
         r"model.decoder.layer_norm = 'post': its checkpoint has a norm",

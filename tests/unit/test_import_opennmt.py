@@ -368,7 +368,7 @@ def test_eoles_transforms_name_what_cuts_the_text(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "recurrent": ({"encoder_type": "brnn"}, "encoder_type = 'brnn': only a Transformer is imported"),
+    "recurrent": ({"encoder_type": "brnn"}, "encoder_type = 'brnn': only transformer can be expressed"),
     "relative positions": ({"max_relative_positions": 20}, "max_relative_positions = 20: relative positions"),
     "rotary positions": (
         {"position_encoding": False},
@@ -377,13 +377,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "copying": ({"copy_attn": True}, "copy_attn = True: copied source words"),
     "average attention": (
         {"self_attn_type": "average"},
-        "self_attn_type = 'average': only scaled dot-product",
+        "self_attn_type = 'average': only scaled-dot, scaled-dot-flash can",
     ),
-    "root mean square": ({"layer_norm": "rms"}, "layer_norm = 'rms': only the standard layer norm"),
+    "root mean square": ({"layer_norm": "rms"}, "layer_norm = 'rms': only standard, standardFP32 can"),
     "sparsemax": ({"generator_function": "sparsemax"}, "generator_function = 'sparsemax': only softmax"),
     "gates": ({"pos_ffn_activation_fn": "silu"}, "pos_ffn_activation_fn = 'silu': only relu, gelu"),
-    "few keys": ({"num_kv": 1}, "num_kv = 1: keys and values have other heads"),
-    "a language model": ({"model_task": "lm"}, "model_task = 'lm': only translators"),
+    "few keys": ({"num_kv": 1}, "num_kv = 1: only 0, 2 can be expressed"),
+    "a language model": ({"model_task": "lm"}, "model_task = 'lm': only seq2seq can"),
 }
 
 
@@ -405,7 +405,7 @@ EOLE_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "gated": ({"mlp_activation_fn": "gated-silu"}, "mlp_activation_fn = 'gated-silu': only relu, gelu, silu"),
     "sides": ({"decoder": {"decoder_type": "transformer", "heads": 4}}, "heads = 2: the decoder has 4"),
     "a scaled layer": ({"scalar": 0.5}, "layer_scalar is 0.5: a layer whose output is scaled"),
-    "a decoder alone": ({"decoder": {"decoder_type": "rnn"}}, "decoder_type = 'rnn': only the Transformer"),
+    "a decoder alone": ({"decoder": {"decoder_type": "rnn"}}, "decoder_type = 'rnn': only transformer can"),
 }
 
 

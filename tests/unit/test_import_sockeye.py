@@ -221,7 +221,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
         {},
         {"decoder_type": "ssru_transformer"},
         {},
-        "decoder_type = 'ssru_transformer': only a decoder",
+        "decoder_type = 'ssru_transformer': only transformer can",
     ),
     "LHUC": (
         {"use_lhuc": True},
@@ -242,7 +242,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
         {"attention_heads": 3},
         {"attention_heads": 3},
         {},
-        "attention_heads = 3: does not divide model_size",
+        "d_model = 8 is not a multiple of n_heads = 3",
     ),
     "depth": ({"num_layers": 1}, {}, {}, "no place for: encoder.layers.1"),
     "no number": (

@@ -1,10 +1,14 @@
-"""From the parts of another toolkit's Transformer to the parameters of ours: other names, other packing."""
+"""From the tensors of another toolkit to the parameters of ours, and back, by a table of names.
+
+What the parameters are and how large says `dragoman.model.architecture`; a format says what it calls them.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from pydantic import ValidationError
@@ -12,127 +16,128 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
+from dragoman.interop.foreign import ForeignVocabulary
 from dragoman.interop.torch_files import ForeignTensors
+from dragoman.model.architecture import SIDES, Parameter, embedding_names, parameters
 from dragoman.model.layers import sinusoids
 
 Checked = TypeVar("Checked", ModelConfig, SearchConfig)
 
+Names: TypeAlias = Mapping[str, str]
+"""What a format calls each part of the model (`Parameter.part`), without ".weight" and ".bias".
+
+"layer" is where a layer is: "*" stands for "encoder" or "decoder", "#" for the layer's number. Parts of a
+layer are named within it. Braces hold the names of matrices that are one parameter here, as in
+"self_attn.{q,k,v}_proj"; a "?" behind a name says that the part may have no bias. "encoder." or "decoder."
+before a part: the name on that side alone.
+"""
+
 SINUSOIDS_AGREE = 1e-3
 """Position encodings that were computed in fp32 are off by as much at position 5000."""
+MAX_TABLE = 2**28
+"""Numbers in a table of positions, 1 GB; a model that asks for more wants this machine's memory."""
 
 
-class AttentionNames(NamedTuple):
-    """What a format calls the four projections of an attention block."""
-
-    query: str
-    key: str
-    value: str
-    out: str
-
-    def within(self, block: str) -> AttentionNames:
-        """The same in a block of that name."""
-        return AttentionNames(*(f"{block}.{name}" for name in self))
+def _named(names: Names, side: str, part: str) -> str:
+    return names.get(f"{side}.{part}", names.get(part, "")).replace("*", side)
 
 
-class LayerNames(NamedTuple):
-    """What a format calls the parts of a layer."""
-
-    attentions: tuple[AttentionNames, ...]
-    """Self-attention, and in a decoder the attention to the source after it."""
-    wide: str
-    narrow: str
-    """The feed-forward block: from d_model to d_ff, and back."""
-    norms: tuple[str, ...]
-    """Those of the sub-layers, in order."""
-
-
-class Sizes(NamedTuple):
-    """Widths of a model."""
-
-    d_model: int
-    d_ff: int
+def their_names(names: Names, parameter: Parameter) -> list[str]:
+    """The tensors that hold a parameter in a format: several are its rows, one after another."""
+    name = _named(names, parameter.side, parameter.part).rstrip("?")
+    if parameter.layer is not None:
+        layer = _named(names, parameter.side, "layer").replace("#", str(parameter.layer))
+        name = f"{layer}.{name}"
+    head, _, rest = name.partition("{")
+    stacked, _, tail = rest.partition("}")
+    return [f"{head}{one}{tail}.{parameter.kind}" for one in stacked.split(",")]
 
 
-def take_layer(
-    tensors: ForeignTensors, theirs: str, ours: str, names: LayerNames, sizes: Sizes
+def in_order(tensor: Tensor, axes: tuple[str, ...], order: Tensor | None) -> Tensor:
+    """`tensor` with the dimensions of the residual stream in another `order` (D,); None: as they are."""
+    if order is not None:
+        for i, axis in enumerate(axes):
+            tensor = tensor.index_select(i, order) if axis == "D" else tensor
+    return tensor
+
+
+def take_parameters(
+    tensors: ForeignTensors, names: Names, wanted: Iterable[Parameter], *, order: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """The parameters of our layer `ours`, such as "encoder.0", from the tensors below `theirs`.
+    """Parameters by our names. RunError: one is missing, of another shape, or not finite.
 
-    Projections without a bias get one of zeros.
+    `order` (D,) says which of their dimensions of the residual stream is each of ours.
     """
-    D, F = sizes
-    taken: dict[str, Tensor] = {}
-    for block, attention in zip(("self_attention", "cross_attention"), names.attentions, strict=False):
-        parts = [take_linear(tensors, f"{theirs}.{name}", "", D, D) for name in attention[:3]]
-        for kind in (".weight", ".bias"):
-            taken[f"{ours}.{block}.in_proj{kind}"] = torch.cat([part[kind] for part in parts])
-        taken |= take_linear(tensors, f"{theirs}.{attention.out}", f"{ours}.{block}.out_proj", D, D)
-    taken |= take_linear(tensors, f"{theirs}.{names.wide}", f"{ours}.feed_forward.linear1", F, D)
-    taken |= take_linear(tensors, f"{theirs}.{names.narrow}", f"{ours}.feed_forward.linear2", D, F)
-    for i, norm in enumerate(names.norms):
-        taken |= take_norm(tensors, f"{theirs}.{norm}", f"{ours}.residuals.{i}.norm", D)
+    taken = {}
+    for parameter in wanted:
+        theirs = their_names(names, parameter)
+        may_lack = parameter.kind == "bias" and _named(names, parameter.side, parameter.part).endswith("?")
+        n_rows, *columns = parameter.shape
+        shape = n_rows // len(theirs), *columns
+        parts = [
+            torch.zeros(shape) if may_lack and name not in tensors else tensors.take(name, *shape)
+            for name in theirs
+        ]
+        whole = parts[0] if len(parts) == 1 else torch.cat(parts)
+        taken[parameter.name] = in_order(whole, parameter.axes, order)
     return taken
 
 
-def take_linear(tensors: ForeignTensors, theirs: str, ours: str, n_out: int, n_in: int) -> dict[str, Tensor]:
-    """Weight (out, in) and bias (out,) of a projection."""
-    weight = tensors.take(f"{theirs}.weight", n_out, n_in)
-    has_bias = f"{theirs}.bias" in tensors
-    bias = tensors.take(f"{theirs}.bias", n_out) if has_bias else torch.zeros(n_out)
-    return {f"{ours}.weight": weight, f"{ours}.bias": bias}
+def count_layers(tensors: ForeignTensors, names: Names) -> dict[str, int]:
+    """How many layers each side has weights for, which may be fewer than settings say (pruned models).
 
-
-def take_norm(tensors: ForeignTensors, theirs: str, ours: str, d_model: int) -> dict[str, Tensor]:
-    """Gain and shift (D,) of a layer norm."""
-    return {f"{ours}.{kind}": tensors.take(f"{theirs}.{kind}", d_model) for kind in ("weight", "bias")}
-
-
-class Embeddings(NamedTuple):
-    """The matrices with a row for each token, (V, D)."""
-
-    src: Tensor
-    tgt: Tensor
-    output: Tensor
-    one_vocabulary: bool
-    """Source and target have the same tokens in the same order."""
-
-    @property
-    def ties(self) -> Literal["all", "output", "none"]:
-        """Which of them are one matrix: those that are equal, whatever the settings say."""
-        if not torch.equal(self.tgt, self.output):
-            return "none"
-        return "all" if self.one_vocabulary and torch.equal(self.src, self.tgt) else "output"
-
-    def parameters(self) -> dict[str, Tensor]:
-        """They by our names, tied ones once."""
-        taken = {"src_embedding.tokens.weight": self.src}
-        if self.ties != "all":
-            taken["tgt_embedding.tokens.weight"] = self.tgt
-        if self.ties == "none":
-            taken["output.weight"] = self.output
-        return taken
-
-
-class Positions(NamedTuple):
-    """The position encodings of a model, and their tables where these belong to the weights."""
-
-    kind: Literal["sinusoidal", "learned", "stored"]
-    length: int
-    parameters: dict[str, Tensor]
-
-
-def positions(src: Tensor, tgt: Tensor, *, learned: bool) -> Positions:
-    """What a model with these encodings (n, D) of source and target has, cut to the shorter of them.
-
-    The paper's sinusoids in the paper's order are computed rather than kept.
+    RunError: none, or some are missing between others.
     """
-    length = min(len(src), len(tgt))
-    src, tgt = src[:length].contiguous(), tgt[:length].contiguous()
-    paper = sinusoids(length, src.shape[1])
-    if not learned and all(torch.allclose(table, paper, atol=SINUSOIDS_AGREE) for table in (src, tgt)):
-        return Positions("sinusoidal", length, {})
-    tables = {"src_embedding.positions": src, "tgt_embedding.positions": tgt}
-    return Positions("learned" if learned else "stored", length, tables)
+    counts = {}
+    for side in SIDES:
+        prefix = _named(names, side, "layer").partition("#")[0]
+        found = {name.removeprefix(prefix).split(".")[0] for name in tensors if name.startswith(prefix)}
+        if not found or found != set(map(str, range(len(found)))):
+            raise RunError(f"{tensors.where}: layers of its {side} are missing; copy the file again")
+        counts[f"n_{side}_layers"] = len(found)
+    return counts
+
+
+def assemble(
+    tensors: ForeignTensors,
+    names: Names,
+    model: ModelConfig,
+    vocabularies: tuple[ForeignVocabulary, ForeignVocabulary],
+    tables: Callable[[], Iterable[Tensor]],
+    *,
+    learned: bool = False,
+    order: Tensor | None = None,
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """The parameters of a model by our names, and its settings with what only its weights say.
+
+    That is which embeddings are one matrix: those that are equal, whatever the settings say; and what kind
+    of positions it has. `tables` gives the position encodings (P, D) of source and target, of which the
+    shorter decides. The paper's sinusoids in the paper's order are computed rather than kept.
+    RunError: a weight is missing, is left over, or is not as `model` says.
+    """
+    src, tgt = vocabularies
+    untied = model.model_copy(update={"tie_embeddings": "none", "positions": "sinusoidal"})
+    wanted = parameters(untied, len(src.pieces), len(tgt.pieces))
+    weights = take_parameters(tensors, names, wanted, order=order)
+    positions = [in_order(table, ("P", "D"), order) for table in tables()]
+    tensors.check_all_taken()
+
+    src_matrix, tgt_matrix, output = (weights[name] for name in embedding_names(untied))
+    ties = "none"
+    if torch.equal(tgt_matrix, output):
+        ties = "all" if src == tgt and torch.equal(src_matrix, tgt_matrix) else "output"
+    length = min(map(len, positions))
+    positions = [table[:length].contiguous() for table in positions]
+    paper = sinusoids(length, model.d_model)
+    is_paper = not learned and all(torch.allclose(table, paper, atol=SINUSOIDS_AGREE) for table in positions)
+    kind = "sinusoidal" if is_paper else "learned" if learned else "stored"
+    found = {"tie_embeddings": ties, "positions": kind, "max_positions": length}
+    model = model_config(model.model_dump() | found, where=tensors.where)
+    weights |= {
+        f"{side}_embedding.positions": table for side, table in zip(SIDES.values(), positions, strict=True)
+    }
+    kept = {parameter.name for parameter in parameters(model, len(src.pieces), len(tgt.pieces))}
+    return model, {name: tensor for name, tensor in weights.items() if name in kept}
 
 
 def halved_sinusoids(first: int, length: int, d_model: int) -> Tensor:
@@ -147,17 +152,22 @@ def halved_sinusoids(first: int, length: int, d_model: int) -> Tensor:
     return torch.cat([angle.sin(), angle.cos()], dim=1).float()
 
 
-def model_config(settings: dict[str, Any], *, where: Path) -> ModelConfig:
+def model_config(settings: Mapping[str, Any], *, where: Path) -> ModelConfig:
     """The checked settings of a model. RunError: no Transformer of ours is so, and why."""
-    return _checked(ModelConfig, settings, where)
+    model = _checked(ModelConfig, settings, where)
+    if model.max_positions * model.d_model > MAX_TABLE:
+        raise RunError(
+            f"{where}: {model.max_positions:,} positions of {model.d_model:,} are too many to be read"
+        )
+    return model
 
 
-def checked_search(settings: dict[str, Any], *, where: Path) -> SearchConfig:
+def checked_search(settings: Mapping[str, Any], *, where: Path) -> SearchConfig:
     """The checked settings of its search. RunError: no search of ours is so, and why."""
     return _checked(SearchConfig, settings, where)
 
 
-def _checked(section: type[Checked], settings: dict[str, Any], where: Path) -> Checked:
+def _checked(section: type[Checked], settings: Mapping[str, Any], where: Path) -> Checked:
     try:
         return section.model_validate(settings)
     except ValidationError as error:

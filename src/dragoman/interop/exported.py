@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import ConfigError, RunError
-from dragoman.interop.foreign import ForeignFolder, Imported, Options, check_weights, parameter_shapes
+from dragoman.interop.foreign import ForeignFolder, Format, Imported, Options
 from dragoman.interop.huggingface import RUN, from_huggingface
 from dragoman.interop.marian import read_weights
+from dragoman.predict.engine import FORBIDDEN
 from dragoman.text.tokenizer import TokenizerPair
 
-LOOKS_FOR = f"config.json with the key {RUN}, as dragoman export --to huggingface writes it"
 
-
-def detects(folder: ForeignFolder) -> bool:
-    """Whether it is a folder that Dragoman exported, whatever transformers has made of its weights since."""
+def _detects(folder: ForeignFolder) -> bool:
+    """Whether Dragoman exported it, whatever transformers has made of its weights since."""
     return folder.has("config.json") and RUN in folder.json("config.json")
 
 
@@ -29,18 +29,21 @@ def read(folder: ForeignFolder, options: Options) -> Imported:
         raise RunError(
             f"{folder.path}: its config.json and its folder {RUN} are of different runs; copy both from one"
         )
-    parameter_shapes(config.model, sizes, where=folder.path)  # before memory is given to any
-    tensors = read_weights(folder)
-    try:
-        weights = from_huggingface(tensors.rest(), kept)
-    except (KeyError, IndexError, TypeError, ValueError, RuntimeError, AssertionError) as error:
-        raise RunError(
-            f"{tensors.where}: does not fit its config.json ({type(error).__name__}: "
-            f"{' '.join(str(error).split())[:200]}); they must come from the same export"
-        ) from None
-    weights = {name: tensor.float() for name, tensor in weights.items()}
-    check_weights(config.model, weights, sizes, where=tensors.where)
-    return Imported("dragoman", config, tokenizers, weights)
+    bias = kept.get("forbidden_bias")
+    numbers = (
+        [one for one in bias if isinstance(one, float) and isfinite(one)] if isinstance(bias, list) else []
+    )
+    if config.model.output_bias and len(numbers) != len(FORBIDDEN):
+        raise RunError(f"{folder.path / 'config.json'}: {RUN}.forbidden_bias is damaged; export again")
+    return Imported(config, tokenizers, from_huggingface(read_weights(folder), config.model, kept, *sizes))
+
+
+FORMAT = Format(
+    "dragoman",
+    f"config.json with the key {RUN}, as dragoman export --to huggingface writes it",
+    _detects,
+    read,
+)
 
 
 def _config(kept: Any, folder: ForeignFolder, options: Options) -> TranslationConfig:

@@ -19,31 +19,23 @@ from torch import Tensor
 from dragoman.config import ModelConfig
 from dragoman.errors import RunError
 from dragoman.interop.assembling import (
-    AttentionNames,
-    Embeddings,
-    LayerNames,
-    Positions,
-    Sizes,
+    assemble,
     checked_search,
+    count_layers,
     halved_sinusoids,
     model_config,
-    positions,
-    take_layer,
-    take_norm,
 )
-from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Options, Segmentation
-from dragoman.interop.segmenting import beside, cut_note, segmentation
-from dragoman.interop.settings import Settings
+from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options
+from dragoman.interop.segmenting import beside, segmentation
+from dragoman.interop.settings import Setting, Settings
 from dragoman.interop.torch_files import ForeignTensors, Inert, inert, read_torch
-
-LOOKS_FOR = "checkpoint_best.pt or model.pt, with a dict.LANG.txt for each language"
+from dragoman.model.architecture import SIDES, SUBLAYERS
 
 CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model", "sentencepiece.model")
 CODES = ("bpecodes", "code", "bpe.codes", "codes")
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 PAD, EOS, UNK = 1, 2, 3
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
 HARMLESS: list[type | tuple[type, str]] = [
     argparse.Namespace,
     *inert(
@@ -86,22 +78,35 @@ It fills them from the layer itself whenever it loads a checkpoint, and never tr
 or the weights of the time when the training was last continued.
 """
 
-_OWN = AttentionNames("q_proj", "k_proj", "v_proj", "out_proj")
-LAYERS = {
-    "encoder": LayerNames(
-        (_OWN.within("self_attn"),), "fc1", "fc2", ("self_attn_layer_norm", "final_layer_norm")
-    ),
-    "decoder": LayerNames(
-        (_OWN.within("self_attn"), _OWN.within("encoder_attn")),
-        "fc1",
-        "fc2",
-        ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
-    ),
+NAMES = {
+    "src_embedding": "encoder.embed_tokens",
+    "tgt_embedding": "decoder.embed_tokens",
+    "output": "decoder.output_projection",
+    "layer": "*.layers.#",
+    "self_attention.in_proj": "self_attn.{q,k,v}_proj",
+    "self_attention.out_proj": "self_attn.out_proj",
+    "self_attention.norm": "self_attn_layer_norm",
+    "cross_attention.in_proj": "encoder_attn.{q,k,v}_proj",
+    "cross_attention.out_proj": "encoder_attn.out_proj",
+    "cross_attention.norm": "encoder_attn_layer_norm",
+    "feed_forward.linear1": "fc1",
+    "feed_forward.linear2": "fc2",
+    "feed_forward.norm": "final_layer_norm",
+    "norm": "*.layer_norm",
+}
+SETTINGS = {
+    "d_model": Setting("*_embed_dim", 512),
+    "d_ff": Setting("*_ffn_embed_dim", 2048),
+    "n_heads": Setting("*_attention_heads", 8),
+    "dropout": Setting("dropout", 0.1),
+    "attention_dropout": Setting("attention_dropout", 0.0),
+    "activation": Setting("activation_fn", "relu", ("relu", "gelu", "swish")),
+    "norm": Setting("*_normalize_before", False, {False: "post", True: "pre"}),
+    "scale_embeddings": Setting("no_scale_embedding", False, {False: True, True: False}),
 }
 
 
-def detects(folder: ForeignFolder) -> bool:
-    """A checkpoint with its dictionaries."""
+def _detects(folder: ForeignFolder) -> bool:
     return bool(folder.names("dict.*.txt") and folder.names("*.pt"))
 
 
@@ -110,28 +115,33 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     path = folder.file(folder.checkpoint or _checkpoint(folder))
     state = read_torch(path, harmless=HARMLESS)
     settings = Settings(_arguments(state), where=path)
-    _check_architecture(settings)
-    src_lang, tgt_lang = options.languages(
+    arch = settings.text("arch", "transformer")
+    if not arch.startswith("transformer") or arch.startswith("transformer_lm"):
+        raise settings.refusal("arch", "only fairseq's transformer is imported")
+    settings.refuse_where_set(UNKNOWN_HERE)
+    languages = options.languages(
         settings.text("source_lang"), settings.text("target_lang"), where=folder.given
     )
-    src, tgt = (_vocabulary(folder, f"dict.{lang}.txt") for lang in (src_lang, tgt_lang))
-    if src == tgt:
-        tgt = src
-    tensors = state.get("model")
-    if not isinstance(tensors, dict):
+    src, tgt = (_vocabulary(folder, f"dict.{lang}.txt") for lang in languages)
+    if not isinstance(state.get("model"), dict):
         raise RunError(f"{path}: holds no model; give a checkpoint of fairseq")
-    model, weights = _convert(ForeignTensors(tensors, where=path), settings, src, tgt)
-    cut = [_segmentation(folder, settings, options, side) for side in ("src", "tgt")]
-    notes = [*cut_note(cut[0], src.pieces, src_lang), *cut_note(cut[1], tgt.pieces, tgt_lang)]
-    if _named(settings.get("tokenizer")) == "moses" or settings.get("moses_no_escape") is not None:
-        notes.append("text was cut by Moses' tokenizer before its subwords (tokenizer = moses): give it so")
-    notes.append(
-        "fairseq divides a score by length ** lenpen; Dragoman ranks by the penalty of Wu et al. 2016"
-    )
+    tensors = ForeignTensors(state["model"], where=path)
+    model, weights = _convert(tensors, settings, src, tgt)
+    notes = ["fairseq divides a score by length ** lenpen; Dragoman ranks by the penalty of Wu et al. 2016"]
+    tokenizer = settings.get("tokenizer")
+    name = tokenizer.get("_name") if isinstance(tokenizer, Mapping) else tokenizer
+    if name == "moses" or settings.get("moses_no_escape") is not None:
+        notes[:0] = ["text was cut by Moses' tokenizer before its subwords (tokenizer = moses): give it so"]
+    spm = beside(folder, settings.text("sentencepiece_model"), *SENTENCEPIECE)
+    codes = beside(folder, settings.text("bpe_codes"), *CODES)
+    cut = [segmentation(folder, options, side, spm=spm, codes=codes) for side in ("src", "tgt")]
     search = checked_search({"beam_size": settings.count("beam", 5)}, where=path)
-    return Foreign(
-        "fairseq", model, weights, src, tgt, cut[0], cut[1], src_lang, tgt_lang, search, tuple(notes)
-    )
+    return Foreign(model, weights, src, tgt, cut[0], cut[1], *languages, search, tuple(notes))
+
+
+FORMAT = Format(
+    "fairseq", "checkpoint_best.pt or model.pt, with a dict.LANG.txt for each language", _detects, read
+)
 
 
 def _checkpoint(folder: ForeignFolder) -> str:
@@ -147,56 +157,38 @@ def _checkpoint(folder: ForeignFolder) -> str:
 
 def _arguments(state: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of model, task and tokenizers of either kind of checkpoint, flat as in `args`."""
-    args = _plain(state.get("args"))
-    if args:
-        return dict(args)
-    cfg = _plain(state.get("cfg")) or {}
-    flat: dict[str, Any] = {}
-    for section in ("generation", "bpe", "tokenizer", "task", "model"):
-        values = _plain(cfg.get(section))
-        if isinstance(values, Mapping):
+    flat = _section(state.get("args"))
+    cfg = {} if flat else _section(state.get("cfg"))
+    for name in ("generation", "bpe", "tokenizer", "task", "model"):
+        if values := _section(cfg.get(name)):
             flat |= values
-            if section in ("bpe", "tokenizer"):
-                flat[section] = values.get("_name")
-    for side in ("encoder", "decoder"):
-        below = _plain(flat.pop(side, None))
-        if isinstance(below, Mapping):
-            flat |= {f"{side}_{name}": value for name, value in below.items()}
-    model = _plain(cfg.get("model"))
-    if isinstance(model, Mapping):
-        flat["arch"] = model.get("arch") or model.get("_name")
+            flat["arch" if name == "model" else name] = values.get("arch") or values.get("_name")
+    for side in SIDES:
+        flat |= {f"{side}_{name}": value for name, value in _section(flat.pop(side, None)).items()}
+    if flat.get("decoder_embed_dim") is None:
+        flat["decoder_embed_dim"] = flat.get("encoder_embed_dim")
     return flat
 
 
-def _plain(value: Any) -> Any:
-    """Values of argparse and OmegaConf as plain ones."""
+def _section(value: Any) -> dict[str, Any]:
+    """The settings in a section, whatever holds them; none where there is no such section."""
+    plain = _plain(value)
+    return dict(plain) if isinstance(plain, Mapping) else {}
+
+
+def _plain(value: Any, depth: int = 5) -> Any:
+    """Values of argparse and OmegaConf as plain ones; what is nested deeper than `depth` stays as it is."""
     if isinstance(value, argparse.Namespace):
         return vars(value)
-    if isinstance(value, Inert):
+    if isinstance(value, Inert) and depth:
         inside = vars(value)
         value = inside.get("_content", inside.get("_val"))
     if isinstance(value, Mapping):
-        return {key: _plain(below) if isinstance(below, Inert) else below for key, below in value.items()}
+        return {
+            key: _plain(below, depth - 1) if depth and isinstance(below, Inert) else below
+            for key, below in value.items()
+        }
     return value
-
-
-def _named(value: Any) -> Any:
-    return value.get("_name") if isinstance(value, Mapping) else value
-
-
-def _check_architecture(settings: Settings) -> None:
-    """RunError: it is another architecture, or its sides differ in what ours have in common."""
-    arch = settings.text("arch", "transformer")
-    if not arch.startswith("transformer") or arch.startswith("transformer_lm"):
-        raise settings.refusal("arch", "only fairseq's transformer is imported")
-    settings.refuse_where_set(UNKNOWN_HERE)
-    for name, default in (
-        ("embed_dim", 512), ("ffn_embed_dim", 2048), ("attention_heads", 8), ("normalize_before", False)
-    ):  # fmt: skip
-        there = settings.get(f"encoder_{name}", default)
-        here = settings.get(f"decoder_{name}", there if name == "embed_dim" else default)
-        if there != here:
-            raise settings.refusal(f"encoder_{name}", f"the decoder has {here!r}")
 
 
 def _vocabulary(folder: ForeignFolder, name: str) -> ForeignVocabulary:
@@ -221,122 +213,52 @@ def _convert(
     tensors: ForeignTensors, settings: Settings, src: ForeignVocabulary, tgt: ForeignVocabulary
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Settings and parameters in our terms."""
-    sizes = Sizes(settings.count("encoder_embed_dim", 512), settings.count("encoder_ffn_embed_dim", 2048))
-    norm = "pre" if settings.get("encoder_normalize_before", False) else "post"
-    _modernise(tensors, norm, where_settings=settings)
-    n_layers = {side: _count_layers(tensors, side) for side in LAYERS}
-    embeddings = _embeddings(tensors, settings, sizes.d_model, src, tgt)
-    encodings = _positions(tensors, settings, sizes.d_model)
-    weights = embeddings.parameters() | encodings.parameters
-    for side, names in LAYERS.items():
-        for i in range(n_layers[side]):
-            _separate(tensors, f"{side}.layers.{i}", sizes.d_model)
-            weights |= take_layer(tensors, f"{side}.layers.{i}", f"{side}.{i}", names, sizes)
-        if norm == "pre":
-            weights |= take_norm(tensors, f"{side}.layer_norm", f"{side}_norm", sizes.d_model)
-    tensors.check_all_taken()
+    lengths = [
+        settings.count(f"max_{text}_positions", settings.count("max_positions", 1024))
+        for text in ("source", "target")
+    ]
     activation_dropout = settings.number("activation_dropout", 0.0) or settings.number("relu_dropout", 0.0)
-    config = model_config(
-        {
-            **sizes._asdict(),
-            "n_heads": settings.count("encoder_attention_heads", 8),
-            "n_encoder_layers": n_layers["encoder"],
-            "n_decoder_layers": n_layers["decoder"],
-            "dropout": float(settings.number("dropout", 0.1)),
-            "attention_dropout": float(settings.number("attention_dropout", 0.0)),
-            "activation_dropout": float(activation_dropout),
-            "norm": norm,
-            "activation": settings.choose("activation_fn", "relu", ACTIVATIONS),
-            "positions": encodings.kind,
-            "max_positions": encodings.length,
-            "scale_embeddings": not settings.get("no_scale_embedding", False),
-            "tie_embeddings": embeddings.ties,
-        },
+    found = settings.read(SETTINGS) | count_layers(tensors, NAMES)
+    model = model_config(
+        found | {"activation_dropout": activation_dropout, "max_positions": min(lengths)},
         where=settings.where,
     )
-    return config, weights
+    _modernise(tensors, settings, model)
+    if settings.get("share_decoder_input_output_embed") or settings.get("share_all_embeddings"):
+        tensors.repeat("decoder.embed_tokens.weight", "decoder.output_projection.weight")
+    tables = [f"{side}.embed_positions.weight" for side in SIDES]
+
+    def table(name: str) -> Tensor:
+        """Positions (P, D) of a side: learned, computed as fairseq does, or zeros where it has none."""
+        if name in tensors:
+            return tensors.take_table(name, model.d_model)[PAD + 1 :]
+        if settings.get("no_token_positional_embeddings", False):
+            return torch.zeros(model.max_positions, model.d_model)
+        return halved_sinusoids(PAD + 1, model.max_positions, model.d_model)
+
+    learned = all(name in tensors for name in tables)
+    return assemble(tensors, NAMES, model, (src, tgt), lambda: map(table, tables), learned=learned)
 
 
-def _modernise(tensors: ForeignTensors, norm: str, *, where_settings: Settings) -> None:
+def _modernise(tensors: ForeignTensors, settings: Settings, model: ModelConfig) -> None:
     """Gives the tensors of old checkpoints their later names, and drops those that hold nothing."""
     for side, oldest in (("encoder", 2), ("decoder", 3)):
         name = f"{side}.version"
-        if name in tensors:
-            version = float(tensors.take(name, *tensors.shape(name)).flatten()[0])
-            if version < oldest and norm == "pre":
-                raise where_settings.refusal(
-                    f"{side}_normalize_before", f"this old {side} has no norm behind its last layer"
-                )
-        sublayers = LAYERS[side].norms
-        for old in [
-            name for name in tensors if re.fullmatch(rf"{side}\.layers\.\d+\.layer_norms\.\d\..*", name)
-        ]:
-            layer, number, kind = re.split(r"\.layer_norms\.|\.(?=weight|bias)", old)
-            moved = tensors.take(old, *tensors.shape(old))
-            tensors.put(f"{layer}.{sublayers[int(number) % len(sublayers)]}.{kind}", moved)
+        if name in tensors and tensors.take(name, 1).item() < oldest and model.norm == "pre":
+            raise settings.refusal(
+                f"{side}_normalize_before", f"this old {side} has no norm behind its last layer"
+            )
         tensors.drop(f"{side}.embed_positions._float_tensor", f"{side}.embed_positions.weights")
-    tensors.drop(*(name for name in [*tensors] if FAST_COPY.fullmatch(name)))
-
-
-def _count_layers(tensors: ForeignTensors, side: str) -> int:
-    """Layers that have weights, which may be fewer than the settings say (a model may have been pruned)."""
-    found = {
-        int(match.group(1)) for name in tensors if (match := re.match(rf"{side}\.layers\.(\d+)\.", name))
-    }
-    if found != set(range(len(found))) or not found:
-        raise RunError(f"{tensors.where}: layers of its {side} are missing; copy the file again")
-    return len(found)
-
-
-def _separate(tensors: ForeignTensors, layer: str, d_model: int) -> None:
-    """Queries, keys and values that an old checkpoint has stacked, each by itself."""
-    for block in ("self_attn", "encoder_attn"):
-        for kind, shape in (("weight", (3 * d_model, d_model)), ("bias", (3 * d_model,))):
-            name = f"{layer}.{block}.in_proj_{kind}"
-            if name in tensors:
-                parts = tensors.take(name, *shape).chunk(3)
-                for part, tensor in zip(("q_proj", "k_proj", "v_proj"), parts, strict=True):
-                    tensors.put(f"{layer}.{block}.{part}.{kind}", tensor)
-
-
-def _embeddings(
-    tensors: ForeignTensors, settings: Settings, d_model: int, src: ForeignVocabulary, tgt: ForeignVocabulary
-) -> Embeddings:
-    """Those of both sides, and the projection before the softmax by whatever name it has."""
-    shape = len(tgt.pieces), d_model
-    src_embedding = tensors.take("encoder.embed_tokens.weight", len(src.pieces), d_model)
-    tgt_embedding = tensors.take("decoder.embed_tokens.weight", *shape)
-    names = ("decoder.output_projection.weight", "decoder.embed_out")
-    there = [name for name in names if name in tensors]
-    tied = settings.get("share_decoder_input_output_embed") or settings.get("share_all_embeddings")
-    output = tgt_embedding if not there and tied else tensors.take(there[0] if there else names[0], *shape)
-    return Embeddings(src_embedding, tgt_embedding, output, one_vocabulary=src is tgt)
-
-
-def _positions(tensors: ForeignTensors, settings: Settings, d_model: int) -> Positions:
-    """The tables of both sides: learned, computed as fairseq does, or of zeros where it has none."""
-    tables, kinds = [], []
-    for side, name in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
-        length = settings.count(name, settings.count("max_positions", 1024))
-        learned = f"{side}.embed_positions.weight"
-        kinds.append(learned in tensors)
-        if learned in tensors:
-            rows = tensors.shape(learned)[0]
-            tables.append(tensors.take(learned, rows, d_model)[PAD + 1 :])
-        elif settings.get("no_token_positional_embeddings", False):
-            tables.append(torch.zeros(length, d_model))
-        else:
-            tables.append(halved_sinusoids(PAD + 1, length, d_model))
-    return positions(tables[0], tables[1], learned=all(kinds))
-
-
-def _segmentation(folder: ForeignFolder, settings: Settings, options: Options, side: str) -> Segmentation:
-    """What cuts the text of a side: the files that fairseq's own models come with."""
-    named = [settings.text(name) for name in ("sentencepiece_model", "bpe_codes")]
-    return segmentation(
-        folder,
-        options,
-        side,
-        spm=beside(folder, named[0], *SENTENCEPIECE),
-        codes=beside(folder, named[1], *CODES),
-    )
+    tensors.rename("decoder.embed_out", "decoder.output_projection.weight")
+    for name in [*tensors]:
+        if FAST_COPY.fullmatch(name):
+            tensors.drop(name)
+        elif match := re.fullmatch(r"(encoder|decoder)(.*)\.layer_norms\.(\d)\.(weight|bias)", name):
+            side, layer, number, kind = match.groups()
+            sublayer = dict(enumerate(SUBLAYERS[side])).get(int(number))
+            tensors.rename(name, f"{side}{layer}.{NAMES.get(f'{sublayer}.norm', name)}.{kind}")
+        elif match := re.fullmatch(r"(.*_attn)\.in_proj_(weight|bias)", name):  # of queries, keys and values
+            columns = [model.d_model] if match[2] == "weight" else []
+            stacked = tensors.take(name, 3 * model.d_model, *columns)
+            for part, tensor in zip("qkv", stacked.chunk(3), strict=True):
+                tensors.put(f"{match[1]}.{part}_proj.{match[2]}", tensor)

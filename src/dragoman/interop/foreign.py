@@ -6,31 +6,19 @@ ever executed: a folder is a stranger's, and what it names stays inside of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig, parse_json
 from dragoman.errors import RunError
-from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.text.tokenizer import TokenizerPair
 
 MAX_TEXT_BYTES = 256 * 1024 * 1024
 """A vocabulary, a configuration or a tokenizer larger than this is none."""
-
-
-LARGEST = {
-    "d_model": 65_536,
-    "d_ff": 1_048_576,
-    "n_encoder_layers": 1000,
-    "n_decoder_layers": 1000,
-    "max_positions": 65_536,
-}
-"""What asks for more than this has a mistake in it, or wants this machine's memory."""
 
 
 @dataclass(frozen=True)
@@ -74,26 +62,24 @@ class Foreign:
     The rows of vocabularies are still in the foreign order. Weights may be of any floating type.
     """
 
-    format: str
     model: ModelConfig
     weights: Mapping[str, Tensor]
     src: ForeignVocabulary
     tgt: ForeignVocabulary
-    """The same object as `src` where both languages have one vocabulary."""
+    """Equal to `src` where both languages have one vocabulary."""
     src_segmentation: Segmentation
     tgt_segmentation: Segmentation
     src_lang: str
     tgt_lang: str
     search: SearchConfig = field(default_factory=SearchConfig)
     notes: tuple[str, ...] = ()
-    """What did not carry over, a sentence each, as the user is told."""
+    """What did not carry over, a sentence each, as the user is told; `importing` says what cuts the text."""
 
 
 @dataclass(frozen=True)
 class Imported:
     """What becomes a run: all of it in Dragoman's terms and order."""
 
-    format: str
     config: TranslationConfig
     tokenizers: TokenizerPair
     weights: Mapping[str, Tensor]
@@ -121,37 +107,6 @@ class Options:
             )
             raise RunError(f"{where}: does not say its languages; add {missing}, as in --src-lang en")
         return src, tgt
-
-
-def parameter_shapes(
-    model: ModelConfig, sizes: tuple[int, int], *, where: Path
-) -> dict[str, tuple[int, ...]]:
-    """The shapes of all parameters of a model with so many source and target tokens; no memory is taken.
-
-    RunError: it is absurdly large.
-    """
-    for name, largest in LARGEST.items():
-        if getattr(model, name) > largest:
-            raise RunError(f"{where}: {name} is {getattr(model, name):,}; at most {largest:,} is read")
-    with torch.device("meta"):
-        empty = Seq2SeqTransformer(model, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
-    return {name: tuple(parameter.shape) for name, parameter in empty.named_parameters()}
-
-
-def check_weights(
-    model: ModelConfig, weights: Mapping[str, Tensor], sizes: tuple[int, int], *, where: Path
-) -> None:
-    """RunError: `weights` are not those of a `model` with so many source and target tokens, or not finite."""
-    own = parameter_shapes(model, sizes, where=where)
-    there = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    for name in sorted(own.keys() | there.keys()):
-        if own.get(name) != there.get(name):
-            raise RunError(
-                f"{where}: {name} has shape {there.get(name, 'none')}, its settings and vocabularies say "
-                f"{own.get(name, 'none')}; they must come from the same model"
-            )
-        if not torch.isfinite(weights[name]).all():
-            raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
 
 
 class ForeignFolder:
@@ -227,3 +182,14 @@ class ForeignFolder:
         if not isinstance(content, dict):
             raise RunError(f"{self.path / name}: holds no JSON object; copy it again")
         return content
+
+
+class Format(NamedTuple):
+    """A format of another toolkit: how it is told from others, and read."""
+
+    name: str
+    looks_for: str
+    """What tells it, in words."""
+    detects: Callable[[ForeignFolder], bool]
+    read: Callable[[ForeignFolder, Options], Foreign | Imported]
+    """RunError: it is not whole, or computes what our Transformer does not."""

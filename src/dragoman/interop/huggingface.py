@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +29,10 @@ from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
 from dragoman.errors import ConfigError, optional
 from dragoman.files import write_atomically
+from dragoman.interop.assembling import in_order, take_parameters, their_names
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
+from dragoman.interop.torch_files import ForeignTensors
+from dragoman.model.architecture import SIDES, embedding_names, parameters
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import FORBIDDEN, Sentence, StepEngine, longest_translation
@@ -50,44 +53,23 @@ RUN = "dragoman"
 """The key in config.json, and the folder, that keep what a run needs and transformers does not."""
 
 
-SIDES = {"encoder": "src", "decoder": "tgt"}
-"""Their names of the two sides, and ours of their embeddings."""
-
-
-class Part(NamedTuple):
-    """One of their tensors, and whether its rows and columns lie along the width of the residual stream."""
-
-    name: str
-    rows: bool = False
-    columns: bool = False
-
-
-def layer_parts(ours: str, theirs: str, norms: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
-    """Each parameter of a layer, and the tensors that it is cut into along its rows."""
-    attentions = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
-    for own, other in list(attentions.items())[: len(norms) - 1]:
-        for kind in ("weight", "bias"):
-            parts = [Part(f"{theirs}.{other}.{x}_proj.{kind}", columns=kind == "weight") for x in "qkv"]
-            yield f"{ours}.{own}.in_proj.{kind}", parts
-            yield f"{ours}.{own}.out_proj.{kind}", [Part(f"{theirs}.{other}.out_proj.{kind}", rows=True)]
-    yield f"{ours}.feed_forward.linear1.weight", [Part(f"{theirs}.fc1.weight", columns=True)]
-    yield f"{ours}.feed_forward.linear1.bias", [Part(f"{theirs}.fc1.bias")]
-    for kind in ("weight", "bias"):
-        yield f"{ours}.feed_forward.linear2.{kind}", [Part(f"{theirs}.fc2.{kind}", rows=True)]
-        for i, norm in enumerate(norms):
-            yield f"{ours}.residuals.{i}.norm.{kind}", [Part(f"{theirs}.{norm}.{kind}", rows=True)]
-
-
-def stack_parts(config: ModelConfig) -> Iterator[tuple[str, list[Part]]]:
-    """The same for all layers of both stacks, and the norms behind them."""
-    norms = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
-    sides = {"encoder": (config.n_encoder_layers, norms[::2]), "decoder": (config.n_decoder_layers, norms)}
-    for side, (n_layers, own) in sides.items():
-        for i in range(n_layers):
-            yield from layer_parts(f"{side}.{i}", f"model.{side}.layers.{i}", own)
-        if config.norm == "pre":
-            for kind in ("weight", "bias"):
-                yield f"{side}_norm.{kind}", [Part(f"model.{side}.layer_norm.{kind}", rows=True)]
+NAMES = {
+    "src_embedding": "model.encoder.embed_tokens",
+    "tgt_embedding": "model.decoder.embed_tokens",
+    "output": "lm_head",
+    "layer": "model.*.layers.#",
+    "self_attention.in_proj": "self_attn.{q,k,v}_proj",
+    "self_attention.out_proj": "self_attn.out_proj",
+    "self_attention.norm": "self_attn_layer_norm",
+    "cross_attention.in_proj": "encoder_attn.{q,k,v}_proj",
+    "cross_attention.out_proj": "encoder_attn.out_proj",
+    "cross_attention.norm": "encoder_attn_layer_norm",
+    "feed_forward.linear1": "fc1",
+    "feed_forward.linear2": "fc2",
+    "feed_forward.norm": "final_layer_norm",
+    "norm": "model.*.layer_norm",
+}
+"""What Marian and Pegasus call the parts of a model."""
 
 
 def halves(d_model: int) -> Tensor:
@@ -127,18 +109,19 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor], *, shared
             f"{NORM_EPS:g}; export to ctranslate2 or onnx"
         )
     order = order_of_width(config, weights)
+    src, tgt, output = (weights[name][:, order] for name in embedding_names(config))
     theirs: dict[str, Tensor] = {}
-    for name, parts in stack_parts(config):
-        for part, tensor in zip(parts, weights[name].chunk(len(parts)), strict=True):
-            rows = tensor[order] if part.rows else tensor
-            theirs[part.name] = rows[:, order] if part.columns else rows
+    for parameter in parameters(config, len(src), len(tgt)):
+        if parameter.side:
+            names = their_names(NAMES, parameter)
+            tensor = in_order(weights[parameter.name], parameter.axes, order)
+            theirs |= zip(names, tensor.chunk(len(names)), strict=True)
     for side, prefix in SIDES.items():
         table = weights.get(f"{prefix}_embedding.positions")
         if table is None and config.norm == "pre":  # Pegasus asks for it
             table = sinusoids(config.max_positions, config.d_model)
         if table is not None:
             theirs[f"model.{side}.embed_positions.weight"] = table[:, order]
-    src, tgt, output = (weights[name][:, order] for name in embedding_names(config))
     bias = weights["output.bias"].clone() if config.output_bias else torch.zeros(len(output))
     bias[list(FORBIDDEN)] = FORBIDDING
     if not shared:
@@ -155,45 +138,38 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor], *, shared
     return theirs | {"lm_head.weight": output}
 
 
-def from_huggingface(theirs: Mapping[str, Tensor], kept: Mapping[str, Any]) -> dict[str, Tensor]:
+def from_huggingface(
+    tensors: ForeignTensors, config: ModelConfig, kept: Mapping[str, Any], n_src: int, n_tgt: int
+) -> dict[str, Tensor]:
     """The weights of a run, by our names, from those that `to_huggingface` made: its inverse, to the bit.
 
-    `kept` is what config.json has under RUN. KeyError: a tensor is missing.
+    `kept` is what config.json has under RUN. RunError: a weight is missing, is left over, or is not as
+    `config` says.
     """
-    config = ModelConfig.model_validate(kept["config"]["model"])
-    n_src, shared = int(kept["src_vocab_size"]), bool(kept["shared"])
-    order = torch.arange(config.d_model) if kept["width"] == "as it is" else halves(config.d_model)
-    back = order.argsort()
-    weights: dict[str, Tensor] = {}
-    for name, parts in stack_parts(config):
-        tensors = [theirs[part.name] for part in parts]
-        tensors = [t[back] if part.rows else t for t, part in zip(tensors, parts, strict=True)]
-        tensors = [t[:, back] if part.columns else t for t, part in zip(tensors, parts, strict=True)]
-        weights[name] = torch.cat(tensors)
-    if config.positions != "sinusoidal":
-        for side, prefix in SIDES.items():
-            weights[f"{prefix}_embedding.positions"] = theirs[f"model.{side}.embed_positions.weight"][:, back]
-    both = theirs.get("model.shared.weight")
-    src, tgt = (theirs.get(f"model.{side}.embed_tokens.weight", both) for side in SIDES)
-    assert src is not None
-    assert tgt is not None
-    output = theirs.get("lm_head.weight", tgt)
-    if not shared:
-        src, tgt, output = src[:n_src], tgt[n_src:], output[n_src:]
-    for name, matrix in zip(embedding_names(config), (src, tgt, output), strict=True):
-        weights.setdefault(name, matrix[:, back].contiguous())
+    back = None if kept.get("width") == "as it is" else halves(config.d_model).argsort()
+    wanted = parameters(config, n_src, n_tgt)
+    weights = take_parameters(tensors, NAMES, [one for one in wanted if one.side], order=back)
+    for side, prefix in SIDES.items():
+        name = f"model.{side}.embed_positions.weight"
+        if config.positions != "sinusoidal":
+            table = tensors.take(name, config.max_positions, config.d_model)
+            weights[f"{prefix}_embedding.positions"] = in_order(table, ("P", "D"), back)
+        tensors.drop(name)
+    shared, bias = "model.shared.weight", "final_logits_bias"
+    names = [f"{NAMES[part]}.weight" for part in ("src_embedding", "tgt_embedding", "output")]
+    for whole, name in zip((shared, shared, names[1]), names, strict=True):
+        tensors.repeat(whole, name)
+    first = 0 if kept["shared"] else n_src
+    matrices = [tensors.take(name, first + n_tgt, config.d_model) for name in names]
+    sides = (matrices[0][:n_src], matrices[1][first:], matrices[2][first:])
+    for name, matrix in zip(embedding_names(config), sides, strict=True):
+        weights.setdefault(name, in_order(matrix, ("T", "D"), back).contiguous())
     if config.output_bias:
-        weights["output.bias"] = theirs["final_logits_bias"][0, 0 if shared else n_src :].clone()
+        weights["output.bias"] = tensors.take(bias, 1, first + n_tgt)[0, first:].clone()
         weights["output.bias"][list(FORBIDDEN)] = torch.tensor(kept["forbidden_bias"])
+    tensors.drop(shared, bias)
+    tensors.check_all_taken()
     return weights
-
-
-def embedding_names(config: ModelConfig) -> tuple[str, str, str]:
-    """The parameters that hold the embeddings of source and target, and the projection: tied ones are one."""
-    src, tgt, output = "src_embedding.tokens.weight", "tgt_embedding.tokens.weight", "output.weight"
-    return {"all": (src, src, src), "output": (src, tgt, tgt), "none": (src, tgt, output)}[
-        config.tie_embeddings
-    ]
 
 
 def ties_all(config: ModelConfig, *, shared: bool) -> bool:

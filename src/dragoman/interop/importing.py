@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,12 +24,13 @@ from dragoman.interop.foreign import (
     Foreign,
     ForeignFolder,
     ForeignVocabulary,
+    Format,
     Imported,
     Options,
     Segmentation,
     SentencePiece,
-    check_weights,
 )
+from dragoman.interop.segmenting import cut_note
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, environment
 from dragoman.text import foreign as foreign_text
@@ -41,24 +42,19 @@ NEVER = -1000.0
 label smoothing wants a share even for it, whose loss would drown all others."""
 
 
-class Format(NamedTuple):
-    """A format of another toolkit."""
-
-    looks_for: str
-    """What tells it, in words."""
-    detects: Callable[[ForeignFolder], bool]
-    read: Callable[[ForeignFolder, Options], Foreign | Imported]
-
-
 FORMATS: dict[str, Format] = {
-    "marian": Format(marian.LOOKS_FOR, marian.detects, marian.read),
-    "joeynmt": Format(joeynmt.LOOKS_FOR, joeynmt.detects, joeynmt.read),
-    "fairseq": Format(fairseq.LOOKS_FOR, fairseq.detects, fairseq.read),
-    "opennmt": Format(opennmt.LOOKS_FOR, opennmt.detects, opennmt.read),
-    "eole": Format(opennmt.LOOKS_FOR_EOLE, opennmt.detects_eole, opennmt.read_eole),
-    "sockeye": Format(sockeye.LOOKS_FOR, sockeye.detects, sockeye.read),
-    "dragoman": Format(exported.LOOKS_FOR, exported.detects, exported.read),
+    one.name: one
+    for one in (
+        marian.FORMAT,
+        joeynmt.FORMAT,
+        fairseq.FORMAT,
+        opennmt.FORMAT,
+        opennmt.EOLE_FORMAT,
+        sockeye.FORMAT,
+        exported.FORMAT,
+    )
 }
+"""The formats that are read: a new importer is one file, and one line here."""
 
 
 def import_model(
@@ -74,10 +70,10 @@ def import_model(
     _check_free(out)
     if format_name is not None and format_name not in FORMATS:
         raise RunError(f"--format {format_name}: there are {', '.join(FORMATS)}")
-    reader = FORMATS[format_name or detect(folder)]
-    found = reader.read(folder, options or Options())
+    name = format_name or detect(folder)
+    found = FORMATS[name].read(folder, options or Options())
     imported = found if isinstance(found, Imported) else in_our_terms(found, folder)
-    return write_run(imported, out, folder)
+    return write_run(name, imported, out, folder)
 
 
 def _check_free(out: Path) -> None:
@@ -110,17 +106,13 @@ def in_our_terms(foreign: Foreign, folder: ForeignFolder) -> Imported:
     where = folder.given
     for vocabulary in (foreign.src, foreign.tgt):
         _check_vocabulary(vocabulary, where)
-    one_vocabulary = foreign.src is foreign.tgt
-    if foreign.model.tie_embeddings == "all" and not one_vocabulary:
-        raise RunError(
-            f"{where}: ties the embeddings of two vocabularies; its settings contradict each other"
-        )
-    sizes = len(foreign.src.pieces), len(foreign.tgt.pieces)
-    check_weights(foreign.model, foreign.weights, sizes, where=where)
     tokenizers = _tokenizers(foreign, where)
-    config = _config(foreign, tokenizers, name=run_name(folder.given), where=where)
-    weights = reorder(foreign.weights, foreign.src, foreign.tgt)
-    return Imported(foreign.format, config, tokenizers, weights, foreign.notes)
+    config = _config(foreign, tokenizers, name=run_name(where), where=where)
+    notes = [
+        *cut_note(foreign.src_segmentation, foreign.src.pieces, foreign.src_lang),
+        *cut_note(foreign.tgt_segmentation, foreign.tgt.pieces, foreign.tgt_lang),
+    ]
+    return Imported(config, tokenizers, reorder(foreign), (*notes, *foreign.notes))
 
 
 def our_rows(vocabulary: ForeignVocabulary) -> list[int | None]:
@@ -148,20 +140,18 @@ def our_pieces(vocabulary: ForeignVocabulary) -> list[str]:
     return pieces
 
 
-def reorder(
-    weights: Mapping[str, Tensor], src: ForeignVocabulary, tgt: ForeignVocabulary
-) -> dict[str, Tensor]:
-    """The weights in fp32, what has a row a token in Dragoman's order.
+def reorder(foreign: Foreign) -> dict[str, Tensor]:
+    """The weights, what has a row a token in Dragoman's order.
 
     A token that the other side has not gets zeros, and the output bias NEVER; so does <s> where the decoder
     starts with the end token, for its row is that one's.
     """
-    ours = {name: tensor.detach().float() for name, tensor in weights.items()}
+    ours = dict(foreign.weights)
     for name, vocabulary in (
-        ("src_embedding.tokens.weight", src),
-        ("tgt_embedding.tokens.weight", tgt),
-        ("output.weight", tgt),
-        ("output.bias", tgt),
+        ("src_embedding.tokens.weight", foreign.src),
+        ("tgt_embedding.tokens.weight", foreign.tgt),
+        ("output.weight", foreign.tgt),
+        ("output.bias", foreign.tgt),
     ):
         if name in ours:
             rows = our_rows(vocabulary)
@@ -180,14 +170,14 @@ def run_name(path: Path) -> str:
     return name or "imported"
 
 
-def write_run(imported: Imported, out: Path, folder: ForeignFolder) -> Run:
+def write_run(format_name: str, imported: Imported, out: Path, folder: ForeignFolder) -> Run:
     """Writes a complete run, and tries it. RunError: it cannot be written, or does not translate."""
     with replacing_folder(out) as partial:
         run = Run.create(partial, imported.config)
         imported.tokenizers.save(run.tokenizer_folder)
         run.save_weights(imported.weights)
         run.write_json("environment.json", environment())
-        run.write_json("report.json", {"imported": _origin(imported, folder)})
+        run.write_json("report.json", {"imported": _origin(format_name, imported, folder)})
         _check_run(run, folder.given)
         _check_free(out)  # still
     return Run.open(out)
@@ -207,14 +197,14 @@ def _check_run(run: Run, origin: Path) -> None:
         raise RunError(f"{origin}: computes what is no probability; the model is damaged")
 
 
-def _origin(imported: Imported, folder: ForeignFolder) -> dict[str, Any]:
+def _origin(format_name: str, imported: Imported, folder: ForeignFolder) -> dict[str, Any]:
     """What report.json says about where a run came from."""
     files = {
         name: {"bytes": path.stat().st_size, "blake2b": hash_file(path)}
         for name, path in sorted(folder.used.items())
     }
     return {
-        "format": imported.format,
+        "format": format_name,
         "path": str(folder.given),
         "files": files,
         "n_parameters": sum(tensor.numel() for tensor in imported.weights.values()),
@@ -237,7 +227,7 @@ def _check_vocabulary(vocabulary: ForeignVocabulary, where: Path) -> None:
 def _tokenizers(foreign: Foreign, where: Path) -> TokenizerPair:
     """The tokenizers of both sides: one where vocabulary and segmentation are the same."""
     src = _tokenizer(foreign.src_segmentation, our_pieces(foreign.src), where)
-    if foreign.src is foreign.tgt and foreign.src_segmentation == foreign.tgt_segmentation:
+    if foreign.src == foreign.tgt and foreign.src_segmentation == foreign.tgt_segmentation:
         return TokenizerPair(src, src)
     return TokenizerPair(src, _tokenizer(foreign.tgt_segmentation, our_pieces(foreign.tgt), where))
 
@@ -278,7 +268,7 @@ def _config(foreign: Foreign, tokenizers: TokenizerPair, *, name: str, where: Pa
             "kind": kinds[0],
             "tgt_kind": "same" if kinds[0] == kinds[1] else kinds[1],
             "vocab_size": max(10, tokenizers.tgt.vocab_size),
-            "shared": foreign.src is foreign.tgt,
+            "shared": foreign.src == foreign.tgt,
             "lowercase": foreign.src_segmentation.lowercase,
         },
         "model": foreign.model.model_dump(),

@@ -9,57 +9,62 @@ et al. 2022), which is folded into the weights.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
-
-from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
-from dragoman.interop.assembling import (
-    AttentionNames,
-    Embeddings,
-    LayerNames,
-    Sizes,
-    checked_search,
-    model_config,
-    positions,
-    take_layer,
-    take_norm,
-)
-from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Options, Segmentation
-from dragoman.interop.segmenting import beside, cut_note, segmentation
-from dragoman.interop.settings import Settings, parse_yaml
+from dragoman.interop.assembling import assemble, checked_search, model_config
+from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options, Segmentation
+from dragoman.interop.segmenting import beside, segmentation
+from dragoman.interop.settings import Setting, Settings, parse_yaml
 from dragoman.interop.torch_files import ForeignTensors, inert, read_torch
-
-LOOKS_FOR = "config.yaml with data and model, a .ckpt file, src_vocab.txt and trg_vocab.txt"
+from dragoman.model.architecture import SIDES
 
 NORM_EPS = 1e-6
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
-SIDES = ("encoder", "decoder")
 HARMLESS = inert(
     "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype", "_codecs.encode"
 )
 """The best score of a training may be a number of numpy's."""
 
-_PROJECTIONS = AttentionNames("q_layer", "k_layer", "v_layer", "output_layer")
-_WIDE, _NARROW, _LAST_NORM = (
-    "feed_forward.pwff_layer.0",
-    "feed_forward.pwff_layer.3",
-    "feed_forward.layer_norm",
-)
-LAYERS = {
-    "encoder": LayerNames((_PROJECTIONS.within("src_src_att"),), _WIDE, _NARROW, ("layer_norm", _LAST_NORM)),
-    "decoder": LayerNames(
-        (_PROJECTIONS.within("trg_trg_att"), _PROJECTIONS.within("src_trg_att")),
-        _WIDE,
-        _NARROW,
-        ("x_layer_norm", "dec_layer_norm", _LAST_NORM),
-    ),
+NAMES = {
+    "src_embedding": "src_embed.lut",
+    "tgt_embedding": "trg_embed.lut",
+    "output": "decoder.output_layer",
+    "layer": "*.layers.#",
+    "encoder.self_attention.in_proj": "src_src_att.{q,k,v}_layer",
+    "encoder.self_attention.out_proj": "src_src_att.output_layer",
+    "encoder.self_attention.norm": "layer_norm",
+    "decoder.self_attention.in_proj": "trg_trg_att.{q,k,v}_layer",
+    "decoder.self_attention.out_proj": "trg_trg_att.output_layer",
+    "decoder.self_attention.norm": "x_layer_norm",
+    "cross_attention.in_proj": "src_trg_att.{q,k,v}_layer",
+    "cross_attention.out_proj": "src_trg_att.output_layer",
+    "cross_attention.norm": "dec_layer_norm",
+    "feed_forward.linear1": "feed_forward.pwff_layer.0",
+    "feed_forward.linear2": "feed_forward.pwff_layer.3",
+    "feed_forward.norm": "feed_forward.layer_norm",
+    "norm": "*.layer_norm",
 }
+SETTINGS = {
+    "d_model": Setting("model.*.hidden_size", 512),
+    "d_ff": Setting("model.*.ff_size", 2048),
+    "n_heads": Setting("model.*.num_heads", int),
+    "n_encoder_layers": Setting("model.encoder.num_layers", int),
+    "n_decoder_layers": Setting("model.decoder.num_layers", int),
+    "dropout": Setting("model.decoder.dropout", 0.1),
+    "attention_dropout": Setting("model.decoder.dropout", 0.1),
+    "activation_dropout": Setting("model.decoder.dropout", 0.1),
+    "activation": Setting("model.*.activation", "relu", ("relu", "gelu", "swish")),
+    "scale_embeddings": Setting("model.*.embeddings.scale", False),
+}
+CHECKED = (
+    Setting("model.encoder.type", "recurrent", ("transformer",)),
+    Setting("model.decoder.type", "transformer", ("transformer",)),
+    Setting("data.src.level", "word", ("word", "bpe")),
+    Setting("data.trg.level", "word", ("word", "bpe")),
+)
 
 
-def detects(folder: ForeignFolder) -> bool:
-    """A model_dir of JoeyNMT."""
+def _detects(folder: ForeignFolder) -> bool:
     return folder.has("config.yaml") and bool(folder.names("*.ckpt"))
 
 
@@ -67,41 +72,38 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     """The model in a folder. RunError: it is not whole, or computes what ours does not."""
     where = folder.path / "config.yaml"
     settings = Settings(parse_yaml(folder.text("config.yaml"), where=where), where=where)
-    _check_architecture(settings)
+    for setting in CHECKED:
+        settings.value(setting)
     src, tgt = (_vocabulary(folder, settings, side) for side in ("src", "trg"))
-    if src == tgt:
-        tgt = src
     checkpoint = folder.file(_checkpoint(folder, settings))
     state = read_torch(checkpoint, harmless=HARMLESS).get("model_state")
     if not isinstance(state, dict):
         raise RunError(f"{checkpoint}: holds no model_state; give a checkpoint of JoeyNMT")
-    model, weights = _convert(ForeignTensors(state, where=checkpoint), settings, src, tgt)
-    src_lang, tgt_lang = options.languages(
-        settings.text("data.src.lang"), settings.text("data.trg.lang"), where=where
+    tensors = ForeignTensors(state, where=checkpoint)
+    norm = _norm(tensors, settings)
+    model = model_config(settings.read(SETTINGS) | {"norm": norm, "norm_eps": NORM_EPS}, where=where)
+    model, weights = assemble(
+        tensors,
+        NAMES,
+        model,
+        (src, tgt),
+        lambda: [tensors.take_table(f"{side}.pe.pe", model.d_model) for side in SIDES],
     )
+    for name, tensor in weights.items():  # norm(x + f(x) / alpha) for norm(alpha x + f(x))
+        if name.rpartition(".")[0].endswith(("out_proj", "linear2")):
+            weights[name] = tensor / _residual_weight(settings, name.partition(".")[0], model)
+    languages = options.languages(settings.text("data.src.lang"), settings.text("data.trg.lang"), where=where)
     cut = [_segmentation(folder, settings, options, side) for side in ("src", "trg")]
-    notes = [
-        *_notes(settings, "src", src_lang), *cut_note(cut[0], src.pieces, src_lang),
-        *_notes(settings, "trg", tgt_lang), *cut_note(cut[1], tgt.pieces, tgt_lang),
-    ]  # fmt: skip
-    search = _search(settings)
-    return Foreign(
-        "joeynmt", model, weights, src, tgt, cut[0], cut[1], src_lang, tgt_lang, search, tuple(notes)
-    )
+    notes = (*_notes(settings, "src", languages[0]), *_notes(settings, "trg", languages[1]))
+    return Foreign(model, weights, src, tgt, cut[0], cut[1], *languages, _search(settings), notes)
 
 
-def _check_architecture(settings: Settings) -> None:
-    """RunError: it is no Transformer, or its sides differ in what ours have in common."""
-    for side, default in (("encoder", "recurrent"), ("decoder", "transformer")):
-        if settings.text(f"model.{side}.type", default) != "transformer":
-            raise settings.refusal(f"model.{side}.type", "only Transformers are imported")
-        if settings.text(f"data.{'src' if side == 'encoder' else 'trg'}.level", "word") == "char":
-            raise settings.refusal("data.src.level", "text of single characters is not cut so here")
-    defaults = {"hidden_size": 512, "ff_size": 2048, "activation": "relu", "embeddings.scale": False}
-    for name in (*defaults, "num_heads"):
-        there, here = (settings.get(f"model.{side}.{name}", defaults.get(name)) for side in SIDES)
-        if there != here:
-            raise settings.refusal(f"model.encoder.{name}", f"the decoder has {here!r}")
+FORMAT = Format(
+    "joeynmt",
+    "config.yaml with data and model, a .ckpt file, src_vocab.txt and trg_vocab.txt",
+    _detects,
+    read,
+)
 
 
 def _checkpoint(folder: ForeignFolder, settings: Settings) -> str:
@@ -124,63 +126,14 @@ def _vocabulary(folder: ForeignFolder, settings: Settings, side: str) -> Foreign
         settings.text(f"{named}.{kind}_token", token)
         for kind, token in (("unk", "<unk>"), ("pad", "<pad>"), ("bos", "<s>"), ("eos", "</s>"))
     )
-    others = [settings.text(f"{named}.sep_token"), *map(str, settings.get(f"{named}.lang_tags", []))]
+    others = [settings.text(f"{named}.sep_token"), *settings.texts(f"{named}.lang_tags")]
     pieces = list(dict.fromkeys([unk, pad, bos, eos, *filter(None, others), *lines]))
     return ForeignVocabulary(
         pieces, start=pieces.index(bos), eos=pieces.index(eos), unk=pieces.index(unk), pad=pieces.index(pad)
     )
 
 
-def _convert(
-    tensors: ForeignTensors, settings: Settings, src: ForeignVocabulary, tgt: ForeignVocabulary
-) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Settings and parameters in our terms."""
-    sizes = Sizes(
-        settings.count("model.encoder.hidden_size", 512), settings.count("model.encoder.ff_size", 2048)
-    )
-    embeddings = Embeddings(
-        tensors.take("src_embed.lut.weight", len(src.pieces), sizes.d_model),
-        tensors.take("trg_embed.lut.weight", len(tgt.pieces), sizes.d_model),
-        tensors.take("decoder.output_layer.weight", len(tgt.pieces), sizes.d_model),
-        one_vocabulary=src is tgt,
-    )
-    tables = [tensors.take(f"{side}.pe.pe", *tensors.shape(f"{side}.pe.pe"))[0] for side in SIDES]
-    encodings = positions(tables[0], tables[1], learned=False)
-    norm = _norm(tensors, settings)
-    n_layers = {side: settings.count(f"model.{side}.num_layers") for side in SIDES}
-    weights = embeddings.parameters() | encodings.parameters
-    for side in SIDES:
-        alpha = _residual_weight(settings, side, norm, n_layers)
-        for i in range(n_layers[side]):
-            layer = take_layer(tensors, f"{side}.layers.{i}", f"{side}.{i}", LAYERS[side], sizes)
-            weights |= _divided(layer, alpha)
-        if norm == "pre":
-            weights |= take_norm(tensors, f"{side}.layer_norm", f"{side}_norm", sizes.d_model)
-    tensors.check_all_taken()
-    dropout = float(settings.number("model.decoder.dropout", 0.1))
-    config = model_config(
-        {
-            **sizes._asdict(),
-            "n_heads": settings.count("model.encoder.num_heads"),
-            "n_encoder_layers": n_layers["encoder"],
-            "n_decoder_layers": n_layers["decoder"],
-            "dropout": dropout,
-            "attention_dropout": dropout,
-            "activation_dropout": dropout,
-            "norm": norm,
-            "norm_eps": NORM_EPS,
-            "activation": settings.choose("model.encoder.activation", "relu", ACTIVATIONS),
-            "positions": encodings.kind,
-            "max_positions": encodings.length,
-            "scale_embeddings": bool(settings.get("model.encoder.embeddings.scale", False)),
-            "tie_embeddings": embeddings.ties,
-        },
-        where=settings.where,
-    )
-    return config, weights
-
-
-def _norm(tensors: ForeignTensors, settings: Settings) -> Literal["pre", "post"]:
+def _norm(tensors: ForeignTensors, settings: Settings) -> str:
     """Where the norms stand. JoeyNMT 2.3 leaves out the last one where "pre" is not written out."""
     kinds = []
     for side, default in (("encoder", "pre"), ("decoder", "post")):
@@ -194,26 +147,20 @@ def _norm(tensors: ForeignTensors, settings: Settings) -> Literal["pre", "post"]
             )
     if kinds[0] != kinds[1]:
         raise settings.refusal("model.encoder.layer_norm", f"the decoder has {kinds[1]!r}")
-    return "pre" if kinds[0] == "pre" else "post"
+    return kinds[0]
 
 
-def _residual_weight(settings: Settings, side: str, norm: str, n_layers: dict[str, int]) -> float:
+def _residual_weight(settings: Settings, side: str, model: ModelConfig) -> float:
     """What a residual is multiplied by: JoeyNMT sets DeepNet's where weights begin as "xavier_normal"."""
-    alpha = float(settings.number(f"model.{side}.alpha", 1.0))
+    alpha = settings.number(f"model.{side}.alpha", 1.0)
     if settings.text("model.initializer") == "xavier_normal":
-        n_encoder, n_decoder = n_layers["encoder"], n_layers["decoder"]
-        deep = 0.81 * (n_encoder**4 * n_decoder) ** (1 / 16), (3 * n_decoder) ** (1 / 4)
-        alpha = deep[SIDES.index(side)]
-    if alpha != 1.0 and norm == "pre":
+        n_encoder, n_decoder = model.n_encoder_layers, model.n_decoder_layers
+        deep = {"encoder": 0.81 * (n_encoder**4 * n_decoder) ** (1 / 16), "decoder": (3 * n_decoder) ** 0.25}
+        alpha = deep[side]
+    if alpha != 1.0 and model.norm == "pre":
         name = f"model.{side}.alpha" if settings.get(f"model.{side}.alpha") else "model.initializer"
         raise settings.refusal(name, "weighted residuals can be expressed with post-norm only")
     return alpha
-
-
-def _divided(layer: dict[str, Tensor], alpha: float) -> dict[str, Tensor]:
-    """norm(x + f(x) / alpha) for norm(alpha x + f(x)), which differs in the norm's epsilon alone."""
-    last = ("out_proj.weight", "out_proj.bias", "linear2.weight", "linear2.bias")
-    return {name: tensor / alpha if name.endswith(last) else tensor for name, tensor in layer.items()}
 
 
 def _segmentation(folder: ForeignFolder, settings: Settings, options: Options, side: str) -> Segmentation:

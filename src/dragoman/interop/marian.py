@@ -21,26 +21,40 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
-from dragoman.interop.assembling import checked_search, model_config, positions
+from dragoman.interop.assembling import assemble, checked_search, model_config
 from dragoman.interop.foreign import (
     Foreign,
     ForeignFolder,
     ForeignVocabulary,
+    Format,
     Options,
     SentencePiece,
-    parameter_shapes,
 )
-from dragoman.interop.huggingface import RUN, SIDES, halves, stack_parts
-from dragoman.interop.settings import Settings
+from dragoman.interop.huggingface import NAMES, RUN, halves
+from dragoman.interop.settings import Setting, Settings
 from dragoman.interop.torch_files import ForeignTensors, read_safetensors, read_torch
+from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
 from dragoman.text.foreign import LANGUAGE
 
-LOOKS_FOR = "config.json with model_type marian, vocab.json, source.spm and target.spm"
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+SETTINGS = {
+    "d_model": Setting("d_model", int),
+    "d_ff": Setting("*_ffn_dim", int),
+    "n_heads": Setting("*_attention_heads", int),
+    "n_encoder_layers": Setting("encoder_layers", int),
+    "n_decoder_layers": Setting("decoder_layers", int),
+    "max_positions": Setting("max_position_embeddings", 1024),
+    "dropout": Setting("dropout", 0.1),
+    "attention_dropout": Setting("attention_dropout", 0.0),
+    "activation_dropout": Setting("activation_dropout", 0.0),
+    "activation": Setting(
+        "activation_function", "gelu", {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+    ),
+    "scale_embeddings": Setting("scale_embedding", False),
+}
 
 
-def detects(folder: ForeignFolder) -> bool:
+def _detects(folder: ForeignFolder) -> bool:
     """Whether it is the folder of a MarianMTModel, and not one that Dragoman exported."""
     if not folder.has("config.json"):
         return False
@@ -55,13 +69,12 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     search = read_settings(folder, "generation_config.json") if has_search else settings
     tokens = read_settings(folder, "tokenizer_config.json")
     src, tgt = read_vocabularies(folder, settings)
-    model, weights = our_weights(read_weights(folder), settings, (len(src.pieces), len(tgt.pieces)))
+    model, weights = our_weights(read_weights(folder), settings, (src, tgt))
     src_lang, tgt_lang = options.languages(
         tokens.text("source_lang"), tokens.text("target_lang"), where=folder.given
     )
     languages = [piece for piece in src.pieces if LANGUAGE.fullmatch(piece)]
     return Foreign(
-        format="marian",
         model=model,
         weights=weights,
         src=src,
@@ -80,91 +93,45 @@ def read_settings(folder: ForeignFolder, name: str) -> Settings:
     return Settings(folder.json(name) if folder.has(name) else {}, where=folder.path / name)
 
 
-def architecture(settings: Settings) -> ModelConfig:
-    """What config.json describes. RunError: Dragoman has none like it."""
-    for name in ("attention_heads", "ffn_dim"):
-        if settings.count(f"encoder_{name}") != settings.count(f"decoder_{name}"):
-            raise settings.refusal(f"decoder_{name}", f"encoder_{name} is another")
-    shared = settings.flag("share_encoder_decoder_embeddings", default=True)
-    tied = settings.flag("tie_word_embeddings", default=True)
-    return model_config(
-        {
-            "d_model": settings.count("d_model"),
-            "n_heads": settings.count("encoder_attention_heads"),
-            "d_ff": settings.count("encoder_ffn_dim"),
-            "n_encoder_layers": settings.count("encoder_layers"),
-            "n_decoder_layers": settings.count("decoder_layers"),
-            "dropout": settings.number("dropout", 0.1),
-            "attention_dropout": settings.number("attention_dropout", 0.0),
-            "activation_dropout": settings.number("activation_dropout", 0.0),
-            "norm": "post",
-            "activation": settings.choose("activation_function", "gelu", ACTIVATIONS),
-            "scale_embeddings": settings.flag("scale_embedding"),
-            "max_positions": settings.count("max_position_embeddings", 1024),
-            "tie_embeddings": ("all" if shared else "output") if tied else "none",
-            "output_bias": True,
-        },
-        where=settings.where,
-    )
+FORMAT = Format(
+    "marian", "config.json with model_type marian, vocab.json, source.spm and target.spm", _detects, read
+)
 
 
 def our_weights(
-    tensors: ForeignTensors, settings: Settings, sizes: tuple[int, int]
+    tensors: ForeignTensors, settings: Settings, vocabularies: tuple[ForeignVocabulary, ForeignVocabulary]
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """The architecture and its weights by our names, rows of tokens in Marian's order; `sizes`: such rows.
+    """The architecture and its weights by our names, rows of tokens in Marian's order.
 
     RunError: a weight is missing, is left over, or is not as config.json says.
     """
-    model = architecture(settings)
-    shapes = parameter_shapes(model, sizes, where=settings.where)
-    ours = halves(model.d_model).argsort()  # (D,): which of Marian's dimensions is each of ours
-    weights = dict(_matrices(tensors, model, sizes, ours))
-    for name, parts in stack_parts(model):
-        n_rows, *columns = shapes[name]
-        taken = [tensors.take(part.name, n_rows // len(parts), *columns) for part in parts]
-        taken = [t[ours] if part.rows else t for t, part in zip(taken, parts, strict=True)]
-        taken = [t[:, ours] if part.columns else t for t, part in zip(taken, parts, strict=True)]
-        weights[name] = torch.cat(taken)
-    found = positions(*(_table(tensors, side, model)[:, ours] for side in SIDES), learned=False)
-    weights |= found.parameters
-    tensors.check_all_taken()
-    return model.model_copy(update={"positions": found.kind}), weights
-
-
-def _matrices(
-    tensors: ForeignTensors, model: ModelConfig, sizes: tuple[int, int], ours: Tensor
-) -> Iterator[tuple[str, Tensor]]:
-    """What has a row for each token: embeddings, output and its bias."""
-    shared, src, tgt, output = (
-        "model.shared.weight",
-        "model.encoder.embed_tokens.weight",
-        "model.decoder.embed_tokens.weight",
-        "lm_head.weight",
-    )
-    groups: dict[str, tuple[str, ...]]
-    if model.tie_embeddings == "all":
-        groups = {"src_embedding.tokens": (shared, src, tgt, output)}
-    elif model.tie_embeddings == "output":
-        groups = {"src_embedding.tokens": (src,), "tgt_embedding.tokens": (tgt, output)}
-    else:
-        groups = {"src_embedding.tokens": (src,), "tgt_embedding.tokens": (tgt,), "output": (output,)}
+    found = settings.read(SETTINGS) | {"norm": "post", "output_bias": True}
+    model = model_config(found, where=settings.where)
+    shared = "model.shared.weight"
+    src, tgt, output = (f"{NAMES[part]}.weight" for part in ("src_embedding", "tgt_embedding", "output"))
+    if not settings.flag("tie_word_embeddings", True):
         for name in (src, tgt):  # where both languages have one table, some versions keep it once
-            if shared in tensors and name not in tensors:
-                tensors.copy(shared, name)
-        tensors.drop(shared)
-    for name, names in groups.items():
-        n_rows = sizes[0] if name == "src_embedding.tokens" else sizes[1]
-        yield f"{name}.weight", tensors.take_same(names, n_rows, model.d_model)[:, ours]
-    bias = "final_logits_bias"
-    yield "output.bias", tensors.take(bias, 1, sizes[1])[0] if bias in tensors else torch.zeros(sizes[1])
+            tensors.repeat(shared, name)
+    elif settings.flag("share_encoder_decoder_embeddings", True):
+        tensors.unite((shared, src, tgt, output))
+    else:
+        tensors.unite((tgt, output))
+    tensors.drop(shared)
+    n_tgt, bias = len(vocabularies[1].pieces), "final_logits_bias"
+    has_bias = bias in tensors
+    tensors.put(
+        f"{NAMES['output']}.bias", tensors.take(bias, 1, n_tgt)[0] if has_bias else torch.zeros(n_tgt)
+    )
+    order = halves(model.d_model)
 
+    def table(name: str) -> Tensor:
+        """Positions (P, D) of a side: those in the file, or the ones that are computed."""
+        if name in tensors:
+            return tensors.take(name, model.max_positions, model.d_model)
+        return sinusoids(model.max_positions, model.d_model)[:, order]
 
-def _table(tensors: ForeignTensors, side: str, model: ModelConfig) -> Tensor:
-    """The positions of the encoder or the decoder: those in the file, or the ones that are computed."""
-    name = f"model.{side}.embed_positions.weight"
-    if name not in tensors:
-        return sinusoids(model.max_positions, model.d_model)[:, halves(model.d_model)]
-    return tensors.take(name, model.max_positions, model.d_model)
+    tables = [f"model.{side}.embed_positions.weight" for side in SIDES]
+    return assemble(tensors, NAMES, model, vocabularies, lambda: map(table, tables), order=order.argsort())
 
 
 def read_weights(folder: ForeignFolder) -> ForeignTensors:
@@ -179,11 +146,7 @@ def read_weights(folder: ForeignFolder) -> ForeignTensors:
             found: dict[str, Any] = {}
             for part in names:
                 found |= read_file(folder.file(part))
-            where = folder.path / name
-            strange = [key for key, value in found.items() if not isinstance(value, Tensor)]
-            if strange:
-                raise RunError(f"{where}: {strange[0]} is no tensor; the file holds more than weights")
-            return ForeignTensors(found, where=where)
+            return ForeignTensors(found, where=folder.path / name)
     raise RunError(f"{folder.path}: holds neither model.safetensors nor pytorch_model.bin; is it complete?")
 
 
@@ -201,7 +164,7 @@ def read_vocabularies(
     """Source and target: one and the same unless the folder has a target_vocab.json."""
     n_src = settings.count("vocab_size")
     n_tgt = settings.count("decoder_vocab_size", n_src)
-    shared = settings.flag("share_encoder_decoder_embeddings", default=True)
+    shared = settings.flag("share_encoder_decoder_embeddings", True)
     two = folder.has("target_vocab.json") and not shared
     start, eos = (settings.count(f"{name}_token_id", least=0) for name in ("decoder_start", "eos"))
     if not two and n_src != n_tgt:
@@ -282,7 +245,7 @@ def _notes(settings: Settings, search: Settings, model: ModelConfig, languages: 
         yield "num_beam_groups is left away: a run has such beams where it is asked to (--diversity-groups)"
     if settings.number("encoder_layerdrop", 0.0) or settings.number("decoder_layerdrop", 0.0):
         yield "layers are not left out while training (layerdrop)"
-    if settings.flag("share_encoder_decoder_embeddings", default=True) and model.tie_embeddings == "none":
+    if settings.flag("share_encoder_decoder_embeddings", True) and model.tie_embeddings == "none":
         yield "a table of embeddings for both languages became one for each, which training tells apart"
     if model.positions == "stored":
         yield "its table of positions is not one of sinusoids, and is kept as it is"

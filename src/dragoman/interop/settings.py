@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dragoman.errors import RunError, require
+from dragoman.model.architecture import SIDES
+
+
+class Setting(NamedTuple):
+    """Where a toolkit says something about a model, and what it may say."""
+
+    name: str
+    """With "*" for a setting of both sides, "encoder" and "decoder", which must be the same."""
+    default: Any
+    """The value where it is not set, of the kind that belongs there; `int` itself: it must be set."""
+    known: Mapping[Any, Any] | Sequence[Any] | None = None
+    """What each value means, or the values that there may be; None: any of its kind."""
 
 
 class Settings:
@@ -29,48 +41,83 @@ class Settings:
             value = value.get(part) if isinstance(value, Mapping) else None
         return default if value is None else value
 
+    def section(self, name: str) -> dict[str, Any]:
+        """The settings below a name, "" for all of them; none where there is no such section."""
+        value = self.get(name) if name else self.values
+        return dict(value) if isinstance(value, Mapping) else {}
+
+    def read(self, wanted: Mapping[str, Setting]) -> dict[str, Any]:
+        """Our settings, by our names. RunError: one is not set, of another kind, or cannot be expressed."""
+        return {ours: self.value(setting) for ours, setting in wanted.items()}
+
+    def value(self, setting: Setting) -> Any:
+        """What one setting means here. RunError: as `read`, or the two sides differ in it."""
+        name, default, known = setting
+        there, here = (self._typed(name.replace("*", side), default) for side in SIDES)
+        name = name.replace("*", "encoder")
+        if there != here:
+            raise self.refusal(name, f"the decoder has {here!r}")
+        if known is None:
+            return there
+        if there not in known:
+            raise self.refusal(name, f"only {', '.join(map(str, known))} can be expressed here")
+        return known[there] if isinstance(known, Mapping) else there
+
+    def _typed(self, name: str, default: Any) -> Any:
+        if default is int:
+            return self.count(name)
+        if isinstance(default, bool):
+            return self.flag(name, default)
+        if isinstance(default, int):
+            return self.count(name, default, least=min(default, 1))
+        return self.text(name, default) if isinstance(default, str) else self.number(name, default)
+
     def number(self, name: str, default: float | None = None) -> float:
         """A number. RunError: it is not set, or something else."""
         value = self.get(name, default)
         if isinstance(value, list) and len(value) == 1:  # one for each stage of a training
             value = value[0]
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise RunError(f"{self.where}: {name} is {value!r} where a number belongs; copy the file again")
+            raise self._wrong(name, value, "a number")
         return value
 
     def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
         """A whole number of at least `least`. RunError: it is not set, or something else."""
         value = self.number(name, default)
-        if value != value or value not in range(least, 10**9):
-            raise RunError(f"{self.where}: {name} is {value!r} where a count belongs; copy the file again")
+        if not (least <= value < 10**9 and value == int(value)):
+            raise self._wrong(name, value, "a count")
         return int(value)
 
-    def text(self, name: str, default: str = "") -> str:
+    def text(self, name: str, default: str | None = "") -> str:
         """A string. RunError: it is something else."""
         value = self.get(name, default)
         if not isinstance(value, str):
-            raise RunError(f"{self.where}: {name} is {value!r} where text belongs; copy the file again")
+            raise self._wrong(name, value, "text")
         return value
 
-    def flag(self, name: str, *, default: bool = False) -> bool:
+    def texts(self, name: str) -> list[str]:
+        """A list of strings, empty where it is not set. RunError: it is something else."""
+        value = self.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise self._wrong(name, value, "a list of texts")
+        return value
+
+    def flag(self, name: str, default: bool | None = False) -> bool:
         """True or false. RunError: it is something else."""
         value = self.get(name, default)
         if not isinstance(value, bool):
-            raise RunError(f"{self.where}: {name} is {value!r} where true or false belongs; copy it again")
+            raise self._wrong(name, value, "true or false")
         return value
 
-    def choose(self, name: str, default: str, known: Mapping[str, Any]) -> Any:
-        """What `known` has for a setting. RunError: it has nothing for it."""
-        value = self.text(name, default)
-        if value not in known:
-            raise self.refusal(name, f"only {', '.join(known)} can be expressed here")
-        return known[value]
+    def _wrong(self, name: str, value: object, kind: str) -> RunError:
+        return RunError(f"{self.where}: {name} is {value!r} where {kind} belongs; copy the file again")
 
     def refuse_where_set(self, reasons: Mapping[str, str]) -> None:
         """RunError: one of these settings is set, and is neither zero nor false nor empty."""
-        for name, reason in reasons.items():
-            if self.get(name):
-                raise self.refusal(name, reason)
+        for pattern, reason in reasons.items():
+            for name in dict.fromkeys(pattern.replace("*", side) for side in SIDES):
+                if self.get(name):
+                    raise self.refusal(name, reason)
 
     def refusal(self, name: str, reason: str) -> RunError:
         """The error that a setting cannot be expressed, for this reason."""

@@ -10,50 +10,67 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from torch import Tensor
-
-from dragoman.config import ModelConfig, SearchConfig
+from dragoman.config import SearchConfig
 from dragoman.errors import RunError
-from dragoman.interop.assembling import (
-    AttentionNames,
-    Embeddings,
-    LayerNames,
-    Sizes,
-    model_config,
-    positions,
-    take_layer,
-    take_norm,
-)
-from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Options
-from dragoman.interop.segmenting import cut_note, segmentation
-from dragoman.interop.settings import Settings, parse_yaml
+from dragoman.interop.assembling import assemble, model_config
+from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options
+from dragoman.interop.segmenting import segmentation
+from dragoman.interop.settings import Setting, Settings, parse_yaml
 from dragoman.interop.torch_files import ForeignTensors, read_torch
-
-LOOKS_FOR = "config, params.best, vocab.src.0.json and vocab.trg.0.json"
+from dragoman.model.architecture import SIDES
 
 NORM_EPS = 1e-6
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish1": "swish"}
 NORMS = {("n", "dr"): "pre", ("n", "r"): "pre", ("", "drn"): "post", ("", "rn"): "post"}
 """By what is done before and after a sub-layer: norm, dropout, residual."""
 SPECIAL = ("<s>", "</s>", "<unk>", "<pad>")
-SIDES = ("encoder", "decoder")
-BLOCKS = {
-    "encoder": ("self_attention", "ff"),
-    "decoder": ("autoregr_layer", "enc_attention", "ff"),
-}
-UNKNOWN_HERE = {
-    "use_lhuc": "learned contributions of units (LHUC)",
-    "use_glu": "gated linear units",
-}
-QUANTISED = ("int8",)
 NEEDLESS = ("length_ratio.", "nvs.", "traced_", "cached_")
 """What guesses lengths, narrows vocabularies, and was compiled."""
 
-_OWN = AttentionNames("query", "key", "value", "ff_out")
+UNKNOWN_HERE = {
+    "lhuc": "learned contributions of units (LHUC)",
+    "config_*.use_lhuc": "learned contributions of units (LHUC)",
+    "config_*.use_glu": "gated linear units",
+    "config_*.branch_layers": "layers with branches are not ours",
+    "config_embed_source.factor_configs": "factors beside words are not ours",
+    "config_embed_target.factor_configs": "factors beside words are not ours",
+}
+NAMES = {
+    "src_embedding": "embedding_source.embedding",
+    "tgt_embedding": "embedding_target.embedding",
+    "output": "output_layer",
+    "layer": "*.layers.#",
+    "encoder.self_attention.in_proj": "self_attention.{query,key,value}?",
+    "encoder.self_attention.out_proj": "self_attention.ff_out?",
+    "encoder.self_attention.norm": "self_attention.layer_norm",
+    "decoder.self_attention.in_proj": "autoregr_layer.{query,key,value}?",
+    "decoder.self_attention.out_proj": "autoregr_layer.ff_out?",
+    "decoder.self_attention.norm": "autoregr_layer.layer_norm",
+    "cross_attention.in_proj": "enc_attention.{query,key,value}?",
+    "cross_attention.out_proj": "enc_attention.ff_out?",
+    "cross_attention.norm": "enc_attention.layer_norm",
+    "feed_forward.linear1": "ff.ff1",
+    "feed_forward.linear2": "ff.ff2",
+    "feed_forward.norm": "ff.layer_norm",
+    "norm": "*.final_process.layer_norm",
+}
+"""Once keys and values are by themselves; "pre_" or "post_" is before the name of a layer's norm."""
+SETTINGS = {
+    "d_model": Setting("config_*.model_size", int),
+    "d_ff": Setting("config_*.feed_forward_num_hidden", int),
+    "n_heads": Setting("config_*.attention_heads", int),
+    "n_encoder_layers": Setting("config_encoder.num_layers", int),
+    "n_decoder_layers": Setting("config_decoder.num_layers", int),
+    "dropout": Setting("config_encoder.dropout_prepost", 0.0),
+    "attention_dropout": Setting("config_encoder.dropout_attention", 0.0),
+    "activation_dropout": Setting("config_encoder.dropout_act", 0.0),
+    "activation": Setting("config_*.act_type", "relu", {"relu": "relu", "gelu": "gelu", "swish1": "swish"}),
+}
+POSITIONS = Setting("config_*.positional_embedding_type", "fixed", {"fixed": False, "learned": True})
+"""Whether they are learned."""
+DECODER = Setting("config_decoder.decoder_type", "transformer", ("transformer",))
 
 
-def detects(folder: ForeignFolder) -> bool:
-    """A model folder of Sockeye."""
+def _detects(folder: ForeignFolder) -> bool:
     return folder.has("config", "vocab.src.0.json", "vocab.trg.0.json") and bool(folder.names("params.*"))
 
 
@@ -61,16 +78,31 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     """The model in a folder. RunError: it is not whole, or computes what ours does not."""
     where = folder.path / "config"
     settings = Settings(parse_yaml(folder.text("config"), where=where), where=where)
-    norm = _check_architecture(folder, settings)
+    if settings.text("dtype", "float32") == "int8":
+        raise settings.refusal("dtype", "give the float32 model that was quantised")
+    settings.refuse_where_set(UNKNOWN_HERE)
+    settings.value(DECODER)
+    for side in ("src", "trg"):
+        if folder.has(f"vocab.{side}.1.json"):
+            raise RunError(f"{folder.path / f'vocab.{side}.1.json'}: factors beside words are not ours")
+    norm = _norm(settings)
     src, tgt = (_vocabulary(folder, f"vocab.{side}.0.json") for side in ("src", "trg"))
-    if src == tgt:
-        tgt = src
     path = folder.file(folder.checkpoint or "params.best")
     tensors = ForeignTensors(read_torch(path), where=path)
-    model, weights = _convert(tensors, settings, norm, src, tgt)
-    src_lang, tgt_lang = options.languages(None, None, where=folder.given)
+    found = {"norm": norm, "norm_eps": NORM_EPS, "output_bias": True}
+    model = model_config(settings.read(SETTINGS) | found, where=where)
+    _prepare(tensors, norm, model.d_model, model.n_heads)
+    model, weights = assemble(
+        tensors,
+        NAMES,
+        model,
+        (src, tgt),
+        lambda: [tensors.take_table(f"{side}.pos_embedding.weight", model.d_model) for side in SIDES],
+        learned=settings.value(POSITIONS),
+    )
+    languages = options.languages(None, None, where=folder.given)
     cut = [segmentation(folder, options, side) for side in ("src", "tgt")]
-    notes = [*cut_note(cut[0], src.pieces, src_lang), *cut_note(cut[1], tgt.pieces, tgt_lang)]
+    notes = []
     if settings.get("config_length_task") is not None:
         notes.append(
             "the length that the model predicts (config_length_task) takes no part in the search here"
@@ -78,48 +110,26 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     if settings.get("neural_vocab_selection") is not None:
         notes.append("all of the vocabulary is searched; neural_vocab_selection narrows it no more")
     search = SearchConfig(beam_size=5, length_penalty=1.0)
-    return Foreign(
-        "sockeye", model, weights, src, tgt, cut[0], cut[1], src_lang, tgt_lang, search, tuple(notes)
-    )
+    return Foreign(model, weights, src, tgt, cut[0], cut[1], *languages, search, tuple(notes))
 
 
-def _check_architecture(folder: ForeignFolder, settings: Settings) -> str:
-    """Where the norms stand. RunError: something is set that ours does not compute, or the sides differ."""
-    if settings.text("dtype", "float32") in QUANTISED:
-        raise settings.refusal("dtype", "give the float32 model that was quantised")
-    if settings.get("lhuc"):
-        raise settings.refusal("lhuc", UNKNOWN_HERE["use_lhuc"])
-    for side, vocabulary in (("source", "src"), ("target", "trg")):
-        if settings.get(f"config_embed_{side}.factor_configs") or folder.has(f"vocab.{vocabulary}.1.json"):
-            raise settings.refusal(f"config_embed_{side}.factor_configs", "factors beside words are not ours")
+FORMAT = Format("sockeye", "config, params.best, vocab.src.0.json and vocab.trg.0.json", _detects, read)
+
+
+def _norm(settings: Settings) -> str:
+    """Where the norms are. RunError: elsewhere than ours, or the sides differ."""
+    found = []
     for side in SIDES:
-        at = f"config_{side}"
-        settings.refuse_where_set({f"{at}.{name}": why for name, why in UNKNOWN_HERE.items()})
-        if settings.get(f"{at}.branch_layers"):
-            raise settings.refusal(f"{at}.branch_layers", "layers with branches are not ours")
-    if settings.text("config_decoder.decoder_type", "transformer") != "transformer":
-        raise settings.refusal("config_decoder.decoder_type", "only a decoder with self-attention is ours")
-    norms = []
-    for side in SIDES:
-        sequences = tuple(settings.text(f"config_{side}.{name}process_sequence") for name in ("pre", "post"))
-        if sequences not in NORMS:
+        name = f"config_{side}.preprocess_sequence"
+        before, after = settings.text(name), settings.text(f"config_{side}.postprocess_sequence")
+        if (before, after) not in NORMS:
             raise settings.refusal(
-                f"config_{side}.preprocess_sequence",
-                f"with {sequences[1]!r} behind a sub-layer it is neither pre-norm (n, dr) nor post-norm",
+                name, f"with {after!r} behind a sub-layer it is neither pre-norm (n, dr) nor post-norm"
             )
-        norms.append(NORMS[sequences])
-    same = (
-        "model_size",
-        "attention_heads",
-        "feed_forward_num_hidden",
-        "act_type",
-        "positional_embedding_type",
-    )
-    for name in (*same, "preprocess_sequence"):
-        there, here = (settings.get(f"config_{side}.{name}") for side in SIDES)
-        if there != here:
-            raise settings.refusal(f"config_encoder.{name}", f"the decoder has {here!r}")
-    return norms[0]
+        found.append(NORMS[before, after])
+    if found[0] != found[1]:
+        raise settings.refusal("config_encoder.preprocess_sequence", f"the decoder is {found[1]}-norm")
+    return found[0]
 
 
 def _vocabulary(folder: ForeignFolder, name: str) -> ForeignVocabulary:
@@ -135,85 +145,20 @@ def _vocabulary(folder: ForeignFolder, name: str) -> ForeignVocabulary:
     return ForeignVocabulary(pieces, start=start, eos=eos, unk=unk, pad=pad)
 
 
-def _convert(
-    tensors: ForeignTensors, settings: Settings, norm: str, src: ForeignVocabulary, tgt: ForeignVocabulary
-) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Settings and parameters in our terms."""
-    at = "config_encoder"
-    sizes = Sizes(settings.count(f"{at}.model_size"), settings.count(f"{at}.feed_forward_num_hidden"))
-    n_heads = settings.count(f"{at}.attention_heads")
-    if sizes.d_model % n_heads:
-        raise settings.refusal(f"{at}.attention_heads", f"does not divide model_size = {sizes.d_model}")
-    tensors.drop(*[name for name in tensors if name.startswith(NEEDLESS)])
-    embeddings = Embeddings(
-        tensors.take("embedding_source.embedding.weight", len(src.pieces), sizes.d_model),
-        tensors.take("embedding_target.embedding.weight", len(tgt.pieces), sizes.d_model),
-        tensors.take("output_layer.weight", len(tgt.pieces), sizes.d_model),
-        one_vocabulary=src is tgt,
-    )
-    tables = [
-        tensors.take(name, *tensors.shape(name))
-        for name in (f"{side}.pos_embedding.weight" for side in SIDES)
-    ]
-    learned = settings.text(f"{at}.positional_embedding_type", "fixed") == "learned"
-    encodings = positions(tables[0], tables[1], learned=learned)
-    n_layers = {side: settings.count(f"config_{side}.num_layers") for side in SIDES}
-    weights = embeddings.parameters() | encodings.parameters
-    weights["output.bias"] = tensors.take("output_layer.bias", len(tgt.pieces))
-    for side in SIDES:
-        for i in range(n_layers[side]):
-            _separate(tensors, f"{side}.layers.{i}", sizes.d_model, n_heads)
-            weights |= take_layer(tensors, f"{side}.layers.{i}", f"{side}.{i}", _names(side, norm), sizes)
-        if norm == "pre":
-            last = f"{side}.final_process.layer_norm"
-            weights |= take_norm(tensors, last, f"{side}_norm", sizes.d_model)
-    tensors.check_all_taken()
-    config = model_config(
-        {
-            **sizes._asdict(),
-            "n_heads": n_heads,
-            "n_encoder_layers": n_layers["encoder"],
-            "n_decoder_layers": n_layers["decoder"],
-            "dropout": float(settings.number(f"{at}.dropout_prepost", 0.0)),
-            "attention_dropout": float(settings.number(f"{at}.dropout_attention", 0.0)),
-            "activation_dropout": float(settings.number(f"{at}.dropout_act", 0.0)),
-            "norm": norm,
-            "norm_eps": NORM_EPS,
-            "activation": settings.choose(f"{at}.act_type", "relu", ACTIVATIONS),
-            "positions": encodings.kind,
-            "max_positions": encodings.length,
-            "tie_embeddings": embeddings.ties,
-            "output_bias": True,
-        },
-        where=settings.where,
-    )
-    return config, weights
-
-
-def _names(side: str, norm: str) -> LayerNames:
-    """What a layer's parts are called, once keys and values stand by themselves."""
-    blocks = BLOCKS[side]
-    attentions = tuple(_OWN.within(block) for block in blocks[:-1])
-    norms = tuple(f"{norm}_{block}.layer_norm" for block in blocks)
-    return LayerNames(attentions, "ff.ff1", "ff.ff2", norms)
-
-
-def _separate(tensors: ForeignTensors, layer: str, d_model: int, n_heads: int) -> None:
-    """Queries, keys and values (D, D) of each attention block of a layer, each by itself."""
-    for name in [name for name in tensors if re.fullmatch(rf"{re.escape(layer)}\.\w+\.ff_in\.weight", name)]:
-        block = name.removesuffix(".ff_in.weight")
-        stacked = tensors.take(name, 3 * d_model, d_model)
-        tensors.put(f"{block}.query.weight", stacked[:d_model])
-        _put_keys_and_values(tensors, block, stacked[d_model:], n_heads)
-    block = f"{layer}.enc_attention"
-    if f"{block}.ff_q.weight" in tensors:
-        tensors.put(f"{block}.query.weight", tensors.take(f"{block}.ff_q.weight", d_model, d_model))
-        both = tensors.take(f"{block}.ff_kv.weight", 2 * d_model, d_model)
-        _put_keys_and_values(tensors, block, both, n_heads)
-
-
-def _put_keys_and_values(tensors: ForeignTensors, block: str, both: Tensor, n_heads: int) -> None:
-    """both (2 D, D): of each head its keys, then its values."""
-    keys, values = both.view(n_heads, 2, -1, both.shape[1]).transpose(0, 1).flatten(1, 2)  # each (D, D)
-    tensors.put(f"{block}.key.weight", keys.contiguous())
-    tensors.put(f"{block}.value.weight", values.contiguous())
+def _prepare(tensors: ForeignTensors, norm: str, d_model: int, n_heads: int) -> None:
+    """Separates queries, keys and values (D, D), which are stacked, and names norms whatever their place."""
+    for name in [*tensors]:
+        if name.startswith(NEEDLESS):
+            tensors.drop(name)
+        elif match := re.fullmatch(rf"(.*\.){norm}_(\w+\.layer_norm\.\w+)", name):
+            tensors.rename(name, match[1] + match[2])
+        elif match := re.fullmatch(r"(.*)\.(ff_in|ff_q|ff_kv)\.weight", name):
+            block, matrix = match.groups()
+            n_matrices = {"ff_in": 3, "ff_q": 1, "ff_kv": 2}[matrix]
+            stacked = tensors.take(name, n_matrices * d_model, d_model)
+            if matrix != "ff_kv":
+                tensors.put(f"{block}.query.weight", stacked[:d_model])
+            if matrix != "ff_q":  # of each head its keys, then its values
+                both = stacked[-2 * d_model :].view(n_heads, 2, -1, d_model).transpose(0, 1).flatten(1, 2)
+                tensors.put(f"{block}.key.weight", both[0])
+                tensors.put(f"{block}.value.weight", both[1])

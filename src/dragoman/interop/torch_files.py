@@ -10,6 +10,7 @@ import pickle  # noqa: TID251 (for the errors it names)
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,10 @@ class ForeignTensors:
     """Named tensors, each of which is taken once: what is left at the end was not understood."""
 
     def __init__(self, tensors: Mapping[str, Tensor], *, where: Path) -> None:
+        """RunError: something is not a tensor with a name."""
+        for name, tensor in tensors.items():
+            if not isinstance(name, str) or not isinstance(tensor, Tensor):
+                raise RunError(f"{where}: {name} is no tensor; the file holds more than weights")
         self._tensors = dict(tensors)
         self.where = where
 
@@ -68,37 +73,37 @@ class ForeignTensors:
             raise RunError(f"{self.where}: {name} holds numbers that are not finite; the file is damaged")
         return tensor
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of `name`, which stays. RunError: it is not there."""
-        if name not in self._tensors:
-            raise RunError(f"{self.where}: holds no {name}; its settings are of another model")
-        return tuple(self._tensors[name].shape)
+    def take_table(self, name: str, width: int) -> Tensor:
+        """The tensor `name` as (rows, width), however many rows it has. RunError: as `take`."""
+        shape = self._tensors[name].shape if name in self._tensors else ()
+        return self.take(name, *shape[:-1], width).reshape(-1, width)
 
     def put(self, name: str, tensor: Tensor) -> None:
         """Adds a tensor that was made of others, to be taken."""
         self._tensors[name] = tensor
 
-    def rest(self) -> dict[str, Tensor]:
-        """What has not been taken yet, as it is."""
-        return dict(self._tensors)
+    def rename(self, name: str, other: str) -> None:
+        """Lets the tensor `name`, where it is there, be there under the name `other` instead."""
+        if name in self._tensors:
+            self._tensors[other] = self._tensors.pop(name)
 
-    def take_same(self, names: Sequence[str], *shape: int) -> Tensor:
-        """The one tensor that is there under one of `names`, or under several of them.
+    def repeat(self, name: str, other: str) -> None:
+        """Lets `other`, where it is not there, be the tensor `name`: they are one, and written once."""
+        if other not in self._tensors and name in self._tensors:
+            self._tensors[other] = self._tensors[name]
 
-        RunError: as `take`, or they differ.
-        """
-        there = [name for name in names if name in self] or list(names[:1])
-        first, *others = [self.take(name, *shape) for name in there]
-        if not all(torch.equal(first, other) for other in others):
-            raise RunError(
-                f"{self.where}: {' and '.join(there)} differ, and its settings say that they are one; "
-                "settings and weights must come from the same model"
-            )
-        return first
-
-    def copy(self, name: str, other: str) -> None:
-        """Lets the tensor `name` be there under the name `other` as well."""
-        self._tensors[other] = self._tensors[name]
+    def unite(self, names: Sequence[str]) -> None:
+        """Lets the tensor that is there under some of `names` be there under all. RunError: they differ."""
+        there = [name for name in names if name in self._tensors]
+        for name, other in pairwise(there):
+            one, two = self._tensors[name], self._tensors[other]
+            if one.dtype != two.dtype or not torch.equal(one, two):
+                raise RunError(
+                    f"{self.where}: {name} and {other} differ, and its settings say that they are one; "
+                    "settings and weights must come from the same model"
+                )
+        for name in names:
+            self.repeat(there[0] if there else name, name)
 
     def drop(self, *names: str) -> None:
         """Takes away what is not needed, where it is there."""
