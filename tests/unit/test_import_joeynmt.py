@@ -279,36 +279,17 @@ def test_what_cannot_be_expressed_is_refused_with_the_reason(
     assert not (tmp_path / "run").exists()
 
 
-def test_damaged_and_hostile_folders_are_one_line_each(trained: Path, tmp_path: Path) -> None:
-    class Evil:
-        def __reduce__(self) -> Any:
-            return (os.system, (f"touch {tmp_path}/executed",))
+def test_vocabularies_and_yaml_of_strangers_are_named(trained: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(trained, tmp_path / "there"))
 
-    def broken(name: str, content: bytes | None) -> str:
-        folder = tmp_path / f"there-{len(list(tmp_path.iterdir()))}"
-        shutil.copytree(trained, folder)
-        if content is None:
-            (folder / name).unlink()
-        else:
-            (folder / name).write_bytes(content)
+    def refused(name: str, content: bytes) -> str:
+        (folder / name).write_bytes(content)
         return error_of("import", folder, "--out", tmp_path / "run")
 
-    whole = (trained / "best.ckpt").read_bytes()
-    assert "is damaged" in broken("best.ckpt", whole[: len(whole) // 2])
-    evil = io.BytesIO()
-    torch.save({"model_state": Evil()}, evil)
-    assert "posix.system" in broken("best.ckpt", evil.getvalue())
-    assert not (tmp_path / "executed").exists()
-    state = torch.load(trained / "best.ckpt", weights_only=False)
-    state["model_state"]["encoder.layers.0.layer_norm.bias"][0] = torch.nan
-    damaged = io.BytesIO()
-    torch.save(state, damaged)
-    assert "encoder.layers.0.layer_norm.bias holds numbers that are not finite" in broken(
-        "best.ckpt", damaged.getvalue()
-    )
-    assert "holds no src_vocab.txt" in broken("src_vocab.txt", None)
-    assert "src_embed.lut.weight has shape" in broken("src_vocab.txt", b"one\ntwo\n")
-    assert "is not valid YAML" in broken("config.yaml", b"a: [")
+    assert "src_embed.lut.weight has shape" in refused("src_vocab.txt", b"one\ntwo\n")
+    assert "is not valid YAML" in refused("config.yaml", b"a: [")
     command = b"data: !!python/object/apply:os.system ['touch " + str(tmp_path).encode() + b"/executed']\n"
-    assert "model.encoder.type" in broken("config.yaml", command)
+    assert "model.encoder.type" in refused("config.yaml", command)
+    tags = b"{data: {special_symbols: {lang_tags: 3}}, model: {encoder: {type: transformer}}}"
+    assert "lang_tags is 3 where a list of texts belongs" in refused("config.yaml", tags)
     assert not (tmp_path / "executed").exists()

@@ -21,7 +21,7 @@ def _detects(folder: ForeignFolder) -> bool:
 
 def read(folder: ForeignFolder, options: Options) -> Imported:
     """The run in a folder. RunError: it is incomplete, damaged, or of parts that do not belong together."""
-    kept = folder.json("config.json")[RUN]
+    kept: Any = folder.json("config.json").get(RUN)
     config = _config(kept, folder, options)
     tokenizers = _tokenizers(folder)
     sizes = tokenizers.src.vocab_size, tokenizers.tgt.vocab_size

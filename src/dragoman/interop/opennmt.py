@@ -311,7 +311,7 @@ def _checkpoint(folder: ForeignFolder) -> str:
     steps = {name: int(match.group(1)) for name in names if (match := re.search(r"_step_(\d+)\.pt$", name))}
     if len(names) == 1:
         return names[0]
-    if len(steps) != len(names):
+    if not names or len(steps) != len(names):
         raise RunError(
             f"{folder.path}: holds {', '.join(names[:3]) or 'no .pt file'}; name the checkpoint itself"
         )
