@@ -208,7 +208,7 @@ def test_the_script_of_a_classifier_gives_its_labels_and_probabilities(
 
 
 def test_formats_that_cannot_hold_a_classifier_say_why(tiny_classifier_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none of transformers' architectures.*export it --to onnx"):
+    with pytest.raises(ConfigError, match=r"transformers has no architecture.*export it --to onnx"):
         export_run(tiny_classifier_run, tmp_path / "out", to="huggingface")
     with pytest.raises(ConfigError, match="ctranslate2 is for translators; export a classifier --to onnx"):
         export_run(tiny_classifier_run, tmp_path / "out", to="ctranslate2")

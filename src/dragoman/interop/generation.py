@@ -38,10 +38,10 @@ FOR_SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
 
 
 def search_settings(arguments: Mapping[str, Any], own: SearchConfig) -> dict[str, Any]:
-    """Settings of [search] that mean what `arguments` mean; what they do not say is as in `own`.
+    """Translate arguments of `generate` to settings of [search]; other settings are those of `own`.
 
-    `max_length` and `max_new_tokens` count as there: the first the start token too, both the end token.
-    ConfigError: an argument is none that there is, or asks for what there is not, or two contradict.
+    `max_length` and `max_new_tokens` count as in transformers: both include the end token, `max_length` also
+    the start token. ConfigError: an argument is unknown or unsupported, or two conflict.
     """
     settings: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -67,7 +67,7 @@ def search_settings(arguments: Mapping[str, Any], own: SearchConfig) -> dict[str
 
 
 def unknown(name: str, known: tuple[str, ...]) -> str:
-    """What to say about an argument that is none of `known`."""
+    """Return an error message about an argument that is not in `known`."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
     return f"pipeline: {name} is not an argument; {hint}"

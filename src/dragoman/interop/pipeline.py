@@ -62,7 +62,7 @@ def pipeline(
     `arguments` are those of its calls, for all of them. `device_map`, `use_fast` and `trust_remote_code` are
     taken for the sake of the calls there are, and choose nothing: no code of a model is ever run.
 
-    ConfigError: the task is none, or not the model's; an argument is none. Others: as `Translator.load` and
+    ConfigError: unknown task or argument, or not the model's task. Others: as `Translator.load` and
     `Classifier.load`.
     """
     if task is not None and task not in CLASSIFICATION and not TRANSLATION.fullmatch(task):
@@ -94,13 +94,13 @@ class Pipeline(ABC, Generic[Wanted]):
     """What both have in common: inputs of every shape, read as they are needed."""
 
     def __init__(self, task: str, arguments: Mapping[str, Any]) -> None:
-        """`arguments` are those of every call. ConfigError: one is none that there is."""
+        """`arguments` are the defaults of every call. ConfigError: unknown argument."""
         self.task = task
         self.arguments = dict(arguments)
         self._understood(self.arguments)
 
     def _understood(self, arguments: Mapping[str, Any]) -> tuple[Wanted, int | None]:
-        """What a call asks for, and its batch size. ConfigError: an argument is none that there is."""
+        """Parse the arguments of a call, and its batch size. ConfigError: unknown argument."""
         own = {k: v for k, v in arguments.items() if k not in ("batch_size", "num_workers")}
         batch_size = arguments.get("batch_size")
         if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
@@ -143,7 +143,7 @@ class Pipeline(ABC, Generic[Wanted]):
 
     @abstractmethod
     def _wanted(self, arguments: Mapping[str, Any]) -> Wanted:
-        """What the arguments of a call ask for. ConfigError: one is none that there is."""
+        """Parse the arguments of a call. ConfigError: unknown argument."""
 
     @abstractmethod
     def _results(self, texts: list[str], wanted: Wanted, batch_size: int | None) -> list[Any]:
@@ -184,7 +184,7 @@ class TranslationPipeline(Pipeline[TranslationWanted]):
         of `generate` (interop/generation.py), and `batch_size`, `src_lang`, `tgt_lang` and
         `clean_up_tokenization_spaces`.
 
-        ConfigError: an argument is none that there is. DataError: an input is not a text.
+        ConfigError: unknown argument. DataError: an input is not a text.
         """
         wanted, batch_size = self._understood({**self.arguments, **arguments})
         if ignored:
@@ -292,7 +292,7 @@ class TextClassificationPipeline(Pipeline[ClassificationWanted]):
         `top_k` is how many labels each text has (None: all), `function_to_apply` "softmax" (by default: the
         calibrated probabilities), "sigmoid" or "none". Texts may be of any length: `truncation` cuts nothing.
 
-        ConfigError: an argument is none that there is. DataError: an input is not a text.
+        ConfigError: unknown argument. DataError: an input is not a text.
         """
         wanted, batch_size = self._understood({**self.arguments, **arguments})
         if isinstance(inputs, (str, dict)):

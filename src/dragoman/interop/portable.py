@@ -1,4 +1,4 @@
-"""Dragoman's tokenizers as a `tokenizer.json` that Hugging Face's `tokenizers` alone reads and obeys.
+"""Export Dragoman's tokenizers as a `tokenizer.json` for Hugging Face's `tokenizers`.
 
 Such a file also normalises (NFC, single spaces, no control characters), which Dragoman does around a
 tokenizer, and writes the end token behind a text. It gives the ids that Dragoman gives, and back the text

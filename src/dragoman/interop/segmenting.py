@@ -31,9 +31,9 @@ def segmentation(
     lowercase: bool = False,
     known_only: bool = False,
 ) -> Segmentation:
-    """How text of the `side` "src" or "tgt" is cut: as the user says, else by these files of the folder.
+    """Return the segmentation of a side ("src" or "tgt"): as the user says, else from files of the folder.
 
-    RunError: a file cannot be read, or its codes are none.
+    RunError: a file cannot be read, or its codes are malformed.
     """
     given = options.src_spm if side == "src" else options.tgt_spm or options.src_spm
     if given is not None:

@@ -17,7 +17,7 @@ from dragoman.data.doctor.words import ADDRESS, has_address, words_of
 Check = Callable[[str, str], str]
 
 N_WORDS_COPIED = 3
-"""From so many words on, equal sides are a copy and not a name."""
+"""Minimum words for identical sides to count as untranslated."""
 
 _TAGS = (
     r"a|abbr|article|b|big|blockquote|body|br|button|center|cite|code|dd|div|dl|dt|em|embed|font|form|"

@@ -61,7 +61,7 @@ FAULTY = {
 }
 """Share of examples with a fault, one of `KINDS`, from which it is reported ..."""
 MIN_FAULTY = 3
-"""... if there are so many: of a few examples, one says little."""
+"""... and the minimum number of examples with it."""
 
 FEW_PAIRS, FEW_NEW_PAIRS, FEW_TEXTS = 1000, 100, 100
 """Too few to learn a language from, to take a trained translator further, and to learn labels from."""
@@ -78,7 +78,7 @@ class Concern(NamedTuple):
     what: str
     """What is wrong, and what to do about it."""
     is_refused: bool = False
-    """Whether a training is sure to be in vain."""
+    """Whether training on the corpus cannot succeed, so that it is refused."""
 
 
 class Inspection(NamedTuple):

@@ -159,7 +159,7 @@ def _sequences(lines: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rarest(rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Which sequences are among the rarest of their line: so many that similar lines must share one.
+    """Return which sequences are among the rarest of their line: enough that similar lines must share one.
 
     `rows` rise; `sizes` counts them; `ranks` is lower for rarer sequences.
     """
