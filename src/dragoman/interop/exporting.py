@@ -280,8 +280,8 @@ def _export_classifier(
     """
     if to == "huggingface":
         raise ConfigError(
-            "transformers has no architecture for a classifier with window pooling and n-gram votes, and custom "
-            "code beside the weights would have to be trusted; export it --to onnx"
+            "transformers has no architecture for a classifier with window pooling and n-gram votes, and "
+            "custom code beside the weights would have to be trusted; export it --to onnx"
         )
     if to != "onnx":
         raise ConfigError(f"{to} is for translators; export a classifier --to onnx")
