@@ -18,7 +18,7 @@ from dragoman.errors import RunError
 from dragoman.text.tokenizer import TokenizerPair
 
 MAX_TEXT_BYTES = 256 * 1024 * 1024
-"""A vocabulary, a configuration or a tokenizer larger than this is none."""
+"""Maximum size of a vocabulary, a configuration or a tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class ForeignFolder:
         return content
 
     def text(self, name: str) -> str:
-        """The UTF-8 text of a file. RunError: as `read`, or it is none."""
+        """Read a text file. RunError: as `read`, or not UTF-8."""
         try:
             return self.read(name).decode("utf-8")
         except UnicodeDecodeError:

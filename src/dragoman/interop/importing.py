@@ -83,7 +83,7 @@ def _check_free(out: Path) -> None:
 
 
 def detect(folder: ForeignFolder) -> str:
-    """The name of the format of a folder. RunError: it is none of the known ones, or could be several."""
+    """Detect the format of a folder. RunError: no known format, or several match."""
     found, damaged = [], None
     for name, one in FORMATS.items():
         try:

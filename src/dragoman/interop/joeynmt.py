@@ -196,7 +196,7 @@ def _notes(settings: Settings, side: str, lang: str) -> list[str]:
 
 
 def _search(settings: Settings) -> SearchConfig:
-    """Its search, whose length penalty is ours (Wu et al. 2016), and is none where alpha is -1."""
+    """Its search settings; the length penalty is ours (Wu et al. 2016), and off if alpha is -1."""
     alpha = settings.number("testing.beam_alpha", settings.number("testing.alpha", -1))
     blocked = settings.number("testing.no_repeat_ngram_size", -1)
     search = {

@@ -184,7 +184,7 @@ def read_vocabularies(
 
 
 def _ids(folder: ForeignFolder, name: str) -> dict[str, int]:
-    """The tokens in a vocabulary's file with their ids. RunError: it is none."""
+    """Read the ids of a vocabulary's tokens. RunError: malformed vocabulary."""
     ids = folder.json(name)
     if any(type(i) is not int for i in ids.values()) or len(set(ids.values())) != len(ids):
         raise RunError(f"{folder.path / name}: does not give each token a number of its own; copy it again")
@@ -240,9 +240,9 @@ def _notes(settings: Settings, search: Settings, model: ModelConfig, languages: 
             "the source and max_length_extra"
         )
     if search.flag("do_sample"):
-        yield "do_sample is left away: a run samples where it is asked to (--method sampling)"
+        yield "do_sample is ignored: a run samples on request (--method sampling)"
     if search.count("num_beam_groups", 1) > 1:
-        yield "num_beam_groups is left away: a run has such beams where it is asked to (--diversity-groups)"
+        yield "num_beam_groups is ignored: a run uses diverse beams on request (--diversity-groups)"
     if settings.number("encoder_layerdrop", 0.0) or settings.number("decoder_layerdrop", 0.0):
         yield "layers are not left out while training (layerdrop)"
     if settings.flag("share_encoder_decoder_embeddings", True) and model.tie_embeddings == "none":

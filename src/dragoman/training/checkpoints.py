@@ -1,4 +1,4 @@
-"""Which checkpoints of a run there are, which are kept, and how much room they take."""
+"""Checkpoints of a run: save, find, delete, and keep within a disk budget."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dragoman.training.state import Position, TrainState
 
 
 def newest_checkpoint(run: Run) -> Path | None:
-    """The complete checkpoint with the most steps; half-written ones have another name and never count."""
+    """Return the complete checkpoint with the most steps; partial ones have another name."""
     return max(_checkpoints(run), key=_step, default=None)
 
 
 def is_static(checkpoint: Path) -> bool:
-    """Whether the batches of the training that wrote `checkpoint` are of few shapes."""
+    """Return whether the training that wrote `checkpoint` uses batches of few shapes."""
     try:
         position = parse_json((checkpoint / "position.json").read_bytes())
         return bool(position.get("static", False))
@@ -26,9 +26,9 @@ def is_static(checkpoint: Path) -> bool:
 
 
 def save_checkpoint(state: TrainState, run: Run, config: Config, processes: Processes = ALONE) -> None:
-    """Writes the state, then removes the checkpoints that are no longer needed.
+    """Save the state, then delete checkpoints that are no longer needed.
 
-    All processes take part; the first one writes. RunError: it cannot be written.
+    All processes take part; rank 0 writes. RunError: the checkpoint cannot be written.
     """
     files = state.tensors(processes)
     if processes.first:
@@ -43,10 +43,10 @@ def save_checkpoint(state: TrainState, run: Run, config: Config, processes: Proc
 
 
 def make_room(run: Run, config: Config, position: Position) -> None:
-    """Removes checkpoints until one more of their size fits into `training.max_disk_gb`.
+    """Delete checkpoints until another one fits into `training.max_disk_gb`.
 
-    The newest stays, whatever the budget: without it a full disk would cost the run. Of the others those go
-    first that are not needed any more, then those that score worst.
+    The newest is always kept, so that a full disk cannot cost the run. Checkpoints that are no longer needed
+    are deleted first, then those with the worst scores.
     """
     budget = config.training.max_disk_gb * 1e9
     newest = newest_checkpoint(run)
@@ -68,7 +68,7 @@ def make_room(run: Run, config: Config, position: Position) -> None:
 
 
 def averaged_steps(position: Position, config: Config) -> list[str]:
-    """The validated steps whose checkpoints are to be averaged: the last ones, or those that scored best."""
+    """Return the validated steps whose checkpoints are averaged: the last ones, or the best ones."""
     training = config.training
     steps = sorted(position.scores, key=int)
     if training.average == "best":
@@ -77,13 +77,13 @@ def averaged_steps(position: Position, config: Config) -> list[str]:
 
 
 def wanted_steps(position: Position, config: Config) -> set[str]:
-    """The validated steps whose checkpoints are kept: those to be averaged, and `keep_best` of the best."""
+    """Return the validated steps whose checkpoints are kept: those to average, and the `keep_best` best."""
     best = sorted(position.scores, key=lambda step: position.scores[step], reverse=True)
     return {*averaged_steps(position, config), *best[: config.training.keep_best]}
 
 
 def averaged_files(run: Run, position: Position, config: Config) -> list[Path]:
-    """The weights to be averaged, those of them that are still there."""
+    """Return the weight files to average, as far as they still exist."""
     folders = [run.checkpoints / _name(step) for step in averaged_steps(position, config)]
     return [folder / "model.safetensors" for folder in folders if folder.is_dir()]
 

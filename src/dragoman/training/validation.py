@@ -1,4 +1,4 @@
-"""Validations on the way: weights are scored, the best are kept, and what is suspicious is said."""
+"""Validation during training: score the weights, keep the best, and warn about suspicious models."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dragoman.training.state import Position
 from dragoman.training.tasks.task import Validation, Weights
 
 MIN_STEPS = 100
-"""Updates after which a model may be suspected at the earliest."""
+"""Minimum updates before warnings about a model."""
 
 
 def validate(sitting: Sitting) -> None:
-    """Scores the weights and keeps them if they are the best yet; the first process does it for all."""
+    """Score the weights in rank 0, and keep them if they are the best so far."""
     state, processes = sitting.state, sitting.processes
     sitting.listener.validating()
     weights = all_whole(state.weights(), processes)
@@ -30,7 +30,7 @@ def validate(sitting: Sitting) -> None:
 
 
 def score(sitting: Sitting, weights: Weights) -> None:
-    """Scores `weights`, keeps them if they are the best yet, and writes down what came out."""
+    """Score `weights`, keep them if they are the best so far, and record the result."""
     run, listener = sitting.run, sitting.listener
     training, position = sitting.config.training, sitting.state.position
     result = sitting.task.validate(weights)
@@ -60,16 +60,16 @@ def score(sitting: Sitting, weights: Weights) -> None:
 
 
 def should_be_learning(position: Position, training: TrainingConfig) -> bool:
-    """Whether something may be expected of a model by now: warmed up, with a pass over the data behind it.
+    """Return whether warnings make sense yet: after warm-up, and after one pass over the data.
 
-    Where the training makes less than five passes, a fifth of its updates will do.
+    If the training makes fewer than five passes, a fifth of its updates replaces the pass.
     """
     passed = position.epoch >= 1 or 5 * position.step >= training.max_steps
     return passed and position.step > max(MIN_STEPS, 3 * training.warmup_steps)
 
 
 def warn(position: Position, result: Validation, listener: TrainingListener) -> None:
-    """Says what is suspicious about the model, each thing once in a training."""
+    """Print warnings about the model, each one once per training."""
     for name, warning in result.warnings.items():
         if name not in position.warned:
             position.warned.append(name)

@@ -1,8 +1,7 @@
-"""The processes that train one model together: who this one is, and what they tell one another.
+"""Distributed training: the rank of this process, and collective operations among all processes.
 
-They are started by `torchrun` or by `dragoman train --processes N`, on one machine or on several, and meet
-through torch.distributed: gloo between CPUs, NCCL between GPUs. A training by one process is one of size 1,
-for which none of this costs anything.
+Processes are started by `torchrun` or by `dragoman train --processes N`, on one machine or several. They
+communicate through torch.distributed: gloo on CPUs, NCCL on GPUs. With one process, all operations are free.
 """
 
 from __future__ import annotations
@@ -35,27 +34,27 @@ GRACE = 10.0
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train together."""
+    """The process group, as seen by this process."""
 
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """On which this one trains."""
+    """Device of this process."""
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that validates, writes and speaks."""
+        """Whether this is rank 0, which validates, writes files and prints."""
         return self.rank == 0
 
     def share(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """This process' part of a batch: every size-th example, so that lengths are alike everywhere.
+        """Return this process's part of a batch: every size-th example, for similar lengths everywhere.
 
-        Empty for some where a batch has fewer examples than there are processes.
+        Some parts are empty if a batch has fewer examples than there are processes.
         """
         return indices[self.rank :: self.size]
 
     def total(self, *values: float) -> list[float]:
-        """The sum over all processes of each value."""
+        """Return the sum of each value over all processes."""
         if self.size == 1:
             return list(values)
         sums = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -63,7 +62,7 @@ class Processes:
         return [float(value) for value in sums]
 
     def largest(self, *values: float) -> list[float]:
-        """The largest of all processes of each value."""
+        """Return the maximum of each value over all processes."""
         if self.size == 1:
             return list(values)
         largest = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -71,12 +70,12 @@ class Processes:
         return [float(value) for value in largest]
 
     def wait(self) -> None:
-        """Returns when all of them have come here."""
+        """Wait until all processes have called this (barrier)."""
         self.total(0.0)
 
     @contextmanager
     def first_ahead(self) -> Iterator[None]:
-        """Lets the first process do something before the others do: write files that they then find."""
+        """Run a block in rank 0 first, then in the others, which can use the files that it wrote."""
         if not self.first:
             self.wait()
         yield
@@ -84,7 +83,7 @@ class Processes:
             self.wait()
 
     def from_first(self, text: str) -> str:
-        """The first process' text, in all of them."""
+        """Broadcast the text of rank 0."""
         if self.size == 1:
             return text
         content = text.encode() if self.first else b""
@@ -96,7 +95,7 @@ class Processes:
         return bytes(ids.tolist()).decode()
 
     def gather(self, values: torch.Tensor) -> list[torch.Tensor]:
-        """The tensors of all processes, of one shape and type, by rank."""
+        """Gather the tensors of all processes, of equal shape and type, by rank."""
         if self.size == 1:
             return [values]
         mine = values.to(self.device)
@@ -110,9 +109,9 @@ ALONE = Processes()
 
 @contextmanager
 def joined(device: str = "auto") -> Iterator[Processes]:
-    """The processes that this one was started with: those that torchrun's variables name, or it alone.
+    """Join the process group described by torchrun's environment variables; without them, a group of one.
 
-    Each takes a GPU of its own where the training is on GPUs. ConfigError: `device` cannot be had.
+    On GPUs, each process takes its own. ConfigError: `device` is not available.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -135,9 +134,9 @@ def joined(device: str = "auto") -> Iterator[Processes]:
 
 
 def device_of_process(device: str, rank: int, *, n_processes: int) -> str:
-    """The device of one of several processes on this machine, where `training.device` is `device`.
+    """Return the device of one of several processes on this machine, given `training.device`.
 
-    ConfigError: there are fewer GPUs than processes, `device` is one GPU, or it is not there.
+    ConfigError: fewer GPUs than processes, `device` names a single GPU, or it is not available.
     """
     kind = find_device(device)
     if kind.type == "cpu":

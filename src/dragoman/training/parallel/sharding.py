@@ -1,8 +1,8 @@
-"""Weights spread over the processes, each of which holds a share (FSDP2), for models too large for one GPU.
+"""Fully sharded data parallelism (FSDP2), for models too large for one GPU.
 
-A layer's weights are put together when it is computed, and given back after. Optimizer and moving average
-are spread alike. What leaves the training, a checkpoint or weights to validate, is put together on the way,
-so that files are the same whatever wrote them. PyTorch's modules are slow to import, and only where they are
+The weights of a layer are gathered when it is computed, and freed afterwards. Optimizer state and moving
+average are sharded alike. Checkpoints and weights to validate are gathered, so that files do not depend on
+the number of processes. PyTorch's modules are slow to import, and only where they are
 needed.
 """
 
@@ -17,9 +17,9 @@ from dragoman.training.parallel.processes import Processes
 
 
 def shard(module: nn.Module, processes: Processes) -> None:
-    """Spreads the parameters of `module` over the processes, layer by layer, in their place.
+    """Shard the parameters of `module` over the processes in place, layer by layer.
 
-    They may lie on the CPU: no device holds more at once than one layer, and what is in none.
+    They may be on the CPU: a device holds at most one full layer, and the parameters outside layers.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -32,12 +32,12 @@ def shard(module: nn.Module, processes: Processes) -> None:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor, which may be spread; every process has to ask for it."""
+    """Gather a tensor that may be sharded; every process must call this."""
     return tensor.full_tensor() if is_spread(tensor) else tensor  # type: ignore[attr-defined, unused-ignore]
 
 
 def all_whole(tensors: Mapping[str, Tensor], processes: Processes) -> dict[str, Tensor]:
-    """All of every tensor in the first process, put together one by one; the others keep what they have."""
+    """Gather all tensors in rank 0, one by one; other processes keep their shards."""
     found = {}
     for name, tensor in tensors.items():
         complete = whole(tensor)
@@ -46,7 +46,7 @@ def all_whole(tensors: Mapping[str, Tensor], processes: Processes) -> dict[str, 
 
 
 def spread_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor as `like` is: on its device, and spread where that is."""
+    """Return a full tensor on the device of `like`, sharded if `like` is."""
     tensor = tensor.to(like.device)
     if not is_spread(like):
         return tensor
@@ -57,12 +57,12 @@ def spread_like(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def is_spread(tensor: Tensor) -> bool:
-    """Whether this process holds but a share of `tensor` (a DTensor)."""
+    """Return whether `tensor` is sharded (a DTensor)."""
     return hasattr(tensor, "full_tensor")
 
 
 def accumulates(module: nn.Module, *, more: bool) -> None:
-    """Tells a spread module whether more batches follow before gradients are exchanged."""
+    """Tell a sharded module whether more batches follow before gradients are reduced."""
     spread: Any = module
     if hasattr(spread, "set_requires_gradient_sync"):
         spread.set_requires_gradient_sync(not more)

@@ -1,7 +1,7 @@
-"""Batches that fit into memory: where one does not, it is read in pieces, and the update stays the same.
+"""Automatic gradient accumulation: split batches that do not fit into memory, with the same update.
 
-An update is the sum of its gradients divided by all of its items, however it is cut; only dropout falls
-differently. So running out of memory costs a repetition, and no setting has to be guessed.
+An update is the sum of gradients divided by the number of items, however the batch is split; only dropout
+differs. So running out of memory costs one repetition, and needs no setting.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Indices = npt.NDArray[np.int64]
 
 
 def pieces(indices: Indices, n: int) -> list[Indices]:
-    """The examples of a batch in `n` pieces of similar lengths, none of them empty."""
+    """Split the examples of a batch into up to `n` non-empty pieces of similar lengths."""
     return [piece for piece in (indices[i::n] for i in range(n)) if len(piece)]
 
 
 def cut_smaller(position: Position, batch: Indices) -> None:
-    """Has batches cut into twice as many pieces from here on.
+    """Double the number of pieces per batch from now on.
 
-    TrainingError: `batch`, which did not fit, is in pieces of one example already.
+    TrainingError: the pieces of `batch`, which did not fit, have one example each already.
     """
     if position.n_pieces >= len(batch):
         raise TrainingError(
@@ -42,9 +42,9 @@ def cut_smaller(position: Position, batch: Indices) -> None:
 
 
 def fit(task: Task[Any], position: Position, batch: Indices, device: torch.device) -> None:
-    """Tries `batch`, forward and backward, and has batches cut until it fits.
+    """Run `batch` forward and backward, and split batches until it fits.
 
-    Nothing else is left behind: no gradients, and random numbers stand where they stood.
+    Gradients and random-number states are restored.
     """
     state = torch.get_rng_state()
     state_there = torch.cuda.get_rng_state(device) if device.type == "cuda" else None

@@ -1,6 +1,6 @@
-"""Two ways to make updates: each one waited for, or, with batches of few shapes, read from time to time.
+"""Two updaters: synchronous, and asynchronous for batches of few shapes, with rare host synchronisation.
 
-Both take the batches of an update, and read them in pieces where memory is too little for them whole.
+Both take the batches of an update, and split them if they do not fit into memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Settled(NamedTuple):
 
 
 class WaitedFor:
-    """Makes updates one by one, knowing what has become of each."""
+    """Synchronous updates: the result of each one is known at once."""
 
     deferred = False
 
@@ -46,7 +46,7 @@ class WaitedFor:
         self.settled = fitting(self.sitting, batches, self._update)
 
     def settle(self) -> Settled:
-        """What has become of the last update."""
+        """Return the result of the last update."""
         return self.settled
 
     def _update(self, parts: Sequence[Part]) -> Settled:
@@ -64,7 +64,7 @@ class WaitedFor:
 
 
 class Deferred:
-    """Makes updates without waiting for what becomes of them, until asked."""
+    """Asynchronous updates: no host synchronisation until `settle`."""
 
     deferred = True
 
@@ -74,11 +74,11 @@ class Deferred:
         self.ledger = Ledger(sitting.state.position, sitting.device)
 
     def __call__(self, batches: Sequence[Indices]) -> None:
-        """Makes an update."""
+        """Start an update."""
         fitting(self.sitting, batches, self._update)
 
     def settle(self) -> Settled:
-        """Waits for the updates made so far. DivergenceError: too many of them went wrong."""
+        """Wait for the updates made so far. DivergenceError: too many of them were skipped."""
         position = self.sitting.state.position
         norm, n_skipped = self.ledger.settle(position)
         many = "1 update was" if n_skipped == 1 else f"{n_skipped} updates were"
@@ -110,14 +110,14 @@ class Deferred:
 
 
 def make_stepper(sitting: Sitting) -> WaitedFor | Deferred:
-    """The way in which a sitting makes its updates."""
+    """Return the updater for a training."""
     return Deferred(sitting) if sitting.task.static and sitting.processes.size == 1 else WaitedFor(sitting)
 
 
 def fitting(sitting: Sitting, batches: Sequence[Indices], make: Callable[[list[Part]], Made]) -> Made:
-    """What `make` makes of `batches`, in smaller pieces from here on where memory is too little for it.
+    """Call `make` with `batches`; if memory is too small, split batches from now on and retry.
 
-    TrainingError: it is too little for one example, or there are other processes, which wait by now.
+    TrainingError: a single example does not fit, or other processes are waiting for this one.
     """
     position, optimizer = sitting.state.position, sitting.state.optimizer
     while True:
@@ -139,7 +139,7 @@ def fitting(sitting: Sitting, batches: Sequence[Indices], make: Callable[[list[P
 
 
 def parts_of(sitting: Sitting, batch: Indices) -> list[Part]:
-    """What this process has of a batch, in pieces that fit."""
+    """Return this process's share of a batch, in pieces that fit into memory."""
     task, device = sitting.task, sitting.device
     mine = sitting.processes.share(batch)
     if not len(mine):

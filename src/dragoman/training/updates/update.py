@@ -1,4 +1,4 @@
-"""One update of the weights: gradients, summed over batches and processes, and a step of the optimizer."""
+"""One update of the weights: gradients summed over batches and processes, and an optimizer step."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from dragoman.training.updates.schedule import learning_rate
 
 
 class Updated(NamedTuple):
-    """What an update was like."""
+    """The result of an update."""
 
     gradient_norm: float
-    """Before clipping."""
+    """Gradient norm before clipping."""
     skipped: str = ""
-    """Why the weights were left as they are, in words; "" where they changed."""
+    """Reason why the update was skipped; "" = the weights were updated."""
 
 
 class Part(NamedTuple):
-    """What a process has of a batch."""
+    """A process's share of a batch."""
 
     batch: Any
     weight: float = 1.0
-    """0 where it has nothing of it: then the batch is an example that keeps it in step with the others."""
+    """0 if the share is empty: `batch` is then a dummy that keeps this process in step with the others."""
 
 
 class LossModule(nn.Module):
-    """A task's loss as a module over its model, so that it can be shared between processes."""
+    """A task's loss as a module, which DistributedDataParallel or FSDP can wrap."""
 
     def __init__(self, task: Task[Any]) -> None:
         super().__init__()
@@ -48,15 +48,15 @@ class LossModule(nn.Module):
         self._task = [task]  # in a list, for it is no module
 
     def forward(self, batch: Any) -> tuple[Tensor, int]:
-        """The summed loss of `batch`, and the tokens read."""
+        """Return the summed loss of `batch`, and its number of tokens."""
         result = self._task[0].loss(batch)
         return result.loss, result.n_tokens
 
 
 def loss_module(task: Task[Any], config: Config, processes: Processes) -> nn.Module:
-    """A task's loss; where several processes train, their gradients are averaged in its backward pass.
+    """Return a task's loss module; with several processes, its backward pass averages their gradients.
 
-    With `training.sharding` = "full" the model's weights are spread over them from here on.
+    With `training.sharding` = "full", this shards the model's weights.
     """
     module = LossModule(task)
     if processes.size == 1:
@@ -76,11 +76,14 @@ def update(
     module: nn.Module | None = None,
     processes: Processes = ALONE,
 ) -> Updated:
-    """One update of the weights from the gradients of `parts`, what this process has of its batches.
+    """Update the weights from the gradients of `parts`, this process's share of the batches.
 
-    The loss is divided by the items of the whole update, so that it does not matter how they are cut into
-    batches or spread over processes: gradients are summed, and divided once. DivergenceError: leaving the
-    update out is not enough. TrainingError: fp16 overflows whatever its scale.
+    Gradients are summed and divided once, by the items of the whole update, so that the split into batches
+    and processes does not matter.
+
+    Raises:
+        DivergenceError: skipping the update is not enough.
+        TrainingError: fp16 gradients overflow at every loss scale.
     """
     training, position = config.training, state.position
     scale = position.loss_scale if state.model.dtype == torch.float16 else 1.0
@@ -115,9 +118,9 @@ def update(
 
 
 def backward(module: nn.Module, parts: Sequence[Part], factor: float) -> tuple[float, float]:
-    """Adds up the gradients of `factor` times the parts' losses; the summed loss itself, and the tokens.
+    """Accumulate the gradients of `factor` × the losses of the parts; return the summed loss and the tokens.
 
-    Processes exchange gradients once, with the last part.
+    Gradients are reduced among processes once, with the last part.
     """
     total, n_tokens = 0.0, 0.0
     for i, (batch, weight) in enumerate(parts):
@@ -132,9 +135,9 @@ def backward(module: nn.Module, parts: Sequence[Part], factor: float) -> tuple[f
 
 
 def lower_loss_scale(position: Position) -> None:
-    """After an update that is left out because fp16 gradients overflowed (Micikevicius et al. 2018).
+    """Halve the loss scale after fp16 gradients overflowed (Micikevicius et al. 2018).
 
-    TrainingError: the scale is so low that it is not the scale's fault.
+    TrainingError: the scale is too low to be the cause.
     """
     position.loss_scale, position.n_unscaled = position.loss_scale / 2, 0
     if position.loss_scale < 2**-10:
@@ -145,7 +148,7 @@ def lower_loss_scale(position: Position) -> None:
 
 
 def raise_loss_scale(position: Position) -> None:
-    """After a good update: twice the scale every 2000 of them."""
+    """Double the loss scale after every 2000 good updates."""
     position.n_unscaled += 1
     if position.n_unscaled >= 2000:
         position.loss_scale, position.n_unscaled = min(2 * position.loss_scale, 2.0**24), 0
