@@ -1,4 +1,4 @@
-"""A run's model card: what it is, what it learnt from, how good it is, and how to use it.
+"""Model cards: what a run is, what it was trained on, its scores, and how to use it.
 
 README.md as the Hugging Face hub reads it: a head in YAML, and Markdown. It says what the run's own files
 say, and where they say nothing, that it is not known.

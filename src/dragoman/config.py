@@ -1,4 +1,4 @@
-"""Every setting there is, on one page.
+"""All settings, on one page.
 
 A recipe is a TOML file with the sections below. Settings are checked strictly: unknown keys, wrong
 types and contradictions are all reported at once, misspelt names with a suggestion.

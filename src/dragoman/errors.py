@@ -1,4 +1,4 @@
-"""What can go wrong because of a user's input, as a tree.
+"""The tree of errors that a user's input can cause.
 
     DragomanError
     ├── ConfigError        a setting is unknown, misspelt, of the wrong type or contradicts another

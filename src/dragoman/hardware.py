@@ -1,4 +1,4 @@
-"""Which device to compute on, in which type, and what the machine can do."""
+"""Choose device and precision, and describe the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of the Hugging Face hub: `hf:user/model`, wherever the folder of a run is asked for.
+"""Runs on the Hugging Face hub: `hf:user/model` works in place of a run folder.
 
 What is fetched lies in the hub's own cache, where it is found again without a network. Only the files that a
 run needs are fetched, so that nothing else a stranger put beside them ever reaches the disk.

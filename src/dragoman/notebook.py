@@ -1,4 +1,4 @@
-"""What a notebook shows of our results: tables and small pictures, in HTML.
+"""HTML representations of results for notebooks: tables and small pictures.
 
 Jupyter asks an object for `_repr_html_`; the types have one, made of what is here. Everything that a corpus
 or a model wrote is escaped. Nothing but Python is needed, and no script, font or address is asked for.

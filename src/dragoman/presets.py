@@ -1,4 +1,4 @@
-"""Settings by the size of the corpus, for a training that names its files and nothing else."""
+"""Default settings by corpus size, for trainings without a recipe."""
 
 from __future__ import annotations
 

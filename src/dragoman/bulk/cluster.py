@@ -1,4 +1,4 @@
-"""Chunks translated by a Ray cluster: Ray Data reads the file, and warm translators stand on its machines.
+"""Translate chunks on a Ray cluster: Ray Data reads the file, actors keep a loaded translator.
 
 The file is read once, in one stream, by whichever machine Ray chooses, so that the input must be at the same
 place on all of them, as on a network file system; so must the run. A chunk is a row and a block of its own,

@@ -1,4 +1,4 @@
-"""What is to be done: a file, a translator with its settings, and what its lines become."""
+"""Description of a file translation: input, model, settings and output format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that is written in pieces and survives a kill at any instant.
+"""Write a file in pieces that survive a kill at any instant.
 
     out.zst.partial   the output so far: whole compressed frames, one behind the other
     out.zst.journal   how much of it counts: lines of input that are done, bytes of output, all settings

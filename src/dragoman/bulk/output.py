@@ -1,4 +1,4 @@
-"""What becomes of a translated line in the file that is written."""
+"""Format translations as lines of an output file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole file, translated into another one: on workers, with progress, killed and continued."""
+"""Translate a whole file into another one: on workers, with progress, resumable."""
 
 from __future__ import annotations
 

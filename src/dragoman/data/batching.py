@@ -1,4 +1,4 @@
-"""Batches of sentences of similar length, bounded in tokens: other ones every epoch, the same for a seed."""
+"""Batches of sentences of similar length, bounded in tokens; shuffled every epoch, reproducible by seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of few shapes: a dozen buckets of lengths, so that a GPU can repeat what it has recorded.
+"""Batches of few shapes: a dozen length buckets, so that a GPU can replay captured steps.
 
 A captured step (training/updates/captured.py) is good for one shape. So pairs go into the narrowest
 bucket that holds them, every batch of a bucket has its shape, and what is missing is filled up with

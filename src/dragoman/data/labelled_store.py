@@ -1,4 +1,4 @@
-"""Labelled texts as ids, in memory-mapped files: what `store` is for sentence pairs.
+"""Labelled texts as ids in memory-mapped files; like `store`, for classification.
 
 cache/<key>/
     text.ids, text.offsets      the ids of all texts, one after the other, and where each begins

@@ -1,4 +1,4 @@
-"""The corpora that a configuration names: opened, and recognised by the hashes of their files."""
+"""Open the corpora of a configuration, and hash their files to detect changes."""
 
 from __future__ import annotations
 

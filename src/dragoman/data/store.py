@@ -1,4 +1,4 @@
-"""A corpus as ids, in memory-mapped files: a million sentences, and no Python object for any of them.
+"""A corpus as ids in memory-mapped files: millions of sentences without Python objects.
 
 cache/<key>/
     src.ids, tgt.ids            the ids of all sentences one after the other, end tokens included

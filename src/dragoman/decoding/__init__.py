@@ -1,4 +1,4 @@
-"""Search over a next-token function: it knows no network, so that it can be checked on a table."""
+"""Search over a next-token function, independent of any network, so that it can be tested on tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coverage penalty of Wu et al. 2016, equation 14: no part of the source may be left out unpunished."""
+"""Coverage penalty of Wu et al. 2016, equation 14: penalise source tokens without attention."""
 
 from __future__ import annotations
 

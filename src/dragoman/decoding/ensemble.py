@@ -1,4 +1,4 @@
-"""Several models as one."""
+"""Ensembles: several models as one next-token function."""
 
 from __future__ import annotations
 

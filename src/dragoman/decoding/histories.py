@@ -1,4 +1,4 @@
-"""What the wrappers of a next-token function remember about its rows."""
+"""Token histories of hypotheses, for wrappers of a next-token function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all searches share: the next-token function, the hypothesis, and the paths walked."""
+"""Types shared by all searches: next-token function, hypothesis, and paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phrases that a sequence must contain: an automaton over its tokens, and their share of a beam."""
+"""Phrase constraints: an automaton over tokens, and the allocation of the beam among its states."""
 
 from __future__ import annotations
 

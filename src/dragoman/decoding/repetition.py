@@ -1,4 +1,4 @@
-"""Sequences that do not repeat themselves."""
+"""Block repeated n-grams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The student's text: the teacher's sources with the teacher's own translations, and as they were translated.
+"""Training data of a student: the teacher's sources with the teacher's translations, filtered.
 
 sources.gz               the sources of the training pairs, one a line
 teacher.gz               their translations, written by `dragoman.bulk`, which a kill does not undo

@@ -1,1 +1,1 @@
-"""Test sets run through a model and scored, and the scores kept in the run."""
+"""Evaluate runs on test sets, and keep the scores in the run."""

@@ -1,4 +1,4 @@
-"""Labelled test sets classified and scored, beside a baseline."""
+"""Evaluate a classifier on labelled test sets, beside a baseline."""
 
 from __future__ import annotations
 

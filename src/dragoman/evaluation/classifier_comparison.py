@@ -1,4 +1,4 @@
-"""Classifiers side by side on the same labelled texts."""
+"""Compare classifiers on the same labelled texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translators side by side on the same test sets: scores that may be compared, and whether they differ."""
+"""Compare translators on the same test sets, with significance tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scores of a run, kept in its scores.json."""
+"""Scores of a run, stored in its scores.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single sentences of a test set: how good each is, what differs from its reference, what went wrong."""
+"""Analyse single sentences of a test set: quality, differences from the reference, faults."""
 
 from __future__ import annotations
 

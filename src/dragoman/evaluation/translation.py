@@ -1,4 +1,4 @@
-"""Test sets translated and scored."""
+"""Evaluate a translator on test sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of classifications: what is right, of which class, and whether the probabilities can be believed.
+"""Classification metrics: accuracy, F1 by class, and calibration.
 
 Labels and predictions are class numbers from 0 on; logits and probabilities are (N, C), a row a text.
 """

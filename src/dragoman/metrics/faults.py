@@ -1,4 +1,4 @@
-"""Faults of a single translation, which need no reference: it copies, it repeats itself."""
+"""Faults of a single translation that need no reference: copies and repetitions."""
 
 from __future__ import annotations
 

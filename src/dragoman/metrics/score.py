@@ -1,4 +1,4 @@
-"""One figure, with what is needed to reproduce it."""
+"""A score with its signature and confidence interval."""
 
 from __future__ import annotations
 

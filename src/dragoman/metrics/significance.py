@@ -1,4 +1,4 @@
-"""Whether one system is better than another, or only luckier with the sentences of a test set.
+"""Significance tests: is one system better than another, or is the difference chance?
 
 For two translations these are sacreBLEU's own tests; for two lists of labels, McNemar's; for groups of
 trainings that differ only in their seeds, a bootstrap over seeds and sentences.

@@ -1,4 +1,4 @@
-"""Scores of translations: sacreBLEU's BLEU, chrF and TER, with what is needed to reproduce them."""
+"""Translation metrics: sacreBLEU's BLEU, chrF and TER, with signatures."""
 
 from __future__ import annotations
 

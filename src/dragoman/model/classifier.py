@@ -1,4 +1,4 @@
-"""Ids to the logits of classes: an encoder, a pooling over all tokens of a text, a linear head.
+"""The Transformer classifier: an encoder, pooling over all tokens of a text, and a linear head.
 
 And beside it, where it is asked for, votes of n-grams (model/ngrams.py): wide and deep."""
 

@@ -1,4 +1,4 @@
-"""The decoder a token at a time, with keys and values kept: what a search calls."""
+"""Incremental decoding with a key-value cache: the next-token function of a model."""
 
 from __future__ import annotations
 

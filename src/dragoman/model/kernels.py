@@ -1,4 +1,4 @@
-"""The operations that have a plain and a fast version: dropout, attention, and the loss.
+"""Operations with a plain and a fast implementation: dropout, attention, and the loss.
 
 `PLAIN` is PyTorch's own, operation for operation. `FAST` computes the same (dropout: the same
 distribution) with fewer passes over memory on a CPU; docs/notebook.md says what each one brought.

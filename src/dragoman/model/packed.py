@@ -1,4 +1,4 @@
-"""The decoder as search on a CPU wants it: the same function as `IncrementalDecoder`, in less time.
+"""Incremental decoding optimised for CPUs; same function as `IncrementalDecoder`.
 
 Three things differ. Weights are packed once for products of few rows (oneDNN), with the queries' scale,
 the residual and the ReLU in the product. Keys and values never move when hypotheses change their places:

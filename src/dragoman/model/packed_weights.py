@@ -1,4 +1,4 @@
-"""The weights of a packed decoder: copies of a layer's, in the order that oneDNN multiplies fastest."""
+"""Copies of a layer's weights in the memory layout that oneDNN multiplies fastest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A packed decoder's products in int8, with scales that follow from the weights alone.
+"""Int8 matrix products of the packed decoder, with static scales derived from the weights.
 
 What a product reads are 8 bits with one scale for all rows, known before the first sentence, so that no
 row's result depends on another's. A layer norm has made its outputs as large as they are (its weight and

@@ -1,4 +1,4 @@
-"""Computations that a GPU repeats: recorded once as a CUDA graph, then started by one launch.
+"""CUDA graphs: record a computation once, then replay it with one launch.
 
 A graph belongs to the device that is current when it is recorded, whatever tensors it works on, and each
 thread has a current device of its own. So the device is named here, for the recording and its stream.

@@ -1,4 +1,4 @@
-"""The decoder as search on a GPU wants it: the same function as `IncrementalDecoder`, in tensors that stay.
+"""Incremental decoding optimised for GPUs, with static tensors; same function as `IncrementalDecoder`.
 
 A step is a hundred small operations, and a processor cannot start them as fast as a GPU works them off. So
 keys and values have their room from the beginning, rows keep their number, and the step of each shape is

@@ -1,1 +1,1 @@
-"""A trained run as a function: text in; translation or label out."""
+"""Use trained runs: translate and classify text."""

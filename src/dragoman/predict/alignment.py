@@ -1,4 +1,4 @@
-"""Which words of a translation stand for which of its source, by the model's own attention."""
+"""Word alignment of translations, from the model's attention."""
 
 from __future__ import annotations
 

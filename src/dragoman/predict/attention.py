@@ -1,4 +1,4 @@
-"""Where a translator looks: the weights of all attention, in the encoder, the decoder, and between them."""
+"""Attention weights of a translator: encoder, decoder, and cross-attention."""
 
 from __future__ import annotations
 

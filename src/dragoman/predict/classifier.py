@@ -1,4 +1,4 @@
-"""A trained run as a function from text to label."""
+"""Load a trained run and classify texts."""
 
 from __future__ import annotations
 

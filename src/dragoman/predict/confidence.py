@@ -1,4 +1,4 @@
-"""How probable a model finds each word of a translation."""
+"""Probability of each word of a translation under the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same model in CTranslate2: the conversion of a run, and an engine that searches with it.
+"""CTranslate2: convert a run, and search with the converted model.
 
 The forbidden tokens are part of the conversion, as a bias of the output, so that both engines have the
 same probabilities; and CTranslate2's own length penalty is not used, so that both rank by the same one.

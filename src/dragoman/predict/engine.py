@@ -1,4 +1,4 @@
-"""What searches for translations: ids in, hypotheses out. A translator has one, and text around it."""
+"""The interface of translation engines: ids in, hypotheses out."""
 
 from __future__ import annotations
 

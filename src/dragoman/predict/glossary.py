@@ -1,4 +1,4 @@
-"""A glossary: how certain phrases of the source are to be translated."""
+"""Glossaries: required translations of source phrases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a run's files to a model that is ready to use."""
+"""Load the model of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phrases of the target language as tokens, so that a search can require them."""
+"""Tokenize target phrases, so that a search can require them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers, addresses, tags and placeholders come out of a translation as they went in.
+"""Copy numbers, addresses, tags and placeholders unchanged from source to translation.
 
 A model copies what it saw copied in training, and breaks the rest. So tags are taken out, and put back around
 the words that are aligned with those they stood around. The other protected spans stay in the sentence at

@@ -1,4 +1,4 @@
-"""Choosing among the candidates of a search by how much the others agree with them."""
+"""Minimum-Bayes-risk reranking: choose the candidate closest to the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How probable given translations are: forced scoring (teacher forcing), without a search."""
+"""Score given translations by the model (forced decoding), without search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From texts, and what their translations must hold, to what a search needs to know of each."""
+"""Encode texts and their constraints as inputs of a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text that is too long for a model, cut into parts that fit; and what stands between translations."""
+"""Split texts that are too long for a model, and join the translations of the parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several batches at once, each on one thread.
+"""Translate several batches in parallel, one thread each.
 
 A step of a search is a hundred small operations: two threads that share each of them spend their time
 waiting for one another, two that work on batches of their own do not.

@@ -1,4 +1,4 @@
-"""A trained run as a function from text to text."""
+"""Load a trained run and translate texts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pictures: the learning curves of a run, and the learning rate of a schedule."""
+"""Reports and pictures of runs: learning curves, schedules, scores, attention, comparisons."""

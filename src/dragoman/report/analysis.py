@@ -1,4 +1,4 @@
-"""Pictures of an analysis: scores by length, words by frequency, confidence beside quality."""
+"""Figures of an analysis: scores by length, words by frequency, confidence against quality."""
 
 from __future__ import annotations
 

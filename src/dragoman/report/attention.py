@@ -1,4 +1,4 @@
-"""Where a translator looks, as pictures."""
+"""Figures of attention weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves in characters: each cell of a terminal holds two by four dots of Braille."""
+"""Curves in characters: each cell of a terminal has two by four Braille dots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a classifier made of a test set, as figures: confusion, scores by class, reliability."""
+"""Figures of a classifier: confusion matrix, scores by class, reliability diagram."""
 
 from __future__ import annotations
 

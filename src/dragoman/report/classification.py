@@ -1,4 +1,4 @@
-"""The report of a classifier: what its run's files, the labels it gives and its mistakes say, as a page."""
+"""The report page of a classifier."""
 
 from __future__ import annotations
 

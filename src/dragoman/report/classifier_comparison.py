@@ -1,4 +1,4 @@
-"""Classifiers side by side, as a page."""
+"""The comparison page of classifiers."""
 
 from __future__ import annotations
 

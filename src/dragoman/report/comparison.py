@@ -1,4 +1,4 @@
-"""Runs side by side: settings, scores with p-values, curves, and what changed most, as a page."""
+"""The comparison page of translators: settings, scores with p-values, curves, changed sentences."""
 
 from __future__ import annotations
 

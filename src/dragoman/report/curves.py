@@ -1,4 +1,4 @@
-"""Learning curves of a run, as a picture."""
+"""The figure of a run's learning curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tokens may look at which (section 3.2.3 of Vaswani et al. 2017): as a picture, and as text."""
+"""Attention masks (section 3.2.3 of Vaswani et al. 2017), as a figure and as text."""
 
 from __future__ import annotations
 

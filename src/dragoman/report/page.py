@@ -1,4 +1,4 @@
-"""A page: sections of text, tables and pictures, and the one self-contained HTML file made of them.
+"""Report pages: sections of text, tables and figures in one self-contained HTML file.
 
 The file asks for nothing: no script, no font, no address outside it, and a Content-Security-Policy that says
 so to the browser. Whatever a run, a corpus or a model wrote stands in it as text, escaped by jinja2.

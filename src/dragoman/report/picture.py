@@ -1,4 +1,4 @@
-"""How our pictures look, and how they reach a file."""
+"""The style of figures, and how they are saved."""
 
 from __future__ import annotations
 

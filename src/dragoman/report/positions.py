@@ -1,4 +1,4 @@
-"""The positions of section 3.5 of Vaswani et al. 2017: as a picture, and as text for a terminal."""
+"""Positional encodings (section 3.5 of Vaswani et al. 2017), as a figure and as text."""
 
 from __future__ import annotations
 

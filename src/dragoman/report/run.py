@@ -1,4 +1,4 @@
-"""What a report says of any run, whatever its task: its files' facts, its curves, its card."""
+"""Report sections common to all tasks: facts of the run, curves, model card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning rates over the steps of a training: as a picture, and as text for a terminal."""
+"""Learning-rate schedules, as a figure and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a translator: what its run's files, its translations and their analysis say, as a page."""
+"""The report page of a translator."""
 
 from __future__ import annotations
 

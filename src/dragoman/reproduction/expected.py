@@ -1,4 +1,4 @@
-"""What expected.json says: the scores of a recipe, how far off a run may be, and how they were measured."""
+"""The content of expected.json: expected scores, their tolerances, and how they were measured."""
 
 from __future__ import annotations
 

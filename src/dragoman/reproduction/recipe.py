@@ -1,4 +1,4 @@
-"""A recipe: the folder with recipe.toml, its lighter and other versions, and what they should score."""
+"""A recipe folder: recipe.toml, its variants, and their expected scores."""
 
 from __future__ import annotations
 

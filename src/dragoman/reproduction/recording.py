@@ -1,4 +1,4 @@
-"""expected.json and the results of a recipe, from finished runs."""
+"""Write expected.json and the results of a recipe from finished runs."""
 
 from __future__ import annotations
 

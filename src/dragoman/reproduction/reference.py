@@ -1,4 +1,4 @@
-"""A training beside the recorded one: ahead or behind, said after every validation."""
+"""Compare a running training with the recorded one after every validation."""
 
 from __future__ import annotations
 

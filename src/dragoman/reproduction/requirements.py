@@ -1,4 +1,4 @@
-"""What a recipe reads: is it here, and is it the text that the scores were measured on?"""
+"""Check the data of a recipe: present, and the same as in the recorded runs?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recipe trained, evaluated, and its scores judged."""
+"""Train and evaluate a recipe, and judge its scores."""
 
 from __future__ import annotations
 

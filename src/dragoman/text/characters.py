@@ -1,4 +1,4 @@
-"""Characters as tokens: a small vocabulary and long sentences, for text that doesn't separate its words."""
+"""Character tokens: a small vocabulary and long sentences, for scripts without spaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one form of a text that Dragoman sees. `decode(encode(text)) == normalise(text)` for every string."""
+"""Text normalisation; `decode(encode(text)) == normalise(text)` for every string."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning subwords: what a tokenizer's JSON file holds, made from a sample of the corpus.
+"""Train subword tokenizers on a sample of the corpus.
 
 Hugging Face's trainers know special tokens only as words to be found in text, and no byte tokens at all.
 So they learn pieces, and the vocabulary is put together here: 4 special tokens, 256 byte tokens, pieces.

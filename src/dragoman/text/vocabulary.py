@@ -1,4 +1,4 @@
-"""What all vocabularies have in common: special tokens, and the texts and counts they are learnt from."""
+"""Special tokens and training samples, common to all vocabularies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words as tokens: text is split by a regular expression or by spaCy's rules, and joined again."""
+"""Word tokens: split text by a regular expression or by spaCy's rules, and join it again."""
 
 from __future__ import annotations
 

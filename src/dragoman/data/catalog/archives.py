@@ -1,4 +1,4 @@
-"""Archives from strangers, unpacked without trust in what they hold: zip, tar (.gz, .xz), single .gz and .xz.
+"""Unpack untrusted archives: zip, tar (.gz, .xz), single .gz and .xz.
 
 Nothing is written outside the folder, no link, device or pipe is made, nothing is overwritten, and an
 archive that swells beyond all measure is given up. The folder appears under its name when all is in it.

@@ -1,4 +1,4 @@
-"""Whether the files of a data set are what they should be."""
+"""Verify the files of a data set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files from the web: what gets its name is whole, and has the checksum that was expected.
+"""Download files: resumable, and complete with the expected checksum before they get their name.
 
     train.zip             the file, once all of it is there and its checksum is right
     train.zip.part        as much as has arrived so far; the next attempt continues it

@@ -1,4 +1,4 @@
-"""From the name of a data set to its folder: looked for, or downloaded, unpacked and prepared."""
+"""Find a data set by name, or download, unpack and prepare it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what was downloaded to the plain files that recipes name, one function for each kind of source.
+"""Convert downloads to the plain files that recipes name, with one function per kind of source.
 
 Prepared text is UTF-8, one example a line. Compressed files are the same bytes whenever they are made of the
 same text. What is left out is counted and reported.

@@ -1,1 +1,1 @@
-"""From a file in some format to lines, columns or pairs, with the line number of every fault."""
+"""Read files of many formats as lines, columns or pairs; errors name the line."""

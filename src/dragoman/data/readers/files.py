@@ -1,4 +1,4 @@
-"""Where files are, and what is in them: found by name, decompressed by suffix, read by line, hashed.
+"""Text files: find by name, decompress by suffix, read lines, hash.
 
 A text file is UTF-8, plain or compressed (.gz, .xz, .zst). Whatever is wrong with one is a `DataError`
 of one line that names the file, the line and the remedy.
