@@ -29,7 +29,11 @@ from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
 from dragoman.training.parallel.processes import Processes
 
 
-@pytest.fixture(scope="module", params=[SHARD_PAIRS, 700], ids=["one shard", "eight shards"])
+@pytest.fixture(
+    scope="module",
+    params=[SHARD_PAIRS, pytest.param(700, marks=pytest.mark.slow)],
+    ids=["one shard", "eight shards"],
+)
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
     """5000 pairs of 2 to about 40 tokens, targets about as long as their sources."""
     rng = np.random.default_rng(1)

@@ -267,6 +267,7 @@ def test_an_empty_file_becomes_an_empty_file(tmp_path: Path, tiny_run: Path) -> 
     assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == b""
 
 
+@pytest.mark.slow
 def test_workers_write_what_one_process_writes(tmp_path: Path, tiny_run: Path) -> None:
     source = write_lines(tmp_path / "in.txt", sentences(60))
     seen: list[int] = []

@@ -175,6 +175,7 @@ def distil_tiny(teacher: Path, out: Path, *overrides: str, calls: list[str]) -> 
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_whole_distillation_of_a_tiny_run(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +203,7 @@ def test_a_whole_distillation_of_a_tiny_run(
     }
 
 
+@pytest.mark.slow
 def test_a_student_begins_as_its_teacher_and_continues_after_a_kill(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +265,7 @@ def test_a_student_has_the_smallest_beam_that_costs_next_to_nothing_on_validatio
     assert chosen_beam(rows, 1) == 1, "none is smaller"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("next_to_nothing", "overrides", "beam_size"),
     [(100.0, (), 1), (-100.0, (), 3), (100.0, ("search.beam_size=4",), 4)],

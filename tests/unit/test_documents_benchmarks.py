@@ -31,6 +31,7 @@ def headings_of(text: str) -> list[str]:
     return [head for head, ruler in pairwise(lines) if ruler.startswith(("|--", "|--:"))]
 
 
+@pytest.mark.slow
 def test_protection_keeps_every_span_and_its_outcomes_add_up(
     tiny_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
