@@ -1,4 +1,4 @@
-"""Beam search, batched: the length penalty of Wu et al. 2016, diverse groups, and phrases that must occur."""
+"""Batched beam search, with the length penalty of Wu et al. 2016, diverse groups and phrase constraints."""
 
 from __future__ import annotations
 
@@ -36,37 +36,35 @@ def beam_search(
     score_term: ScoreTerm | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """The best `n_best` hypotheses per sentence, best score first (fewer where fewer are possible).
+    """Return up to `n_best` hypotheses per sentence, best score first.
 
-    A step, with K = beam_size: all continuations of a sentence's live hypotheses are ranked by
-    log-probability. Those among the first K that end with eos are finished; the first K of the others
-    live on. Sentence i has at most `max_lengths[i]` tokens: live hypotheses of that length are closed
-    with eos, whose log-probability counts like any other's. A sentence is done as soon as
+    Each step, with K = beam_size, ranks all continuations of a sentence's live hypotheses by
+    log-probability. Those among the first K that end with eos are finished; the first K of the others stay
+    alive. Sentence i has at most `max_lengths[i]` tokens: live hypotheses of that length are closed with
+    eos, whose log-probability counts like any other. A sentence is done as soon as
 
-    - K hypotheses are finished. (A beam of one is therefore exactly greedy search.)
-    - or no live hypothesis can still get among the `n_best` finished ones. Log-probabilities are at most
-      0 and the penalty never falls with length, so that no continuation of a live hypothesis can score
-      more than its log_prob divided by the penalty of the longest possible length (plus `score_term`,
-      which is added to the score of a finished hypothesis and is at most 0).
-    - or none lives on.
+    - K hypotheses are finished (so a beam of one is exactly greedy search),
+    - or no live hypothesis can still become one of the `n_best`. Log-probabilities are at most 0, and the
+      penalty never falls with length. So the score of a continuation is at most its log_prob divided by the
+      penalty of the maximum length (plus `score_term`, which is at most 0),
+    - or no hypothesis is alive.
 
-    A beam at least as wide as there are sequences therefore returns the best of them all.
+    A beam at least as wide as the number of sequences therefore returns the best of them all.
 
-    Continuations of log-probability -inf are never taken; a sentence where nothing else is left is
-    closed there and has one hypothesis with a log_prob of -inf. Of equals, the better parent's
-    continuation goes first, then the lower token id. `length_penalty` is alpha, at least 0.
-    `step` is called with tensors on `device`; all else is on the CPU, in fp64. RunError: a
-    log-probability is NaN.
+    Continuations of log-probability -inf are never taken. If a sentence has no other, it is closed there,
+    with one hypothesis of log_prob -inf. Ties go to the continuation of the better parent, then to the lower
+    token id. `length_penalty` is alpha, at least 0. `step` is called with tensors on `device`; everything
+    else is on the CPU, in fp64. RunError: a log-probability is NaN.
 
-    With `n_groups` > 1 the beam is split into groups of equal width, each a beam search of its own (diverse
+    With `n_groups` > 1 the beam is split into groups of equal width, each with its own beam search (diverse
     beam search, Vijayakumar et al. 2018). In each step the groups choose one after the other. A token's
     log-probability is lowered by `diversity_penalty` for each hypothesis of an earlier group that this step
     extended by the same token (Hamming diversity, section 3). The penalty affects only the choice of that
-    step, and never that of eos; log_prob and score are the model's. Groups may end with the same sequence,
-    which is returned once: there may be fewer than `n_best`.
+    step, and never eos; log_prob and score are the model's. If groups end with the same sequence, it is
+    returned once, so that there may be fewer than `n_best`.
 
-    With `phrases`, each hypothesis of sentence i contains those of `phrases[i]`, as `PhraseBanks` says. If
-    every way of doing so has a log-probability of -inf, there is one hypothesis, with a log_prob of -inf.
+    With `phrases`, each hypothesis of sentence i contains those of `phrases[i]`; see `PhraseBanks`. If that
+    is impossible, there is one hypothesis, with a log_prob of -inf.
     """
     assert 1 <= n_best <= beam_size
     assert beam_size % n_groups == 0
@@ -162,7 +160,7 @@ class _Beam:
         return self.log_prob > -torch.inf
 
     def keep(self, chosen: Tensor) -> None:
-        """Drops every sentence that is not among `chosen`, (A,) bool."""
+        """Drop the sentences that are not `chosen`, (A,) bool."""
         for name, value in vars(self).items():
             setattr(self, name, value[chosen])
 
@@ -221,7 +219,7 @@ class _Beam:
         return _Candidates(scores, log_prob, slots, tokens, choice.first & is_eos, choice.lives)
 
     def finish(self, paths: Paths, candidates: _Candidates, score_term: ScoreTerm | None) -> None:
-        """Closes the hypotheses that end; where nothing is possible, the best one, as it is."""
+        """Close the hypotheses that end; if no continuation is possible, close the best one as it is."""
         scores, log_probs, slots, _, ends, lives = candidates
         stuck = self.alive[:, 0] & ~(ends | lives).any(dim=1)
         if stuck.any():
@@ -238,7 +236,7 @@ class _Beam:
         self.n_ended = self.n_ended + ends.sum(dim=1)
 
     def advance(self, candidates: _Candidates) -> None:
-        """Moves the beam one token on, and empties the slots of sentences that are done."""
+        """Extend the beam by one token, and empty the slots of finished sentences."""
         scores, order = candidates.scores.masked_fill(~candidates.lives, -torch.inf).sort(
             dim=1, descending=True, stable=True
         )
@@ -253,7 +251,7 @@ class _Beam:
         self.log_prob = self.log_prob.masked_fill(~going[:, None], -torch.inf)
 
     def penalise(self, log_probs: Tensor, penalties: Tensor | None, amount: float) -> Tensor:
-        """`penalties` (A, V) with those for the tokens that this beam has just taken."""
+        """Return `penalties` (A, V) plus those for the tokens that this beam has just taken."""
         if penalties is None:
             penalties = log_probs.new_zeros(len(self.sentences), log_probs.size(1))
         sentences, slots = self.alive.nonzero(as_tuple=True)
@@ -262,7 +260,7 @@ class _Beam:
 
 
 def _next_call(beams: Sequence[_Beam]) -> tuple[Tensor, Tensor]:
-    """`last` and `parents` of the next call, a sentence's rows together. Drops sentences that are done."""
+    """Return `last` and `parents` of the next call, grouped by sentence; drop finished sentences."""
     going = torch.stack([beam.alive.any(dim=1) for beam in beams]).any(dim=0)
     for beam in beams:
         beam.keep(going)
@@ -276,5 +274,5 @@ def _next_call(beams: Sequence[_Beam]) -> tuple[Tensor, Tensor]:
 
 
 def _different(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """The first hypothesis of each sequence."""
+    """Remove duplicates: keep the first hypothesis of each sequence."""
     return list({hypothesis.ids: hypothesis for hypothesis in reversed(hypotheses)}.values())[::-1]

@@ -11,23 +11,23 @@ from dragoman.decoding.hypotheses import NextToken
 
 
 class AttendingStep(NextToken, Protocol):
-    """A next-token function that tells where in the source it looked."""
+    """A next-token function that exposes its attention to the source."""
 
     @property
     def attention(self) -> Tensor:
-        """(N, S) of the last call: how much each row looked at each source token; rows add up to 1."""
+        """Attention weights (N, S) of the last call; each row sums to 1."""
 
 
 class Coverage:
-    """A next-token function that sums up, along each row, the attention paid to every source token.
+    """A next-token function that accumulates, for each row, the attention to every source token.
 
     With a_i the attention that source token i got from all target tokens, eos included, the term
 
         cp = beta * sum over i of log(min(a_i, 1))
 
-    is added to the score of a finished hypothesis: at most 0, and 0 where each source token was looked at
-    as much as one target token looks at the source. `counted` (B, S) is False where a source token takes
-    no part: padding, and the end token, which nothing translates.
+    is added to the score of a finished hypothesis. It is at most 0, and 0 if each source token got at least
+    the attention of one target token. `counted` (B, S) is False for source tokens that do not count: padding
+    and the end token.
     """
 
     def __init__(self, step: AttendingStep, *, beta: float, counted: Tensor) -> None:
@@ -48,9 +48,9 @@ class Coverage:
         return log_probs
 
     def penalty(self, rows: Tensor) -> Tensor:
-        """The term of `rows` (M,) of the last call if they end now, (M,) in fp64 on the CPU.
+        """Return the term (M,) of `rows` (M,) of the last call if they end now, in fp64 on the CPU.
 
-        An attention that fp32 rounds to 0 counts as its smallest number, log -87: still a finite term.
+        Attention that fp32 rounds to 0 counts as the smallest fp32 number (log -87): terms are finite.
         """
         assert self._sums is not None
         rows = rows.to(self._sums.device)

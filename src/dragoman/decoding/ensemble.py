@@ -13,10 +13,10 @@ from dragoman.decoding.hypotheses import NextToken
 
 
 class Ensemble:
-    """A next-token function with the mean of the probabilities of several, which have one vocabulary.
+    """A next-token function that averages the probabilities of several models with the same vocabulary.
 
-    The mean of probabilities and not of their logarithms: one model that finds a token impossible does
-    not forbid it. Computed as log-sum-exp, in the precision of the log-probabilities.
+    Probabilities are averaged, rather than log-probabilities, so that a single model cannot veto a token.
+    Computed as log-sum-exp, in the precision of the log-probabilities.
     """
 
     def __init__(self, steps: Sequence[NextToken]) -> None:
@@ -41,5 +41,5 @@ class AttendingEnsemble(Ensemble):
 
 
 def mean_probability(log_probs: Tensor) -> Tensor:
-    """log_probs (models, ...) -> the logarithm of the mean of their probabilities, (...)."""
+    """Return the log of the mean probability (...), for log_probs (models, ...)."""
     return log_probs.logsumexp(dim=0) - math.log(len(log_probs))

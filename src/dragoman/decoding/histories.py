@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Histories:
-    """The sentence of each row and its tokens so far, which follow their row by `parents`."""
+    """The sentence and the tokens so far of each row, reordered by `parents`."""
 
     def __init__(self) -> None:
         self.sentences = torch.empty(0, dtype=torch.long)
@@ -18,11 +18,11 @@ class Histories:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens in each row, bos not counted."""
+        """Number of tokens in each row, without bos."""
         return self.tokens.shape[1]
 
     def follow(self, last: Tensor, parents: Tensor) -> None:
-        """Goes along with a call of a next-token function: row i continues row `parents[i]` by `last[i]`."""
+        """Follow a call of a next-token function: row i continues row `parents[i]` with `last[i]`."""
         if not self._started:
             self._started = True
             self.sentences, self.tokens = parents, last.new_empty(len(last), 0)

@@ -14,7 +14,7 @@ GROUP = 64
 
 
 class NextToken(Protocol):
-    """All that search knows of a model."""
+    """The interface of a model for search."""
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         """Log-probabilities (N, V), fp32, of the token after `last` (N,).
@@ -27,12 +27,12 @@ class NextToken(Protocol):
 
 
 class ScoreTerm(Protocol):
-    """What a search adds to the scores of finished hypotheses, such as a coverage penalty."""
+    """A term added to the scores of finished hypotheses, such as a coverage penalty."""
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """The terms (M,), fp64 on the CPU, of `rows` (M,) of the last call if they end now; at most 0.
+        """Return the terms (M,) <= 0 of `rows` (M,) of the last call if they end now, in fp64 on the CPU.
 
-        That they are at most 0 is what lets a search stop early without losing the best hypothesis.
+        Because terms are at most 0, a search can stop early without losing the best hypothesis.
         """
 
 
@@ -44,22 +44,22 @@ class Hypothesis(NamedTuple):
     log_prob: float
     """Sum of the tokens' log-probabilities in nats, eos included."""
     score: float
-    """log_prob divided by the length penalty, plus a term if the search has one: what ranks hypotheses."""
+    """log_prob divided by the length penalty, plus the score term of the search; ranks hypotheses."""
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """((5 + length) / 6) ** alpha, where `length` counts eos. Wu et al. 2016, equation 14.
+    """Return ((5 + length) / 6) ** alpha; `length` includes eos. Wu et al. 2016, equation 14.
 
-    Never falls as `length` grows, for alpha >= 0; without a beam or an attention term.
+    Does not decrease with `length`, for alpha >= 0.
     """
     return ((5 + length) / 6) ** alpha
 
 
 class Paths:
-    """The tree of everything a search has tried, as tensors on the CPU: a column of rows per call.
+    """The tree of all explored sequences, as tensors on the CPU: a column of rows per call.
 
-    The arguments of the call t of a next-token function are the last token of each row and its
-    back-pointer into call t - 1, so keeping them is all it takes to read sequences off at the end.
+    The arguments of call t of a next-token function are the last token of each row and its back-pointer into
+    call t - 1. Sequences are read off these at the end.
     """
 
     def __init__(self, alpha: float) -> None:
@@ -71,18 +71,18 @@ class Paths:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens in each live row, bos not counted."""
+        """Number of tokens in each live row, without bos."""
         return len(self._tokens) - 1
 
     def extend(self, last: Tensor, parents: Tensor) -> None:
-        """Adds the column of rows that the next call is made with."""
+        """Add the column of rows of the next call."""
         self._tokens.append(last)
         self._parents.append(parents)
 
     def end(
         self, sentences: Tensor, rows: Tensor, log_probs: Tensor, term: ScoreTerm | None = None
     ) -> Tensor:
-        """Closes `rows` of the newest column with eos; their scores, with `term`. All arguments (M,)."""
+        """Close `rows` of the newest column with eos; return scores, with `term`. All arguments (M,)."""
         terms = torch.zeros_like(log_probs) if term is None else term(rows)
         self._ends.append((sentences, rows, log_probs, torch.full_like(rows, self.n_tokens), terms))
         return log_probs / length_penalty(self.n_tokens + 1, self.alpha) + terms
@@ -122,10 +122,10 @@ class Paths:
 
 
 def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The `k` best of each row of `log_probs` (N, V), best first: fp64 values and tokens, (N, k) on the CPU.
+    """Return the `k` best of each row of `log_probs` (N, V): fp64 values and tokens, (N, k) on the CPU.
 
-    Of equal tokens the one with the lower id comes first, as in `argmax`; `topk` alone promises no order,
-    and half-precision models produce many ties. RunError: a log-probability is NaN.
+    Ties go to the lower id, as in `argmax`; `topk` alone guarantees no order, and half-precision models have
+    many ties. RunError: a log-probability is NaN.
     """
     k = min(k, log_probs.size(1))
     values, tokens = (best.cpu() for best in _top(log_probs, min(k + 1, log_probs.size(1))))
@@ -142,9 +142,9 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`x.topk(k)`, for rows of thousands on a CPU in a third of the time.
+    """Return `x.topk(k)`; a third of its time for rows of thousands on a CPU.
 
-    The k largest lie in the k groups of columns whose maxima are largest, or in the columns left over.
+    The k largest values are in the k groups of columns with the largest maxima, or in the remaining columns.
     """
     n_rows, n_columns = x.shape
     n_groups = n_columns // GROUP
@@ -166,7 +166,7 @@ def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _lowest_ids_of_ties(log_probs: Tensor, k: int) -> Tensor:
-    """The tokens (N, k) of the `k` best, ties at the edge decided for the lower ids; in order of id."""
+    """Return the tokens (N, k) of the `k` best in order of id; ties at the edge go to the lower ids."""
     edge = log_probs.topk(k).values[:, -1:]
     above, equal = log_probs > edge, log_probs == edge
     room = k - above.sum(dim=1, keepdim=True)

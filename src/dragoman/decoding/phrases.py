@@ -11,10 +11,10 @@ from torch import Tensor
 
 
 class PhraseState(NamedTuple):
-    """What matters of a sequence for its phrases."""
+    """The state of the automaton after a sequence."""
 
     node: int
-    """The longest end of the sequence that is the beginning of a phrase."""
+    """The longest suffix of the sequence that is a prefix of a phrase."""
     done: int
     """Bit p is set if phrase p occurred before."""
 
@@ -52,7 +52,7 @@ class Phrases:
     start = PhraseState(node=0, done=0)
 
     def follow(self, state: PhraseState, token: int) -> PhraseState:
-        """The state after one more token."""
+        """Return the state after one more token."""
         found = self._follow.get((state, token))
         if found is None:
             continued = token in self._continuing
@@ -61,7 +61,7 @@ class Phrases:
         return found
 
     def satisfied(self, state: PhraseState) -> bool:
-        """Every phrase has occurred, if the sequence ends here."""
+        """Return whether every phrase has occurred, if the sequence ends here."""
         return state.done | self._complete[state.node] == self._all
 
     def need(self, state: PhraseState) -> int:
@@ -84,7 +84,7 @@ class Phrases:
         return need
 
     def advancing(self, state: PhraseState) -> tuple[int, ...]:
-        """The tokens after which fewer are needed."""
+        """Return the tokens that reduce the number of needed tokens."""
         tokens = self._advancing.get(state)
         if tokens is None:
             need = self.need(state)
@@ -127,7 +127,7 @@ class Phrases:
 
 
 class BankChoice(NamedTuple):
-    """Which candidates (A, C) of a step are taken."""
+    """The selection among the candidates (A, C) of a step."""
 
     first: Tensor
     """(A, C) those that would count as finished if they ended."""
@@ -138,7 +138,7 @@ class BankChoice(NamedTuple):
 
 
 class PhraseBanks:
-    """What a beam search does to include phrases: dynamic beam allocation (Post & Vilar 2018).
+    """Dynamic beam allocation, which makes a beam search include phrases (Post & Vilar 2018).
 
     - A hypothesis may end only where its phrases are satisfied, and grow only so far that those it still
       needs, one after the other, fit into its longest length. That must hold them all: `max_lengths[i]` is

@@ -12,12 +12,11 @@ from dragoman.decoding.hypotheses import NextToken
 
 
 class NoRepeatedNgrams:
-    """A next-token function that lets no row write an n-gram of tokens twice.
+    """A next-token function that blocks repeated n-grams (Paulus et al. 2018, section 2.5).
 
-    Paulus et al. 2018, section 2.5. A token that would complete an n-gram which its row holds already has
-    log-probability -inf. Two things go before: the tokens `exempt[i]` may be repeated in sentence i, for
-    what must be written must be possible; and where no other token is possible, as within a forced prefix,
-    nothing is blocked.
+    A token that would repeat an n-gram of its row gets log-probability -inf, with two exceptions. The tokens
+    `exempt[i]` may be repeated in sentence i, so that required phrases stay possible. If no other token is
+    possible, as within a forced prefix, nothing is blocked.
     """
 
     def __init__(self, step: NextToken, n: int, *, exempt: Sequence[Collection[int]]) -> None:

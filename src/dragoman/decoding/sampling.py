@@ -1,4 +1,4 @@
-"""Samples from the model's distribution: with a temperature, the k best tokens, a nucleus, and a seed."""
+"""Sampling from the model's distribution, with temperature, top-k, top-p (nucleus) and a seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, Paths, best_tokens, check_no_nan
 
 FEW = 256
-"""Tokens that are ranked first in search of a nucleus: nearly always it is among them."""
+"""Number of top tokens in which the nucleus is searched first; it is nearly always among them."""
 
 
 @torch.no_grad()
@@ -30,13 +30,13 @@ def sample(
     length_penalty: float = 1.0,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """`n_samples` independent hypotheses per sentence, best score first; the same may come twice.
+    """Draw `n_samples` independent hypotheses per sentence, best score first; duplicates are possible.
 
-    Each token is drawn from `truncated(log_probs, ...)`. What is drawn for sentence i follows from `seed`
-    and `numbers[i]`, and the first of more samples are the same: other sentences in the batch matter only
-    as far as they move log-probabilities by rounding. The log_prob of a hypothesis is the step's own, at
-    temperature 1 and untruncated; its score is that over the length penalty. Lengths, eos at the longest
-    one, sentences without a possible token, `device` and RunError are as in `greedy_search`.
+    Tokens are drawn from `truncated(log_probs, ...)`. Samples of sentence i depend only on `seed` and
+    `numbers[i]`: drawing more samples keeps the first ones, and other sentences of the batch matter only by
+    rounding of log-probabilities. The log_prob of a hypothesis is at temperature 1 and untruncated; its score
+    is log_prob over the length penalty. Lengths, eos, sentences without a possible token, `device` and
+    RunError are as in `greedy_search`.
     """
     assert n_samples >= 1
     limits = torch.tensor(max_lengths, dtype=torch.long)
@@ -66,12 +66,11 @@ def sample(
 
 
 def truncated(log_probs: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Tensor:
-    """What tokens are drawn in proportion to: weights (N, V) in fp64, for log_probs (N, V).
+    """Return sampling weights (N, V) in fp64, for log_probs (N, V).
 
-    In this order: log-probabilities are divided by `temperature`; the `top_k` best tokens stay (0: all;
-    Fan et al. 2018); of those, in what they add up to, the smallest set of best ones that holds a share of
-    `top_p` (the nucleus, Holtzman et al. 2020). Of equal tokens the lower ids are better. A row without a
-    possible token has weights of 0.
+    In this order: divide log-probabilities by `temperature`; keep the `top_k` best tokens (0 = all; Fan et
+    al. 2018); of those, keep the smallest set of best tokens with a share of `top_p` of their probability
+    (nucleus, Holtzman et al. 2020). Ties go to the lower ids. A row without a possible token has weights 0.
     """
     assert temperature > 0
     assert top_k >= 0
@@ -117,10 +116,10 @@ def _weights(log_probs: Tensor, temperature: float) -> Tensor:
 
 
 def _draw(weights: Tensor, rows: Tensor, uniform: Tensor) -> Tensor:
-    """A token (R,) on the CPU for each of `rows` (R,) of `weights` (N, V) and `uniform` (R,) in [0, 1).
+    """Draw a token (R,) for each of `rows` (R,) of `weights` (N, V), given `uniform` (R,) in [0, 1).
 
-    Inverse transform sampling, with tokens in the order of their ids: in order of probability, two nearly
-    equal ones that change places by rounding would change the sample.
+    Inverse transform sampling with tokens in order of id. In order of probability, two nearly equal tokens
+    that swap by rounding would change the sample.
     """
     rows, uniform = rows.to(weights.device), uniform.to(weights.device)
     cumulative = weights.cumsum(dim=1)[rows]  # (R, V)
