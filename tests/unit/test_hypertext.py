@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import DataError
 from dragoman.predict.documents import DocumentFile
+from dragoman.predict.documents.budget import Budget
 from dragoman.predict.documents.hypertext import MOST, Hypertext, plain, tokens
 
 PIECES = st.sampled_from([
@@ -23,9 +24,14 @@ PIECES = st.sampled_from([
 PAGES = st.lists(PIECES, max_size=30).map("".join)
 
 
+def document_of(page: str) -> DocumentFile:
+    budget = Budget("page")
+    return DocumentFile(Hypertext(page, budget), ("en", "de"), budget)
+
+
 def translated(page: str, translate: dict[str, str] | None = None) -> str:
     """`page`, of whose sentences those in `translate` are replaced; tags in them are written as in Word."""
-    document = DocumentFile(Hypertext(page), ("en", "de"))
+    document = document_of(page)
     return document.written([(translate or {}).get(s, s) for s in document.sentences]).decode()
 
 
@@ -52,14 +58,14 @@ class Structure(HTMLParser):
 @given(PAGES)
 @example("<b>" * (2 * MOST) + "x" + "</b>" * MOST)
 def test_tokens_are_the_whole_page(page: str) -> None:
-    assert "".join(token.raw for token in tokens(page)) == page
+    assert "".join(token.raw for token in tokens(page, Budget("page"))) == page
 
 
 @given(PAGES)
 @example("a &amp; b &lt;b&gt; c")
 @example("a<b>b.</b> C <b>d</b>")
 def test_a_page_whose_sentences_stay_says_what_it_said(page: str) -> None:
-    before, after = tokens(page), tokens(translated(page))
+    before, after = tokens(page, Budget("page")), tokens(translated(page), Budget("page"))
     found = [[token.raw for token in side if token.kind != "text"] for side in (before, after)]
     assert found[0] == found[1], "all markup is there, in order, unchanged"
     assert "".join(plain(page).split()) == "".join(plain(translated(page)).split())
@@ -83,14 +89,14 @@ def test_sentences_are_translated_and_nothing_else() -> None:
     )
     expected = expected.replace("It sleeps.", "Sie schläft.").replace("dogs", "Hunde")
     expected = expected.replace(">Old", ">Alt").replace(">House", ">Haus")
-    document = DocumentFile(Hypertext(page), ("en", "de"))
+    document = document_of(page)
     assert document.sentences == tuple(changes)
     assert translated(page, changes) == expected
 
 
 def test_tags_within_a_sentence_go_with_the_words_they_enclose() -> None:
     page = '<p>A <b class="x">red</b> cat<img src=a.png> sleeps.</p>'
-    document = DocumentFile(Hypertext(page), ("en", "de"))
+    document = document_of(page)
     (sentence,) = document.sentences
     assert sentence == 'A <g id="1">red</g> cat<x id="5"/> sleeps.'
     moved = 'Es schläft <x id="5"/> eine <g id="1">rote</g> Katze.'
@@ -116,12 +122,12 @@ def test_a_translation_cannot_bring_markup_of_its_own() -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_to_be_translated_is_no_sentence(page: str) -> None:
-    assert DocumentFile(Hypertext(page), ("en", "de")).sentences == ()
+    assert document_of(page).sentences == ()
     assert translated(page) == page
 
 
 def test_lines_end_sentences_only_where_they_are_shown() -> None:
-    assert DocumentFile(Hypertext("<p>red\ncat</p><pre>red\ncat</pre>"), ("en", "de")).sentences == (
+    assert document_of("<p>red\ncat</p><pre>red\ncat</pre>").sentences == (
         "red cat", "red", "cat",
     )  # fmt: skip
 

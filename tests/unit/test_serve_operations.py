@@ -18,6 +18,7 @@ pytest.importorskip("fastapi")
 
 from commands import error_of, succeed
 from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.predict.documents.budget import Budget
 from dragoman.serving import documents, running
 from dragoman.serving import service as service_module
 from dragoman.serving.access import KeyConfig, Keys, Rates
@@ -115,9 +116,10 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
     found.go.set()
 
 
-def sent(name: str) -> bytes:
+def sent(name: str, content: str = "red") -> bytes:
     """A request for the translation of a document."""
-    body = f'--x\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\nred\r\n--x--\r\n'
+    head = f'--x\r\nContent-Disposition: form-data; name="file"; filename="{name}"'
+    body = f"{head}\r\n\r\n{content}\r\n--x--\r\n"
     return request(
         "POST", "/v1/documents", body.encode(), {"Content-Type": "multipart/form-data; boundary=x"}
     )
@@ -154,6 +156,45 @@ def test_documents_take_turns_and_none_is_begun_for_a_client_that_has_left(
             for number, wire in ((1, first), (3, third)):
                 assert wire.answer().json == {"error": f"{number}.txt: was read"}
         assert reading.begun == ["1.txt", "3.txt"]
+
+
+class Parsing:
+    """In place of `Budget.check`: at first waits until the client of the document is left alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self._left = threading.Event(), threading.Event()
+        self.n_checks = 0
+        check, leave = Budget.check, Client.leave
+
+        def first_wait(budget: Budget) -> None:
+            self.n_checks += 1
+            self.begun.set()
+            assert self._left.wait(30)
+            check(budget)
+
+        def tell(client: Client) -> None:
+            leave(client)
+            self._left.set()
+
+        monkeypatch.setattr(Budget, "check", first_wait)
+        monkeypatch.setattr(Client, "leave", tell)
+
+
+@pytest.mark.parametrize("why", ["the client leaves", "the time is up"])
+def test_a_document_is_not_read_on_when_the_client_leaves_or_the_time_is_up(
+    tiny_run: Path, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsing = Parsing(monkeypatch)
+    seconds = 0.2 if why == "the time is up" else 600
+    with service_in_thread([tiny_run], f"limits.file_seconds={seconds}") as (port, server):
+        with Wire(port) as wire:
+            wire.send(sent("a.tmx", "<tmx/>"))
+            assert parsing.begun.wait(30)
+            assert server.service.is_working
+            if why == "the time is up":
+                assert wire.answer().status == 504
+        until(lambda: not server.service.is_working)
+    assert parsing.n_checks == 1
 
 
 def test_a_computation_that_hangs_is_told_by_health(

@@ -100,7 +100,7 @@ async def translate_document(request: Request, service: Service, asked: Asked) -
             return translated(client)
 
     def translated(client: Client) -> Translated:
-        served, document = opened(service.models, asked)
+        served, document = opened(service.models, asked, client)
         n_characters, n_sentences = document.n_characters, len(document.sentences)
         name = served.info.name
         request.state.model, request.state.characters = name, n_characters
@@ -121,16 +121,19 @@ def _in_language(name: str, language: str) -> str:
     return safe_name(f"{path.stem[: MAX_STEM - len(language) - 1]}.{language}{path.suffix}")
 
 
-def opened(models: Models, asked: Asked) -> tuple[ServedTranslator, DocumentFile]:
-    """A document, and the model for it. DataError: it is damaged, or there is none."""
+def opened(models: Models, asked: Asked, client: Client) -> tuple[ServedTranslator, DocumentFile]:
+    """A document, and the model for it.
+
+    DataError: it is damaged or too large, or there is none. GoneError: the client has left.
+    """
     source = asked.source
     if source == AUTO:
-        source = None if asked.model is not None else _detected(models, asked)
+        source = None if asked.model is not None else _detected(models, asked, client)
     served = models.translator(asked.model, source, asked.target)
-    return served, DocumentFile.read(asked.name, asked.content, served.languages)
+    return served, DocumentFile.read(asked.name, asked.content, served.languages, check=client.go_on)
 
 
-def _detected(models: Models, asked: Asked) -> str:
+def _detected(models: Models, asked: Asked, client: Client) -> str:
     """The language of a document, among those that a model translates into the target."""
     directions = [pair for pair in models.directions if asked.target in (None, pair[1])]
     sources = list(dict.fromkeys(source for source, _ in directions))
@@ -139,7 +142,7 @@ def _detected(models: Models, asked: Asked) -> str:
     problem: DataError | None = None
     for languages in directions:  # a translation memory can only be read in the languages that it has
         try:
-            document = DocumentFile.read(asked.name, asked.content, languages)
+            document = DocumentFile.read(asked.name, asked.content, languages, check=client.go_on)
         except DataError as error:
             problem = problem or error
         else:

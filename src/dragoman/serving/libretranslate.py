@@ -30,6 +30,7 @@ from starlette.datastructures import UploadFile
 
 from dragoman.config import parse_json
 from dragoman.predict.documents import DocumentFile
+from dragoman.predict.documents.budget import Budget
 from dragoman.predict.documents.hypertext import Hypertext, plain
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.serving import schemas
@@ -157,7 +158,8 @@ async def translate_html(
     limits = service.config.limits
 
     def work(client: Client) -> list[Rendered]:
-        pages = [DocumentFile(Hypertext(text), served.languages) for text in texts]
+        budget = Budget("text", client.go_on)
+        pages = [DocumentFile(Hypertext(text, budget), served.languages, budget) for text in texts]
         sentences = [sentence for page in pages for sentence in page.sentences]
         if len(sentences) > limits.sentences:
             raise too_much("sentences", len(sentences), limits.sentences, "sentences")

@@ -37,9 +37,18 @@ def longest_line() -> int:
     Raises:
         ConfigError: $DRAGOMAN_LONGEST_LINE is not a number of bytes.
     """
-    given = os.environ.get("DRAGOMAN_LONGEST_LINE") or str(LONGEST_LINE)
+    return limit_of("DRAGOMAN_LONGEST_LINE", LONGEST_LINE, "bytes")
+
+
+def limit_of(variable: str, default: int, unit: str) -> int:
+    """The number of `unit` that an environment variable allows.
+
+    Raises:
+        ConfigError: its value is not a number of them.
+    """
+    given = os.environ.get(variable) or str(default)
     if not (given.isascii() and given.isdigit() and 0 < int(given) <= 10**12):
-        raise ConfigError(f"DRAGOMAN_LONGEST_LINE = {given[:40]}: is not a number of bytes, such as 1048576")
+        raise ConfigError(f"{variable} = {given[:40]}: is not a number of {unit}, such as {default}")
     return int(given)
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from dragoman.data.readers.files import longest_line, too_long
 from dragoman.errors import DataError, require
 from dragoman.predict.alignment import Align
+from dragoman.predict.documents.budget import Budget, Check
 from dragoman.predict.documents.passages import CutPassage, Passage, Pieces, Tags
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.predict.translator import Translate, Translator
@@ -69,19 +70,21 @@ class DocumentFile:
     n_characters: int
     """Those of all sentences, without tags."""
 
-    def __init__(self, file: Format, languages: tuple[str, str]) -> None:
+    def __init__(self, file: Format, languages: tuple[str, str], budget: Budget) -> None:
         """Cuts the passages of `file` into sentences. `languages`: source and target.
 
-        DataError: a line is too long. MissingExtraError: sentencex is not installed.
+        DataError: a line is too long, or there are too many sentences. MissingExtraError: sentencex is not
+        installed.
         """
         most = longest_line()
         for passage in file.passages:
             for k, line in enumerate(passage.text.split("\n")):
                 if len(line) > most:
-                    raise too_long(f"{file.noun} {passage.place + k * (file.noun == 'line')}", most)
+                    place = passage.place + k * (file.noun == "line")
+                    raise too_long(f"{budget.name}, {file.noun} {place}", most)
         self.noun = file.noun
-        self._file, self._languages = file, languages
-        self._cut = [CutPassage.of(passage, languages[0]) for passage in file.passages]
+        self._file, self._languages, self._budget = file, languages, budget
+        self._cut = [CutPassage.of(passage, languages[0], budget) for passage in file.passages]
         self._tags = Tags.apart_from(passage.text for passage in file.passages)
         each = [s for passage in self._cut for s in passage.sentences]
         self.sentences = tuple(self._tags.marked(sentence.pieces) for sentence in each)
@@ -114,13 +117,20 @@ class DocumentFile:
 
     @classmethod
     def read(
-        cls, name: str, content: bytes, languages: tuple[str, str], *, ending: str | None = None
+        cls,
+        name: str,
+        content: bytes,
+        languages: tuple[str, str],
+        *,
+        ending: str | None = None,
+        check: Check | None = None,
     ) -> DocumentFile:
         """The document `content`, whose format the ending of `name` says; `languages`: source and target.
 
-        `ending` is one of `FORMATS`, for a name that does not end so.
+        `ending` is one of `FORMATS`, for a name that does not end so. `check` is called now and then while
+        the document is read, translated and written; an error that it raises ends that.
 
-        DataError: there is no such format, or the file is damaged, hostile or none of its format.
+        DataError: there is no such format, or the file is damaged, hostile, too large or none of its format.
         MissingExtraError: a package for the format is not installed.
         """
         ending = ending or PurePath(name).suffix.lower()
@@ -128,11 +138,9 @@ class DocumentFile:
         if not isinstance(content, bytes):
             raise DataError(f"{name}: its content is of type {type(content).__name__}, and not bytes")
         module = import_module(f"dragoman.predict.documents.{_HOME[ending]}")
-        file = module.read(name, content, languages)
-        try:
-            return cls(file, languages)
-        except DataError as error:
-            raise DataError(f"{name}, {error}") from None
+        budget = Budget(name, check)
+        budget.check()
+        return cls(module.read(name, content, languages, budget), languages, budget)
 
     def protection(self, other: Protection | None = None) -> Protection | None:
         """What `translate_protected` needs to keep the tags in `sentences`, and what `other` protects.
@@ -150,13 +158,13 @@ class DocumentFile:
         """
         assert len(translations) == len(self.sentences)
         texts = iter(translations)
-        return self._file.written([
-            passage.written(
-                [self._tags.read(next(texts), sentence.pieces) for sentence in passage.sentences],
-                self._languages,
-            )
-            for passage in self._cut
-        ])  # fmt: skip
+        passages: list[Pieces] = []
+        for passage in self._cut:
+            self._budget.step(1 + len(passage.sentences))
+            read = [self._tags.read(next(texts), sentence.pieces) for sentence in passage.sentences]
+            passages.append(passage.written(read, self._languages))
+        self._budget.check()
+        return self._file.written(passages)
 
     def translated(
         self,
@@ -168,15 +176,20 @@ class DocumentFile:
         progress: Callable[[int], None] | None = None,
     ) -> bytes:
         """The file in the other language; see `translate_file`, and for `align` `translate_protected`."""
-        search = translate or partial(translator.translate, progress=progress)
+
+        def batch_done(n_sentences: int) -> None:
+            self._budget.check()
+            if progress is not None:
+                progress(n_sentences)
+
+        search = translate or partial(translator.translate, progress=batch_done)
         kept = self.protection(protection)
         found = (
             search(self.sentences)
             if kept is None
             else translate_protected(translator, self.sentences, kept, translate=search, align=align)
         )
-        if progress is not None:
-            progress(len(self.sentences))
+        batch_done(len(self.sentences))
         return self.written([translation.text for translation in found])
 
 
@@ -188,12 +201,13 @@ def translate_file(
     translate: Translate | None = None,
     protection: Protection | None = None,
     progress: Callable[[int], None] | None = None,
+    check: Check | None = None,
 ) -> bytes:
     """The document `content` in the other language: same format, formatting kept. `name` ends in its format.
 
     All sentences go through `translate`, by default `translator.translate`, and more than once where tags or
     what `protection` protects do not come out whole. `progress` is called with the number of sentences
-    finished; the default `translate` does so, too, as it gets on. Errors as `DocumentFile.read`.
+    finished; the default `translate` does so, too, as it gets on. `check` and errors as `DocumentFile.read`.
     """
-    document = DocumentFile.read(name, content, translator.config.languages)
+    document = DocumentFile.read(name, content, translator.config.languages, check=check)
     return document.translated(translator, translate=translate, protection=protection, progress=progress)

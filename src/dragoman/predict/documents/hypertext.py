@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from dragoman.predict.documents.budget import Budget
 from dragoman.predict.documents.passages import Code, Passage, Pieces
 from dragoman.predict.documents.plain import Encoding, decoded
 from dragoman.predict.documents.text import is_wordy
@@ -59,15 +60,15 @@ class Hypertext:
 
     noun = "paragraph"
 
-    def __init__(self, text: str, encoding: Encoding | None = None) -> None:
-        """`encoding` is how `written` writes; without one in UTF-8."""
-        self._encoding = encoding or Encoding("utf-8")
+    def __init__(self, text: str, budget: Budget, encoding: Encoding | None = None) -> None:
+        """`encoding` is how `written` writes; without one in UTF-8. DataError: too many tags."""
+        self._encoding, self._budget = encoding or Encoding("utf-8"), budget
         self._parts: list[str | dict[Code, str]] = []
         """In order: markup and text as they are, or what the codes of the next passage stand for."""
         passages: list[Passage] = []
         run: list[Token] = []
         n_open_pre = 0
-        for token in _untranslated_as_one(tokens(text)):
+        for token in _untranslated_as_one(tokens(text, budget)):
             within = token.name in _WITHIN_SENTENCES or (token.kind in ("text", "other") and not token.name)
             if within and len(run) < MOST:
                 run.append(token)
@@ -107,26 +108,29 @@ class Hypertext:
     def text(self, translations: Sequence[Pieces]) -> str:
         """The HTML with a translation in place of each passage."""
         left = iter(translations)
-        return "".join(
-            part
-            if isinstance(part, str)
-            else "".join(part[p] if isinstance(p, Code) else escaped(p) for p in next(left))
-            for part in self._parts
-        )
+        written: list[str] = []
+        for part in self._parts:
+            self._budget.step()
+            if isinstance(part, str):
+                written.append(part)
+            else:
+                written += [part[p] if isinstance(p, Code) else escaped(p) for p in next(left)]
+        return "".join(written)
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
         """The file in its encoding."""
         return self._encoding.encoded(self.text(translations))
 
 
-def read(name: str, content: bytes, languages: tuple[str, str]) -> Hypertext:
-    """The HTML file `content`. DataError: it is no text."""
-    return Hypertext(*decoded(name, content))
+def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Hypertext:
+    """The HTML file `content`. DataError: it is no text, or has too many tags."""
+    text, encoding = decoded(name, content)
+    return Hypertext(text, budget, encoding)
 
 
 def plain(text: str) -> str:
     """What a reader sees of `text`, more or less."""
-    found = _untranslated_as_one(tokens(text))
+    found = _untranslated_as_one(tokens(text, Budget("text")))
     return "".join(html.unescape(token.raw) if token.kind == "text" else " " for token in found)
 
 
@@ -135,17 +139,21 @@ def escaped(text: str) -> str:
     return html.escape(text, quote=False).replace("\xa0", "&nbsp;")
 
 
-def tokens(text: str) -> Iterator[Token]:
-    """`text` as text, tags, and other markup. What is not closed goes on to the end."""
+def tokens(text: str, budget: Budget) -> Iterator[Token]:
+    """`text` as text, tags, and other markup. What is not closed goes on to the end.
+
+    DataError: more tokens and attributes than the `budget` has.
+    """
     position = 0
     while position < len(text):
+        budget.spend()
         found = _MARKUP.search(text, position)
         start = len(text) if found is None else found.start()
         if start > position:
             yield Token("text", text[position:start])
         if found is None:
             return
-        token = _tag(text, start) if _NAME.match(text, start) else _other(text, start)
+        token = _tag(text, start, budget) if _NAME.match(text, start) else _other(text, start)
         yield token
         position = start + len(token.raw)
         if token.kind == "open" and token.name in _WITHOUT_TAGS:
@@ -157,7 +165,7 @@ def tokens(text: str) -> Iterator[Token]:
             position += len(inner)
 
 
-def _tag(text: str, start: int) -> Token:
+def _tag(text: str, start: int, budget: Budget) -> Token:
     """The tag that begins at `start`."""
     named = _NAME.match(text, start)
     assert named is not None
@@ -167,6 +175,7 @@ def _tag(text: str, start: int) -> Token:
         attribute = _ATTRIBUTE.match(text, position)
         if attribute is None:  # the tag is cut short
             return Token("other", text[start:])
+        budget.spend()
         value = attribute[2] or ""
         attributes.append(
             (attribute[1].lower(), value.strip(value[:1]) if value[:1] in ("'", '"') else value)

@@ -9,19 +9,33 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from dragoman.errors import DataError
+from dragoman.predict.documents.budget import Budget
 
 DEEPEST = 200
 """Elements within one another, at most."""
+MOST_ATTRIBUTES = 500
+"""Attributes of an element, at most."""
+MOST_NAMESPACES = 200
+"""Namespaces declared by an element and those around it, at most: looking one up is a search among them."""
+LONGEST_TAG = 4 * 2**20
+"""Bytes of a tag or comment, at most; the parser reports a tag when it has all of its attributes."""
+BLOCK = 2**18
+"""Bytes that are parsed at once."""
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Reader:
-    """An expat parser that refuses declarations of entities, and what is nested too deep."""
+    """An expat parser that refuses declarations of entities, deep nesting and huge tags.
 
-    def __init__(self, name: str, content: bytes, *, encoding: str | None = None) -> None:
+    Callbacks count what they keep in the budget; the reader calls its `check`.
+    """
+
+    def __init__(self, name: str, content: bytes, budget: Budget, *, encoding: str | None = None) -> None:
         """`name` is for messages; `encoding` counts more than what the file says of itself."""
-        self._name, self._content, self._depth = name, content, 0
+        self._name, self._content, self._budget = name, content, budget
+        self._namespaces = [0]
+        """How many are declared for the children of each element that is open, and above."""
         self._start: Callable[[str, dict[str, str]], None] | None = None
         self._end: Callable[[str], None] | None = None
         self.parser = expat.ParserCreate(encoding)
@@ -41,8 +55,14 @@ class Reader:
         """Calls `start`, `end` and `text` for what is there. DataError: it is no XML, or refused."""
         self._start, self._end = start, end
         self.parser.CharacterDataHandler = text
+        content = memoryview(self._content)
         try:
-            self.parser.Parse(self._content, True)
+            for end_of_block in range(BLOCK, len(content) + BLOCK, BLOCK):
+                self.parser.Parse(content[end_of_block - BLOCK : end_of_block], False)
+                if end_of_block - self.parser.CurrentByteIndex > LONGEST_TAG:
+                    self.refuse(f"a tag or comment of more than {LONGEST_TAG >> 20} MiB; refused")
+                self._budget.check()
+            self.parser.Parse(b"", True)
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
             raise DataError(
@@ -52,17 +72,30 @@ class Reader:
 
     def refuse(self, why: str) -> NoReturn:
         """DataError: `why`, with the line that is being read."""
-        raise DataError(f"{self._name}, line {self.parser.CurrentLineNumber}: {why}")
+        raise DataError(f"{self._name}, {self.place()}: {why}")
+
+    def place(self) -> str:
+        """The line that is being read."""
+        return f"line {self.parser.CurrentLineNumber}"
 
     def _started(self, tag: str, attributes: dict[str, str]) -> None:
-        self._depth += 1
-        if self._depth > DEEPEST:
-            self.refuse(f"more than {DEEPEST} elements within one another; refused")
+        self._budget.step(1 + len(attributes))
+        declared = self._namespaces[-1]
+        if attributes:
+            declared += sum(name.startswith("xmlns") for name in attributes)
+        self._namespaces.append(declared)
+        for n, most, what in (
+            (len(self._namespaces) - 1, DEEPEST, "elements within one another"),
+            (len(attributes), MOST_ATTRIBUTES, "attributes of one element"),
+            (declared, MOST_NAMESPACES, "namespaces"),
+        ):
+            if n > most:
+                self.refuse(f"more than {most} {what}; refused")
         if self._start is not None:
             self._start(tag, attributes)
 
     def _ended(self, tag: str) -> None:
-        self._depth -= 1
+        self._namespaces.pop()
         if self._end is not None:
             self._end(tag)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from dragoman.data.readers.formats import language_matches
 from dragoman.errors import DataError
+from dragoman.predict.documents.budget import Budget
 from dragoman.predict.documents.markup import Reader, escaped
 from dragoman.predict.documents.passages import Code, Passage, Pieces
 from dragoman.predict.protection import pairs
@@ -29,7 +30,7 @@ _SUPPORTED = re.compile(
     r"|big5|shift_?jis|euc-?(jp|kr)",
     re.IGNORECASE,
 )
-_TAG = re.compile(rb"""<(?:[^>"']|"[^"]*"|'[^']*')*>""")
+_TAG = re.compile(rb"""<[^>"']*(?:(?:"[^"]*"|'[^']*')[^>"']*)*>""")
 
 
 @dataclass
@@ -85,12 +86,13 @@ class Memory:
 
     noun = "unit"
 
-    def __init__(self, name: str, content: bytes, languages: tuple[str, str]) -> None:
-        """DataError: it is no TMX, damaged or hostile, or has no segment of the source language."""
+    def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
+        """DataError: it is no TMX, damaged, hostile or too large, or lacks the source language."""
+        self._budget = budget
         self._mark, self._encoding, text = _decoded(name, content)
         self._bytes = text.encode()
         self._target = languages[1]
-        found = _Units(name, self._bytes, languages)
+        found = _Units(name, self._bytes, languages, budget)
         self._units = found.units
         self.passages = [
             Passage(unit.pieces, place) for place, unit in zip(found.places, self._units, strict=True)
@@ -101,6 +103,7 @@ class Memory:
         parts: list[bytes] = []
         done = 0
         for unit, translation in zip(self._units, translations, strict=True):
+            self._budget.step(1 + len(translation))
             start, end, text = self._edit(unit, translation)
             parts += [self._bytes[done:start], text.encode()]
             done = end
@@ -131,15 +134,15 @@ class Memory:
         return (content[len(rest) :] if at_end else content[: len(content) - len(rest)]).decode()
 
 
-def read(name: str, content: bytes, languages: tuple[str, str]) -> Memory:
+def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Memory:
     """The translation memory `content`. DataError: see `Memory`."""
-    return Memory(name, content, languages)
+    return Memory(name, content, languages, budget)
 
 
 class _Units:
     """The units of a memory that lack a translation, in order."""
 
-    def __init__(self, name: str, content: bytes, languages: tuple[str, str]) -> None:
+    def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
         self.units: list[Unit] = []
         self.places: list[int] = []
         self._languages, self._content = languages, content
@@ -150,7 +153,8 @@ class _Units:
         self._within: list[tuple[str, int, bool]] = []  # inline elements: name, number, is a code
         self._segment_start = -1
         self._root = ""
-        self._reader = Reader(name, content, encoding="utf-8")
+        self._budget = budget
+        self._reader = Reader(name, content, budget, encoding="utf-8")
         self._reader.read(start=self._start, end=self._end, text=self._text)
         if self._n_units and not self._n_sources:
             there = ", ".join(sorted(self._there)[:20]) or "none"
@@ -172,6 +176,8 @@ class _Units:
             self._root = tag
             if tag != "tmx":
                 self._reader.refuse(f"not TMX, for it begins with <{tag}>")
+        if self._segment_start >= 0 or tag in ("tu", "tuv"):
+            self._budget.spend(where=self._reader.place)
         if self._segment_start >= 0:
             self._start_inline(tag, attributes, start)
         elif tag == "tu":
@@ -207,6 +213,7 @@ class _Units:
     def _text(self, text: str) -> None:
         if self._segment_start >= 0 and not (self._within and self._within[-1][2]):
             assert self._variant is not None
+            self._budget.spend(where=self._reader.place)
             self._variant.items.append(text)
 
     def _end(self, tag: str) -> None:

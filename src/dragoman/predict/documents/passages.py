@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, count, groupby
 from typing import Literal, NamedTuple, TypeAlias
 
+from dragoman.predict.documents.budget import Budget
 from dragoman.predict.documents.text import Document, is_wordy
 from dragoman.predict.protection import INLINE_TAGS
 from dragoman.predict.splitting import gap_between
@@ -62,10 +63,11 @@ class Cut(NamedTuple):
     codes: Literal["left", "right"]
 
 
-def cut(pieces: Pieces, cuts: Sequence[Cut]) -> list[Pieces]:
+def cut(pieces: Pieces, cuts: Sequence[Cut], budget: Budget | None = None) -> list[Pieces]:
     """`pieces` in one part more than there are `cuts`, which ascend; `joined`, the parts are what they were.
 
-    A pair across a cut becomes two with the same key. What closes at a cut is on its left.
+    A pair across a cut becomes two with the same key, which count in the `budget`. What closes at a cut is on
+    its left.
     """
     parts: list[Pieces] = []
     part: list[str | Code] = []
@@ -74,6 +76,8 @@ def cut(pieces: Pieces, cuts: Sequence[Cut]) -> list[Pieces]:
 
     def finish() -> None:
         left.pop()
+        if budget is not None:
+            budget.spend(2 * len(opened))
         for code in reversed(opened):
             if part and part[-1] == code:  # nothing is in it yet
                 part.pop()
@@ -129,23 +133,16 @@ class Sentence(NamedTuple):
     @classmethod
     def of(cls, pieces: Pieces, line: int) -> Sentence:
         outer: list[int] = []
-        while encloses(pieces):
-            first = pieces[0]
-            assert isinstance(first, Code)
+        for first, last in zip(pieces[: len(pieces) // 2], reversed(pieces), strict=False):
+            if not isinstance(first, Code) or first.kind != "open" or last != Code("close", first.key):
+                break
             outer.append(first.key)
-            pieces = pieces[1:-1]
-        return cls(tuple(outer), pieces, line)
+        return cls(tuple(outer), pieces[len(outer) : len(pieces) - len(outer)], line)
 
     def whole(self, translation: Pieces) -> Pieces:
         """A translation of it, enclosed as it is."""
         opens = tuple(Code("open", key) for key in self.outer)
         return (*opens, *translation, *(Code("close", key) for key in reversed(self.outer)))
-
-
-def encloses(pieces: Pieces) -> bool:
-    """A pair begins before all text, and ends behind it."""
-    first = pieces[0] if pieces else ""
-    return isinstance(first, Code) and first.kind == "open" and pieces[-1] == Code("close", first.key)
 
 
 class CutPassage(NamedTuple):
@@ -155,15 +152,15 @@ class CutPassage(NamedTuple):
     gaps: tuple[Pieces, ...]
 
     @classmethod
-    def of(cls, passage: Passage, language: str) -> CutPassage:
-        """Sentences are told apart by the rules of `language`.
+    def of(cls, passage: Passage, language: str, budget: Budget | None = None) -> CutPassage:
+        """Sentences are told apart by the rules of `language`, and count in the `budget`.
 
         Those without a letter, or with more than `MOST_CODES` codes, belong to gaps: they stay as they are.
 
-        MissingExtraError: sentencex is not installed.
+        MissingExtraError, DataError: as `Document.read`.
         """
         text = passage.text.translate(dict.fromkeys(map(ord, passage.separators), "\n"))
-        document = Document.read(text, language)
+        document = Document.read(text, language, budget)
         cuts: list[Cut] = []
         lines: list[int] = []
         place = 0
@@ -174,16 +171,16 @@ class CutPassage(NamedTuple):
             if is_wordy(sentence):
                 cuts += [Cut(start, "left"), Cut(place, "right")]
                 lines.append(line)
-        parts = cut(passage.pieces, cuts)
+        parts = cut(passage.pieces, cuts, budget)
         sentences: list[Sentence] = []
-        gaps = parts[:1]
+        gaps = [parts[:1]]
         for inside, after, line in zip(parts[1::2], parts[2::2], lines, strict=True):
             if sum(isinstance(piece, Code) for piece in inside) > MOST_CODES:
-                gaps[-1] = joined((gaps[-1], inside, after))
+                gaps[-1] += [inside, after]
             else:
                 sentences.append(Sentence.of(inside, line))
-                gaps.append(after)
-        return cls(tuple(sentences), tuple(gaps))
+                gaps.append([after])
+        return cls(tuple(sentences), tuple(gap[0] if len(gap) == 1 else joined(gap) for gap in gaps))
 
     def written(self, translations: Sequence[Pieces], languages: tuple[str, str]) -> Pieces:
         """The passage with a translation in place of each sentence. `languages`: source and target."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dragoman.errors import DataError
+from dragoman.predict.documents.budget import Budget
 from dragoman.predict.documents.passages import Passage, Pieces, text_of
 
 
@@ -24,9 +25,11 @@ class TextFile:
         return self._encoding.encoded(text_of(translations[0]))
 
 
-def read(name: str, content: bytes, languages: tuple[str, str]) -> TextFile:
-    """The text file `content`. DataError: it is no text."""
-    return TextFile(*decoded(name, content))
+def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> TextFile:
+    """The text file `content`. DataError: it is no text, or has too many lines."""
+    text, encoding = decoded(name, content)
+    budget.spend(text.count("\n") + text.count("\r") - text.count("\r\n"))
+    return TextFile(text, encoding)
 
 
 class Encoding(NamedTuple):

@@ -7,11 +7,14 @@ cut where its source is cut, in proportion, between two words.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from dragoman.errors import DataError
+from dragoman.predict.documents.budget import Budget
 from dragoman.predict.documents.passages import Code, Cut, Passage, Pieces, cut, text_of
 from dragoman.predict.documents.plain import Encoding, decoded
 from dragoman.predict.protection import pairs
@@ -151,11 +154,12 @@ class Saying:
         scale = len(text) / max(1, len(self.passage.text))
         first = 0
         for n_left, k in zip(range(len(wanted), 0, -1), wanted, strict=True):
-            reach = possible[first : len(possible) - n_left + 1]
-            target = self.ends[k] * scale
-            best = min(range(len(reach)), key=lambda i: abs(reach[i] - target))
-            places[k] = reach[best]
-            first += best + 1
+            target, last = self.ends[k] * scale, len(possible) - n_left
+            best = bisect_left(possible, target, first, last)
+            if best > first and target - possible[best - 1] <= possible[best] - target:
+                best -= 1
+            places[k] = possible[best]
+            first = best + 1
         return places
 
 
@@ -164,18 +168,21 @@ class Subtitles:
 
     noun = "cue"
 
-    def __init__(self, cues: list[Cue], encoding: Encoding, text: str, languages: tuple[str, str]) -> None:
+    def __init__(
+        self, cues: list[Cue], encoding: Encoding, text: str, languages: tuple[str, str], budget: Budget
+    ) -> None:
         """`text` is the whole file. `languages`: source and target."""
-        self._cues, self._encoding = cues, encoding
+        self._cues, self._encoding, self._budget = cues, encoding, budget
         self._line_end = "\r\n" if "\r\n" in text else "\n"
         src_spaced, self._tgt_spaced = map(has_spaces, languages)
-        self._sayings = [Saying(lines, spaces=src_spaced) for lines in _sayings(cues)]
+        self._sayings = [Saying(lines, spaces=src_spaced) for lines in _sayings(cues, budget)]
         self.passages = [saying.passage for saying in self._sayings]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
         """The file with a translation in place of what is said. A cue may become empty."""
         texts: list[list[str]] = [[] for _ in self._cues]
         for saying, translation in zip(self._sayings, translations, strict=True):
+            self._budget.step(len(saying.lines))
             lines = saying.rewrapped(translation, spaces=self._tgt_spaced)
             for line, text in zip(saying.lines, lines, strict=True):
                 texts[line.cue] += [text] if text or not line.text else []
@@ -184,11 +191,13 @@ class Subtitles:
         return self._encoding.encoded(written.replace("\n", self._line_end))
 
 
-def read(name: str, content: bytes, languages: tuple[str, str]) -> Subtitles:
-    """The subtitles `content`. DataError: they are damaged, or no text."""
+def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Subtitles:
+    """The subtitles `content`. DataError: they are damaged, too large, or no text."""
     text, encoding = decoded(name, content)
+    budget.spend(text.count("\n"))
     cues: list[Cue] = []
     for line, block in _blocks(text.replace("\r\n", "\n")):
+        budget.spend(where=partial("line {}".format, line))
         if len(block) > LONGEST_CUE or _TOO_MANY_DIGITS.search(block):
             raise DataError(
                 f"{name}, line {line}: more than a subtitle of {LONGEST_CUE} characters; {_REMEDY}"
@@ -202,7 +211,7 @@ def read(name: str, content: bytes, languages: tuple[str, str]) -> Subtitles:
         cues.append(cue)
     if not cues:
         raise DataError(f"{name}: holds no subtitles; {_REMEDY}")
-    return Subtitles(cues, encoding, text, languages)
+    return Subtitles(cues, encoding, text, languages, budget)
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
@@ -233,10 +242,11 @@ def _shown(text: str) -> str:
     return repr(line if len(line) <= 40 else f"{line[:40]}…")
 
 
-def _sayings(cues: Sequence[Cue]) -> list[list[Line]]:
+def _sayings(cues: Sequence[Cue], budget: Budget) -> list[list[Line]]:
     """The lines of all cues, together where one goes on in the next."""
     sayings: list[list[Line]] = []
     for k, cue in enumerate(cues):
+        budget.step()
         for i, text in enumerate(cue.content.split("\n") if cue.content else []):
             line = Line.of(k, text)
             last = sayings[-1] if sayings else None

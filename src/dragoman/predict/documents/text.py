@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dragoman.errors import check_texts, optional
+from dragoman.predict.documents.budget import Budget
 from dragoman.predict.splitting import gap_between
 from dragoman.predict.translator import Translate, Translator
 
@@ -32,16 +33,17 @@ class Document:
     """White space and line ends before each sentence and, last, behind them all."""
 
     @classmethod
-    def read(cls, text: str, language: str) -> Document:
+    def read(cls, text: str, language: str, budget: Budget | None = None) -> Document:
         """The document `text`, whose sentences are told apart by the rules of `language`, such as "en".
 
         A line is a paragraph: no sentence goes on in the next. "\\n", "\\r\\n" and "\\r" end one.
-        MissingExtraError: sentencex is not installed.
+        Sentences count in the `budget`.
+        MissingExtraError: sentencex is not installed. DataError: more pieces than the budget has.
         """
         check_texts([text], what="document")
         sentences, line_numbers, gaps, gap = [], [], [], ""
         for i, line in enumerate(_LINE_END.split(text)):
-            for segment in [line] if i % 2 else segments(line, language):
+            for segment in [line] if i % 2 else segments(line, language, budget):
                 sentence = segment.strip()
                 if sentence:
                     start = segment.index(sentence)
@@ -68,11 +70,11 @@ class Document:
         return "".join(pieces)
 
 
-def segments(line: str, language: str) -> list[str]:
+def segments(line: str, language: str, budget: Budget | None = None) -> list[str]:
     """The sentences of a line, each with the white space behind it; joined, they are the line.
 
     By the rules of sentencex, which knows the abbreviations of many languages, and takes those of a related
-    one for others. MissingExtraError: it is not installed.
+    one for others. MissingExtraError, DataError: as `Document.read`.
     """
     sentencex = optional("sentencex", extra="documents", purpose="telling sentences of a document apart")
     found, position = [], 0
@@ -82,6 +84,9 @@ def segments(line: str, language: str) -> list[str]:
         lengths += [len(window) - sum(lengths)] if sum(lengths) < len(window) else []
         if position + WINDOW < len(line):  # the last one may go on
             lengths = lengths[:-1] or [window.rfind(" ") + 1 or WINDOW]
+        if budget is not None:
+            budget.spend(len(lengths))
+            budget.step(len(window))
         for length in lengths:
             found.append(line[position : position + length])
             position += length

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import zipfile
 import zlib
 from collections import Counter
@@ -20,6 +21,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.errors import DataError
+from dragoman.predict.documents.budget import Budget
 from dragoman.predict.documents.markup import Reader, without_controls
 from dragoman.predict.documents.passages import Code, Passage, Pieces
 from dragoman.predict.documents.text import is_wordy
@@ -33,6 +35,10 @@ MOST_XML = 64 * 2**20
 """Bytes of those that are XML: as a tree they take several times as many."""
 MOST_PARTS = 5000
 """Parts of a file, at most."""
+LONGEST_NAME = 1000
+"""Characters of the name of a part, at most."""
+MOST_RELATIONS = 20_000
+"""Relations between parts, at most: python-docx searches its list of parts for each."""
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
@@ -47,8 +53,12 @@ _DROPPED = frozenset(_W + name for name in ("proofErr", "lastRenderedPageBreak",
 """What a program noted about the text that was."""
 _INVISIBLE = frozenset(_W + name for name in ("lang", "noProof"))
 """What makes no difference between two runs that a reader sees."""
+_PARSED = re.compile(r"application/vnd\.openxmlformats-.*\+xml", re.IGNORECASE | re.DOTALL)
+"""The types of parts that python-docx parses."""
 _OBJECT = re.compile(r"'?<[^<>]* at 0x[0-9a-f]+>'?")
 """An object as Python shows it, such as the file in a message of python-docx."""
+_XML = (".xml", ".rels")
+"""The endings of the names of parts that are XML."""
 _OLD_WORD = b"\xd0\xcf\x11\xe0"
 
 
@@ -56,8 +66,9 @@ class Item(NamedTuple):
     """An element that is kept as it is."""
 
     element: Any
-    run: Any = None
-    """The run that it is in; None where it stands beside runs."""
+    is_in_run: bool = False
+    properties: Any = None
+    """Those of the run that it is in."""
 
 
 @dataclass
@@ -80,24 +91,19 @@ class Container:
 
     element: Any
     content: Any
-    is_used: bool = False
 
-    def emptied(self) -> tuple[Any, Any]:
-        """The element, and the one in it that is to be filled; copies where it has been used."""
-        element, content = self.element, self.content
-        if self.is_used:
-            element = deepcopy(self.element)
-            content = element if self.content is self.element else element.find(f"{_W}sdtContent")
-        self.is_used = True
-        _clear(content)
-        return element, content
+    def emptied(self, budget: Budget) -> tuple[Any, Any]:
+        """A copy of the element without what was in it, and the one in it that is to be filled."""
+        _clear(self.content)
+        element = _copy(self.element, budget)
+        return element, element if self.content is self.element else element.find(f"{_W}sdtContent")
 
 
 class _Text(NamedTuple):
     """Text of one formatting."""
 
     text: str
-    form: bytes
+    form: str
     """What a reader sees of the formatting."""
     properties: Any
 
@@ -105,40 +111,41 @@ class _Text(NamedTuple):
 class Paragraph:
     """A paragraph, taken apart."""
 
-    def __init__(self, element: Any, field_runs: set[Any], place: int) -> None:
-        """`field_runs` are those that belong to fields."""
+    def __init__(self, element: Any, field_runs: set[Any], place: int, budget: Budget) -> None:
+        """`field_runs` are those that belong to fields. DataError: more pieces than the `budget` has."""
+        self._budget = budget
         self._element, self._field_runs = element, field_runs
         self._things: dict[int, Point | Format | Container] = {}
         items: list[_Text | Code] = []
         self._collect(element, items)
         texts = [item for item in items if isinstance(item, _Text)]
-        counts: Counter[bytes] = Counter()
+        counts: Counter[str] = Counter()
         for item in texts:
             counts[item.form] += len(item.text)
-        most = counts.most_common(1)[0][0] if counts else b""
+        most = counts.most_common(1)[0][0] if counts else ""
         self._properties = next((item.properties for item in texts if item.form == most), None)
         """Those of most of the text."""
         self.passage = Passage(self._pieces(items, most), place, separators="\t")
 
-    def write(self, pieces: Pieces) -> None:
-        """Puts another text into the paragraph."""
+    def write(self, pieces: Pieces, budget: Budget) -> None:
+        """Puts another text into the paragraph. DataError: it takes more pieces than the `budget` has."""
         _clear(self._element, but=f"{_W}pPr")
         parents, properties = [self._element], [self._properties]
         for piece in pieces:
             if isinstance(piece, str):
-                parents[-1].append(_run(properties[-1], piece))
+                parents[-1].append(_run(properties[-1], piece, budget))
                 continue
             thing = self._things[piece.key]
             if isinstance(thing, Point):
                 for item in thing.items:
-                    parents[-1].append(item.element if item.run is None else _run_of(item))
+                    parents[-1].append(_run_of(item, budget) if item.is_in_run else item.element)
             elif isinstance(thing, Format):
                 if piece.kind == "open":
                     properties.append(thing.properties)
                 else:
                     properties.pop()
             elif piece.kind == "open":
-                element, content = thing.emptied()
+                element, content = thing.emptied(budget)
                 parents[-1].append(element)
                 parents.append(content)
             else:
@@ -152,6 +159,7 @@ class Paragraph:
     def _collect(self, parent: Any, items: list[_Text | Code]) -> None:
         """Adds text, begins and ends of containers, and points to `items`; points in a row are one."""
         for child in parent:
+            self._budget.step()
             content = child.find(f"{_W}sdtContent") if child.tag == f"{_W}sdt" else child
             if child.tag == f"{_W}pPr" or child.tag in _DROPPED:
                 continue
@@ -160,8 +168,10 @@ class Paragraph:
                     if isinstance(found, Item):
                         self._collect_item(found, items)
                     else:
+                        self._budget.spend()
                         items.append(found)
             elif child.tag in _CONTAINERS or (child.tag == f"{_W}sdt" and content is not None):
+                self._budget.spend(2)
                 key = self._add(Container(child, content))
                 items.append(Code("open", key))
                 self._collect(content, items)
@@ -170,13 +180,14 @@ class Paragraph:
                 self._collect_item(Item(child), items)
 
     def _collect_item(self, item: Item, items: list[_Text | Code]) -> None:
+        self._budget.spend()
         last = self._things[items[-1].key] if items and isinstance(items[-1], Code) else None
         if isinstance(last, Point):
             last.items.append(item)
         else:
             items.append(Code("point", self._add(Point([item]))))
 
-    def _pieces(self, items: list[_Text | Code], most: bytes) -> Pieces:
+    def _pieces(self, items: list[_Text | Code], most: str) -> Pieces:
         """Pairs of codes around the text whose formatting is not that of `most`; all else as it is."""
         pieces: list[str | Code] = []
         form, key = most, -1
@@ -193,105 +204,162 @@ class Paragraph:
         return (*pieces, *([Code("close", key)] if form != most else []))
 
 
+class Story(NamedTuple):
+    """The element at the root of a part with text."""
+
+    element: Any
+    part: Any = None
+    """A part that python-docx leaves as it is; None where it has the element itself."""
+
+
 class WordFile:
     """A Word document, taken apart."""
 
     noun = "paragraph"
 
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        if document.element.tag != f"{_W}document":  # "Strict Open XML" has other names, too
-            raise ValueError(f"it begins with {document.element.tag}")
-        self._parsed: list[tuple[Any, Any]] = []
-        """Parts that python-docx leaves as they are, and the elements that they hold."""
+    def __init__(self, document: Document, stories: Sequence[Story], budget: Budget) -> None:
+        """Take the paragraphs apart. DataError: more pieces than the `budget` has."""
+        self._document, self._stories, self._budget = document, stories, budget
         paragraphs: list[Paragraph] = []
         places = count(1)
-        for story in self._stories():
-            field_runs = _field_runs(story)
-            for element, place in zip(story.iter(f"{_W}p"), places, strict=False):
-                paragraph = Paragraph(element, field_runs, place)
+        for story in stories:
+            field_runs = _field_runs(story.element, budget)
+            for element, place in zip(story.element.iter(f"{_W}p"), places, strict=False):
+                budget.step()
+                paragraph = Paragraph(element, field_runs, place, budget)
                 if is_wordy(paragraph.passage.text):
                     paragraphs.append(paragraph)
         self._paragraphs = paragraphs
         self.passages = [paragraph.passage for paragraph in paragraphs]
 
-    def _stories(self) -> Iterator[Any]:
-        """The elements at the root of parts with text, the body first."""
-        from docx.opc.part import XmlPart
-        from docx.oxml import parse_xml
-
-        parts = [part for part in self._document.part.package.iter_parts() if part.content_type in _STORIES]
-        for part in sorted(parts, key=lambda part: (part is not self._document.part, part.partname)):
-            if isinstance(part, XmlPart):
-                yield part.element
-            else:
-                self._parsed.append((part, parse_xml(part.blob)))
-                yield self._parsed[-1][1]
-
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """The file with a translation in place of each paragraph."""
+        """The file with a translation in place of each paragraph. DataError: it has too many pieces."""
         from docx.opc.oxml import serialize_part_xml
 
+        copied = self._budget.renewed()
         for paragraph, translation in zip(self._paragraphs, translations, strict=True):
-            paragraph.write(translation)
-        for part, element in self._parsed:
-            part._blob = serialize_part_xml(element)  # there is no other way to change such a part
+            paragraph.write(translation, copied)
+        for element, part in self._stories:
+            if part is not None:
+                part._blob = serialize_part_xml(element)  # there is no other way to change such a part
+        self._budget.check()
         content = io.BytesIO()
         self._document.save(content)
         return content.getvalue()
 
 
-def read(name: str, content: bytes, languages: tuple[str, str]) -> WordFile:
+def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> WordFile:
     """The Word document `content`.
 
     DataError: it is damaged, protected by a password, no .docx, or too large when unpacked, or it declares
     entities.
     """
-    import docx
-
     if content.startswith(_OLD_WORD):
         raise DataError(f"{name}: is protected by a password, or an old .doc; save it as .docx without one")
-    unpacked = _unpacked(name, content)
+    unpacked = _unpacked(name, content, budget)
     try:
-        return WordFile(docx.Document(unpacked))
+        document, stories = _opened(unpacked)
     except Exception as error:  # whatever python-docx or lxml stumbles over, the file is the reason
         reason = " ".join(_OBJECT.sub("it", str(error)).split())[:200] or type(error).__name__
         raise DataError(f"{name}: is damaged, or no Word document ({reason}); save it again") from None
+    budget.check()
+    return WordFile(document, stories, budget)
 
 
-def _unpacked(name: str, content: bytes) -> io.BytesIO:
+def _opened(unpacked: io.BytesIO) -> tuple[Document, list[Story]]:
+    """The document in an archive, and its parts with text, the body first."""
+    import docx
+    from docx.opc.part import XmlPart
+    from docx.oxml import parse_xml
+
+    document = docx.Document(unpacked)
+    if document.element.tag != f"{_W}document":  # "Strict Open XML" has other names, too
+        raise ValueError(f"it begins with {document.element.tag}")
+    parts = [part for part in document.part.package.iter_parts() if part.content_type in _STORIES]
+    parts.sort(key=lambda part: (part is not document.part, part.partname))
+    return document, [
+        Story(part.element) if isinstance(part, XmlPart) else Story(parse_xml(part.blob), part)
+        for part in parts
+    ]
+
+
+def _unpacked(name: str, content: bytes, budget: Budget) -> io.BytesIO:
     """The same archive, not compressed: no part of it is larger than it was found to be.
 
     What an archive says of its sizes may be a lie, on which who unpacks a part at once relies.
     """
     unpacked = io.BytesIO()
+    counter = _PieceCounter(name, budget)
     n_bytes = n_xml = 0
+    part = bytearray()
+    with zipfile.ZipFile(unpacked, "w") as copy:
+        for filename, block in _blocks(name, content):
+            budget.check()
+            is_xml = filename.lower().endswith(_XML)
+            n_bytes += len(block)
+            n_xml += len(block) if is_xml else 0
+            if n_bytes > MOST_BYTES or n_xml > MOST_XML:
+                raise DataError(
+                    f"{name}: is larger than {MOST_BYTES >> 20} MiB when unpacked, or its text than "
+                    f"{MOST_XML >> 20} MiB; refused"
+                )
+            part += block
+            if not block:
+                if is_xml:
+                    counter.read(filename, bytes(part))
+                copy.writestr(filename, part)
+                part.clear()
+    unpacked.seek(0)
+    return unpacked
+
+
+def _blocks(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
+    """The parts of an archive, each by its name and in blocks; an empty one comes at the end of a part.
+
+    DataError: the archive is damaged, or has too many parts, or one with too long a name.
+    """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive, zipfile.ZipFile(unpacked, "w") as copy:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             infos = archive.infolist()
             if len(infos) > MOST_PARTS:
                 raise DataError(f"{name}: has {len(infos)} parts, and {MOST_PARTS} are the most; refused")
+            if any(len(info.filename) > LONGEST_NAME for info in infos):
+                raise DataError(f"{name}: a part has a name of more than {LONGEST_NAME} characters; refused")
             for info in infos:
-                part = io.BytesIO()
                 with archive.open(info) as file:
-                    while block := file.read(1 << 16):
-                        part.write(block)
-                        n_bytes += len(block)
-                        n_xml += len(block) if info.filename.endswith((".xml", ".rels")) else 0
-                        if n_bytes > MOST_BYTES or n_xml > MOST_XML:
-                            raise DataError(
-                                f"{name}: is larger than {MOST_BYTES >> 20} MiB when unpacked, or its text "
-                                f"than {MOST_XML >> 20} MiB; refused"
-                            )
-                if info.filename.endswith((".xml", ".rels")):
-                    Reader(f"{name}/{info.filename}", part.getvalue()).read()
-                copy.writestr(info.filename, part.getvalue())
+                    block = b" "
+                    while block:
+                        block = file.read(1 << 16)
+                        yield info.filename, block
     # All that zipfile raises at a damaged archive: RuntimeError at a password, NotImplementedError at an
     # unknown method, OSError and ValueError at offsets that lead nowhere.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError):
         raise DataError(f"{name}: is damaged, cut short, or no .docx; save it again") from None
-    unpacked.seek(0)
-    return unpacked
+
+
+class _PieceCounter:
+    """Counts the elements and attributes of parts before they become trees."""
+
+    def __init__(self, name: str, budget: Budget) -> None:
+        self._name, self._budget = name, budget
+        self._n_relations = 0
+
+    def read(self, part: str, content: bytes) -> None:
+        """DataError: the part is no XML, refused, or too large; or another part hides that it is XML."""
+        reader = Reader(f"{self._name}/{part}", content, self._budget)
+
+        def start(tag: str, attributes: dict[str, str]) -> None:
+            self._budget.spend(1 + len(attributes), where=lambda: f"{part}, {reader.place()}")
+            if part.endswith(".rels"):
+                self._n_relations += attributes.get("TargetMode") != "External"
+                if self._n_relations > MOST_RELATIONS:
+                    reader.refuse(f"more than {MOST_RELATIONS:,} relations between parts; refused")
+            kind = attributes.get("ContentType", "")
+            named = attributes.get("PartName", f".{attributes.get('Extension', '')}")
+            if _PARSED.fullmatch(kind) and not named.lower().endswith(_XML):
+                reader.refuse(f"{named} is declared to be XML, which has other endings; refused")
+
+        reader.read(start=start)
 
 
 def _contents(run: Any) -> Iterator[_Text | Item]:
@@ -309,24 +377,25 @@ def _contents(run: Any) -> Iterator[_Text | Item]:
         elif child.tag in texts:
             text = texts[child.tag]
         else:
-            yield Item(child, run)
+            yield Item(child, True, properties)
             continue
         if text:
             yield _Text(text, form, properties)
 
 
-def _form(properties: Any) -> bytes:
-    """What a reader sees of a run's properties, to be compared."""
-    from lxml import etree
-
+def _form(properties: Any) -> str:
+    """What a reader sees of a run's properties, to be compared. Equal ones are one object."""
     if properties is None:
-        return b""
-    return b"".join(
-        etree.tostring(child, method="c14n") for child in properties if child.tag not in _INVISIBLE
-    )
+        return ""
+    return sys.intern("".join(_shape(child) for child in properties if child.tag not in _INVISIBLE))
 
 
-def _form_around(items: list[_Text | Code], i: int, most: bytes) -> bytes:
+def _shape(element: Any) -> str:
+    """An element as text, without the namespaces that are declared around it and never used."""
+    return f"<{element.tag}{sorted(element.attrib.items())}{''.join(map(_shape, element))}>"
+
+
+def _form_around(items: list[_Text | Code], i: int, most: str) -> str:
     """The formatting of a point between two texts of the same; else, and of a container, that of `most`."""
     item = items[i]
     sides = items[max(0, i - 1) : i + 2 : 2]
@@ -337,12 +406,13 @@ def _form_around(items: list[_Text | Code], i: int, most: bytes) -> bytes:
     return most
 
 
-def _field_runs(story: Any) -> set[Any]:
+def _field_runs(story: Any, budget: Budget) -> set[Any]:
     """The runs of fields, from their begins to their ends, which may be some paragraphs further."""
     runs = list(story.iter(f"{_W}r"))
     found: set[Any] = set()
     begins: list[int] = []
     for i, run in enumerate(runs):
+        budget.step()
         for mark in run.findall(f"{_W}fldChar"):
             kind = mark.get(f"{_W}fldCharType")
             if kind == "begin":
@@ -354,15 +424,22 @@ def _field_runs(story: Any) -> set[Any]:
     return found
 
 
-def _run(properties: Any, text: str) -> Any:
+def _copy(element: Any, budget: Budget) -> Any:
+    """A copy of an element. DataError: it has more pieces than the `budget` has."""
+    budget.spend(sum(1 + len(child.attrib) for child in element.iter()))
+    return deepcopy(element)
+
+
+def _run(properties: Any, text: str, budget: Budget) -> Any:
     """A run of `text`, with tabs and line breaks."""
     from docx.oxml import OxmlElement
 
     run = OxmlElement("w:r")
     if properties is not None:
-        run.append(deepcopy(properties))
+        run.append(_copy(properties, budget))
     for piece in re.split("([\t\n])", without_controls(text)):
         if piece:
+            budget.spend()
             child = OxmlElement({"\t": "w:tab", "\n": "w:br"}.get(piece, "w:t"))
             if piece not in "\t\n":
                 child.text = piece
@@ -371,9 +448,9 @@ def _run(properties: Any, text: str) -> Any:
     return run
 
 
-def _run_of(item: Item) -> Any:
+def _run_of(item: Item, budget: Budget) -> Any:
     """A run that holds the element alone."""
-    run = _run(item.run.find(f"{_W}rPr"), "")
+    run = _run(item.properties, "", budget)
     run.append(item.element)
     return run
 
