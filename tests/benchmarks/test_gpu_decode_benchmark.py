@@ -21,6 +21,7 @@ def test_without_a_gpu_nothing_is_claimed(
     assert capsys.readouterr().out == "no GPU here: not measured\n"
 
 
+@pytest.mark.slow
 def test_both_decoders_are_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_run: Path
 ) -> None:
