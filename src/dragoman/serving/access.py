@@ -1,4 +1,4 @@
-"""Who may use a service, and how often."""
+"""API keys and rate limits of a service."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.files import locked, replacing
 
 LOCK_SECONDS = 10.0
-"""How long a change of a file of keys waits for another one."""
+"""Seconds that a change of the key file waits for the lock."""
 
 N_SLOTS = 1 << 16
-"""Places for rates; two users that share one, which is improbable, share a rate."""
+"""Hash slots of the rate limiter; users that share a slot, which is improbable, share a rate."""
 
 
 class KeyConfig(Section):
-    """What is known of a key, which is not the key itself."""
+    """The stored data of a key, without the key itself."""
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    """Its hash. Keys hold 256 random bits, so that a fast hash is as good as a slow one."""
+    """Hash of the key. Keys have 256 random bits, so that a fast hash is sufficient."""
     per_minute: int = Field(default=0, ge=0, le=MAX_COUNT)
-    """Requests a minute; 0: what limits.per_minute says."""
+    """Rate limit in requests per minute; 0 = limits.per_minute."""
 
 
 class KeysConfig(Section):
-    """A file of keys."""
+    """The content of a key file."""
 
     keys: dict[str, KeyConfig]
-    """By the names of their users."""
+    """Keys by user name."""
 
 
 @dataclass(frozen=True)
 class User:
-    """Whom a request is from: the name of a key, or an address."""
+    """The sender of a request: the name of a key, or an address."""
 
     name: str
     per_minute: int = 0
@@ -75,7 +75,7 @@ class Keys:
     __hash__ = None  # type: ignore[assignment]
 
     def user(self, key: str) -> User | None:
-        """Whose key it is. It is compared with all of them, in a time that does not depend on any."""
+        """Return the user of a key; compares with all keys in constant time."""
         given = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
         found = None
         for name, (known, per_minute) in self._keys.items():
@@ -131,7 +131,7 @@ def revoke_key(path: Path, name: str) -> None:
 
 
 def read_keys(path: Path) -> dict[str, KeyConfig]:
-    """What the file `path` knows of keys, by the names of their users. ConfigError: missing or damaged."""
+    """Read the keys of the file `path`, by user name. ConfigError: missing or damaged."""
     return dict(parse_section(KeysConfig, read_settings(path), where=str(path)).keys)
 
 
@@ -152,19 +152,19 @@ def _write_keys(
 
 
 class Rates:
-    """How often each user has come, in memory that all workers of a service share.
+    """A rate limiter in memory that all workers of a service share.
 
-    The generic cell rate algorithm: of each user one time is kept, at which the requests so far would have
-    come at their rate. A minute's requests may come at once. Made before the workers are forked.
+    The generic cell rate algorithm stores one time per user: when the requests so far would have arrived at
+    the allowed rate. A burst of one minute's requests is allowed. Create it before the workers are forked.
     """
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 8 * N_SLOTS)
 
     def wait(self, user: str, per_minute: int, *, now: float | None = None) -> float:
-        """Counts a request of `user`: 0, or, where there were too many, the seconds until the next may come.
+        """Count a request of `user`; return 0, or the seconds until the next allowed request.
 
-        Another worker may write between reading and writing here: a request more is let in then.
+        The update is not atomic among workers: in a race, one request more is allowed.
         """
         now = time.time() if now is None else now
         slot = 8 * (

@@ -28,7 +28,7 @@ from dragoman.serving.openapi import PROBLEMS, describe, operation_id
 from dragoman.serving.service import Service
 
 MAX_PROBLEMS = 5
-"""Mistakes in a request that a message names."""
+"""Maximum validation errors named in a message."""
 
 BETWEEN_SWEEPS = 60
 """Seconds."""
@@ -43,7 +43,7 @@ What fails is answered with `{"error": "…"}`: one line that says what is wrong
 
 
 def create_app(service: Service) -> FastAPI:
-    """The application around `service`, which it closes when it ends."""
+    """Create the application of `service`, which it closes at shutdown."""
     for name in ("spool_max_size", "max_file_size"):  # of later and earlier versions of Starlette
         setattr(MultiPartParser, name, sys.maxsize)  # uploads are bounded, and in memory: no disk is needed
 
@@ -80,14 +80,14 @@ def create_app(service: Service) -> FastAPI:
 
 
 async def _sweep(service: Service) -> None:
-    """Deletes, again and again, what has waited too long to be fetched."""
+    """Delete expired downloads periodically."""
     while True:
         await asyncio.sleep(BETWEEN_SWEEPS)
         await asyncio.to_thread(service.downloads.sweep)
 
 
 class PageFiles(StaticFiles):
-    """The page's files, each time asked whether they are still the same: old and new ones must not meet."""
+    """Static files of the page, revalidated on every request, so that old and new files never mix."""
 
     def file_response(
         self, full_path: str | PathLike[str], stat_result: stat_result, scope: Scope, status_code: int = 200
@@ -106,7 +106,7 @@ def _add_page(app: FastAPI) -> None:
 
 
 def _add_handlers(app: FastAPI) -> None:
-    """What becomes of errors: `{"error": "…"}`, and never a traceback."""
+    """Register exception handlers, which reply `{"error": "…"}` without a traceback."""
 
     @app.exception_handler(HTTPError)
     def refused(_: Request, error: HTTPError) -> Response:
@@ -130,7 +130,7 @@ def _add_handlers(app: FastAPI) -> None:
 
 
 def described(error: RequestValidationError) -> str:
-    """What is wrong with a request, in one line."""
+    """Describe the validation errors of a request in one line."""
     found = []
     for each in error.errors()[:MAX_PROBLEMS]:
         parts = map(str, each["loc"][1:])

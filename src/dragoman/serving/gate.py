@@ -22,7 +22,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What the page may load: its own files, and nothing from elsewhere."""
+"""Content-Security-Policy of the page: its own files only."""
 
 SAFE = {
     "Content-Security-Policy": POLICY,
@@ -31,7 +31,7 @@ SAFE = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
-"""Headers of every answer."""
+"""Headers of every response."""
 
 UPLOADS = ("/v1/documents", "/translate_file")
 """Routes whose bodies are documents."""
@@ -43,20 +43,20 @@ UNKNOWN_SHARE = 8
 """Unauthenticated requests may hold at most 1/N of the bytes that a process holds."""
 
 PIECE = 1 << 16
-"""Bytes of a body that the application is given at a time, so that parsing them does not hold up others."""
+"""Bytes of a body passed to the application at a time, so that parsing does not block other requests."""
 
 SIMPLE = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
-"""Content types that a browser sends to another origin without asking first (CORS)."""
+"""Content types that a browser sends to other origins without a CORS preflight."""
 
 LEFT = 499
-"""The status in the log of a request whose client left before it was answered."""
+"""Status in the log of a request whose client disconnected before the response."""
 
 _PORT = re.compile(r":\d*$", re.ASCII)
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
 class _Body:
-    """The body of a request, whose bytes count until the request is answered."""
+    """The body of a request; its bytes count as held until the response."""
 
     def __init__(self, held: dict[bool, int], *, most: int) -> None:
         """`held` counts the bytes of all requests, from known senders and from unknown ones."""
@@ -65,7 +65,7 @@ class _Body:
         self._content, self._n_bytes = bytearray(), 0
 
     def take(self, piece: bytes) -> None:
-        """Adds a piece. HTTPError 429: all requests together have more than this process holds."""
+        """Add a piece. HTTPError: all requests together exceed the limit of this process (429)."""
         n_bytes, n_unknown = sum(self._held.values()) + len(piece), self._held[False] + len(piece)
         if n_bytes > self._most or (not self.is_known and n_unknown > self._most // UNKNOWN_SHARE):
             how = "" if self.is_known else "send the key as Authorization: Bearer KEY, or "
@@ -75,13 +75,13 @@ class _Body:
         self._held[self.is_known] += len(piece)
 
     def let_in(self) -> None:
-        """Its sender is known from now on."""
+        """Count the body as that of an authenticated sender from now on."""
         self.release()
         self.is_known = True
         self._held[True] += self._n_bytes
 
     def release(self) -> None:
-        """Counts it no more."""
+        """Stop counting the body."""
         self._held[self.is_known] -= self._n_bytes
 
     def replayed(self, receive: Receive) -> Receive:
@@ -232,7 +232,7 @@ class Gate:
 
 
 def _netloc(origin: str) -> str | None:
-    """Host and port of an origin; None for "null" and nonsense."""
+    """Return host and port of an origin; None for "null" and malformed origins."""
     try:
         return urlsplit(origin).netloc.lower() or None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Languages by their codes, and what they are called in English."""
+"""Language codes and their English names."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ zh-hant Chinese (traditional)|zt Chinese (traditional)|zu Zulu
 """
 
 NAMES = dict(entry.split(" ", 1) for line in _NAMES.split("\n") for entry in line.split("|") if entry)
-"""English names of languages that have a code of two letters, and of some others."""
+"""English names by ISO 639-1 code, and of some other languages."""
 
 _OTHER_CODES = {"zh-hans": "zh", "zh-hant": "zt", "pt-br": "pb"}
-"""Codes by which LibreTranslate's clients also know languages, since its version 1.7."""
+"""Alternative codes of LibreTranslate since version 1.7."""
 
 
 def name_of(code: str) -> str:
-    """The English name of a language; its code, where it has none here."""
+    """Return the English name of a language, or its code if unknown."""
     return NAMES.get(code.lower(), code)
 
 
 def known(code: str, among: Iterable[str]) -> str | None:
-    """The language `among` others that `code` means, whatever its case; None: it is not among them."""
+    """Return the language `among` others that matches `code`, ignoring case; None = no match."""
     languages = {language.lower(): language for language in among}
     wanted = code.lower()
     for other in (wanted, _OTHER_CODES.get(wanted), *(o for o, c in _OTHER_CODES.items() if c == wanted)):

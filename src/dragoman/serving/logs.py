@@ -1,4 +1,4 @@
-"""What a service writes down: a line for each request, without what it said."""
+"""Logging: one line per request, without its text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOGGER = logging.getLogger("dragoman.serving")
 
 
 def set_up(log_format: str) -> None:
-    """Logs to stderr: "text" is for people, "json" an object a line, for programs."""
+    """Configure logging to stderr: "text" for people, or "json" with one object per line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else Lines())
     for name in ("dragoman.serving", "uvicorn.error", "asyncio"):
@@ -24,7 +24,7 @@ def set_up(log_format: str) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """A record as an object: time, level, event, and what else is known of it."""
+    """Format a record as a JSON object: time, level, event and further fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts: dict[str, Any] = {
@@ -39,7 +39,7 @@ class JsonLines(logging.Formatter):
 
 
 class Lines(logging.Formatter):
-    """A record as a line: the time, what happened, and what else is known of it."""
+    """Format a record as a line: time, event and further fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = " · ".join(f"{name} {_shown(value)}" for name, value in getattr(record, "facts", {}).items())
@@ -52,10 +52,10 @@ class Lines(logging.Formatter):
 
 
 def _shown(value: Any) -> str:
-    """`value` on one line, whatever a client made of it."""
+    """Return `value` on one line, with control characters escaped."""
     return value.encode("unicode_escape").decode() if isinstance(value, str) else str(value)
 
 
 def log(event: str, facts: Mapping[str, Any], *, level: int = logging.INFO, exc_info: bool = False) -> None:
-    """Writes down what happened, and what is known of it."""
+    """Log an event with its fields."""
     LOGGER.log(level, event, extra={"facts": dict(facts)}, exc_info=exc_info)

@@ -1,4 +1,4 @@
-"""The models that a service has, by their names and directions."""
+"""The loaded models of a service, by name and language direction."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dragoman.runs import Run
 from dragoman.serving.batching import BatchedEngine, Client
 
 ALIGNED_AT_ONCE = 64
-"""Translations, so that those of a document do not hold up others."""
+"""Translations aligned per batch item, so that a document does not block other requests."""
 
 
 class ModelInfo(NamedTuple):
-    """What is to be said of a model."""
+    """Public facts about a model."""
 
     name: str
     n_parameters: int
@@ -35,7 +35,7 @@ class ModelInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class ServedTranslator:
-    """A translator, and what is to be said of it."""
+    """A translator with its public facts."""
 
     info: ModelInfo
     translator: Translator
@@ -46,13 +46,13 @@ class ServedTranslator:
         return self.translator.config.languages
 
     def for_client(self, client: Client) -> Translator:
-        """The translator, searching for what `client` wants together with what others want."""
+        """Return a translator for `client` that batches its sentences with those of other clients."""
         own = copy(self.translator)
         own.engine = BatchedEngine(self.translator.engine, client)
         return own
 
     def align(self, client: Client, translations: Sequence[Translation]) -> list[list[Link]]:
-        """The links of translations with their sources, found by the threads that compute, some at a time."""
+        """Return the word alignment of translations, computed in batches by the compute threads."""
         links: list[list[Link]] = []
         for start in range(0, len(translations), ALIGNED_AT_ONCE):
             part = translations[start : start + ALIGNED_AT_ONCE]
@@ -63,7 +63,7 @@ class ServedTranslator:
 
 @dataclass(frozen=True)
 class ServedClassifier:
-    """A classifier, and what is to be said of it."""
+    """A classifier with its public facts."""
 
     info: ModelInfo
     classifier: Classifier
@@ -94,18 +94,17 @@ class How:
 
 
 class Models:
-    """The models of a service, in the order in which they were given. What is chosen stays as it is.
+    """The models of a service, in the given order.
 
-    `reload` loads all of them again and puts the new ones in the place of the old, which live on for as
-    long as a request works with them.
+    `reload` replaces all models; requests that are running keep the old ones until they end.
     """
 
     def __init__(
         self, paths: Sequence[str | Path], how: How, *, note: Callable[[str], object] = lambda name: None
     ) -> None:
-        """Loads the runs in `paths`; `note` is told the name of each before.
+        """Load the runs in `paths`; `note` receives the name of each before it is loaded.
 
-        ConfigError: two of them have one name. Other errors as `How.load`.
+        ConfigError: two models have the same name. Other errors: as `How.load`.
         """
         self.paths, self._how, self._note = tuple(paths), how, note
         self._loading = Lock()
@@ -146,9 +145,9 @@ class Models:
     def translator(
         self, name: str | None = None, source: str | None = None, target: str | None = None
     ) -> ServedTranslator:
-        """The translator of this name, or the first from `source` to `target`. None: whichever comes first.
+        """Return the translator of this name, or the first from `source` to `target`; None = any.
 
-        DataError: there is none.
+        DataError: no such translator.
         """
         if name is not None:
             found = self._served.get(name)
@@ -172,7 +171,7 @@ class Models:
             )
 
     def classifier(self, name: str | None = None) -> ServedClassifier:
-        """The classifier of this name; None: the first. DataError: there is none."""
+        """Return the classifier of this name; None = the first. DataError: no such classifier."""
         for model in self.classifiers:
             if name in (None, model.info.name):
                 return model
@@ -180,12 +179,12 @@ class Models:
 
     @property
     def directions(self) -> tuple[tuple[str, str], ...]:
-        """Every pair of languages once."""
+        """Return the supported language pairs, without duplicates."""
         return tuple(dict.fromkeys(model.languages for model in self.translators))
 
 
 def name_of(path: str | Path) -> str:
-    """What the model of the run in `path` is called: its folder, or its name on the hub."""
+    """Return the name of a model: that of its run folder, or its name on the hub."""
     text = str(path)
     return text.removeprefix("hf:") if text.startswith("hf:") else Path(text).resolve().name
 

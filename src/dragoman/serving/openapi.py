@@ -1,4 +1,4 @@
-"""The description of a service for programs: /openapi.json."""
+"""The OpenAPI schema: /openapi.json."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     504: {"model": Problem, "description": "The request took longer than a limit allows."},
     507: {"model": Problem, "description": "There is no space for a translated file."},
 }
-"""What may go wrong with any request."""
+"""Error responses common to all routes."""
 
 SECURITY = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A key, where the service has any."},
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same."},
 }
-"""How a key is sent."""
+"""Authentication schemes."""
 
 
 def operation_id(route: APIRoute) -> str:
-    """What a route is called in a client that is made from the description."""
+    """Return the operation id of a route, which names its method in generated clients."""
     return route.name
 
 
 def describe(app: FastAPI) -> None:
-    """Gives `app` its description: FastAPI's, without the answer 422, which this service never gives."""
+    """Set the OpenAPI schema of `app`: FastAPI's, without status 422, which this service never returns."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

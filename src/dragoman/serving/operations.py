@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dragoman.serving.service import Service
 
 SLOT_BYTES = 1 << 19
-"""For the figures of a worker: some 3,000 of them. Memory is taken as it is needed."""
+"""Bytes for the metrics of a worker, about 3,000 values; allocated on demand."""
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -37,10 +37,10 @@ router = APIRouter(tags=["operations"])
 
 
 class Figures:
-    """Figures of several workers, in memory that they share. Make it before they are forked.
+    """Metrics of several workers in shared memory. Create it before the workers are forked.
 
-    A slot is for one living worker; who has it next goes on counting where the last one stopped. In the files
-    that prometheus_client would use, writing to a full disk kills the process (SIGBUS).
+    A slot belongs to one live worker; its successor continues counting. prometheus_client's own files would
+    kill the process when the disk is full (SIGBUS).
     """
 
     def __init__(self, n_slots: int) -> None:
@@ -48,7 +48,7 @@ class Figures:
         self._memory = mmap.mmap(-1, n_slots * SLOT_BYTES)
 
     def records(self, slot: int) -> Iterator[tuple[int, str, float]]:
-        """Place, name and value of each figure in a slot. A place holds the value, then the name."""
+        """Yield offset, name and value of each metric in a slot. An entry is the value, then the name."""
         place = slot * SLOT_BYTES + 8
         (used,) = struct.unpack_from("q", self._memory, place - 8)
         end = place + used
@@ -58,7 +58,7 @@ class Figures:
             place += 16 + size + -size % 8
 
     def add(self, slot: int, name: str) -> int:
-        """The place of a new figure, which is 0."""
+        """Allocate a new metric with value 0, and return its offset."""
         start, content = slot * SLOT_BYTES, name.encode()
         (used,) = struct.unpack_from("q", self._memory, start)
         place = start + 8 + used
@@ -72,13 +72,13 @@ class Figures:
         self._memory[place : place + 8] = struct.pack("d", value)
 
     def forget(self, slot: int) -> None:
-        """The worker has died: what it was doing is over; what it counted remains."""
+        """Reset the gauges of a worker that has died; its counters remain."""
         for place, name, _ in self.records(slot):
             if json.loads(name)[0] == "gauge":
                 self.write(place, 0.0)
 
     def collect(self) -> Iterable[Metric]:
-        """All figures, added up: a collector of prometheus_client's."""
+        """Sum the metrics of all workers: a collector for prometheus_client."""
         metrics: dict[str, Any] = {}
         for slot in range(self.n_slots):
             for _, name, value in self.records(slot):
@@ -89,7 +89,7 @@ class Figures:
         return MultiProcessCollector._accumulate_metrics(metrics, accumulate=True)  # type: ignore[no-untyped-call]
 
     def values_of(self, slot: int) -> type:
-        """What prometheus_client keeps a value in, for the worker that has the slot: a `ValueClass`."""
+        """Return the `ValueClass` of prometheus_client for the worker in a slot."""
         figures, lock = self, Lock()
         places = {name: (place, value) for place, name, value in self.records(slot)}
 
@@ -121,10 +121,10 @@ class Figures:
 
 
 class Metrics:
-    """What is counted."""
+    """The metrics of a service."""
 
     def __init__(self, figures: Figures | None = None) -> None:
-        """`figures` are those of all workers, if there are several."""
+        """`figures` are the shared metrics, if there are several workers."""
         self._figures = figures
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(
@@ -147,7 +147,7 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """All figures, of all workers, as Prometheus reads them."""
+        """Return all metrics of all workers in Prometheus format."""
         if self._figures is None:
             return bytes(generate_latest(self.registry))
         registry = CollectorRegistry()
@@ -161,7 +161,7 @@ class Metrics:
     responses={200: {"content": {"text/plain": {}}}, **{status: PROBLEMS[status] for status in (401, 403)}},
 )
 def metrics(request: Request) -> Response:
-    """Figures for Prometheus. Where the service has keys, one is needed."""
+    """Metrics in Prometheus format. Needs a key if the service has keys."""
     service: Service = request.app.state.service
     service.admit(request, counted=False)
     service.metrics.waiting.set(service.batcher.n_waiting)
@@ -170,7 +170,7 @@ def metrics(request: Request) -> Response:
 
 @router.get("/health")
 async def health(request: Request) -> dict[str, str]:
-    """Whether the process answers, and what it computes gets on; else 503."""
+    """Health check: 503 if the computation makes no progress."""
     service: Service = request.app.state.service
     if service.is_hung:
         raise HTTPError(503, "a computation makes no progress; start the service again")

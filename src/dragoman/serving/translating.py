@@ -1,4 +1,4 @@
-"""From a request to translations as they are answered: whole, or as they appear."""
+"""Answer translation requests: as one response, or as a stream of events."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dragoman.serving.schemas import TranslateRequest
 from dragoman.serving.settings import LimitsConfig
 
 Tell: TypeAlias = Callable[[str, dict[str, Any]], None]
-"""Takes an event of a stream: its name and its data."""
+"""Callback for stream events: name and data."""
 
 BETWEEN_PARTIALS = 0.04
-"""Seconds between two looks at what is being written, at least."""
+"""Minimum seconds between two partial results."""
 
 SEARCH_SETTINGS = (
     "beam_size", "length_penalty", "no_repeat_ngram", "method", "temperature", "top_k", "top_p", "seed",
@@ -33,7 +33,7 @@ SEARCH_SETTINGS = (
 
 @dataclass(frozen=True)
 class Text:
-    """A text of a request, and its sentences."""
+    """A text of a request, split into sentences."""
 
     document: Document
     source_starts: tuple[int, ...]
@@ -60,7 +60,7 @@ class Text:
 
 
 class TranslationJob:
-    """A request for translations, checked, and what it takes to answer it."""
+    """A validated translation request, with everything needed to answer it."""
 
     def __init__(
         self, served: ServedTranslator, request: TranslateRequest, limits: LimitsConfig, client: Client
@@ -110,7 +110,7 @@ class TranslationJob:
         tell("done", self._answer(sentences))
 
     def _teller(self, tell: Tell) -> Callable[[int, Sequence[int]], None] | None:
-        """What is shown the hypotheses of a search, by the numbers of their sentences, counted from 1."""
+        """Return a callback for partial hypotheses, by sentence number, counted from 1."""
         if self._protection is not None:  # what is searched for is not what is answered
             return None
         last: dict[int, float] = {}
@@ -211,5 +211,5 @@ def search_settings(
 
 
 def finite(number: float) -> float | None:
-    """`number` as JSON has it: rounded, and null where it is infinite."""
+    """Return a number for JSON: rounded; infinity becomes null."""
     return round(number, 4) if math.isfinite(number) else None

@@ -1,4 +1,4 @@
-"""The service's own interface."""
+"""The service's own HTTP API, version 1."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ CHARACTERS_A_TOKEN = 4
 
 
 def answers(model: type) -> dict[int | str, dict[str, Any]]:
-    """What a route answers with: `model`, or a problem."""
+    """Return the responses of a route: `model`, or a problem."""
     return {200: {"model": model}, **PROBLEMS}
 
 
 @router.get("/models", summary="List models", responses={200: {"model": ModelsResponse}})
 def models(request: Request) -> Response:
-    """What there is: models, their languages or labels, and the limits of a request. Needs no key."""
+    """List models, their languages or labels, and the limits of a request. Needs no key."""
     service: Service = request.app.state.service
     limits = service.config.limits
     found: list[dict[str, Any]] = []
@@ -92,7 +92,7 @@ EVENTS = {
     responses=answers(TranslateResponse) | {200: {"model": TranslateResponse, **EVENTS}},
 )
 async def translate(request: Request, asked: TranslateRequest) -> Response:
-    """Translations of a text or several; with `stream`, as server-sent events while they appear."""
+    """Translate one or several texts; with `stream`, send server-sent events while translating."""
     service: Service = request.app.state.service
     service.admit(request)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
@@ -144,7 +144,7 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
 
 @router.post("/attention", summary="Show attention", responses=answers(AttentionResponse))
 async def attention(request: Request, asked: AttentionRequest) -> Response:
-    """Where a translator looks in a sentence while it writes a translation, of every layer and head."""
+    """Attention weights of a translator for a sentence and its translation, by layer and head."""
     service: Service = request.app.state.service
     service.admit(request)
     served = service.models.translator(asked.model)
@@ -169,7 +169,7 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
 
 @router.post("/score", summary="Score translations", responses=answers(ScoreResponse))
 async def score(request: Request, asked: ScoreRequest) -> Response:
-    """How probable given translations are, token by token."""
+    """Score given translations, token by token."""
     service: Service = request.app.state.service
     service.admit(request)
     served = service.models.translator(asked.model)
@@ -197,7 +197,7 @@ def _score(scored: ScoredTranslation) -> dict[str, Any]:
 
 @router.post("/classify", summary="Classify text", responses=answers(ClassifyResponse))
 async def classify(request: Request, asked: ClassifyRequest) -> Response:
-    """The label of a text or several, how likely each label is, and, on demand, what each word does."""
+    """Classify one or several texts: label, label probabilities and, on request, word importance."""
     service: Service = request.app.state.service
     service.admit(request)
     served = service.models.classifier(asked.model)
@@ -241,7 +241,7 @@ def _classification(found: Classification, why: Explanation | None) -> dict[str,
 
 @router.post("/detect", summary="Detect a language", responses=answers(DetectResponse))
 def detect_language(request: Request, asked: DetectRequest) -> Response:
-    """The languages that a text may be in, the five most likely first."""
+    """Detect the language of a text: the five most likely ones."""
     service: Service = request.app.state.service
     service.admit(request)
     note(request, service, "detection", [asked.text])
