@@ -246,7 +246,7 @@ def test_chinese_lines_are_joined_and_cut_without_spaces() -> None:
         (b"1" * 100_000, "film.srt, line 1: more than a subtitle of"),
         (film("x " * LONGEST_CUE).encode(), "film.srt, line 1: more than a subtitle of 4000 characters"),
         (film("9" * 30).encode(), "film.srt, line 1: more than a subtitle of"),
-        (b"1\n99999999999999999:00:01,000 --> 00:00:02,000\nx\n", "film.srt, line 1: a time that is none"),
+        (b"1\n99999999999999999:00:01,000 --> 00:00:02,000\nx\n", "film.srt, line 1: malformed time"),
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_refused_in_one_line(content: bytes, message: str) -> None:

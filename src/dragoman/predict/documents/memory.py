@@ -20,7 +20,7 @@ from dragoman.predict.documents.passages import Code, Passage, Pieces
 from dragoman.predict.protection import pairs
 
 MOST_ELEMENTS = 1000
-"""A segment with more inline elements is none of a translator's, and gets no translation."""
+"""Maximum inline elements of a segment; a segment with more is not translated."""
 
 _CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
 """Inline elements that hold no text of the sentence."""

@@ -19,7 +19,7 @@ from dragoman.predict.protection import INLINE_TAGS
 from dragoman.predict.splitting import gap_between
 
 MOST_CODES = 200
-"""So many codes are put back into a sentence, at most: the work grows with their square."""
+"""Maximum codes that are put back into a sentence; the work grows with their square."""
 
 
 class Code(NamedTuple):
@@ -237,7 +237,7 @@ class Tags(NamedTuple):
     def read(self, text: str, original: Pieces) -> Pieces:
         """The pieces that `text`, a translation of `original`, means, whatever has become of its tags.
 
-        What stood at a place and is missing is added at the end; a pair that is none any more is dropped.
+        Missing single codes are added at the end; pairs without both ends are dropped.
         """
         codes = {self.written(piece): piece for piece in original if isinstance(piece, Code)}
         closing = f"</{self.pair}>"

@@ -21,7 +21,7 @@ from dragoman.predict.protection import pairs
 from dragoman.predict.splitting import has_spaces
 
 MOST_CUES = 4
-"""So many cues hold one sentence, at most: a song may have no full stop at all."""
+"""Maximum cues of one sentence; a song may have no full stop at all."""
 LONGEST_PAUSE = timedelta(seconds=2)
 """After a longer one nobody goes on with a sentence."""
 
@@ -205,7 +205,7 @@ def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) 
         try:
             cue = Cue.of(block)
         except OverflowError:
-            raise DataError(f"{name}, line {line}: a time that is none; {_REMEDY}") from None
+            raise DataError(f"{name}, line {line}: malformed time; {_REMEDY}") from None
         if cue is None:
             raise DataError(f"{name}, line {line}: {_shown(block)} is no part of a subtitle; {_REMEDY}")
         cues.append(cue)
@@ -310,7 +310,7 @@ def _are_latin(before: str, after: str) -> bool:
 
 
 def _linked(before: Pieces, after: Pieces) -> tuple[Pieces, Pieces]:
-    """Two parts of a cue, without the tags that end in the one to begin anew in the other."""
+    """Return two parts of a cue, without the tags that close in the first and reopen in the second."""
     while before and after and isinstance(after[0], Code) and after[0].kind == "open":
         if before[-1] != Code("close", after[0].key):
             break
