@@ -1,8 +1,7 @@
-"""The weights of a translator as those of one with more or fewer layers.
+"""Initialise a translator from the weights of one with fewer or more layers.
 
-New layers begin as the identity, so that a deeper stack says exactly what the one it came from said
-(Net2Net, Chen et al. 2016). Where there are fewer, layers that stood far apart stay ("shrink and
-fine-tune", Shleifer & Rush 2020).
+New layers start as the identity, so that a deeper model computes exactly the same function (Net2Net, Chen et
+al. 2016). A shallower model keeps layers that are far apart ("shrink and fine-tune", Shleifer & Rush 2020).
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ SAID_LAST = ("out_proj", "linear2")
 
 
 def taken_layers(n_there: int, n_here: int) -> list[int | None]:
-    """For each of `n_here` layers which of `n_there` it is; None: it is new.
+    """Return, for each of `n_here` layers, the index of its source among `n_there`; None = new layer.
 
-    More layers: new ones stand behind old ones, spread evenly. Fewer: the first and the last stay, and those
-    between them that are furthest apart; of one, the first.
+    With more layers, new ones follow old ones, spread evenly. With fewer, the first and the last are kept,
+    and evenly spaced ones between them; a single layer is the first.
     """
     if n_here >= n_there:
         places = [i * n_there // n_here for i in range(n_here)]
@@ -33,9 +32,9 @@ def taken_layers(n_there: int, n_here: int) -> list[int | None]:
 def of_other_depth(
     weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], there: ModelConfig, here: ModelConfig
 ) -> dict[str, Tensor]:
-    """`weights` of a model `there` as those of a model `here`, which differ in depth alone.
+    """Convert `weights` of a model `there` to a model `here` that differs only in depth.
 
-    `fresh` are the weights of a new model `here`, from which new layers have what they don't say.
+    `fresh` are the weights of a new model `here`, which initialise the new layers.
     """
     depths = {
         "encoder": (there.n_encoder_layers, here.n_encoder_layers),
@@ -53,13 +52,13 @@ def of_other_depth(
 
 
 def layer_of(weights: Mapping[str, Tensor], stack: str, i: int) -> dict[str, Tensor]:
-    """The weights of one layer, by their names within it."""
+    """Return the weights of one layer, by their names within it."""
     prefix = f"{stack}.{i}."
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
 def silent(layer: Mapping[str, Tensor], *, prefix: str) -> dict[str, Tensor]:
-    """The weights of a pre-norm layer that adds nothing; `prefix` goes before their names."""
+    """Return the weights of a pre-norm layer that is the identity; `prefix` goes before their names."""
     return {
         prefix + name: torch.zeros_like(value)
         if any(part in SAID_LAST for part in name.split("."))

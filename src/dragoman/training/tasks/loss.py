@@ -26,10 +26,10 @@ class BatchLoss(NamedTuple):
 def batch_loss(
     model: Seq2SeqTransformer, batch: TranslationBatch, *, smoothing: float, consistency: float = 0.0
 ) -> BatchLoss:
-    """The loss of the model's predictions for `batch`; padding takes no part in it.
+    """Return the loss of the model's predictions for `batch`, without padding.
 
-    With `consistency` the batch is read twice at once, dropout falling differently, and what the two
-    readings disagree is part of the loss (R-Drop, Wu et al. 2021; its alpha).
+    With `consistency` (alpha), the batch is computed twice with different dropout, and a consistency loss
+    between the two outputs is added (R-Drop, Wu et al. 2021).
     """
     n_passes = 2 if consistency else 1
     src, tgt_in = batch.src.repeat(n_passes, 1), batch.tgt_in.repeat(n_passes, 1)
@@ -47,7 +47,7 @@ def batch_loss(
 
 
 def static_batch_loss(model: Seq2SeqTransformer, batch: StaticBatch, *, smoothing: float) -> BatchLoss:
-    """The same for a batch of a fixed shape, in operations whose shapes are fixed as well."""
+    """Return the same loss for a batch of a fixed shape, with operations of fixed shapes."""
     src_mask = source_mask(batch.src, with_end=model.config.source_end)
     hidden = model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)  # (B, T, D)
     targets = batch.tgt_out.masked_fill(batch.tgt_out == PAD_ID, IGNORED).flatten()  # (B T,)
@@ -56,7 +56,7 @@ def static_batch_loss(model: Seq2SeqTransformer, batch: StaticBatch, *, smoothin
 
 
 def before_softmax(model: Seq2SeqTransformer, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """rows (R, D) -> rows and a weight (V, D) whose product is the logits; a bias is one more column."""
+    """Return rows (R, D) and a weight (V, D) whose product is the logits; a bias is an additional column."""
     output = model.output
     if output.bias is None:
         return rows, output.weight
@@ -67,9 +67,9 @@ def before_softmax(model: Seq2SeqTransformer, rows: Tensor) -> tuple[Tensor, Ten
 
 
 def from_other_classes(smoothing: float, n_classes: int) -> float:
-    """Our smoothing for one that is spread over the other C - 1 classes.
+    """Convert a label smoothing over the other C - 1 classes to ours over all C classes.
 
-    They give the target 1 - e and every other class e/(C-1). We follow PyTorch and spread over all C
-    classes: the target gets 1 - e' + e'/C, every other class e'/C; both agree for e' = e C/(C-1).
+    The former gives the target 1 - e and every other class e/(C-1). We follow PyTorch: the target gets
+    1 - e' + e'/C, every other class e'/C. Both agree for e' = e C/(C-1).
     """
     return smoothing * n_classes / (n_classes - 1)

@@ -1,9 +1,9 @@
-"""Updates that nobody waits for: what a GPU needs, which is fast as long as it is not asked anything.
+"""Asynchronous updates: no host synchronisation, which would stall a GPU.
 
 Batches have one of a few shapes (data/buckets.py). On a GPU the forward and backward pass of each shape is
-recorded once (model/recording.py) and repeated from then on, so that hundreds of small operations cost one
-launch. Whether an update is to be left out is judged on the device (`Ledger`), and read every `log_every`
-updates only. On a CPU all is the same but that nothing is recorded.
+captured once as a CUDA graph (model/recording.py) and replayed, so that hundreds of small operations cost one
+launch. The device decides whether to skip an update (`Ledger`); the host reads that every `log_every`
+updates. On a CPU everything is the same, without capture.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from dragoman.training.updates.divergence import (
 from dragoman.training.updates.optimizer import trained
 
 WARM_UP = 3
-"""Passes before one is recorded, as PyTorch's manual asks for."""
+"""Warm-up passes before a capture, as PyTorch's manual requires."""
 
 
 class RecordedPass(NamedTuple):
     """A forward and backward pass over batches of one shape."""
 
     recording: Recording[Tensor]
-    """Its result is the summed loss."""
+    """The pass; it returns the summed loss."""
     batch: StaticBatch
-    """Where the next batch has to lie."""
+    """Input tensors, into which the next batch is copied."""
     factor: Tensor
 
 
 class Gradients:
-    """Adds up gradients of a loss in the model's own `grad` tensors, which stay where they are."""
+    """Accumulates gradients of a loss in the model's `grad` tensors, whose addresses stay fixed."""
 
     def __init__(self, module: nn.Module, device: torch.device) -> None:
         self.module, self.device = module, device
@@ -52,13 +52,16 @@ class Gradients:
             parameter.grad = torch.zeros_like(parameter)
 
     def forget(self) -> None:
-        """Gives back the memory of what is recorded."""
+        """Free the memory of the captured passes."""
         self.recorded: dict[tuple[int, int, int], RecordedPass] = {}
         self.seen: set[tuple[int, int, int]] = set()
         self.pool: Any = None
 
     def add(self, batch: StaticBatch, factor: float) -> Tensor:
-        """Adds the gradient of `factor` times the loss of `batch`; the summed loss, to be used at once."""
+        """Accumulate the gradient of `factor` × the loss of `batch`; return the summed loss.
+
+        The returned tensor is valid until the next call.
+        """
         if self.device.type != "cuda" or batch.shape not in self.seen:
             self.seen.add(batch.shape)  # a shape that never comes again is not worth recording
             return self._pass(batch, torch.tensor(factor, device=self.device))
@@ -77,7 +80,7 @@ class Gradients:
         return loss.detach()
 
     def _record(self, batch: StaticBatch) -> RecordedPass:
-        """Records a pass over batches of this shape."""
+        """Capture a pass over batches of this shape."""
         batch = batch._replace(
             **{name: getattr(batch, name).clone() for name in ("src", "tgt_in", "tgt_out")}
         )
@@ -92,7 +95,7 @@ class Gradients:
 
 @contextmanager
 def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Gradients and random numbers are afterwards what they were before."""
+    """Restore gradients and random-number states at the end of a block."""
     kept = [parameter.grad.clone() for parameter in module.parameters() if parameter.grad is not None]
     state = torch.cuda.get_rng_state(device)
     try:
@@ -103,7 +106,7 @@ def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 class Ledger:
-    """What divergence.py keeps in a position, and the losses since the last log line, on a device."""
+    """The counters of divergence.py, and the losses since the last log line, on a device."""
 
     def __init__(self, position: Position, device: torch.device) -> None:
         def number(value: float) -> Tensor:

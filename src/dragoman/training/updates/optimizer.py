@@ -1,4 +1,4 @@
-"""AdamW with the groups that weight decay needs, alone or beside Muon."""
+"""Optimizers: AdamW with parameter groups for weight decay, alone or beside Muon."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dragoman.model.transformer import Transformer
 
 
 class MuonAndAdamW(torch.optim.Optimizer):
-    """Muon for matrices between hidden states, AdamW for all else, with one state and one rate.
+    """Muon for hidden matrices, AdamW for all other parameters, with one state and one learning rate.
 
-    Muon (Jordan et al. 2024) moves a matrix by the orthogonal part of its momentum, so that it moves as
-    far in every direction; scaled as by Liu et al. (2025, arXiv:2502.16982), its steps are as long as
-    AdamW's are, and AdamW's rate does for both.
+    Muon (Jordan et al. 2024) updates a matrix by its orthogonalised momentum, so that it moves equally in
+    every direction. Scaled as by Liu et al. (2025, arXiv:2502.16982), its steps have the size of AdamW's, so
+    that one learning rate suits both.
     """
 
     def __init__(
@@ -49,9 +49,10 @@ class MuonAndAdamW(torch.optim.Optimizer):
 
 
 def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Optimizer:
-    """What `config` asks for. Only matrices decay: no biases, norms or embeddings. ConfigError: as above.
+    """Create the optimizer of `config`. Only matrices decay: no biases, norms or embeddings.
 
-    Positions are embeddings too; where they are stored, they are no weights to be trained.
+    Learned positions count as embeddings; stored positions are not trained. ConfigError: no Muon in this
+    PyTorch.
     """
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
     embeddings |= {id(m.positions) for m in model.modules() if isinstance(m, Embedding)}
@@ -70,13 +71,13 @@ def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Op
 
 
 def hidden_matrices(model: Transformer) -> list[nn.Parameter]:
-    """The matrices of the layers: those that lead from hidden states to hidden states."""
+    """Return the hidden matrices: those of the layers, from hidden states to hidden states."""
     stacks = [stack for name, stack in model.named_children() if name in ("encoder", "decoder")]
     return [p for stack in stacks for p in trained(stack) if p.dim() == 2]
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
-    """The weights that change in training."""
+    """Return the trainable weights."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 

@@ -1,4 +1,4 @@
-"""The learning rate at every step, as a multiple of its peak."""
+"""Learning-rate schedules, as multiples of the peak rate."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dragoman.config import TrainingConfig
 
 
 def learning_rate(step: int, config: TrainingConfig, *, factor: float = 1.0) -> float:
-    """The learning rate of update `step`, counted from 1.
+    """Return the learning rate of update `step`, counted from 1.
 
-    `factor` is what the course of the training has lowered it by so far: the schedule "plateau", the one that
-    does not depend on the step alone, and rollbacks (divergence.py).
+    `factor` is the reduction so far by the schedule "plateau", which depends on validation scores, and by
+    rollbacks (divergence.py).
     """
     return config.learning_rate * _multiplier(step, config) * factor
 
@@ -32,7 +32,7 @@ def _multiplier(step: int, config: TrainingConfig) -> float:
 
 
 def inverse_sqrt(step: int, *, warmup_steps: int) -> float:
-    """The multiplier of the peak rate at `step`, counted from 1: linear rise, then 1/sqrt(step).
+    """Return the multiplier of the peak rate at `step`, counted from 1: linear rise, then 1/sqrt(step).
 
     1.0 at `step == warmup_steps`. Vaswani et al. 2017, section 5.3, equation 3, divided by its own peak.
     """
@@ -40,14 +40,14 @@ def inverse_sqrt(step: int, *, warmup_steps: int) -> float:
 
 
 def paper_learning_rate(step: int, *, d_model: int, warmup_steps: int) -> float:
-    """Equation 3 as it stands: d_model^-0.5 min(step^-0.5, step warmup_steps^-1.5)."""
+    """Return equation 3: d_model^-0.5 min(step^-0.5, step warmup_steps^-1.5)."""
     return float(d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
 
 
 def learning_rates(config: TrainingConfig) -> list[float]:
-    """The learning rate of every update of a training, the first one first.
+    """Return the learning rate of every update of a training, in order.
 
-    "plateau" depends on how the training goes: here as if no validation scored better after half of it.
+    The schedule "plateau" depends on validation scores: here, none improves after half of the training.
     """
     if config.schedule != "plateau":
         return [learning_rate(step, config) for step in range(1, config.max_steps + 1)]
