@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dragoman.predict.protection import Protection, translate_protected
     from dragoman.predict.reranking import minimum_risk
     from dragoman.predict.translator import Translation, Translator
+    from dragoman.tasks import config_for
     from dragoman.training.loop import train
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ _HOME = {
     "Translation": "dragoman.predict.translator",
     "Translator": "dragoman.predict.translator",
     "align": "dragoman.predict.alignment",
+    "config_for": "dragoman.tasks",
     "export_run": "dragoman.interop.exporting",
     "load_recipe": "dragoman.config",
     "minimum_risk": "dragoman.predict.reranking",
@@ -61,6 +63,7 @@ __all__ = [
     "Translation",
     "Translator",
     "align",
+    "config_for",
     "export_run",
     "load_recipe",
     "minimum_risk",

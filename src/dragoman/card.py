@@ -126,10 +126,8 @@ def _head(
 def _chosen(config: Config, scores: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """One record for each test set: the newest with the search that the run has, or else the newest."""
     chosen = {str(record["name"]): record for record in scores}
-    if search := getattr(config, "search", None):
-        own = {name: getattr(search, name) for name in ("beam_size", "length_penalty")}
-        chosen |= {str(record["name"]): record for record in scores if own.items() <= record.items()}
-    return chosen
+    own = config.search_record
+    return chosen | {str(record["name"]): record for record in scores if own.items() <= record.items()}
 
 
 def _about(run: Run) -> str:

@@ -427,6 +427,9 @@ class TranslationTrainingConfig(TrainingConfig):
 class ClassificationTrainingConfig(TrainingConfig):
     """How a classifier learns."""
 
+    def wants_free_steps(self) -> str:
+        return 'task = "classification"'
+
     steps: Literal["auto", "free"] = "auto"
     """Batches of any shape, each update waited for."""
     sharding: Literal["none"] = "none"
@@ -585,6 +588,11 @@ class TranslationConfig(Section):
         """What is learnt, in words."""
         return f"{self.data.src_lang} → {self.data.tgt_lang}"
 
+    @property
+    def search_record(self) -> dict[str, Any]:
+        """The settings of the search that tell records of scores.json apart."""
+        return {"beam_size": self.search.beam_size, "length_penalty": self.search.length_penalty}
+
 
 class ClassificationConfig(Section):
     """A whole recipe for a classifier."""
@@ -618,6 +626,11 @@ class ClassificationConfig(Section):
     def subject(self) -> str:
         """What is learnt, in words."""
         return "text → label"
+
+    @property
+    def search_record(self) -> dict[str, Any]:
+        """Nothing: a classifier does not search."""
+        return {}
 
 
 Config: TypeAlias = TranslationConfig | ClassificationConfig

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from dragoman.cli.train import column
-from dragoman.cli.train_classifier import name_of
 from dragoman.config import ClassificationConfig, parse_config
 from dragoman.errors import ConfigError
 from dragoman.presets import CLASSIFICATION_PRESETS, classification_preset_for
+from dragoman.tasks.classification.configuring import name_of
 
 
 def config_for(

@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.bulk.output import Dropped, Output
 from dragoman.bulk.stream import Chunk, Done, Tick
-from dragoman.config import TranslationConfig, parse_config
+from dragoman.config import TranslationConfig, parse_section
 from dragoman.data.readers.files import compressed, hash_file, hash_strings
 from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
@@ -42,9 +42,8 @@ class Job:
     def config(self) -> TranslationConfig:
         """The run's configuration with the overrides. RunError: it is a classifier. ConfigError: bad ones."""
         settings = translation_config(Run.open(self.run)).model_dump()
-        config = parse_config(settings, overrides=self.overrides, where=f"translating with {self.run}")
-        assert config.task == "translation"
-        return config
+        where = f"translating with {self.run}"
+        return parse_section(TranslationConfig, settings, overrides=self.overrides, where=where)
 
     def described(self) -> dict[str, Any]:
         """All that the output depends on, the input aside, as JSON has it.

@@ -17,7 +17,6 @@ from dragoman.cli.translate import (
     LengthPenalty,
     Precision,
     RunPath,
-    check_precision,
     search_overrides,
 )
 from dragoman.errors import ConfigError
@@ -71,6 +70,7 @@ def backtranslate(
     from dragoman.bulk.job import Job
     from dragoman.bulk.output import SyntheticPairs
     from dragoman.data.readers.files import find_file
+    from dragoman.tasks.translation.task import check_precision
 
     check_precision(precision)
     if ".tsv" not in out.suffixes and out != Path("-"):

@@ -12,10 +12,9 @@ import typer
 from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, say
 from dragoman.cli.translate import Device, Precision, RunPath, file_chunks, stream_chunks
 from dragoman.cli.translating import Work
-from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.predict.classifier import Classification, Classifier
+    from dragoman.predict.classifier import Classification
 
 
 def register(app: typer.Typer) -> None:
@@ -56,6 +55,8 @@ def classify(
     work = Work(file, out, None)
     chunks = stream_chunks(file) if work.comes_once else file_chunks(file)
     check_outputs(out, files=[file], runs=[run])
+    from dragoman.tasks.classification.task import load_classifier
+
     classifier = load_classifier(run, device=device, precision=precision)
     lines: list[str] = []
     n_texts = n_cut_texts = n_cut_tokens = 0
@@ -77,15 +78,6 @@ def classify(
         say(f"{out}: {n_texts:,} texts")
     if n_cut_texts:
         say(f"cut {n_cut_tokens:,} tokens off {n_cut_texts:,} of {n_texts:,} texts (data.max_windows)")
-
-
-def load_classifier(run: Path, *, device: str, precision: str) -> Classifier:
-    """Load the classifier in the folder `run`. ConfigError: unknown precision."""
-    from dragoman.predict.classifier import Classifier
-
-    if precision not in ("auto", "fp32", "bf16"):
-        raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')
-    return Classifier.load(run, device=device, precision=precision)
 
 
 def as_line(classification: Classification, top: int | None) -> str:

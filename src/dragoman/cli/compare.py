@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,14 +10,13 @@ import typer
 
 from dragoman.cli.app import say
 from dragoman.cli.report import FIGURES, make_folder, sentence_bar
-from dragoman.cli.translate import Device, Precision, check_precision
+from dragoman.cli.translate import Device, Precision
 from dragoman.errors import ConfigError, require
 
 if TYPE_CHECKING:
-    from dragoman.evaluation.classifier_comparison import ClassifierComparison
-    from dragoman.evaluation.comparison import Comparison
-    from dragoman.report.page import Page, Table
+    from dragoman.report.page import Table
     from dragoman.runs import Run
+    from dragoman.tasks.task import Comparison
 
 COMPARISON = "comparison.html"
 EXPORTS = ("json", "csv", "latex")
@@ -61,15 +60,17 @@ def compare(
     text.
     """
     from dragoman.evaluation.comparison import names_of
+    from dragoman.files import write_atomically
+    from dragoman.report.page import page_html
     from dragoman.runs import Run
+    from dragoman.tasks import task_of
+    from dragoman.tasks.task import EvaluationRequest
 
-    check_precision(precision)
     exports = {kind: file for kind, file in zip(EXPORTS, (json, csv, latex), strict=True) if file is not None}
     check_exports(exports, inputs=[file for file in (src, ref) if file is not None])
     if out is not None:
         require("matplotlib", "jinja2", extra="report", purpose="a page of a comparison")
-    if (src is None) != (ref is None) or (src is not None and split is not None):
-        raise ConfigError("give --src and --ref together and without --split, or none of them")
+    request = EvaluationRequest(split=split, src=src, ref=ref, device=device, precision=precision)
     if len(runs) < 2:
         raise ConfigError("a comparison needs two runs or more; for a single one say: dragoman report RUN")
     opened = [Run.open(path) for path in runs]
@@ -81,63 +82,18 @@ def compare(
                 f"{first_name} ({first.config.subject}) and {name} ({run.config.subject}) do different "
                 "things; compare runs of one task and one direction"
             )
-    if first.config.task == "classification":
-        if src is not None:
-            raise ConfigError("--src and --ref are for translators; classifiers are compared on test sets")
-        _compare_classifiers(
-            named, exports, out=out, split=split, n_texts=sentences, device=device, precision=precision
-        )
-        return
+    task = task_of(first.config)
     with sentence_bar() as progress:
-        from dragoman.evaluation.comparison import compare as compare_translators
-        from dragoman.evaluation.comparison import compare_on
-        from dragoman.evaluation.kept import Translations
-        from dragoman.hardware import prepare_for_translating
-
-        prepare_for_translating()
-        systems = {
-            name: Translations(run, device=device, precision=precision, listen=say, progress=progress)
-            for name, run in named.items()
-        }
-        if src is not None and ref is not None:
-            comparisons = compare_on(systems, src, ref)
-        else:
-            comparisons = compare_translators(systems, split=split)
+        comparisons = task.compare(named, request, say, progress)
     if "-" not in exports.values():
-        typer.echo("\n".join(describe(named, comparisons)))
-    write_exports(exports, comparisons)
-    if out is not None:
-        from dragoman.report.comparison import comparison_page
-
-        make_folder(out / FIGURES)
-        page = comparison_page(named, comparisons, figures=out / FIGURES, n_sentences=sentences)
-        write_page(page, out / COMPARISON)
-
-
-def _compare_classifiers(
-    runs: Mapping[str, Run],
-    exports: Mapping[str, str],
-    *,
-    out: Path | None,
-    split: str | None,
-    n_texts: int,
-    device: str,
-    precision: str,
-) -> None:
-    """Prints accuracy, macro-F1 and McNemar's test, and writes the page."""
-    from dragoman.evaluation.classifier_comparison import compare_classifiers
-    from dragoman.report.classifier_comparison import classifier_comparison_page, label_scores_table
-
-    comparisons = compare_classifiers(runs, split=split, device=device, precision=precision, listen=say)
-    if "-" not in exports.values():
-        for comparison in comparisons:
-            typer.echo("\n".join(text_table(label_scores_table(comparison))))
-        typer.echo("\n".join([*_seeds(comparisons), *_settings(runs)]))
+        tables = map(task.scores_table, comparisons)
+        typer.echo("\n".join(describe(tables, named, comparisons)))
     write_exports(exports, comparisons)
     if out is not None:
         make_folder(out / FIGURES)
-        page = classifier_comparison_page(runs, comparisons, figures=out / FIGURES, n_texts=n_texts)
-        write_page(page, out / COMPARISON)
+        page = task.comparison_page(named, comparisons, figures=out / FIGURES, n_examples=sentences)
+        write_atomically(out / COMPARISON, page_html(page))
+        say(f"written: {out / COMPARISON}")
 
 
 def check_exports(exports: Mapping[str, str], *, inputs: Sequence[str]) -> None:
@@ -153,9 +109,7 @@ def check_exports(exports: Mapping[str, str], *, inputs: Sequence[str]) -> None:
     refuse_overwriting(*outputs, inputs=inputs)
 
 
-def write_exports(
-    exports: Mapping[str, str], comparisons: Sequence[Comparison] | Sequence[ClassifierComparison]
-) -> None:
+def write_exports(exports: Mapping[str, str], comparisons: Sequence[Comparison]) -> None:
     """Write the figures of all comparisons into a file for each kind of table, "-" for stdout."""
     from dragoman.files import write_atomically
     from dragoman.report.records import as_csv, as_json, as_latex
@@ -170,40 +124,15 @@ def write_exports(
             say(f"written: {file}")
 
 
-def write_page(page: Page, path: Path) -> None:
-    """Writes a page and says where it is."""
-    from dragoman.files import write_atomically
-    from dragoman.report.page import page_html
-
-    write_atomically(path, page_html(page))
-    say(f"written: {path}")
-
-
-def describe(runs: Mapping[str, Run], comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """The comparison as lines of text."""
-    from dragoman.report.comparison import scores_table
-
-    for comparison in comparisons:
-        yield from text_table(scores_table(comparison))
-    yield from _seeds(comparisons)
-    yield from _settings(runs)
-
-
-def _seeds(comparisons: Sequence[Comparison] | Sequence[ClassifierComparison]) -> Iterator[str]:
-    """Means over groups of seeds and the tests between them, as lines of text."""
-    from dragoman.report.comparison import seeds_table
-
-    for comparison in comparisons:
-        if comparison.spreads:
-            yield from text_table(seeds_table(comparison.name, comparison.spreads))
-
-
-def _settings(runs: Mapping[str, Run]) -> Iterator[str]:
-    """The settings that differ, as lines of text."""
-    from dragoman.report.comparison import settings_section
+def describe(
+    scores: Iterable[Table], runs: Mapping[str, Run], comparisons: Sequence[Comparison]
+) -> Iterator[str]:
+    """Yield the comparison as lines of text: scores, groups of seeds, settings that differ."""
+    from dragoman.report.comparison import seeds_table, settings_section
     from dragoman.report.page import Table
 
-    for part in settings_section(runs).parts:
+    seeds = (seeds_table(c.name, c.spreads) for c in comparisons if c.spreads)
+    for part in (*scores, *seeds, *settings_section(runs).parts):
         if isinstance(part, Table):
             yield from text_table(part)
         else:

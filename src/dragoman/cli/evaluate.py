@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dragoman.cli.app import check_outputs, say
-from dragoman.cli.evaluate_classifier import describe_saved as describe_saved_labels
-from dragoman.cli.evaluate_classifier import evaluate_classifier, labelled_tests
 from dragoman.cli.train import LabelColumn, TextColumn, column
 from dragoman.cli.translate import (
     BatchSentences,
@@ -25,14 +22,10 @@ from dragoman.cli.translate import (
     NoRepeatedNgram,
     Precision,
     RunPath,
-    load_translator,
 )
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import DataError
 
 if TYPE_CHECKING:
-    from dragoman.data.corpora import Corpus, Pair
-    from dragoman.evaluation.translation import Evaluation
-    from dragoman.metrics.score import Score
     from dragoman.runs import Run
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
@@ -76,58 +69,48 @@ def evaluate(
     hub. A classifier stands beside a baseline that was trained on the same texts.
     """
     from dragoman.evaluation.scores import keep_scores
-    from dragoman.evaluation.translation import evaluate as evaluate_pairs
+    from dragoman.files import write_atomically
     from dragoman.runs import Run
+    from dragoman.tasks import task_of
+    from dragoman.tasks.task import EvaluationRequest
 
     opened = Run.open(run)
-    settings = {
-        "beam_size": beam_size, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
-        "no_repeat_ngram": no_repeat_ngram,
-    }  # fmt: skip
-    if opened.config.task == "classification":
-        _refuse("classifier", src=src, ref=ref, **settings, batch_sentences=batch_sentences,
-                ensemble=ensemble, engine=None if engine == "native" else engine)  # fmt: skip
-        labelled = labelled_tests(
-            opened, split=split, file=file, text_column=column(text_column), label_column=column(label_column)
-        )
-        places = places_of(out, list(labelled), files=[file], runs=[opened])
-        evaluate_classifier(
-            opened,
-            labelled,
-            places=places,
-            as_json=as_json,
-            baseline=baseline,
-            device=device,
-            precision=precision,
-        )
-        return
-    _refuse("translator", file=file, text_column=text_column, label_column=label_column)
-    tests = test_sets(opened, split=split, src=src, ref=ref)
-    places = places_of(out, list(tests), files=[src, ref], runs=[opened, *map(Run.open, ensemble or ())])
-    translator = load_translator(
-        run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble or (),
+    task = task_of(opened.config)
+    request = EvaluationRequest(
+        split=split,
+        src=src,
+        ref=ref,
+        file=file,
+        text_column=column(text_column),
+        label_column=column(label_column),
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        coverage_penalty=coverage_penalty,
+        no_repeat_ngram=no_repeat_ngram,
+        batch_sentences=batch_sentences,
+        ensemble=tuple(ensemble or ()),
         engine=engine,
-    )  # fmt: skip
-    means: dict[str, Any] = {"ensemble": [str(path) for path in ensemble]} if ensemble else {}
-    means |= {"engine": engine} if engine != "native" else {}
-    evaluations = []
-    for name, pairs in tests.items():
-        evaluation = evaluate_pairs(translator, name, pairs, settings=settings)
-        evaluation = replace(evaluation, other_settings={**evaluation.other_settings, **means})
-        say(
-            f"{name}: {len(pairs):,} sentences in {evaluation.seconds:.1f} s, "
-            f"{evaluation.sentences_per_second:.1f} sentences/s"
-        )
-        if name in places:
-            write_hypotheses(evaluation, places[name])
+        baseline=baseline,
+        device=device,
+        precision=precision,
+    )
+    task.check(request)
+    tests = task.tests(opened, request, say)
+    runs = [opened, *map(Run.open, request.ensemble)]
+    places = places_of(out, list(tests), files=[src, ref, file], runs=runs)
+    records = []
+    for evaluation in task.evaluate(opened, tests, request, say):
+        if (place := places.get(evaluation.name)) is not None:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(place, "".join(f"{line}\n" for line in evaluation.lines()).encode())
+            say(f"written: {place}")
         if not as_json:
-            typer.echo(describe_evaluation(evaluation))
-        evaluations.append(evaluation)
+            typer.echo(evaluation.describe())
+        records.append(evaluation.record())
     if opened.origin is None:
-        keep_scores(opened, [evaluation.record() for evaluation in evaluations])
+        keep_scores(opened, records)
     if as_json:
-        record = {"run": str(run), "results": [evaluation.record() for evaluation in evaluations]}
-        typer.echo(json.dumps(record, ensure_ascii=False, indent=2))
+        typer.echo(json.dumps({"run": str(run), "results": records}, ensure_ascii=False, indent=2))
 
 
 def places_of(
@@ -146,13 +129,6 @@ def places_of(
     return places
 
 
-def _refuse(what: str, **options: object) -> None:
-    """ConfigError: an option was given that means nothing for such a run."""
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
-    if given:
-        raise ConfigError(f"{', '.join(given)}: not for a {what}; leave it away")
-
-
 def score(
     hypotheses: Annotated[Path, typer.Argument(help="Translations, one a line.", show_default=False)],
     references: Annotated[Path, typer.Argument(help="References, line by line.", show_default=False)],
@@ -163,7 +139,7 @@ def score(
 ) -> None:
     """Score a file of translations against references."""
     from dragoman.data.readers.files import find_file, open_lines
-    from dragoman.evaluation.scores import score_record
+    from dragoman.evaluation.scores import score_record, scores_table
     from dragoman.evaluation.translation import scores_of
 
     found, expected = (list(open_lines(find_file(str(p)))) for p in (hypotheses, references))
@@ -177,75 +153,3 @@ def score(
         typer.echo(json.dumps([score_record(s) for s in scores], ensure_ascii=False, indent=2))
     else:
         typer.echo(scores_table(scores))
-
-
-def test_sets(run: Run, *, split: str | None, src: str | None, ref: str | None) -> dict[str, list[Pair]]:
-    """The pairs to evaluate, by name. ConfigError: the options contradict each other, or there are none."""
-    from dragoman.data.corpora import open_corpus
-    from dragoman.evaluation.translation import read_pairs, split_of
-    from dragoman.predict.translator import translation_config
-
-    config = translation_config(run)
-    data = config.data
-    if split not in (None, "test", "valid"):
-        raise ConfigError(f"--split {split}: there are test and valid")
-    if (src is None) != (ref is None) or (src is not None and split is not None):
-        raise ConfigError("give --src and --ref together and without --split, or none of them")
-    corpora: dict[str, Corpus]
-    if src is not None and ref is not None:
-        corpora = {Path(src).name: open_corpus([src, ref], src_lang=data.src_lang, tgt_lang=data.tgt_lang)}
-    else:
-        run.check_corpora()
-        if split is None and not data.test:
-            say("the run names no test set, so its validation pairs are translated")
-        corpora = dict(split_of(config, split or ("test" if data.test else "valid")))
-    if not corpora:
-        raise ConfigError(f"{run.config_path} names no test set; say --split valid, or give --src and --ref")
-    return {name: read_pairs(corpus) for name, corpus in corpora.items()}
-
-
-def write_hypotheses(evaluation: Evaluation, path: Path) -> None:
-    """Writes the translations, one a line. RunError: the file cannot be written."""
-    from dragoman.files import write_atomically
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, "".join(f"{line}\n" for line in evaluation.hypotheses).encode())
-    say(f"translations: {path}")
-
-
-def describe_evaluation(evaluation: Evaluation) -> str:
-    """A heading and the table of scores."""
-    heading = (
-        f"{evaluation.name} · {len(evaluation.hypotheses):,} sentences · beam {evaluation.beam_size} · "
-        f"length penalty {evaluation.length_penalty:g}"
-        f"{others(evaluation.other_settings)}"
-    )
-    return f"{heading}\n{scores_table(evaluation.scores)}"
-
-
-def others(settings: Mapping[str, Any]) -> str:
-    """Settings as the end of a heading."""
-    values = {k: " + ".join(v) if isinstance(v, list) else str(v) for k, v in settings.items()}
-    return "".join(f" · {key.replace('_', ' ')} {value}" for key, value in values.items())
-
-
-def scores_table(scores: Sequence[Score]) -> str:
-    """A line for each score: name, value, 95 % interval, signature."""
-    rows = [("", "score", "95 % interval", "signature")]
-    for s in scores:
-        interval = "" if s.interval is None else f"{s.interval[0]:.1f} – {s.interval[1]:.1f}"
-        rows.append((s.name, f"{s.value:.1f}", interval, s.signature))
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    return "\n".join(
-        f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {interval:>{widths[2]}}  {signature}"
-        for name, value, interval, signature in rows
-    )
-
-
-def describe_saved(record: dict[str, Any]) -> str:
-    """One line about an entry of scores.json."""
-    if "n_texts" in record:
-        return describe_saved_labels(record)
-    values = " · ".join(f"{s['name']} {s['value']:.1f}" for s in record["scores"])
-    search = f"beam {record['beam_size']}{others(record.get('search', {}))}"
-    return f"{record['name']} · {values} · {search} · {record['n_sentences']:,} sentences"

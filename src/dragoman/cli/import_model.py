@@ -61,8 +61,9 @@ def import_model(
 
 def describe_import(run: Run) -> Iterator[str]:
     """Describe an import line by line: files, architecture, and notes on what was not converted."""
-    config = run.config
-    assert config.task == "translation"
+    from dragoman.predict.translator import translation_config
+
+    config = translation_config(run)
     origin = run.read_json("report.json")["imported"]
     sizes = ", ".join(f"{name} ({found['bytes'] / 1e6:,.1f} MB)" for name, found in origin["files"].items())
     yield f"read      {origin['format']}: {sizes}"

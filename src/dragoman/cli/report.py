@@ -6,18 +6,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dragoman.cli.app import say
-from dragoman.cli.translate import Device, Precision, RunPath, check_precision
+from dragoman.cli.translate import Device, Precision, RunPath
 from dragoman.errors import require
-
-if TYPE_CHECKING:
-    from dragoman.report.curves import Curves
-    from dragoman.report.page import Page
-    from dragoman.runs import Run
 
 REPORT = "report.html"
 FIGURES = "figures"
@@ -55,113 +50,28 @@ def report(
     """
     from dragoman.files import write_atomically
     from dragoman.report.page import page_html
+    from dragoman.reproduction.reference import reference_curves
     from dragoman.runs import Run
+    from dragoman.tasks import task_of
+    from dragoman.tasks.task import EvaluationRequest
 
     require("matplotlib", "jinja2", extra="report", purpose="a report")
-    check_precision(precision)
     opened = Run.open(run)
+    request = EvaluationRequest(split=split, device=device, precision=precision)
     folder = out or opened.path
     make_folder(folder / FIGURES)
-    page_of = _classifier_page if opened.config.task == "classification" else _page
-    page = page_of(
-        opened,
-        split=split,
-        figures=folder / FIGURES,
-        n_sentences=sentences,
-        device=device,
-        precision=precision,
-    )
+    with sentence_bar() as progress:
+        page = task_of(opened.config).report(
+            opened,
+            request,
+            figures=folder / FIGURES,
+            n_examples=sentences,
+            reference=reference_curves(opened),
+            say=say,
+            progress=progress,
+        )
     write_atomically(folder / REPORT, page_html(page))
     typer.echo(folder / REPORT)
-
-
-def _page(
-    run: Run, *, split: str | None, figures: Path, n_sentences: int, device: str, precision: str
-) -> Page:
-    from dragoman.evaluation.kept import Translations
-    from dragoman.hardware import prepare_for_translating
-    from dragoman.report.translation import gather, translation_page
-
-    prepare_for_translating()
-    with sentence_bar() as progress:
-        translations = Translations(run, device=device, precision=precision, listen=say, progress=progress)
-        found = gather(translations, split=split)
-    for problem in found.problems:
-        say(problem)
-    return translation_page(
-        translations,
-        found,
-        figures=figures,
-        n_sentences=n_sentences,
-        reference=reference_curves(run),
-        listen=say,
-    )
-
-
-def _classifier_page(
-    run: Run, *, split: str | None, figures: Path, n_sentences: int, device: str, precision: str
-) -> Page:
-    from dragoman.cli.classify import load_classifier
-    from dragoman.cli.evaluate_classifier import evaluations_of, labelled_tests
-    from dragoman.config import file_names
-    from dragoman.errors import ConfigError, DataError
-    from dragoman.report.classification import ClassifiedSet, classification_page
-
-    classifier, sets, problems = None, [], []
-    if split is not None or run.weights_path.exists():
-        classifier = load_classifier(run.path, device=device, precision=precision)
-        try:
-            tests = labelled_tests(run, split=split, file=None)
-            for evaluation, texts in evaluations_of(run, tests, device=device, precision=precision):
-                data = run.config.data
-                files = data.valid if split == "valid" or not data.test else data.test[evaluation.name]
-                sets.append(ClassifiedSet(evaluation, tuple(texts), file_names(files)))
-        except (ConfigError, DataError) as error:
-            if split is not None:
-                raise
-            problems.append(f"Nothing could be classified: {error}.")
-    else:
-        problems.append("The run has no weights yet, so that nothing could be classified.")
-    for problem in problems:
-        say(problem)
-    return classification_page(
-        run,
-        classifier,
-        sets,
-        figures=figures,
-        n_mistakes=2 * n_sentences,
-        problems=problems,
-        reference=reference_curves(run),
-        listen=say,
-    )
-
-
-def reference_curves(run: Run) -> Curves | None:
-    """The curves of the recipe that the run is of, where Dragoman comes with them.
-
-    A run is of a recipe that has its name and its task; of the recipe's versions it is the one of as many
-    steps, or else the full one.
-    """
-    from dragoman.report.curves import Curves
-    from dragoman.reproduction.recipe import known_recipes
-    from dragoman.runs import Run
-
-    config = run.config
-    for recipe in known_recipes():
-        expected = recipe.expected()
-        versions = {v: e for v in recipe.versions() if (e := expected.version(v)) is not None}
-        fitting = [
-            version
-            for version in versions
-            if (other := recipe.config(version)).name == config.name and other.subject == config.subject
-        ]
-        fitting.sort(key=lambda version: versions[version].max_steps != config.training.max_steps)
-        for version in fitting:
-            history = Run(recipe.results(version), recipe.config(version)).history()
-            if any(record.get("kind") == "valid" for record in history):
-                name = "recipe's reference" if version == "full" else f"recipe's reference ({version})"
-                return Curves(name, history, versions[version].max_steps)
-    return None
 
 
 def make_folder(folder: Path) -> None:

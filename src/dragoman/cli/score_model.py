@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.app import check_outputs, say
-from dragoman.cli.translate import Device, Ensemble, Precision, RunPath, load_translator
+from dragoman.cli.translate import Device, Ensemble, Precision, RunPath
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def score_model(
     summary goes to stderr.
     """
     from dragoman.predict.scoring import perplexity, score_translations
+    from dragoman.tasks.translation.task import load_translator
 
     if precision == "int8":
         raise ConfigError('--precision int8: is for search only; score translations in "fp32" or "bf16"')

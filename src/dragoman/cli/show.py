@@ -93,9 +93,8 @@ def _show_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: 
 
 def describe_run(run: Run) -> Iterator[str]:
     """Describe a run line by line: state, size, scores, files and settings."""
-    from dragoman.cli.evaluate import describe_saved
     from dragoman.config import to_toml
-    from dragoman.evaluation.scores import saved_scores
+    from dragoman.evaluation.scores import describe_record, saved_scores
 
     config = run.config
     yield f"{run.path} · {config.name} · {config.subject}"
@@ -105,7 +104,7 @@ def describe_run(run: Run) -> Iterator[str]:
     if (labels := _labels(run)) is not None:
         yield f"labels    {labels}"
     for record in saved_scores(run):
-        yield f"score     {describe_saved(record)}"
+        yield f"score     {describe_record(record)}"
     yield "files"
     for path in sorted(p for p in run.path.iterdir() if not p.name.startswith(".")):
         yield f"  {path.name + '/' * path.is_dir():<24} {_kilobytes(path):>12,.1f} kB"

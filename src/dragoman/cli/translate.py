@@ -246,6 +246,8 @@ def translate(
     if len(in_bulk) == len(works):
         return
     content = Content(prefixes=prefixes, required=required, glossary=glossary)
+    from dragoman.tasks.translation.task import load_translator
+
     translator = load_translator(
         run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble or (),
         engine=engine,
@@ -360,6 +362,7 @@ def bulk_job(
     from dragoman.bulk.job import Job
     from dragoman.bulk.output import Lines
     from dragoman.data.readers.files import find_file
+    from dragoman.tasks.translation.task import check_precision
 
     check_precision(precision)
     write = json_line if as_json else as_line
@@ -383,42 +386,6 @@ def beam_for(run: Path, beam_size: int | None, *, n_best: int, method: str | Non
 def search_overrides(**settings: float | str | None) -> tuple[str, ...]:
     """Settings of [search] as configuration overrides; settings that are None are omitted."""
     return tuple(f"search.{name}={value}" for name, value in settings.items() if value is not None)
-
-
-def check_precision(precision: str) -> None:
-    """Check the name of a precision. ConfigError: unknown precision."""
-    if precision not in ("auto", "fp32", "bf16", "int8"):
-        raise ConfigError(
-            f'--precision {precision}: is not a precision; there are "auto", "fp32", "bf16" and "int8"'
-        )
-
-
-def load_translator(
-    run: Path,
-    *,
-    device: str,
-    precision: str,
-    batch_sentences: int | None = None,
-    ensemble: Sequence[Path] = (),
-    engine: str = "native",
-) -> Translator:
-    """Load the translator in the folder `run`, as an ensemble with the runs of `ensemble`.
-
-    Raises:
-        ConfigError: unknown precision.
-    """
-    from dragoman.hardware import prepare_for_translating
-    from dragoman.predict.translator import Translator
-
-    if engine == "native":
-        check_precision(precision)
-    prepare_for_translating()
-    translator = Translator.load([run, *ensemble], device=device, precision=precision, engine=engine)
-    if batch_sentences is not None:
-        config = translator.config
-        search = config.search.model_copy(update={"batch_sentences": batch_sentences})
-        translator.config = config.model_copy(update={"search": search})
-    return translator
 
 
 def as_line(translation: Translation) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.config import TranslationConfig, parse_config
+from dragoman.config import TranslationConfig, parse_section
 from dragoman.errors import ConfigError
 from dragoman.presets import student_dropout_for, student_training_for
 from dragoman.training.tasks.starting import misfits
@@ -76,6 +76,5 @@ def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:
 
 
 def _parsed(settings: dict[str, Any], preset: str, overrides: tuple[str, ...]) -> TranslationConfig:
-    config = parse_config(settings, overrides=overrides, where=f"settings of the student {preset}")
-    assert config.task == "translation"
-    return config
+    where = f"settings of the student {preset}"
+    return parse_section(TranslationConfig, settings, overrides=overrides, where=where)

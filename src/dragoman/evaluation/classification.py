@@ -17,7 +17,7 @@ from dragoman.data.labelled_store import class_number, class_numbers
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
-from dragoman.evaluation.scores import read_score, score_record
+from dragoman.evaluation.scores import read_score, score_record, scores_table
 from dragoman.metrics.classification import (
     ClassScore,
     accuracy,
@@ -33,6 +33,9 @@ from dragoman.notebook import Cell, table, table_of
 from dragoman.predict.classifier import Classifier
 
 Ids = npt.NDArray[np.int64]
+
+N_CONFUSED = 10
+"""Classes, at most, whose confusions are printed as a matrix; of more, the most frequent ones as a list."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Evaluation:
     baseline: BaselineResult | None = None
     no_baseline: str = ""
     """Why there is no baseline."""
+    texts: tuple[str, ...] = ()
 
     @property
     def found(self) -> Ids:
@@ -108,9 +112,67 @@ class Evaluation:
             expected=self.expected[chosen],
             logits=self.logits[chosen],
             n_cut=self.n_cut[chosen],
+            texts=tuple(self.texts[i] for i in chosen) if self.texts else (),
             seconds=self.seconds * len(chosen) / len(self.expected),
             baseline=None,
         )
+
+    def lines(self) -> Iterator[str]:
+        """Yield for each text its label, the one it was given, the probability of that, and the text."""
+        probabilities = self.probabilities().max(1).tolist()
+        rows = zip(self.expected.tolist(), self.found.tolist(), probabilities, self.texts, strict=True)
+        for expected, found, probability, text in rows:
+            yield f"{self.labels[expected]}\t{self.labels[found]}\t{probability:.4f}\t{text}"
+
+    def describe(self) -> str:
+        """Return everything about it as text: scores, baseline, calibration, labels, confusions."""
+        beside = self.baseline.scores if self.baseline else ()
+        before, after = (self.calibration_error(calibrated=c) for c in (False, True))
+        by_label = [
+            (label, *(f"{value:.1f}" for value in score[:3]), f"{score.support:,}")
+            for label, score in self.per_class.items()
+        ]
+        return "\n".join(
+            [
+                f"{self.name} · {len(self.expected):,} texts · {len(self.labels)} labels",
+                scores_table(
+                    [*self.scores, *(replace(score, name=f"baseline {score.name}") for score in beside)]
+                ),
+                self._describe_baseline(),
+                f"  calibration: ECE {before:.1f} before and {after:.1f} after temperature "
+                f"{self.temperature:.2f}; loss {self.loss(calibrated=False):.3f} and "
+                f"{self.loss():.3f} nats/text",
+                *_columns([("label", "precision", "recall", "F1", "texts"), *by_label]),
+                *self._describe_confusion(),
+            ]
+        )
+
+    def _describe_baseline(self) -> str:
+        if self.baseline is None:
+            return f"  no baseline: {self.no_baseline}"
+        ahead = self.scores[0].value - self.baseline.scores[0].value
+        verdict = f"{abs(ahead):.1f} points {'above' if ahead >= 0 else 'BELOW'} it"
+        n_train = f"{self.baseline.n_train:,}"
+        return f"  baseline: {NAME} on the same {n_train} texts; the classifier's accuracy is {verdict}"
+
+    def _describe_confusion(self) -> Iterator[str]:
+        """The matrix, or of many classes the most frequent mistakes."""
+        if len(self.labels) <= N_CONFUSED:
+            yield "  label in the row, given in the column"
+            rows = zip(self.labels, self.confusion.tolist(), strict=True)
+            yield from _columns(
+                [("", *self.labels), *((label, *(f"{n:,}" for n in row)) for label, row in rows)]
+            )
+            return
+        mistakes = [
+            (int(n), self.labels[i], self.labels[j])
+            for i, row in enumerate(self.confusion)
+            for j, n in enumerate(row)
+            if i != j and n
+        ]
+        yield "  most frequent mistakes: label → given"
+        for n, label, given in sorted(mistakes, key=lambda mistake: (-mistake[0], mistake[1:]))[:N_CONFUSED]:
+            yield f"  {n:>6,}  {label} → {given}"
 
     def _repr_html_(self) -> str:
         beside = self.baseline.scores if self.baseline else ()
@@ -144,6 +206,14 @@ class Evaluation:
             "baseline": self.baseline.record() if self.baseline else None,
             "no_baseline": self.no_baseline or None,
         }
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Rows as lines: the first column to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for first, *others in rows:
+        cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+        yield "  " + "  ".join([f"{first:<{widths[0]}}", *cells]).rstrip()
 
 
 @dataclass(frozen=True)
@@ -197,10 +267,13 @@ def evaluate(
         for i, example in enumerate(examples, start=1)
     ]
     start = time.perf_counter()
-    logits, n_cut = classifier.logits([example.text for example in examples], progress=progress)
+    texts = tuple(example.text for example in examples)
+    logits, n_cut = classifier.logits(texts, progress=progress)
     seconds = time.perf_counter() - start
     temperature = classifier.temperature
-    return Evaluation(name, classifier.labels, np.array(expected), logits, temperature, seconds, n_cut)
+    return Evaluation(
+        name, classifier.labels, np.array(expected), logits, temperature, seconds, n_cut, texts=texts
+    )
 
 
 class BaselineScorer:

@@ -1,15 +1,24 @@
-"""Scores of a run, stored in its scores.json."""
+"""Scores of a run: stored in its scores.json, and as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.files import locked
 from dragoman.metrics.score import Score
 from dragoman.runs import SCORES, Run, saved_scores
 
-__all__ = ["SCORES", "keep_scores", "read_score", "saved_scores", "score_record"]
+__all__ = [
+    "SCORES",
+    "describe_record",
+    "describe_settings",
+    "keep_scores",
+    "read_score",
+    "saved_scores",
+    "score_record",
+    "scores_table",
+]
 
 
 def score_record(score: Score) -> dict[str, Any]:
@@ -38,3 +47,35 @@ def keep_scores(run: Run, records: Sequence[dict[str, Any]]) -> None:
 
 def _key(record: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(record.get(name) for name in ("name", "beam_size", "length_penalty", "search"))
+
+
+def scores_table(scores: Sequence[Score]) -> str:
+    """Return a line for each score: name, value, 95 % interval, signature."""
+    rows = [("", "score", "95 % interval", "signature")]
+    for score in scores:
+        interval = "" if score.interval is None else f"{score.interval[0]:.1f} – {score.interval[1]:.1f}"
+        rows.append((score.name, f"{score.value:.1f}", interval, score.signature))
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    return "\n".join(
+        f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {interval:>{widths[2]}}  {signature}"
+        for name, value, interval, signature in rows
+    )
+
+
+def describe_record(record: Mapping[str, Any]) -> str:
+    """Return one line about an entry of scores.json. KeyError, TypeError: it is damaged."""
+    parts = [record["name"], *(f"{score['name']} {score['value']:.1f}" for score in record["scores"])]
+    if baseline := record.get("baseline"):
+        parts.append(f"baseline {baseline['scores'][0]['value']:.1f}")
+    if "ece" in record:
+        parts.append(f"ECE {record['ece']:.1f}")
+    if "beam_size" in record:
+        parts.append(f"beam {record['beam_size']}{describe_settings(record.get('search', {}))}")
+    unit = "texts" if "n_texts" in record else "sentences"
+    return " · ".join([*parts, f"{record[f'n_{unit}']:,} {unit}"])
+
+
+def describe_settings(settings: Mapping[str, Any]) -> str:
+    """Return settings as the end of a heading."""
+    values = {k: " + ".join(v) if isinstance(v, list) else str(v) for k, v in settings.items()}
+    return "".join(f" · {key.replace('_', ' ')} {value}" for key, value in values.items())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
 from dragoman.errors import DataError
-from dragoman.evaluation.scores import score_record
+from dragoman.evaluation.scores import describe_settings, score_record, scores_table
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import score_all, tokenised_lowercased_bleu
 from dragoman.notebook import Shown, table_of
@@ -55,6 +55,18 @@ class Evaluation:
             "sentences_per_second": self.sentences_per_second,
             "scores": [score_record(score) for score in self.scores],
         }
+
+    def describe(self) -> str:
+        """Return a heading and the table of scores."""
+        heading = (
+            f"{self.name} · {len(self.hypotheses):,} sentences · beam {self.beam_size} · "
+            f"length penalty {self.length_penalty:g}{describe_settings(self.other_settings)}"
+        )
+        return f"{heading}\n{scores_table(self.scores)}"
+
+    def lines(self) -> Iterable[str]:
+        """Return the translations."""
+        return self.hypotheses
 
     def part(self, name: str, indices: Sequence[int], *, tgt_lang: str) -> Evaluation:
         """The scores of the sentences at `indices` alone; the time is their share."""

@@ -121,10 +121,7 @@ def _scores(runs: Mapping[str, Run]) -> list[ExpectedScore]:
 def _figures(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
     """(value, signature) by (test set, metric). RunError: a test set was not scored with the run's search."""
     config = run.config
-    search = {}
-    if config.task == "translation":
-        search = {"beam_size": config.search.beam_size, "length_penalty": config.search.length_penalty}
-    records = {r["name"]: r for r in saved_scores(run) if all(r.get(k) == v for k, v in search.items())}
+    records = {r["name"]: r for r in saved_scores(run) if config.search_record.items() <= r.items()}
     missing = [name for name in config.data.test if name not in records]
     if missing or not config.data.test:
         which = f"of {missing[0]} with the recipe's search" if missing else "of any test set"

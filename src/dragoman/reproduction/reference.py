@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dragoman.config import Config
+from dragoman.report.curves import Curves
+from dragoman.reproduction.recipe import known_recipes
 from dragoman.runs import Run
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
@@ -106,3 +108,27 @@ class ReferenceListener(TrainingListener):
 def reference_curve(run: Run, *, max_steps: int) -> ReferenceCurve:
     """The curve of the run that is kept in a recipe's results; without points where none is kept."""
     return ReferenceCurve(run.history(), metric=run.config.training.metric, max_steps=max_steps)
+
+
+def reference_curves(run: Run) -> Curves | None:
+    """The curves of the recipe that the run is of, where Dragoman comes with them.
+
+    A run is of a recipe that has its name and its task; of the recipe's versions it is the one of as many
+    steps, or else the full one.
+    """
+    config = run.config
+    for recipe in known_recipes():
+        expected = recipe.expected()
+        versions = {v: e for v in recipe.versions() if (e := expected.version(v)) is not None}
+        fitting = [
+            version
+            for version in versions
+            if (other := recipe.config(version)).name == config.name and other.subject == config.subject
+        ]
+        fitting.sort(key=lambda version: versions[version].max_steps != config.training.max_steps)
+        for version in fitting:
+            history = Run(recipe.results(version), recipe.config(version)).history()
+            if any(record.get("kind") == "valid" for record in history):
+                name = "recipe's reference" if version == "full" else f"recipe's reference ({version})"
+                return Curves(name, history, versions[version].max_steps)
+    return None

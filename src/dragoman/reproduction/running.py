@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.config import ClassificationConfig, TranslationConfig
-from dragoman.evaluation.scores import keep_scores, saved_scores
+from dragoman.evaluation.scores import keep_scores
 from dragoman.reproduction import requirements
 from dragoman.reproduction.expected import Expectation, ExpectedScore
 from dragoman.reproduction.recipe import Recipe
 from dragoman.reproduction.reference import ReferenceListener, reference_curve
 from dragoman.runs import Run, only_writer
+from dragoman.tasks import task_of
+from dragoman.tasks.task import EvaluationRequest
 from dragoman.training.listener import TrainingListener
 
 REPRODUCTION = "reproduction.json"
@@ -119,37 +120,10 @@ def reproduce(
 
 def evaluate_run(run: Run, listener: TrainingListener) -> list[dict[str, Any]]:
     """The records of every test set that the run names, searched and scored as its settings say."""
-    config = run.config
-    if config.task == "translation":
-        return list(_translation_records(run, config, listener))
-    return list(_classification_records(run, config, listener))
-
-
-def _translation_records(
-    run: Run, config: TranslationConfig, listener: TrainingListener
-) -> Iterator[dict[str, Any]]:
-    from dragoman.evaluation.translation import evaluate, read_pairs, split_of
-    from dragoman.predict.translator import Translator
-
-    translator = Translator.load(run.path, device=config.training.device)
-    for name, corpus in split_of(config, "test"):
-        pairs = read_pairs(corpus)
-        listener.message(f"translating {len(pairs):,} sentences of {name}")
-        yield evaluate(translator, name, pairs).record()
-
-
-def _classification_records(
-    run: Run, config: ClassificationConfig, listener: TrainingListener
-) -> Iterator[dict[str, Any]]:
-    from dragoman.evaluation.classification import BaselineScorer, evaluate, split_of
-    from dragoman.predict.classifier import Classifier
-
-    classifier = Classifier.load(run.path, device=config.training.device)
-    baseline = BaselineScorer(config, saved_scores(run))
-    for name, corpus in split_of(config, "test"):
-        examples = list(corpus.examples())
-        listener.message(f"classifying {len(examples):,} texts of {name}")
-        yield baseline.beside(evaluate(classifier, name, examples), examples, listener.message).record()
+    request = EvaluationRequest(split="test", device=run.config.training.device)
+    task = task_of(run.config)
+    tests = task.tests(run, request, listener.message)
+    return [one.record() for one in task.evaluate(run, tests, request, listener.message)]
 
 
 def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]]) -> Iterator[Verdict]:

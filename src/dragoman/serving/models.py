@@ -82,13 +82,19 @@ class How:
 
     def load(self, path: str | Path, name: str) -> Served:
         """The model of the run in `path`, or on the hub. Errors: `Translator.load`, `Classifier.load`."""
-        if Run.open(path).config.task == "classification":
-            precision = "auto" if self.precision == "int8" else self.precision  # int8 is for searches
-            classifier = Classifier.load(path, device=self.device, precision=precision)
-            classifier.classify(["."])
-            return ServedClassifier(_info(name, classifier.model, "native", None), classifier)
+        load: dict[str, Callable[[str | Path, str], Served]]
+        load = {"translation": self._translator, "classification": self._classifier}
+        return load[Run.open(path).config.task](path, name)
+
+    def _classifier(self, path: str | Path, name: str) -> ServedClassifier:
+        precision = "auto" if self.precision == "int8" else self.precision  # int8 is for searches
+        classifier = Classifier.load(path, device=self.device, precision=precision)
+        classifier.classify(["."])  # what is made at the first call is made now
+        return ServedClassifier(_info(name, classifier.model, "native", None), classifier)
+
+    def _translator(self, path: str | Path, name: str) -> ServedTranslator:
         translator = Translator.load(path, device=self.device, precision=self.precision, engine=self.engine)
-        translator.translate(["."])  # what is made at the first call is made now
+        translator.translate(["."])
         given = self.precision if self.precision == "int8" or self.engine != "native" else None
         return ServedTranslator(_info(name, translator.model, self.engine, given), translator)
 

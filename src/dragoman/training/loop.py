@@ -26,7 +26,7 @@ from dragoman.training.listener import TrainingListener
 from dragoman.training.parallel.processes import Processes, joined
 from dragoman.training.sitting import Sitting
 from dragoman.training.state import Position, TrainState, average_weights, parameters, seed_process
-from dragoman.training.tasks.task import Task
+from dragoman.training.tasks import make_task
 from dragoman.training.updates import divergence, memory
 from dragoman.training.updates.memory import Indices
 from dragoman.training.updates.optimizer import make_optimizer
@@ -177,22 +177,9 @@ def note_text(sitting: Sitting, hashes: Mapping[str, Mapping[str, str]], changed
 def wants_static(config: Config, device: torch.device) -> bool:
     """Whether a training is to have batches of few shapes: on a GPU, if nothing speaks against it."""
     training = config.training
-    if config.task != "translation" or training.steps == "free":
+    if training.steps == "free":
         return False
     return training.steps == "static" or (device.type == "cuda" and not training.wants_free_steps())
-
-
-def make_task(
-    config: Config, run: Run, device: torch.device, listener: TrainingListener, *, static: bool = False
-) -> Task[Any]:
-    """The task that `config` describes, its data read and its model fresh, in the type it is trained in."""
-    if config.task == "classification":
-        from dragoman.training.tasks.classification import ClassificationTask
-
-        return ClassificationTask(config, run, device, listener)
-    from dragoman.training.tasks.translation import TranslationTask
-
-    return TranslationTask(config, run, device, listener, static=static)
 
 
 @contextmanager

@@ -57,9 +57,16 @@ class ClassificationTask(Task[ClassificationBatch]):
     model: TransformerClassifier
 
     def __init__(
-        self, config: ClassificationConfig, run: Run, device: torch.device, listener: TrainingListener
+        self,
+        config: ClassificationConfig,
+        run: Run,
+        device: torch.device,
+        listener: TrainingListener,
+        *,
+        static: bool = False,
     ) -> None:
         """Reads, tokenizes and stores the corpora; trains the tokenizer where the run has none yet."""
+        assert not static  # ClassificationTrainingConfig.wants_free_steps
         self.config, self.run = config, run
         self.train_corpus, valid_corpus = open_labelled_corpora(config)
         self.labels = prepare_labels(run, self.train_corpus)

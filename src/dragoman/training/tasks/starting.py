@@ -15,6 +15,7 @@ from dragoman.data.corpora import Corpus
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import check_translator_sizes, load_weights
+from dragoman.predict.translator import translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.tasks.depth import of_other_depth
@@ -84,9 +85,8 @@ def start_weights(model: Seq2SeqTransformer, start: Run) -> None:
 
     RunError: `start` has no weights yet, or they don't fit.
     """
-    assert start.config.task == "translation"
     fresh = dict(model.named_parameters())
-    weights = of_other_depth(start.load_weights(), fresh, start.config.model, model.config)
+    weights = of_other_depth(start.load_weights(), fresh, translation_config(start).model, model.config)
     for name, old in weights.items():
         own = fresh.get(name)
         by_token = old.dim() == 2 or name == "output.bias"

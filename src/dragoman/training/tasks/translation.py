@@ -21,7 +21,7 @@ from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import build_model, inference_copy
-from dragoman.predict.translator import Translator
+from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.diagnosis import diagnose, source_use
@@ -226,9 +226,8 @@ def open_old_pairs(start: Run, new_pairs: Sequence[Pair]) -> Sequence[Pair] | No
 
     None: that text is not here any more.
     """
-    assert start.config.task == "translation"
     try:
-        pairs = [pair for pair in open_corpora(start.config)[1].pairs() if has_text(pair)]
+        pairs = [pair for pair in open_corpora(translation_config(start))[1].pairs() if has_text(pair)]
     except (DataError, RunError):
         return None
     new = {_on_one_line(pair) for pair in new_pairs}

@@ -1,0 +1,263 @@
+"""The interface of a task: everything above training that depends on what is learnt."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from dragoman.config import Column, Config, load_recipe
+from dragoman.errors import ConfigError
+from dragoman.runs import Run
+
+if TYPE_CHECKING:
+    from dragoman.evaluation.comparison import Spread
+    from dragoman.report.curves import Curves
+    from dragoman.report.page import Page, Table
+
+Say = Callable[[str], Any]
+"""What is told about work in progress, a line at a time."""
+Progress = Callable[[int, int], None]
+"""What is told how many sentences of a set are done, out of how many."""
+
+SPLIT_SEED = 1
+"""`data.split_seed` of trainings on files: runs of different seeds then hold out the same text."""
+
+
+class ParallelFiles(NamedTuple):
+    """Parallel text by the names of its files."""
+
+    train: tuple[tuple[str, ...], ...] = ()
+    """The files of each corpus: one, or a source and a target."""
+    valid: tuple[tuple[str, ...], ...] = ()
+    languages: tuple[str | None, str | None] = (None, None)
+    columns: tuple[Column, Column] | None = None
+    test: tuple[tuple[str, ...], ...] = ()
+
+    def data(self, languages: tuple[str, str], **settings: Any) -> dict[str, Any]:
+        """Return the section [data] for these files, with other `settings`."""
+        names = {"src_lang": languages[0], "tgt_lang": languages[1]}
+        columns = {} if self.columns is None else {"columns": list(self.columns)}
+        named: dict[str, Any] = {"train": self.train, "valid": self.valid, "split_seed": SPLIT_SEED}
+        named |= {"test": {"test": self.test}} if self.test else {}
+        return {**names, **named, **columns, **settings}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRequest:
+    """What a user names for a training; see `dragoman.config_for` for each part."""
+
+    file: Path | None
+    task: str | None
+    parallel: ParallelFiles
+    valid: str | None
+    text_column: Column | None
+    label_column: Column | None
+    start: Path | None
+    extend_vocab: int
+    preset: str | None
+    overrides: tuple[str, ...]
+    say: Say
+
+    def recipe(self, file: Path) -> Config:
+        """Return the configuration in `file`. ConfigError: it is damaged, or for another task."""
+        config = load_recipe(file, self.overrides)
+        if self.task is not None and config.task != self.task:
+            raise ConfigError(f"{file}: is a recipe for {config.task}; leave --task away")
+        return config
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRequest:
+    """What to score a run on, and how. An option that is None, or has its default, is the run's own."""
+
+    split: str | None = None
+    """"test" or "valid"; None: test, or valid if the run names no test set."""
+    src: str | None = None
+    ref: str | None = None
+    file: str | None = None
+    """Labelled texts in place of the run's own."""
+    text_column: Column | None = None
+    label_column: Column | None = None
+    beam_size: int | None = None
+    length_penalty: float | None = None
+    coverage_penalty: float | None = None
+    no_repeat_ngram: int | None = None
+    batch_sentences: int | None = None
+    ensemble: tuple[Path, ...] = ()
+    engine: str = "native"
+    baseline: bool = True
+    """Whether a classifier is compared with the baseline."""
+    device: str = "auto"
+    precision: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_split(self.split)
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """The settings of [search] that are given."""
+        names = ("beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class Evaluation(Protocol):
+    """One test set with a model's outputs and their scores."""
+
+    @property
+    def name(self) -> str:
+        """The name of the test set."""
+
+    def record(self) -> dict[str, Any]:
+        """Return what scores.json keeps."""
+
+    def describe(self) -> str:
+        """Return the scores as lines of text."""
+
+    def lines(self) -> Iterable[str]:
+        """Return the outputs, one line for each input."""
+
+
+class Comparison(Protocol):
+    """One test set with the outputs of several runs."""
+
+    @property
+    def name(self) -> str:
+        """The name of the test set."""
+
+    @property
+    def spreads(self) -> Sequence[Spread]:
+        """The scores over groups of seeds."""
+
+    def records(self) -> list[dict[str, str | float | None]]:
+        """Return each figure as a row."""
+
+
+class DemoTable(NamedTuple):
+    """A table that a demo prints. A cell may name a colour: ("text", "green")."""
+
+    title: str
+    heading: tuple[str, ...]
+    rows: Sequence[Sequence[str | tuple[str, str]]]
+    n_words: int
+    """Columns of words, from the left; the others hold figures."""
+
+
+class Task(ABC):
+    """A kind of model by what it is for."""
+
+    foreign: ClassVar[tuple[str, ...]]
+    """Fields of `EvaluationRequest` that mean nothing for this task."""
+    noun: ClassVar[str]
+    """The model, in a message."""
+
+    @abstractmethod
+    def config_for(self, request: TrainingRequest) -> Config:
+        """Return the configuration for the files of `request`; errors as for `dragoman.config_for`."""
+
+    def check(self, request: EvaluationRequest) -> None:
+        """ConfigError: `request` has an option that means nothing for this task."""
+        defaults = {field.name: field.default for field in fields(request)}
+        given = [name for name in self.foreign if getattr(request, name) != defaults[name]]
+        if given:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise ConfigError(f"{options}: not for a {self.noun}; leave it away")
+
+    @abstractmethod
+    def tests(self, run: Run, request: EvaluationRequest, say: Say) -> Mapping[str, Any]:
+        """Return the corpora to score, by name.
+
+        ConfigError: options contradict one another, or there are none. DataError: a file is missing.
+        """
+
+    @abstractmethod
+    def evaluate(
+        self, run: Run, tests: Mapping[str, Any], request: EvaluationRequest, say: Say
+    ) -> Iterator[Evaluation]:
+        """Score the run on each of `tests`; errors as for loading a run and reading its text."""
+
+    def score_validation(self, run: Run, say: Say) -> Iterator[Evaluation]:
+        """Score a run that was just trained on its validation text, if that is worth the time."""
+        yield from ()
+
+    @abstractmethod
+    def report(
+        self,
+        run: Run,
+        request: EvaluationRequest,
+        *,
+        figures: Path,
+        n_examples: int,
+        reference: Curves | None,
+        say: Say,
+        progress: Progress,
+    ) -> Page:
+        """Return the page of `dragoman report`; its figures are written into the folder `figures`.
+
+        `reference` are the curves of the recipe's reference run. ConfigError, DataError, RunError: the split
+        that `request` names cannot be had, or a file is damaged. MissingExtraError: matplotlib is missing.
+        """
+
+    @abstractmethod
+    def compare(
+        self, runs: Mapping[str, Run], request: EvaluationRequest, say: Say, progress: Progress
+    ) -> Sequence[Comparison]:
+        """Compare runs on the same test sets.
+
+        ConfigError: they have none in common. DataError: two sets of one name differ.
+        """
+
+    @abstractmethod
+    def scores_table(self, comparison: Any) -> Table:
+        """Return the scores of a comparison, with intervals and p-values."""
+
+    @abstractmethod
+    def comparison_page(
+        self, runs: Mapping[str, Run], comparisons: Sequence[Any], *, figures: Path, n_examples: int
+    ) -> Page:
+        """Return the page of a comparison; errors as for `report`."""
+
+    @abstractmethod
+    def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:
+        """Return the settings of the demo. ConfigError: the embedded corpus has no such languages."""
+
+    @abstractmethod
+    def demo_results(self, run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str]]:
+        """Score the demo's run and keep its scores.
+
+        Return tables to print, an example to try, and commands to try next, without the program's name.
+        """
+
+
+def check_split(split: str | None) -> None:
+    """ConfigError: `split` is not one of a run."""
+    if split not in (None, "test", "valid"):
+        raise ConfigError(f"--split {split}: there are test and valid")
+
+
+def split_as_before(config: Config, out: Path) -> Config:
+    """Return `config`, held out by `seed` if the run in `out` was begun by a version without split_seed."""
+    began = (out / "config.toml").exists() and Run.open(out).config.data.split_seed < 0
+    if not began or config.data.split_seed != SPLIT_SEED:
+        return config
+    return config.model_copy(update={"data": config.data.model_copy(update={"split_seed": -1})})
+
+
+def corpora(
+    part: str, *, src: str | Sequence[str], tgt: str | Sequence[str], tsv: str | Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the files of each corpus named. ConfigError: one is missing, or there are both kinds."""
+    prefix = "--" if part == "train" else f"--{part}-"
+    sources, targets, files = (
+        [names] if isinstance(names, str) else list(names) for names in (src, tgt, tsv)
+    )
+    if files and (sources or targets):
+        raise ConfigError(f"give {prefix}src and {prefix}tgt, or {prefix}tsv, but not both")
+    if len(sources) != len(targets):
+        there, missing = ("src", "tgt") if len(sources) > len(targets) else ("tgt", "src")
+        raise ConfigError(
+            f"{prefix}{there} needs {prefix}{missing} beside it, with a translation on each line"
+        )
+    return (*zip(sources, targets, strict=True), *((file,) for file in files))

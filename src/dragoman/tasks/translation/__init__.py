@@ -1,0 +1,1 @@
+"""Translation: parallel text in, a translator out."""

@@ -1,0 +1,156 @@
+"""Configurations of translators from the files of a corpus and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dragoman.config import (
+    Config,
+    ParallelText,
+    TranslationConfig,
+    parse_section,
+    read_settings,
+    usual_max_length,
+)
+from dragoman.data.corpora import has_text, open_corpus
+from dragoman.data.readers.files import find_file, format_suffix
+from dragoman.data.readers.formats import tmx_languages
+from dragoman.errors import ConfigError
+from dragoman.predict.translator import translation_config
+from dragoman.presets import fine_tuning_for, guess_language, preset_for, steps_per_pass
+from dragoman.runs import Run
+from dragoman.tasks.task import ParallelFiles, TrainingRequest
+
+
+def config_for(request: TrainingRequest) -> Config:
+    """Return a recipe, what suits files, or either of them from a trained model on.
+
+    ConfigError: options contradict one another, or nothing is named.
+    """
+    file, files = request.file, request.parallel
+    if request.valid or request.text_column is not None or request.label_column is not None:
+        raise ConfigError("--text-column, --label-column and --valid are for --task classification")
+    if file is not None and file.suffix != ".toml":
+        files, file = _with_file(file, files, is_clear=bool(request.task or request.start)), None
+    if request.extend_vocab and request.start is None:
+        raise ConfigError("--extend-vocab goes with --from RUN")
+    if request.preset and (file is not None or request.start is not None):
+        raise ConfigError("--preset is for the files of a translator; change other settings with --set")
+    if file is not None and files != ParallelFiles():
+        raise ConfigError(
+            f"{file} names its own files and languages; leave --src, --tgt and the like away, "
+            "or change the recipe with --set"
+        )
+    if request.start is not None:
+        return _adapted(request, request.start, file, files)
+    if file is not None:
+        return request.recipe(file)
+    if files.train:
+        return _config_by_size(request, files)
+    raise ConfigError(
+        "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv, "
+        "or a file of labelled texts and --task classification"
+    )
+
+
+def _with_file(file: Path, files: ParallelFiles, *, is_clear: bool) -> ParallelFiles:
+    """Return `files` with the corpus in `file` before its others.
+
+    ConfigError: it is a folder; or neither its name nor `is_clear` says that it holds translations.
+    """
+    if file.is_dir():
+        raise ConfigError(f"{file}: is a folder; give a recipe.toml, or a file of text")
+    if not (is_clear or any(files.languages) or format_suffix(file.name) in (".tmx", ".po")):
+        raise ConfigError(
+            f"{file}: is not a recipe.toml; to learn its translations say their languages, as in "
+            "--src-lang en --tgt-lang de, to learn its labels add --task classification"
+        )
+    return files._replace(train=((file.as_posix(),), *files.train))
+
+
+def _config_by_size(request: TrainingRequest, files: ParallelFiles) -> TranslationConfig:
+    """Return the configuration for a corpus of this size. ConfigError: its languages are not known."""
+    languages = languages_of(files)
+    data = files.data(languages)
+    n_pairs = _count_pairs(data, request.overrides)
+    config = parse_section(
+        TranslationConfig,
+        {"name": "-".join(languages), "data": data, **preset_for(n_pairs, request.preset or "default")},
+        overrides=request.overrides,
+        where="settings chosen by corpus size",
+    )
+    training = config.training
+    n_passes = training.max_steps / steps_per_pass(n_pairs, training.batch_tokens * training.update_freq)
+    request.say(
+        f"{n_pairs:,} pairs, {config.subject}{'' if all(files.languages) else ' (as the files say)'}: "
+        f"{config.model.n_encoder_layers}+{config.model.n_decoder_layers} layers of "
+        f"{config.model.d_model}, {config.tokenizer.vocab_size:,} tokens, {training.max_steps:,} steps "
+        f"(about {n_passes:,.0f} passes)"
+    )
+    return config
+
+
+def _adapted(
+    request: TrainingRequest, start: Path, recipe: Path | None, files: ParallelFiles
+) -> TranslationConfig:
+    """Return the configuration of a training that goes on from the run `start`, on a recipe's text or files.
+
+    Model, tokens and languages are those of the run. Without a recipe the rest is what suits a corpus of this
+    size, with a third of rate and steps. ConfigError: the run is not a translator, or no text is named.
+    """
+    if any(files.languages):
+        raise ConfigError(f"--from {start} takes task and languages over; leave --task and --src-lang away")
+    there = Run.open(start)
+    if there.config.task != "translation":
+        raise ConfigError(f"--from {start}: is a classifier, and only translators are taken further")
+    old = translation_config(there)
+    if recipe is not None:
+        settings = read_settings(recipe)
+    elif files.train:
+        data = files.data(old.languages, max_length=usual_max_length(old.model))
+        training = fine_tuning_for(_count_pairs(data, request.overrides))
+        settings = {"name": f"{old.name}-adapted", "data": data, "training": training}
+    else:
+        raise ConfigError("--from needs new text: a recipe, --src and --tgt, or --tsv")
+    settings["model"] = old.model.model_dump()
+    settings["tokenizer"] = old.tokenizer.model_dump()
+    settings.setdefault("search", old.search.model_dump())
+    taken = {"start_from": str(start), "extend_vocab": request.extend_vocab}
+    settings["training"] = {**settings.get("training", {}), **taken}
+    where = str(recipe or "settings chosen by corpus size")
+    return parse_section(TranslationConfig, settings, overrides=request.overrides, where=where)
+
+
+def _count_pairs(data: dict[str, Any], overrides: Sequence[str]) -> int:
+    """Count the pairs with text on both sides in the corpus of a section [data], `overrides` on top."""
+    own = [override for override in overrides if override.lstrip().startswith("data.")]
+    there = parse_section(ParallelText, {"data": data}, overrides=own, where="the files").data
+    corpus = open_corpus(there.train, src_lang=there.src_lang, tgt_lang=there.tgt_lang, columns=there.columns)
+    return sum(map(has_text, corpus.pairs()))
+
+
+def languages_of(files: ParallelFiles) -> tuple[str, str]:
+    """Return the languages of parallel text, as given or as its files tell.
+
+    ConfigError: they tell none, or several.
+    """
+    src, tgt = files.languages
+    found = set()
+    for first, *second in files.train:
+        if src and tgt:
+            found.add((src, tgt))
+        elif second:
+            guessed = src or guess_language(first, option="--src-lang")
+            found.add((guessed, tgt or guess_language(second[0], option="--tgt-lang")))
+        else:
+            told = tmx_languages(find_file(first)) if format_suffix(first) == ".tmx" else None
+            if told is None:
+                raise ConfigError(f"{first}: say its languages, as in --src-lang en --tgt-lang de")
+            told = told[::-1] if src == told[1] or tgt == told[0] else told
+            found.add((src or told[0], tgt or told[1]))
+    if len(found) > 1:
+        told_all = ", ".join(sorted("-".join(pair) for pair in found))
+        raise ConfigError(f"the files are in several languages ({told_all}); say --src-lang and --tgt-lang")
+    return found.pop()

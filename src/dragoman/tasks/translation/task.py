@@ -1,0 +1,190 @@
+"""The task of translation: what the interface of a task asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dragoman.config import Config
+from dragoman.data.corpora import Pair, open_corpus
+from dragoman.errors import ConfigError
+from dragoman.hardware import prepare_for_translating
+from dragoman.predict.translator import Translator, translation_config
+from dragoman.runs import Run
+from dragoman.tasks.task import EvaluationRequest, Progress, Say, Task, TrainingRequest
+
+if TYPE_CHECKING:
+    from dragoman.evaluation.comparison import Comparison
+    from dragoman.evaluation.kept import Translations
+    from dragoman.evaluation.translation import Evaluation
+    from dragoman.report.curves import Curves
+    from dragoman.report.page import Page, Table
+    from dragoman.tasks.task import DemoTable
+
+
+class Translation(Task):
+    """Parallel text in, a translator out, scored by BLEU, chrF and TER."""
+
+    noun: ClassVar[str] = "translator"
+    foreign: ClassVar[tuple[str, ...]] = ("file", "text_column", "label_column")
+
+    def config_for(self, request: TrainingRequest) -> Config:
+        from dragoman.tasks.translation.configuring import config_for
+
+        return config_for(request)
+
+    def tests(self, run: Run, request: EvaluationRequest, say: Say) -> dict[str, list[Pair]]:
+        from dragoman.evaluation.translation import read_pairs, split_of
+
+        config = translation_config(run)
+        data, split = config.data, request.split
+        if _is_other_text(request):
+            src, ref = str(request.src), str(request.ref)
+            corpus = open_corpus([src, ref], src_lang=data.src_lang, tgt_lang=data.tgt_lang)
+            return {Path(src).name: read_pairs(corpus)}
+        run.check_corpora()
+        if split is None and not data.test:
+            say("the run names no test set, so its validation pairs are translated")
+        tests = {
+            name: read_pairs(corpus)
+            for name, corpus in split_of(config, split or ("test" if data.test else "valid"))
+        }
+        if not tests:
+            raise ConfigError(
+                f"{run.config_path} names no test set; say --split valid, or give --src and --ref"
+            )
+        return tests
+
+    def evaluate(
+        self, run: Run, tests: Mapping[str, list[Pair]], request: EvaluationRequest, say: Say
+    ) -> Iterator[Evaluation]:
+        from dragoman.evaluation.translation import evaluate
+
+        translator = load_translator(
+            run.path,
+            device=request.device,
+            precision=request.precision,
+            batch_sentences=request.batch_sentences,
+            ensemble=request.ensemble,
+            engine=request.engine,
+        )
+        means: dict[str, Any] = {}
+        if request.ensemble:
+            means["ensemble"] = [str(path) for path in request.ensemble]
+        if request.engine != "native":
+            means["engine"] = request.engine
+        for name, pairs in tests.items():
+            evaluation = evaluate(translator, name, pairs, settings=request.search)
+            say(
+                f"{name}: {len(pairs):,} sentences in {evaluation.seconds:.1f} s, "
+                f"{evaluation.sentences_per_second:.1f} sentences/s"
+            )
+            yield replace(evaluation, other_settings={**evaluation.other_settings, **means})
+
+    def report(
+        self,
+        run: Run,
+        request: EvaluationRequest,
+        *,
+        figures: Path,
+        n_examples: int,
+        reference: Curves | None,
+        say: Say,
+        progress: Progress,
+    ) -> Page:
+        from dragoman.report.translation import gather, translation_page
+
+        translations = _kept_translations(run, request, say, progress)
+        found = gather(translations, split=request.split)
+        for problem in found.problems:
+            say(problem)
+        return translation_page(
+            translations,
+            found,
+            figures=figures,
+            n_sentences=n_examples,
+            reference=reference,
+            listen=say,
+        )
+
+    def compare(
+        self, runs: Mapping[str, Run], request: EvaluationRequest, say: Say, progress: Progress
+    ) -> list[Comparison]:
+        from dragoman.evaluation.comparison import compare, compare_on
+
+        other_text = _is_other_text(request)
+        systems = {name: _kept_translations(run, request, say, progress) for name, run in runs.items()}
+        if other_text:
+            return compare_on(systems, str(request.src), str(request.ref))
+        return compare(systems, split=request.split)
+
+    def scores_table(self, comparison: Comparison) -> Table:
+        from dragoman.report.comparison import scores_table
+
+        return scores_table(comparison)
+
+    def comparison_page(
+        self, runs: Mapping[str, Run], comparisons: Sequence[Comparison], *, figures: Path, n_examples: int
+    ) -> Page:
+        from dragoman.report.comparison import comparison_page
+
+        return comparison_page(runs, comparisons, figures=figures, n_sentences=n_examples)
+
+    def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:
+        from dragoman.tasks.translation.demo import demo_settings
+
+        return demo_settings(src or "en", tgt or "de")
+
+    def demo_results(self, run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str]]:
+        from dragoman.tasks.translation.demo import demo_results
+
+        return demo_results(run, say)
+
+
+def load_translator(
+    run: str | Path,
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+    batch_sentences: int | None = None,
+    ensemble: Sequence[Path] = (),
+    engine: str = "native",
+) -> Translator:
+    """Load the translator in the folder `run`, with those of `ensemble`. ConfigError: unknown precision."""
+    if engine == "native":
+        check_precision(precision)
+    prepare_for_translating()
+    translator = Translator.load([run, *ensemble], device=device, precision=precision, engine=engine)
+    if batch_sentences is not None:
+        config = translator.config
+        search = config.search.model_copy(update={"batch_sentences": batch_sentences})
+        translator.config = config.model_copy(update={"search": search})
+    return translator
+
+
+def check_precision(precision: str) -> None:
+    """ConfigError: `precision` is unknown."""
+    if precision not in ("auto", "fp32", "bf16", "int8"):
+        raise ConfigError(
+            f'--precision {precision}: is not a precision; there are "auto", "fp32", "bf16" and "int8"'
+        )
+
+
+def _is_other_text(request: EvaluationRequest) -> bool:
+    """Whether other text than the run's own is named. ConfigError: one side, or also a split of the run."""
+    one_alone = (request.src is None) != (request.ref is None)
+    if one_alone or (request.src is not None and request.split is not None):
+        raise ConfigError("give --src and --ref together and without --split, or none of them")
+    return request.src is not None
+
+
+def _kept_translations(run: Run, request: EvaluationRequest, say: Say, progress: Progress) -> Translations:
+    from dragoman.evaluation.kept import Translations
+
+    check_precision(request.precision)
+    prepare_for_translating()
+    return Translations(
+        run, device=request.device, precision=request.precision, listen=say, progress=progress
+    )
