@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dragoman.data.doctor import Finding, Report, Severity
     from dragoman.data.doctor.checkup import Progress
     from dragoman.data.labelled import LabelledCorpus
+    from dragoman.tasks.task import Reading
 
 PROBLEMS_FOUND = 1
 MAX_SHOWN = 100
@@ -33,19 +34,6 @@ STYLES = {"error": "red", "warning": "yellow", "suspicion": "cyan", "information
 
 def register(data_app: typer.Typer) -> None:
     data_app.command()(check)
-
-
-class Options(NamedTuple):
-    """Command-line options that describe the files."""
-
-    valid: str | None = None
-    tests: tuple[str, ...] = ()
-    src_lang: str | None = None
-    tgt_lang: str | None = None
-    columns: str | None = None
-    task: str | None = None
-    text_column: int | str | None = None
-    label_column: int | str | None = None
 
 
 class Job(NamedTuple):
@@ -109,14 +97,18 @@ def check(
     cleans the training corpus.
     """
     from dragoman.data.doctor import kinds_to_drop
+    from dragoman.tasks.task import Reading
 
     if (drop or keep) and write_clean is None:
         raise ConfigError("--drop and --keep choose what --write-clean drops; give --write-clean DIR")
     kinds = kinds_to_drop(drop=drop or (), keep=keep or ())
-    options = Options(
-        valid, tuple(test or ()), src_lang, tgt_lang, columns, task, column(text_column), column(label_column)
+    reading = Reading(
+        (src_lang, tgt_lang),
+        None if columns is None else two_columns(columns),
+        column(text_column),
+        column(label_column),
     )
-    jobs = list(_jobs(files, options))
+    jobs = list(_jobs(files, _held_out(valid, test or ()), task, reading))
     reports = [_check(job, examples) for job in jobs]
     clean = None if write_clean is None else _write_clean(jobs[0], reports[0], write_clean, kinds)
     if as_json:
@@ -130,24 +122,21 @@ def check(
         raise typer.Exit(PROBLEMS_FOUND)
 
 
-def _jobs(files: Sequence[str], options: Options) -> Iterator[Job]:
+def _jobs(
+    files: Sequence[str], held_out: Mapping[str, list[str]], task: str | None, reading: Reading
+) -> Iterator[Job]:
     """Yield the corpora to check. ConfigError: options conflict. DataError: a file is missing."""
-    if files[0].endswith(".toml"):
-        if len(files) > 1 or options != Options():
-            raise ConfigError(f"{files[0]} names its own files, languages and columns; give the recipe alone")
-        from dragoman.config import load_recipe
+    from dragoman.config import load_recipe
+    from dragoman.tasks import task_named
+    from dragoman.tasks.task import Reading
 
+    if files[0].endswith(".toml"):
+        if len(files) > 1 or held_out or task or reading != Reading():
+            raise ConfigError(f"{files[0]} names its own files, languages and columns; give the recipe alone")
         yield from _jobs_of_recipe(load_recipe(Path(files[0]), ()))
-    elif options.task == "classification":
-        if options.src_lang or options.tgt_lang or options.columns:
-            raise ConfigError("labelled text has no source and target; give --text-column and --label-column")
-        yield _labelled_job(files, options)
-    elif options.task in (None, "translation"):
-        if options.text_column is not None or options.label_column is not None:
-            raise ConfigError("--text-column and --label-column are for --task classification")
-        yield _parallel_job(files, options)
-    else:
-        raise ConfigError(f"--task {options.task}: is unknown; give translation or classification")
+        return
+    open_, langs = task_named(task or "translation").opener(files, reading)
+    yield Job("", open_(files), {name: open_(some) for name, some in held_out.items()}, langs)
 
 
 def _jobs_of_recipe(config: Config) -> Iterator[Job]:
@@ -155,71 +144,17 @@ def _jobs_of_recipe(config: Config) -> Iterator[Job]:
     from dragoman.data.named import open_text
 
     corpora = {name: open_text(config.data, files) for name, files in config.data.named().items()}
-    langs = config.languages if config.task == "translation" else (None, None)
+    langs = getattr(config, "languages", (None, None))
     for name, corpus in corpora.items():
         held_out = {other: one for other, one in corpora.items() if other != name} if name == "train" else {}
         yield Job(name, corpus, held_out, langs)
 
 
-def _parallel_job(files: Sequence[str], options: Options) -> Job:
-    """Open a parallel corpus. ConfigError: a file holds several languages, and none is chosen."""
-    from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, open_corpus
-
-    langs = (
-        options.src_lang or _language_in(files[0], len(files)),
-        options.tgt_lang or _language_in(files[-1], len(files)),
-    )
-    if not all(langs) and (files[0].startswith(PHRASEBOOK) or ".tmx" in files[0] or ".po" in files[0]):
-        raise ConfigError(f"{files[0]}: give its languages, as in --src-lang en --tgt-lang de")
-    columns: tuple[int | str, int | str] = DEFAULT_COLUMNS
-    if options.columns is not None:
-        columns = two_columns(options.columns)
-
-    def open_(some: Sequence[str]) -> Corpus:
-        return open_corpus(some, src_lang=langs[0] or "src", tgt_lang=langs[1] or "tgt", columns=columns)
-
-    held_out = {name: open_(some) for name, some in _held_out(options).items()}
-    return Job("", open_(files), held_out, langs)
-
-
-def _labelled_job(files: Sequence[str], options: Options) -> Job:
-    """Open a labelled corpus."""
-    from dragoman.data.labelled import (
-        DEFAULT_COLUMNS,
-        REVIEWS,
-        guess_labelled_columns,
-        open_labelled,
-    )
-
-    text, label = options.text_column, options.label_column
-    if (text is None or label is None) and len(files) == 1:
-        is_ours = files[0].startswith(REVIEWS)
-        guessed = DEFAULT_COLUMNS if is_ours else guess_labelled_columns(files[0])
-        text = guessed[0] if text is None else text
-        label = guessed[1] if label is None else label
-
-    def open_(some: Sequence[str]) -> LabelledCorpus:
-        return open_labelled(some, text_column=text or 0, label_column=label or 0)
-
-    held_out = {name: open_(some) for name, some in _held_out(options).items()}
-    return Job("", open_(files), held_out, (None, None))
-
-
-def _language_in(file: str, n_files: int) -> str | None:
-    """Return the language code at the end of a file name; None for a file of pairs, or without a code."""
-    from dragoman.presets import guess_language
-
-    try:
-        return guess_language(file, option="--src-lang") if n_files == 2 else None
-    except ConfigError:
-        return None
-
-
-def _held_out(options: Options) -> dict[str, list[str]]:
+def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
     """The files of the validation set and of each test set, by name."""
-    named = {} if options.valid is None else {"valid": options.valid.split(",")}
-    for files in options.tests:
-        name = "test" if len(options.tests) == 1 else Path(files.partition(",")[0]).name
+    named = {} if valid is None else {"valid": valid.split(",")}
+    for files in tests:
+        name = "test" if len(tests) == 1 else Path(files.partition(",")[0]).name
         named[name] = files.split(",")
     return named
 

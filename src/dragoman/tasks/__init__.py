@@ -27,7 +27,7 @@ TASKS = {
 def task_named(name: str) -> Task:
     """Return the task of this name. ConfigError: there is none."""
     if name not in TASKS:
-        raise ConfigError(f"--task {name}: there are {' and '.join(TASKS)}")
+        raise ConfigError(f"--task {name}: is unknown; give {' or '.join(TASKS)}")
     module, _, cls = TASKS[name].partition(":")
     task: Task = getattr(import_module(module), cls)()
     return task

@@ -13,6 +13,8 @@ from dragoman.errors import ConfigError
 from dragoman.runs import Run
 
 if TYPE_CHECKING:
+    from dragoman.data.corpora import Corpus
+    from dragoman.data.labelled import LabelledCorpus
     from dragoman.evaluation.comparison import Spread
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page, Table
@@ -21,6 +23,10 @@ Say = Callable[[str], Any]
 """What is told about work in progress, a line at a time."""
 Progress = Callable[[int, int], None]
 """What is told how many sentences of a set are done, out of how many."""
+
+Opener = Callable[[Sequence[str]], "Corpus | LabelledCorpus"]
+"""Opens the corpus in some files."""
+Languages = tuple[str | None, str | None]
 
 SPLIT_SEED = 1
 """`data.split_seed` of trainings on files: runs of different seeds then hold out the same text."""
@@ -43,6 +49,16 @@ class ParallelFiles(NamedTuple):
         named: dict[str, Any] = {"train": self.train, "valid": self.valid, "split_seed": SPLIT_SEED}
         named |= {"test": {"test": self.test}} if self.test else {}
         return {**names, **named, **columns, **settings}
+
+
+class Reading(NamedTuple):
+    """How files of a corpus are to be read, where their names do not tell."""
+
+    languages: tuple[str | None, str | None] = (None, None)
+    columns: tuple[Column, Column] | None = None
+    """Of source and target."""
+    text_column: Column | None = None
+    label_column: Column | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +172,13 @@ class Task(ABC):
     @abstractmethod
     def config_for(self, request: TrainingRequest) -> Config:
         """Return the configuration for the files of `request`; errors as for `dragoman.config_for`."""
+
+    @abstractmethod
+    def opener(self, files: Sequence[str], reading: Reading) -> tuple[Opener, Languages]:
+        """Return what opens corpora that are like the one in `files`, and the languages of its sides.
+
+        ConfigError: `reading` has parts of another task, or languages are missing.
+        """
 
     def check(self, request: EvaluationRequest) -> None:
         """ConfigError: `request` has an option that means nothing for this task."""

@@ -8,11 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.config import Config, file_names
-from dragoman.data.labelled import LabelledCorpus, open_labelled
+from dragoman.data.labelled import (
+    DEFAULT_COLUMNS,
+    REVIEWS,
+    LabelledCorpus,
+    guess_labelled_columns,
+    open_labelled,
+)
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.classifier import Classifier, classification_config
 from dragoman.runs import Run
-from dragoman.tasks.task import EvaluationRequest, Progress, Say, Task, TrainingRequest
+from dragoman.tasks.task import (
+    EvaluationRequest,
+    Languages,
+    Opener,
+    Progress,
+    Reading,
+    Say,
+    Task,
+    TrainingRequest,
+)
 
 if TYPE_CHECKING:
     from dragoman.evaluation.classification import Evaluation
@@ -35,6 +50,20 @@ class Classification(Task):
         from dragoman.tasks.classification.configuring import config_for
 
         return config_for(request)
+
+    def opener(self, files: Sequence[str], reading: Reading) -> tuple[Opener, Languages]:
+        if any(reading.languages) or reading.columns:
+            raise ConfigError("labelled text has no source and target; give --text-column and --label-column")
+        text, label = reading.text_column, reading.label_column
+        if (text is None or label is None) and len(files) == 1:
+            is_ours = files[0].startswith(REVIEWS)
+            guessed = DEFAULT_COLUMNS if is_ours else guess_labelled_columns(files[0])
+            text, label = guessed[0] if text is None else text, guessed[1] if label is None else label
+
+        def open_(some: Sequence[str]) -> LabelledCorpus:
+            return open_labelled(some, text_column=text or 0, label_column=label or 0)
+
+        return open_, (None, None)
 
     def tests(self, run: Run, request: EvaluationRequest, say: Say) -> dict[str, LabelledCorpus]:
         from dragoman.evaluation.classification import split_of

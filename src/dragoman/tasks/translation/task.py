@@ -8,12 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.config import Config
-from dragoman.data.corpora import Pair, open_corpus
+from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, Pair, open_corpus
 from dragoman.errors import ConfigError
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.translator import Translator, translation_config
+from dragoman.presets import guess_language
 from dragoman.runs import Run
-from dragoman.tasks.task import EvaluationRequest, Progress, Say, Task, TrainingRequest
+from dragoman.tasks.task import (
+    EvaluationRequest,
+    Languages,
+    Opener,
+    Progress,
+    Reading,
+    Say,
+    Task,
+    TrainingRequest,
+)
 
 if TYPE_CHECKING:
     from dragoman.evaluation.comparison import Comparison
@@ -34,6 +44,20 @@ class Translation(Task):
         from dragoman.tasks.translation.configuring import config_for
 
         return config_for(request)
+
+    def opener(self, files: Sequence[str], reading: Reading) -> tuple[Opener, Languages]:
+        if reading.text_column is not None or reading.label_column is not None:
+            raise ConfigError("--text-column and --label-column are for --task classification")
+        named = zip(reading.languages, (files[0], files[-1]), strict=True)
+        src, tgt = (lang or (_language_in(file) if len(files) == 2 else None) for lang, file in named)
+        if not (src and tgt) and (files[0].startswith(PHRASEBOOK) or ".tmx" in files[0] or ".po" in files[0]):
+            raise ConfigError(f"{files[0]}: give its languages, as in --src-lang en --tgt-lang de")
+
+        def open_(some: Sequence[str]) -> Corpus:
+            columns = reading.columns or DEFAULT_COLUMNS
+            return open_corpus(some, src_lang=src or "src", tgt_lang=tgt or "tgt", columns=columns)
+
+        return open_, (src, tgt)
 
     def tests(self, run: Run, request: EvaluationRequest, say: Say) -> dict[str, list[Pair]]:
         from dragoman.evaluation.translation import read_pairs, split_of
@@ -141,6 +165,14 @@ class Translation(Task):
         from dragoman.tasks.translation.demo import demo_results
 
         return demo_results(run, say)
+
+
+def _language_in(file: str) -> str | None:
+    """The language that a file's name ends in, if it does."""
+    try:
+        return guess_language(file, option="--src-lang")
+    except ConfigError:
+        return None
 
 
 def load_translator(
