@@ -111,7 +111,7 @@ def test_a_recipe_says_its_task_itself() -> None:
     [
         (["reviews.tsv"], "to learn its labels add --task classification"),
         (["--task", "classification"], "nothing to train on; give a file of texts and labels"),
-        (["reviews.tsv", "--task", "sorting"], "--task sorting: there are translation and classification"),
+        (["reviews.tsv", "--task", "sorting"], "--task sorting: is unknown; give translation or"),
         (["--tsv", "a.tsv", "--valid", "b.tsv"], "--text-column, --label-column and --valid are for --task"),
         (["reviews.tsv", "--task", "classification", "--src", "a.en", "--tgt", "a.de"],
          "a classifier has no source and target"),
@@ -291,7 +291,9 @@ def test_the_demo_shows_reviews_and_scores_beside_the_baseline() -> None:
 
 
 def test_the_demo_has_two_tasks() -> None:
-    assert "--task sorting: there are translation and classification" in error_of("demo", "--task", "sorting")
+    assert "--task sorting: is unknown; give translation or classification" in error_of(
+        "demo", "--task", "sorting"
+    )
     assert "--src and --tgt are for --task translation" in error_of(
         "demo", "--task", "classification", "--src", "de"
     )

@@ -1,0 +1,107 @@
+"""The seam of the tasks: everything that a task owns is reached through one interface."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import dragoman
+from dragoman import config
+from dragoman.errors import ConfigError, DataError
+from dragoman.tasks import TASKS, config_for, task_named, task_of
+from dragoman.tasks.task import EvaluationRequest
+from dragoman.training import tasks as training_tasks
+
+
+def write_lines(path: Path, lines: list[str]) -> str:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> tuple[str, str]:
+    sources = write_lines(tmp_path / "text.en", [f"the number {i}" for i in range(40)])
+    return sources, write_lines(tmp_path / "text.de", [f"die Zahl {i}" for i in range(40)])
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> str:
+    rows = [
+        f"{'good' if i % 2 else 'bad'}\ta {'fine' if i % 2 else 'dull'} film, number {i}" for i in range(40)
+    ]
+    return write_lines(tmp_path / "reviews.tsv", ["label\ttext", *rows])
+
+
+def test_every_task_is_registered_at_every_floor() -> None:
+    assert TASKS.keys() == config.TASKS.keys() == training_tasks.TASKS.keys()
+    for name in TASKS:
+        assert task_named(name).noun
+
+
+def test_an_option_of_another_task_is_refused_by_name_and_a_default_is_not() -> None:
+    given = {"src": "a", "ref": "b", "file": "c", "text_column": 0, "label_column": 1,
+             "engine": "ctranslate2", "beam_size": 2,
+             "length_penalty": 0.5, "coverage_penalty": 0.1, "no_repeat_ngram": 3,
+             "batch_sentences": 8, "ensemble": (Path("run"),)}  # fmt: skip
+    for name in TASKS:
+        task = task_named(name)
+        task.check(EvaluationRequest())
+        assert set(task.foreign) <= given.keys() <= {field.name for field in fields(EvaluationRequest)}
+        for option in given.keys() - set(task.foreign):
+            task.check(EvaluationRequest(**{option: given[option]}))
+        for option in task.foreign:
+            with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')}: not for a {task.noun}"):
+                task.check(EvaluationRequest(**{option: given[option]}))
+
+
+def test_config_for_takes_one_file_or_several(text: tuple[str, str]) -> None:
+    src, tgt = text
+    one = dragoman.config_for(src=src, tgt=tgt)
+    assert one.task == "translation"
+    assert one.languages == ("en", "de")
+    assert one == config_for(src=[src], tgt=[tgt])
+    twice = config_for(src=[src, src], tgt=[tgt, tgt], valid_src=src, valid_tgt=tgt)
+    assert list(twice.data.train) == [(src, tgt), (src, tgt)]
+    assert twice.data.valid
+
+
+def test_config_for_says_what_was_chosen_and_overrides_win(text: tuple[str, str]) -> None:
+    said: list[str] = []
+    chosen = config_for(src=text[0], tgt=text[1], overrides=["training.max_steps=7"], say=said.append)
+    assert chosen.training.max_steps == 7
+    assert len(said) == 1
+    assert said[0].startswith("40 pairs, en → de (as the files say): ")
+    assert said[0].endswith(" 7 steps")
+
+
+def test_config_for_of_labelled_texts_and_of_a_recipe(reviews: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    chosen = config_for(reviews, task="classification", say=said.append)
+    assert chosen.task == "classification"
+    assert (chosen.data.text_column, chosen.data.label_column) == ("text", "label")
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(config.to_toml(chosen))
+    assert config_for(recipe) == chosen
+    assert task_of(chosen).noun == "classifier"
+    with pytest.raises(ConfigError, match="is a recipe for classification; leave --task away"):
+        config_for(recipe, task="translation")
+
+
+def test_config_for_refuses_what_goes_wrong(text: tuple[str, str], reviews: str) -> None:
+    with pytest.raises(ConfigError, match="--task sorting: is unknown; give translation or classification"):
+        config_for(task="sorting")
+    with pytest.raises(ConfigError, match="nothing to train on"):
+        config_for()
+    with pytest.raises(ConfigError, match="--src needs --tgt beside it"):
+        config_for(src=text[0])
+    with pytest.raises(ConfigError, match="a classifier has no source and target"):
+        config_for(reviews, task="classification", src=text[0], tgt=text[1])
+    with pytest.raises(DataError, match=r"gone\.en: no such file"):
+        config_for(src="gone.en", tgt="gone.de")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_settings_of_a_demo_are_a_configuration_of_its_task(name: str) -> None:
+    assert config.parse_config(task_named(name).demo_settings(None, None)).task == name
