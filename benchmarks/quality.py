@@ -44,7 +44,7 @@ from dragoman.runs import Run, environment, load_tensors
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.loop import train
 from dragoman.training.state import average_weights
-from dragoman.training.tasks.task import Weights
+from dragoman.training.task import Weights
 from json_lines import RESULTS, append_lines, read_lines
 from train_speed import weights_per_token
 

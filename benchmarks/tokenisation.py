@@ -16,7 +16,7 @@ from typing import NamedTuple
 from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import open_corpus
 from dragoman.metrics.translation import bleu
-from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.tokenizer import train_tokenizer
 
 
 class Text(NamedTuple):
@@ -74,7 +74,7 @@ def read(text: Text, files: tuple[str, ...]) -> list[str]:
 
 def measure(text: Text, name: str, config: TokenizerConfig, train: list[str], valid: list[str]) -> str:
     """A row of the table."""
-    tokenizer = Tokenizer.train(train, config, lang=text.lang)
+    tokenizer = train_tokenizer(train, config, lang=text.lang)
     batch = tokenizer.encode_batch(valid)
     per_sentence = sum(map(len, batch)) / len(batch)
     score = bleu(tokenizer.decode_batch(batch), valid, tgt_lang=text.lang)

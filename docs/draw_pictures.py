@@ -36,7 +36,7 @@ from dragoman.runs import Run
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position
-from dragoman.training.tasks.task import Sample
+from dragoman.training.task import Sample
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"

@@ -18,8 +18,8 @@ from dragoman.model.kernels import choose_kernels
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.training.parallel.processes import ALONE, joined
 from dragoman.training.state import Position, TrainState
+from dragoman.training.task import BatchResult, Task
 from dragoman.training.tasks.loss import batch_loss
-from dragoman.training.tasks.task import BatchResult, Task
 from dragoman.training.updates.optimizer import make_optimizer
 from dragoman.training.updates.update import Part, loss_module, update
 

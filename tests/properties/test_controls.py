@@ -33,7 +33,7 @@ from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.translator import Translation, Translator
 from dragoman.text.foreign import PiecesTokenizer, pieces_spec
 from dragoman.text.normalisation import REPLACED
-from dragoman.text.tokenizer import EOS_ID, Tokenizer, WholeTokenizer
+from dragoman.text.tokenizer import EOS_ID, Tokenizer, WholeTokenizer, train_tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 EVIL = "\0\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f\x7f\x85\x9b\u2028\u2029\ufdd0\ufffe\uffff\U0001ffff"
@@ -247,8 +247,8 @@ def listed(kind: str, pieces: Sequence[str], **more: Any) -> Tokenizer:
 CORPUS = ["Two men, 12 dogs."] * 3
 OF_STRANGERS = ["a", "b\n", *EVIL, "\ud800", "x\u2028y"]
 TOKENIZERS = {
-    "bpe": Tokenizer.train(CORPUS, TokenizerConfig(kind="bpe", vocab_size=340)),
-    "unigram": Tokenizer.train(CORPUS, TokenizerConfig(kind="unigram", vocab_size=340)),
+    "bpe": train_tokenizer(CORPUS, TokenizerConfig(kind="bpe", vocab_size=340)),
+    "unigram": train_tokenizer(CORPUS, TokenizerConfig(kind="unigram", vocab_size=340)),
     "characters": listed("characters", ["a", "▁", *EVIL]),
     "words": listed("words", OF_STRANGERS, splitter="spacy", language="en", format_output=True),
     "pieces": PiecesTokenizer(pieces_spec(None, [*SPECIAL_TOKENS, *OF_STRANGERS])),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig
 from dragoman.text.normalisation import normalise, normalise_lowercase
-from dragoman.text.tokenizer import UNK_ID, Tokenizer
+from dragoman.text.tokenizer import UNK_ID, train_tokenizer
 
 CORPUS = [
     "Two young men, 12 dogs.",
@@ -23,20 +23,20 @@ CORPUS = [
     "<s> </s> <0x41>",
 ] * 5
 TOKENIZERS = {
-    kind: Tokenizer.train(CORPUS, TokenizerConfig(kind=kind, vocab_size=340))  # type: ignore[arg-type]
+    kind: train_tokenizer(CORPUS, TokenizerConfig(kind=kind, vocab_size=340))  # type: ignore[arg-type]
     for kind in ("bpe", "unigram")
 }
-DROPPING = Tokenizer.train(CORPUS, TokenizerConfig(kind="bpe", vocab_size=340, dropout=0.3))
+DROPPING = train_tokenizer(CORPUS, TokenizerConfig(kind="bpe", vocab_size=340, dropout=0.3))
 LOWERCASE = {
-    kind: Tokenizer.train(CORPUS, TokenizerConfig(kind=kind, vocab_size=340, lowercase=True))  # type: ignore[arg-type]
+    kind: train_tokenizer(CORPUS, TokenizerConfig(kind=kind, vocab_size=340, lowercase=True))  # type: ignore[arg-type]
     for kind in ("bpe", "unigram")
 }
-CHARACTERS = Tokenizer.train(CORPUS, TokenizerConfig(kind="characters"))
+CHARACTERS = train_tokenizer(CORPUS, TokenizerConfig(kind="characters"))
 WORD_CORPUS = [*CORPUS, 'He said: "don\'t (ever) go!" [...] ¿qué? 10:30; 3.5 ﬁ Å ς Σ \u0301x']
 WORDS = {
-    "plain": Tokenizer.train(WORD_CORPUS, TokenizerConfig(kind="words")),
-    "lowercase": Tokenizer.train(WORD_CORPUS, TokenizerConfig(kind="words", lowercase=True)),
-    "formatted": Tokenizer.train(
+    "plain": train_tokenizer(WORD_CORPUS, TokenizerConfig(kind="words")),
+    "lowercase": train_tokenizer(WORD_CORPUS, TokenizerConfig(kind="words", lowercase=True)),
+    "formatted": train_tokenizer(
         WORD_CORPUS, TokenizerConfig(kind="words", lowercase=True, format_output=True)
     ),
 }

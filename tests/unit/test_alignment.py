@@ -28,7 +28,7 @@ from dragoman.predict.alignment import (
 from dragoman.predict.attention import cross_attention
 from dragoman.predict.translator import Translator
 from dragoman.text.normalisation import normalise, normalise_lowercase
-from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.tokenizer import Tokenizer, train_tokenizer
 from tiny import WORDS
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "alignment.py"
@@ -46,7 +46,7 @@ def translator(tiny_run: Path) -> Translator:
 def tokenizers() -> list[Tokenizer]:
     texts = [f"{word}, {other}" for word, other in WORDS.items()] * 3
     return [
-        Tokenizer.train(texts, TokenizerConfig(kind=kind, vocab_size=320, lowercase=lowercase))
+        train_tokenizer(texts, TokenizerConfig(kind=kind, vocab_size=320, lowercase=lowercase))
         for kind in KINDS
         for lowercase in (False, True)
     ]

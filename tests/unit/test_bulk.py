@@ -29,7 +29,7 @@ from dragoman.data.corpora import open_corpus
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.translator import Translation, Translator
-from dragoman.text.tokenizer import Tokenizer, TokenizerPair
+from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from tiny import WORDS, damaged_run
 
 
@@ -485,7 +485,7 @@ def test_a_pair_is_one_line_of_two_columns(tokenizers: TokenizerPair) -> None:
 def test_a_tag_is_the_same_tokens_before_every_sentence(kind: str) -> None:
     texts = [f"<BT> {text}" for text in sentences(300) if text]
     config = TokenizerConfig(kind=kind, vocab_size=330)  # type: ignore[arg-type]
-    tokenizer = Tokenizer.train(texts, config)
+    tokenizer = train_tokenizer(texts, config)
     tag = tokenizer.encode("<BT>")
     for text in sentences(20, seed=2):
         ids = tokenizer.encode(f"<BT> {text}")
@@ -497,7 +497,7 @@ def test_a_tag_is_the_same_tokens_before_every_sentence(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_subwords_know_a_tag_that_they_have_never_seen(kind: str) -> None:
-    tokenizer = Tokenizer.train(sentences(300), TokenizerConfig(kind=kind, vocab_size=330))  # type: ignore[arg-type]
+    tokenizer = train_tokenizer(sentences(300), TokenizerConfig(kind=kind, vocab_size=330))  # type: ignore[arg-type]
     assert tokenizer.decode(tokenizer.encode("<BT> red cat")) == "<BT> red cat"
 
 

@@ -27,7 +27,7 @@ from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.ngrams import bags_of_ngrams
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier
 from dragoman.runs import Run
-from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.tokenizer import train_tokenizer
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position
@@ -82,7 +82,7 @@ def learn(*overrides: str, settings: dict[str, Any] = SETTINGS) -> tuple[Run, li
 
 def make_store(*, max_tokens: int = 0, labels: tuple[str, ...] = ("blame", "praise")) -> LabelledStore:
     corpus = open_labelled(["train.tsv"])
-    tokenizer = Tokenizer.train((e.text for e in corpus.examples()), tiny_config().tokenizer)
+    tokenizer = train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
     return LabelledStore.prepare(corpus, tokenizer, labels=labels, max_tokens=max_tokens, cache=Path("cache"))
 
 
@@ -107,7 +107,7 @@ def test_what_is_cut_is_counted() -> None:
 
 def test_texts_without_a_token_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = open_labelled(["train.tsv"])
-    tokenizer = Tokenizer.train((e.text for e in corpus.examples()), tiny_config().tokenizer)
+    tokenizer = train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
     n_birds = sum("bird" in example.text for example in corpus.examples())
     monkeypatch.setattr(
         tokenizer, "encode_batch", lambda texts, dropout: [[] if "bird" in t else [5] for t in texts]

@@ -11,9 +11,9 @@ import pytest
 import zstandard
 
 from corpus_files import COMPRESS, complaint_of, write
+from dragoman.data.datasets import cache_folder
 from dragoman.data.readers import files
 from dragoman.data.readers.files import (
-    cache_folder,
     find_file,
     format_suffix,
     hash_file,

@@ -18,7 +18,7 @@ from dragoman.report.braille import BLANK, DOTS, braille_curve, dot_heights
 from dragoman.runs import Run
 from dragoman.training.loop import train
 from dragoman.training.state import Position
-from dragoman.training.tasks.task import N_SAMPLES, Sample, sampled
+from dragoman.training.task import N_SAMPLES, Sample, sampled
 
 HUNDRED = [(float(x), float(x)) for x in range(1, 101)]
 

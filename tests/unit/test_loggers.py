@@ -14,7 +14,7 @@ from dragoman.cli import app
 from dragoman.cli.loggers import Listeners, markdown_table, run_id, scalars
 from dragoman.runs import Run
 from dragoman.training.listener import TrainingListener
-from dragoman.training.tasks.task import N_SAMPLES
+from dragoman.training.task import N_SAMPLES
 from tiny import TINY, write_corpus
 
 SETTINGS = [part for setting in TINY for part in ("--set", setting)]

@@ -15,7 +15,7 @@ from dragoman.errors import TrainingError
 from dragoman.runs import Run
 from dragoman.training.loop import train
 from dragoman.training.state import Position
-from dragoman.training.tasks.task import BatchResult
+from dragoman.training.task import BatchResult
 from dragoman.training.tasks.translation import TranslationTask
 from dragoman.training.updates import memory
 from dragoman.training.updates.memory import OutOfMemoryError

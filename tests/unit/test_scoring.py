@@ -13,7 +13,7 @@ from dragoman.errors import DataError
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.scoring import perplexity, score_translations
 from dragoman.predict.translator import Translator
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair, train_tokenizer
 
 SOURCES = ["red cat", "big old house", "", "small bird river tree", "blue dog"]
 TARGETS = ["rot Katze", "groß alt Haus", "", "klein", "blau Hund blau Hund blau Hund"]
@@ -64,7 +64,7 @@ def test_an_empty_pair_has_no_tokens(translator: Translator) -> None:
 
 @torch.no_grad()
 def test_what_can_be_written_shares_the_whole_probability(translator: Translator) -> None:
-    words = Tokenizer.train(["a b c d"], TokenizerConfig(kind="words"))
+    words = train_tokenizer(["a b c d"], TokenizerConfig(kind="words"))
     torch.manual_seed(1)
     n = words.vocab_size
     model = Seq2SeqTransformer(translator.config.model, src_vocab_size=n, tgt_vocab_size=n).eval()

@@ -21,7 +21,7 @@ from dragoman.predict.loading import inference_copy
 from dragoman.predict.phrases import continuing_tokens, encode_phrase
 from dragoman.predict.scoring import score_ids
 from dragoman.predict.translator import Translator
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, TokenizerPair
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
 
 TEXTS = ["red cat", "big old house", "", "small bird river tree", "blue dog"]
 
@@ -160,23 +160,23 @@ def test_blocking_writes_no_ngram_twice(translator: Translator) -> None:
 def test_continuing_tokens_are_those_that_lengthen_a_word(tiny_run: Path) -> None:
     texts = ["Hunde Hund rot Haus und Hundehaus 123, vier!"] * 9
     config = TokenizerConfig(vocab_size=320)
-    tokenizer = Tokenizer.train(texts, config)
+    tokenizer = train_tokenizer(texts, config)
     continuing = continuing_tokens(tokenizer)
     pieces = {token.piece: token.id for text in texts for token in tokenizer.tokens(text)}
     assert {piece for piece, i in pieces.items() if i in continuing} == {
         piece for piece in pieces if piece[0].isalnum()
     }
     assert not any(ids[0] in continuing for ids in map(tokenizer.encode, texts[0].split()))
-    words = Tokenizer.train(texts, TokenizerConfig(kind="words"))
+    words = train_tokenizer(texts, TokenizerConfig(kind="words"))
     assert continuing_tokens(words) == frozenset()
-    characters = Tokenizer.train(texts, TokenizerConfig(kind="characters"))
+    characters = train_tokenizer(texts, TokenizerConfig(kind="characters"))
     letters = {characters.encode(letter)[0] for letter in "Hundrotas123vie"}
     assert letters <= continuing_tokens(characters)
     assert characters.encode("!")[0] not in continuing_tokens(characters)
 
 
 def test_a_phrase_of_a_script_without_spaces_brings_no_space() -> None:
-    tokenizer = Tokenizer.train(["我们去银行。", "银行在河边。", "a, b"] * 5, TokenizerConfig(vocab_size=330))
+    tokenizer = train_tokenizer(["我们去银行。", "银行在河边。", "a, b"] * 5, TokenizerConfig(vocab_size=330))
     ids = encode_phrase(tokenizer, "银行")
     assert tokenizer.decode([*tokenizer.encode("我们去"), *ids]) == "我们去银行"
     assert encode_phrase(tokenizer, "a") == tokenizer.encode("a")
@@ -327,7 +327,7 @@ def test_words_that_the_model_cannot_write_are_refused(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = ["rot Katze", "groß Haus", "red cat", "big house"]
-    words = Tokenizer.train(texts, TokenizerConfig(kind="words"))
+    words = train_tokenizer(texts, TokenizerConfig(kind="words"))
     other = Translator(translator.model, TokenizerPair(words, words), translator.config)
     with pytest.raises(DataError, match=r"sentence 1: its prefix has a word that is not in the model's voc"):
         other.translate(["red cat"], prefixes=["Zebra"])

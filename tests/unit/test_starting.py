@@ -12,7 +12,7 @@ from commands import dragoman
 from dragoman.config import TokenizerConfig
 from dragoman.errors import ConfigError
 from dragoman.runs import Run
-from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.tokenizer import load_tokenizer, train_tokenizer
 from dragoman.training.loop import train
 from dragoman.training.tasks.starting import with_new_rows
 from tiny import TINY, write_corpus
@@ -50,7 +50,7 @@ def settings() -> list[str]:
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters"])
 def test_an_extended_vocabulary_keeps_its_ids_and_writes_the_new_text_shorter(kind: str) -> None:
     config = TokenizerConfig.model_validate({"kind": kind, "vocab_size": 400, "min_frequency": 1})
-    old = Tokenizer.train(SENTENCES, config)
+    old = train_tokenizer(SENTENCES, config)
     new = old.extended(NEW, 40)
     assert old.vocab_size < new.vocab_size <= old.vocab_size + 40
     first = sorted({i for text in SENTENCES for i in old.encode(text)})
@@ -113,8 +113,8 @@ def test_new_tokens_get_rows_and_are_counted(start: Path) -> None:
         "train", "--tsv", "new.tsv", "--from", start, "--extend-vocab", 30, "--out", "on", *settings()
     )
     assert done.exit_code == 0, done.stderr
-    n_old = Tokenizer.load(start / "tokenizer" / "shared.json").vocab_size
-    n_new = Tokenizer.load(Path("on/tokenizer/shared.json")).vocab_size
+    n_old = load_tokenizer(start / "tokenizer" / "shared.json").vocab_size
+    n_new = load_tokenizer(Path("on/tokenizer/shared.json")).vocab_size
     assert n_old < n_new <= n_old + 30
     assert f"{n_new - n_old:,} tokens added to the {n_old:,}" in done.stderr
     name = "src_embedding.tokens.weight"

@@ -16,7 +16,16 @@ from dragoman.config import TokenizerConfig
 from dragoman.errors import DataError, RunError
 from dragoman.text.normalisation import normalise, normalise_lowercase
 from dragoman.text.subwords import N_FIXED
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair
+from dragoman.text.tokenizer import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Tokenizer,
+    TokenizerPair,
+    load_tokenizer,
+    train_tokenizer,
+)
 from dragoman.text.vocabulary import draw_sample
 
 Kind = Literal["bpe", "unigram"]
@@ -32,7 +41,7 @@ GERMAN = [text.replace("Two", "Zwei").replace("and", "und").replace("bush", "Bü
 
 @pytest.fixture(params=KINDS, scope="module")
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return Tokenizer.train(ENGLISH + GERMAN, TokenizerConfig(kind=request.param, vocab_size=380))
+    return train_tokenizer(ENGLISH + GERMAN, TokenizerConfig(kind=request.param, vocab_size=380))
 
 
 def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
@@ -51,20 +60,20 @@ def test_the_vocabulary_has_the_size_asked_for_where_the_text_is_rich_enough(
 ) -> None:
     rng = random.Random(1)
     words = ["".join(rng.choices(["ka", "to", "mi", "lun", "ser", "pod"], k=5)) for _ in range(3000)]
-    tokenizer = Tokenizer.train(words * 2, TokenizerConfig(kind=kind, vocab_size=vocab_size))
+    tokenizer = train_tokenizer(words * 2, TokenizerConfig(kind=kind, vocab_size=vocab_size))
     assert tokenizer.vocab_size == vocab_size
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_frequent_word_is_one_token(kind: Kind) -> None:
-    tokenizer = Tokenizer.train(ENGLISH, TokenizerConfig(kind=kind, vocab_size=8000))
+    tokenizer = train_tokenizer(ENGLISH, TokenizerConfig(kind=kind, vocab_size=8000))
     assert pieces(tokenizer, "young bicycles") == ["▁young", "▁bicycles"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("texts", [["a"], ["ab ab"], ["x y z", "aa bb"], ["我们"] * 3])
 def test_a_tiny_corpus_gives_a_small_vocabulary(kind: Kind, texts: list[str]) -> None:
-    tokenizer = Tokenizer.train(texts, TokenizerConfig(kind=kind, vocab_size=8000))
+    tokenizer = train_tokenizer(texts, TokenizerConfig(kind=kind, vocab_size=8000))
     assert N_FIXED < tokenizer.vocab_size < N_FIXED + 20
     assert tokenizer.decode(tokenizer.encode("something ELSE 7")) == "something ELSE 7"
 
@@ -72,7 +81,7 @@ def test_a_tiny_corpus_gives_a_small_vocabulary(kind: Kind, texts: list[str]) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_corpus_of_many_characters_leaves_room_for_words(kind: Kind) -> None:
     chinese = ["我们 " * 3 + chr(0x4E00 + i) + chr(0x4E00 + i) for i in range(1000)]
-    tokenizer = Tokenizer.train(chinese, TokenizerConfig(kind=kind, vocab_size=300))
+    tokenizer = train_tokenizer(chinese, TokenizerConfig(kind=kind, vocab_size=300))
     assert tokenizer.vocab_size <= 300
     assert pieces(tokenizer, "我们") == ["▁我们"]
     assert len(tokenizer.encode(chr(0x4E00 + 999))) == 4  # a space, three bytes
@@ -80,7 +89,7 @@ def test_a_corpus_of_many_characters_leaves_room_for_words(kind: Kind) -> None:
 
 def test_the_same_text_gives_the_same_merges() -> None:
     first, second, other = (
-        Tokenizer.train(texts, TokenizerConfig(kind="bpe", vocab_size=350)).fingerprint
+        train_tokenizer(texts, TokenizerConfig(kind="bpe", vocab_size=350)).fingerprint
         for texts in (ENGLISH, iter(ENGLISH), GERMAN)
     )
     assert first == second != other
@@ -96,7 +105,7 @@ def test_special_tokens_come_first_and_are_never_found_in_text(tokenizer: Tokeni
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_and_byte_tokens_are_never_learnt_as_pieces(kind: Kind) -> None:
-    tokenizer = Tokenizer.train(["<s> </s> <0x41> <unk>"] * 50, TokenizerConfig(kind=kind, vocab_size=400))
+    tokenizer = train_tokenizer(["<s> </s> <0x41> <unk>"] * 50, TokenizerConfig(kind=kind, vocab_size=400))
     ids = tokenizer.encode("<0x41> </s>")
     assert len(ids) > 6
     assert tokenizer.decode(ids) == "<0x41> </s>"
@@ -148,19 +157,19 @@ def test_tokens_tile_the_normalised_text(tokenizer: Tokenizer) -> None:
 
 
 def test_dropout_draws_other_segmentations_of_the_same_text() -> None:
-    tokenizer = Tokenizer.train(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.5))
+    tokenizer = train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.5))
     plain = tokenizer.encode(ENGLISH[0])
     drawn = tokenizer.encode_batch([ENGLISH[0]] * 50, dropout=True)
     assert len({tuple(ids) for ids in drawn}) > 10
     assert set(tokenizer.decode_batch(drawn)) == {ENGLISH[0]}
     assert tokenizer.encode_batch([ENGLISH[0]] * 50) == [plain] * 50
-    assert plain == Tokenizer.train(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400)).encode(ENGLISH[0])
+    assert plain == train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400)).encode(ENGLISH[0])
 
 
 def test_dropout_survives_saving(tmp_path: Path) -> None:
-    tokenizer = Tokenizer.train(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.5))
+    tokenizer = train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.5))
     tokenizer.save(tmp_path / "t.json")
-    drawn = Tokenizer.load(tmp_path / "t.json").encode_batch([ENGLISH[0]] * 50, dropout=True)
+    drawn = load_tokenizer(tmp_path / "t.json").encode_batch([ENGLISH[0]] * 50, dropout=True)
     assert len({tuple(ids) for ids in drawn}) > 10
 
 
@@ -171,7 +180,7 @@ def test_without_a_probability_dropout_changes_nothing(tokenizer: Tokenizer) -> 
 def test_a_saved_tokenizer_is_the_same_when_loaded(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "folder" / "t.json"
     tokenizer.save(path)
-    loaded = Tokenizer.load(path)
+    loaded = load_tokenizer(path)
     assert loaded.fingerprint == tokenizer.fingerprint
     assert loaded.encode_batch(ENGLISH) == tokenizer.encode_batch(ENGLISH)
     assert [entry.name for entry in path.parent.iterdir()] == ["t.json"]
@@ -187,10 +196,10 @@ def test_the_file_is_one_that_the_tokenizers_library_reads(tokenizer: Tokenizer,
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lower_casing_tokenizer_reads_and_writes_lower_case(kind: Kind, tmp_path: Path) -> None:
-    tokenizer = Tokenizer.train(GERMAN, TokenizerConfig(kind=kind, vocab_size=400, lowercase=True))
+    tokenizer = train_tokenizer(GERMAN, TokenizerConfig(kind=kind, vocab_size=400, lowercase=True))
     tokenizer.save(tmp_path / "t.json")
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "t.json"))
-    for each in (tokenizer, Tokenizer.load(tmp_path / "t.json")):
+    for each in (tokenizer, load_tokenizer(tmp_path / "t.json")):
         for text in ("ZWEI  Büsche, DOGS", "İ"):
             assert each.decode(each.encode(text)) == each.normalise(text) == normalise_lowercase(text)
         assert each.encode("ZWEI BÜSCHE") == each.encode("zwei büsche")
@@ -203,7 +212,7 @@ def test_other_normalisers_are_refused(tokenizer: Tokenizer, tmp_path: Path) -> 
     settings = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(settings | {"normalizer": {"type": "NFKC"}}))
     with pytest.raises(RunError, match="not a way in which Dragoman normalises text"):
-        Tokenizer.load(path)
+        load_tokenizer(path)
 
 
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(
@@ -218,23 +227,23 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(
     with pytest.raises(RunError, match="No space left"):
         tokenizer.save(tmp_path / "t.json")
     assert [entry.name for entry in tmp_path.iterdir()] == ["t.json"]
-    assert Tokenizer.load(tmp_path / "t.json").fingerprint == tokenizer.fingerprint
+    assert load_tokenizer(tmp_path / "t.json").fingerprint == tokenizer.fingerprint
 
 
 def test_a_missing_or_foreign_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     with pytest.raises(RunError, match=r"t\.json: cannot be read \(No such file or directory\).*train again"):
-        Tokenizer.load(path)
+        load_tokenizer(path)
     foreign = tokenizers.Tokenizer(tokenizers.models.BPE()).to_str()
     for content in ("", "{", "{}", "[]", json.dumps({"model": {}}), foreign):
         path.write_text(content)
         with pytest.raises(RunError, match=r"t\.json: is not a Dragoman tokenizer .*train again"):
-            Tokenizer.load(path)
+            load_tokenizer(path)
 
 
 def test_no_text_is_reported() -> None:
     with pytest.raises(DataError, match="no text to learn a vocabulary from: every line is empty"):
-        Tokenizer.train(["", " \n"], TokenizerConfig(kind="bpe", vocab_size=300))
+        train_tokenizer(["", " \n"], TokenizerConfig(kind="bpe", vocab_size=300))
     for shared in (True, False):
         with pytest.raises(DataError, match="no text"):
             TokenizerPair.train([], TokenizerConfig(shared=shared))

@@ -28,8 +28,8 @@ from dragoman.training.checkpoints import make_room, newest_checkpoint
 from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position, TrainState, average_weights, parameters
+from dragoman.training.task import BatchResult, Task, Validation, Weights
 from dragoman.training.tasks.loss import batch_loss
-from dragoman.training.tasks.task import BatchResult, Task, Validation, Weights
 from dragoman.training.updates import divergence
 from dragoman.training.updates.divergence import N_USUAL, DivergenceError
 from dragoman.training.updates.optimizer import make_optimizer

@@ -15,7 +15,7 @@ from dragoman.cli.live import LivePanel, sample_table
 from dragoman.config import Config
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
-from dragoman.training.tasks.task import Sample
+from dragoman.training.task import Sample
 
 
 class TerminalListener(TrainingListener):

@@ -14,7 +14,7 @@ from rich.text import Text
 from dragoman.config import Config
 from dragoman.report.braille import braille_curve
 from dragoman.training.state import Position
-from dragoman.training.tasks.task import Sample
+from dragoman.training.task import Sample
 
 N_ROWS = 4
 """Height of a curve, in terminal rows."""

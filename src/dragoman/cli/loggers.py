@@ -10,7 +10,7 @@ from typing import Any
 from dragoman.config import Config
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
-from dragoman.training.tasks.task import Sample
+from dragoman.training.task import Sample
 
 NOT_PLOTTED = {"kind", "step", "best", "n", "seconds"}
 

@@ -23,7 +23,7 @@ from dragoman.model.classifier import TransformerClassifier
 from dragoman.notebook import Cell, Shown, share, table
 from dragoman.predict.loading import inference_copy, load_classifier_model
 from dragoman.runs import Run
-from dragoman.text.tokenizer import UNK_ID, Tokenizer
+from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 
 LABELS = "labels.json"
 """Where a run keeps the names of its classes, in the order of their numbers."""
@@ -103,7 +103,7 @@ class Classifier:
         config = classification_config(run)
         target = choose_device(device)
         labels = load_labels(run)
-        tokenizer = Tokenizer.load(run.tokenizer_folder / TOKENIZER)
+        tokenizer = load_tokenizer(run.tokenizer_folder / TOKENIZER)
         model = load_classifier_model(run, config, tokenizer, n_classes=len(labels), device=target)
         model = inference_copy(model, choose_dtype(precision, target))
         return cls(model, tokenizer, labels, config, temperature=load_temperature(run))

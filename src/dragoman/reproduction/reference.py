@@ -12,7 +12,7 @@ from dragoman.reproduction.recipe import known_recipes
 from dragoman.runs import Run
 from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
-from dragoman.training.tasks.task import Sample
+from dragoman.training.task import Sample
 
 KEYS = {"loss": "valid_loss"}
 """What history.jsonl calls the setting training.metric, where it is not the same word."""

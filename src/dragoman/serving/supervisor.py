@@ -31,9 +31,9 @@ from dragoman.errors import ConfigError, ServiceError
 from dragoman.hardware import find_device
 from dragoman.serving.access import Keys, Rates
 from dragoman.serving.downloads import Downloads
+from dragoman.serving.figures import Figures
 from dragoman.serving.logs import log
 from dragoman.serving.models import Models
-from dragoman.serving.operations import Figures
 from dragoman.serving.running import LoadKeys, Server, reload_models
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig

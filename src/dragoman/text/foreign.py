@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Any
 
 from dragoman.errors import ConfigError, optional
+from dragoman.text.base import ListedTokenizer, Token, Tokenizer
 from dragoman.text.normalisation import META_SPACE, without_controls
-from dragoman.text.tokenizer import ListedTokenizer, Token, Tokenizer
 from dragoman.text.vocabulary import UNK_ID
 
 LANGUAGE = re.compile(r">>.*?<<")

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import tokenizers
 
 from dragoman.config import FOREIGN_KINDS, TokenizerConfig
-from dragoman.errors import ConfigError, DragomanError, RunError, check_texts
-from dragoman.files import write_atomically
+from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.text import subwords
+from dragoman.text.base import ListedTokenizer, Token, Tokenizer
 from dragoman.text.characters import Characters
-from dragoman.text.normalisation import META_SPACE, normalise, normalise_lowercase, without_controls
+from dragoman.text.foreign import KINDS
+from dragoman.text.normalisation import META_SPACE, normalise, normalise_lowercase
 from dragoman.text.subwords import BYTE_TOKENS, LOWERCASE, N_FIXED
 from dragoman.text.vocabulary import (
     BOS_ID,
@@ -28,7 +26,6 @@ from dragoman.text.vocabulary import (
     PAD_ID,
     SPECIAL_TOKENS,
     UNK_ID,
-    UNKNOWN,
     draw_sample,
     most_frequent,
     sample_of_text,
@@ -39,164 +36,6 @@ MAX_BYTES = 1 << 26
 """Of a tokenizer's file: five times what a million tokens take that have ten characters each."""
 
 __all__ = ["BOS_ID", "EOS_ID", "PAD_ID", "UNK_ID", "Token", "Tokenizer", "TokenizerPair"]
-
-
-class Token(NamedTuple):
-    """A token of a text and the characters `start` to `end` of the normalised text that it stands for.
-
-    The space before a token is in its span, so the spans tile the text. A character that is written as
-    bytes is the span of each of its byte tokens.
-    """
-
-    id: int
-    piece: str
-    start: int
-    end: int
-
-
-class Tokenizer(ABC):
-    """One vocabulary: text to ids and back. `train` and `load` make the kind that is asked for.
-
-    Subwords and characters are exact: `decode(encode(text)) == normalise(text)`, for characters where all
-    of them are known. Words keep `encode(decode(ids)) == ids` instead. What came with an imported model
-    (text/foreign.py) keeps what its toolkit keeps.
-    """
-
-    def __init__(self, spec: str, *, lowercase: bool) -> None:
-        """The tokenizer that the JSON `spec` describes."""
-        self._spec = spec
-        self._lowercase = lowercase
-
-    @staticmethod
-    def train(texts: Iterable[str], config: TokenizerConfig, *, lang: str = "") -> Tokenizer:
-        """Train a tokenizer of `config.kind` on `texts` in the language `lang` (for spaCy's rules).
-
-        It has `config.vocab_size` tokens, or fewer if the texts have fewer pieces. `config.dropout` is used
-        by `encode_batch(..., dropout=True)` only.
-
-        Raises:
-            DataError: there is no text.
-            MissingExtraError: spaCy is requested and not installed.
-            ConfigError: spaCy does not know the language, or the kind comes with an imported model only.
-        """
-        if config.kind in FOREIGN_KINDS:
-            raise ConfigError(
-                f'tokenizer.kind = "{config.kind}" comes with an imported model and cannot be learnt; start '
-                'from one with dragoman train --from RUN, or choose kind = "bpe"'
-            )
-        if config.kind == "bpe" or config.kind == "unigram":
-            spec = subwords.learn(
-                texts,
-                kind=config.kind,
-                vocab_size=config.vocab_size,
-                dropout=config.dropout if config.kind == "bpe" else 0.0,
-                lowercase=config.lowercase,
-            )
-            return SubwordTokenizer(spec)
-        return WholeTokenizer(_learn_whole(texts, config, lang))
-
-    @abstractmethod
-    def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
-        """This tokenizer with up to `n_new` tokens more, learnt from `texts`; the ids there are stay.
-
-        DataError: there is no text.
-        """
-
-    @property
-    @abstractmethod
-    def vocab_size(self) -> int:
-        """Tokens in the vocabulary, special ones included: ids are below it."""
-
-    @abstractmethod
-    def pieces(self) -> list[str]:
-        """The vocabulary, in the order of the ids."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the whole tokenizer: equal only where ids mean the same."""
-        return hashlib.blake2b(self._spec.encode(), digest_size=16).hexdigest()
-
-    def normalise(self, text: str) -> str:
-        """The form of `text` that this tokenizer sees: in lower case if it was trained so."""
-        return normalise_lowercase(text) if self._lowercase else normalise(text)
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of `text`, with neither start nor end token; none for a text of white space."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
-        """The ids of each text. DataError: `texts` are not strings.
-
-        `dropout` leaves out merges at random (BPE-dropout, Provilkov et al. 2020), with the probability
-        that the tokenizer was trained with. The generator belongs to `tokenizers` and takes no seed, so
-        a training that must be repeatable keeps what was drawn (`TokenStore.prepare`).
-        """
-        check_texts(texts)
-        return self._encode_batch([self.normalise(text) for text in texts], dropout=dropout)
-
-    @abstractmethod
-    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
-        """The ids of texts that are normalised."""
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of any `ids`, without special tokens; U+FFFD stands for what is unknown or broken.
-
-        Tokens of bytes, and vocabularies of strangers, can spell any character. Control characters, which end
-        lines, break formats and steer terminals, never come out (`normalisation.REPLACED`).
-        """
-        return self.decode_batch([ids])[0]
-
-    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of ids, as `decode` has it."""
-        return [without_controls(text) for text in self._decode_batch(batch)]
-
-    @abstractmethod
-    def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of ids, whatever characters it holds."""
-
-    @abstractmethod
-    def tokens(self, text: str) -> list[Token]:
-        """The tokens of `text`, and which characters of `self.normalise(text)` each stands for."""
-
-    def unknown_rate(self, texts: Iterable[str]) -> float:
-        """The share, from 0 to 1, of the tokens of `texts` that are not in the vocabulary. Subwords: 0."""
-        n_tokens = n_unknown = 0
-        remaining = iter(texts)
-        while chunk := list(islice(remaining, 10_000)):
-            for ids in self.encode_batch(chunk):
-                n_tokens += len(ids)
-                n_unknown += ids.count(UNK_ID)
-        return n_unknown / n_tokens if n_tokens else 0.0
-
-    def save(self, path: Path) -> None:
-        """Writes the JSON file `path`, whole or not at all. RunError: it cannot be written."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, self._spec.encode())
-
-    @staticmethod
-    def load(path: Path) -> Tokenizer:
-        """The tokenizer in the file `path`. RunError: it is missing, or not one that Dragoman wrote."""
-        try:
-            if path.stat().st_size > MAX_BYTES:
-                raise ValueError(
-                    f"it has {path.stat().st_size:,} bytes, and {MAX_BYTES:,} at most can be right"
-                )
-            return _read(path.read_text(encoding="utf-8"))
-        except DragomanError:  # a package is missing
-            raise
-        except OSError as error:
-            raise RunError(
-                f"{path}: cannot be read ({error.strerror}); a run keeps its tokenizer there: train again"
-            ) from None
-        except Exception as error:  # tokenizers raises plain Exception for whatever it cannot parse
-            reason = str(error)[:200]  # it may quote all of the file
-            raise RunError(f"{path}: is not a Dragoman tokenizer ({reason}); train again") from None
-        except BaseException as error:
-            if type(error).__name__ != "PanicException":  # Rust's, which is no Exception and has no address
-                raise
-            raise RunError(
-                f"{path}: is not a Dragoman tokenizer, for it cannot be read; train again"
-            ) from None
 
 
 class SubwordTokenizer(Tokenizer):
@@ -269,49 +108,6 @@ class Segmenter(Protocol):
         """What the tokenizer's file says about it."""
 
 
-class ListedTokenizer(Tokenizer):
-    """A vocabulary that is a list, special tokens first, and a way to cut text into its pieces.
-
-    What is not in the vocabulary is unknown, id UNK_ID, and written as U+FFFD. There are no byte tokens.
-    """
-
-    def __init__(self, spec: str, settings: dict[str, Any]) -> None:
-        """`settings` are the parsed JSON of `spec`. ValueError: malformed vocabulary."""
-        super().__init__(spec, lowercase=bool(settings["lowercase"]))
-        self._pieces: list[str] = settings["vocabulary"]
-        are_strings = isinstance(self._pieces, list) and all(isinstance(p, str) for p in self._pieces)
-        if not are_strings or len(set(self._pieces)) != len(self._pieces):
-            raise ValueError("its vocabulary is not a list of different strings")
-        if self._pieces[: len(SPECIAL_TOKENS)] != list(SPECIAL_TOKENS):
-            raise ValueError("the special tokens are not where Dragoman puts them")
-        first = len(SPECIAL_TOKENS)  # those are no words of a text
-        self._ids = {piece: i for i, piece in enumerate(self._pieces[first:], start=first)}
-        self._written = {UNK_ID: UNKNOWN} | {i: piece for piece, i in self._ids.items()}
-
-    @abstractmethod
-    def _cut(self, text: str) -> list[str]:
-        """The pieces of normalised `text`."""
-
-    @abstractmethod
-    def _join(self, pieces: list[str]) -> str:
-        """`pieces` as text."""
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._pieces)
-
-    def pieces(self) -> list[str]:
-        return list(self._pieces)
-
-    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
-        get = self._ids.get
-        return [[get(piece, UNK_ID) for piece in self._cut(text)] for text in texts]
-
-    def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        written = self._written
-        return [self._join([written[i] for i in ids if i in written]) for ids in batch]
-
-
 class WholeTokenizer(ListedTokenizer):
     """Words or characters."""
 
@@ -347,14 +143,61 @@ class WholeTokenizer(ListedTokenizer):
         return tokens
 
 
+def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, *, lang: str = "") -> Tokenizer:
+    """Train a tokenizer of `config.kind` on `texts` in the language `lang` (for spaCy's rules).
+
+    It has `config.vocab_size` tokens, or fewer if the texts have fewer pieces. `config.dropout` is used
+    by `encode_batch(..., dropout=True)` only.
+
+    Raises:
+        DataError: there is no text.
+        MissingExtraError: spaCy is requested and not installed.
+        ConfigError: spaCy does not know the language, or the kind comes with an imported model only.
+    """
+    if config.kind in FOREIGN_KINDS:
+        raise ConfigError(
+            f'tokenizer.kind = "{config.kind}" comes with an imported model and cannot be learnt; start '
+            'from one with dragoman train --from RUN, or choose kind = "bpe"'
+        )
+    if config.kind == "bpe" or config.kind == "unigram":
+        spec = subwords.learn(
+            texts,
+            kind=config.kind,
+            vocab_size=config.vocab_size,
+            dropout=config.dropout if config.kind == "bpe" else 0.0,
+            lowercase=config.lowercase,
+        )
+        return SubwordTokenizer(spec)
+    return WholeTokenizer(_learn_whole(texts, config, lang))
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer in the file `path`. RunError: it is missing, or not one that Dragoman wrote."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ValueError(f"it has {path.stat().st_size:,} bytes, and {MAX_BYTES:,} at most can be right")
+        return _read(path.read_text(encoding="utf-8"))
+    except DragomanError:  # a package is missing
+        raise
+    except OSError as error:
+        raise RunError(
+            f"{path}: cannot be read ({error.strerror}); a run keeps its tokenizer there: train again"
+        ) from None
+    except Exception as error:  # tokenizers raises plain Exception for whatever it cannot parse
+        reason = str(error)[:200]  # it may quote all of the file
+        raise RunError(f"{path}: is not a Dragoman tokenizer ({reason}); train again") from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # Rust's, which is no Exception and has no address
+            raise
+        raise RunError(f"{path}: is not a Dragoman tokenizer, for it cannot be read; train again") from None
+
+
 def _read(spec: str) -> Tokenizer:
     """The tokenizer that the JSON `spec` describes. Any exception: it describes none."""
     settings = json.loads(spec)
     if "model" in settings:
         return SubwordTokenizer(spec)
     if settings["kind"] in FOREIGN_KINDS:
-        from dragoman.text.foreign import KINDS
-
         return KINDS[settings["kind"]](spec)
     return WholeTokenizer(spec)
 
@@ -416,19 +259,19 @@ class TokenizerPair:
         """The tokenizers that `config` asks for, learnt from `pairs`, which are read once.
 
         Of a large corpus, a random sample. The languages choose spaCy's rules, where it splits the words.
-        Errors: as `Tokenizer.train`.
+        Errors: as `train_tokenizer`.
         """
         sample = draw_sample(pairs, MAX_TEXTS // 2)
         if config.shared:
             lang = src_lang if src_lang == tgt_lang else ""
-            both = Tokenizer.train((text for pair in sample for text in pair), config, lang=lang)
+            both = train_tokenizer((text for pair in sample for text in pair), config, lang=lang)
             return cls(both, both)
         tgt_config = config
         if config.tgt_kind != "same":
             tgt_config = config.model_copy(update={"kind": config.tgt_kind})
         return cls(
-            Tokenizer.train((src for src, _ in sample), config, lang=src_lang),
-            Tokenizer.train((tgt for _, tgt in sample), tgt_config, lang=tgt_lang),
+            train_tokenizer((src for src, _ in sample), config, lang=src_lang),
+            train_tokenizer((tgt for _, tgt in sample), tgt_config, lang=tgt_lang),
         )
 
     def extended(self, pairs: Iterable[tuple[str, str]], n_new: int) -> TokenizerPair:
@@ -454,6 +297,6 @@ class TokenizerPair:
     def load(cls, folder: Path) -> TokenizerPair:
         """The tokenizers in `folder`. RunError: a file is missing or not a tokenizer."""
         if (folder / "shared.json").exists():
-            tokenizer = Tokenizer.load(folder / "shared.json")
+            tokenizer = load_tokenizer(folder / "shared.json")
             return cls(tokenizer, tokenizer)
-        return cls(Tokenizer.load(folder / "src.json"), Tokenizer.load(folder / "tgt.json"))
+        return cls(load_tokenizer(folder / "src.json"), load_tokenizer(folder / "tgt.json"))

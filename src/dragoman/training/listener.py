@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.config import Config
 from dragoman.training.state import Position
-from dragoman.training.tasks.task import Sample
+from dragoman.training.task import Sample
 
 
 class TrainingListener:

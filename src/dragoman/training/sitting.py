@@ -14,7 +14,7 @@ from dragoman.runs import Run
 from dragoman.training.listener import TrainingListener
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.state import TrainState
-from dragoman.training.tasks.task import Task
+from dragoman.training.task import Task
 
 
 @dataclass(frozen=True)

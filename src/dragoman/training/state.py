@@ -18,7 +18,7 @@ from dragoman.predict.loading import load_weights
 from dragoman.runs import load_tensors, save_tensors
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import all_whole, spread_like
-from dragoman.training.tasks.task import Weights
+from dragoman.training.task import Weights
 
 
 @dataclass

@@ -10,7 +10,7 @@ from dragoman.training.listener import TrainingListener
 from dragoman.training.parallel.sharding import all_whole
 from dragoman.training.sitting import Sitting
 from dragoman.training.state import Position
-from dragoman.training.tasks.task import Validation, Weights
+from dragoman.training.task import Validation, Weights
 
 MIN_STEPS = 100
 """Minimum updates before warnings about a model."""

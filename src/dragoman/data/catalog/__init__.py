@@ -8,7 +8,8 @@ A set is looked for where `find_file` looks: in the working directory, in $DRAGO
 """
 
 from dragoman.data.catalog.checking import Check, verify
-from dragoman.data.catalog.datasets import (
+from dragoman.data.catalog.fetching import Progress, fetch
+from dragoman.data.datasets import (
     Dataset,
     Download,
     Part,
@@ -19,7 +20,6 @@ from dragoman.data.catalog.datasets import (
     providing,
     whereabouts,
 )
-from dragoman.data.catalog.fetching import Progress, fetch
 
 __all__ = [
     "Check",

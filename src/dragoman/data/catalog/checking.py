@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dragoman.data.catalog.datasets import Dataset
 from dragoman.data.catalog.download import checksum_of
+from dragoman.data.datasets import Dataset
 from dragoman.data.readers.files import open_bytes
 from dragoman.errors import DataError
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from dragoman.config import parse_json
 from dragoman.data.catalog.checking import SUMS, report_check, verify
-from dragoman.data.catalog.datasets import Dataset, Download, get, locate, whereabouts
 from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of, download
-from dragoman.data.readers.files import cache_folder, find_file
+from dragoman.data.datasets import Dataset, Download, cache_folder, get, locate, whereabouts
+from dragoman.data.readers.files import find_file
 from dragoman.errors import DataError
 from dragoman.files import sync
 

@@ -23,6 +23,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
+from dragoman.data.datasets import cache_folder, places, providing
 from dragoman.errors import ConfigError, DataError, optional, require
 
 COMPRESSED = (".gz", ".xz", ".zst")
@@ -82,14 +83,6 @@ _HASHES: dict[tuple[int, ...], str] = {}
 """Of files: by where they are, their size, and when they were last changed."""
 
 
-def cache_folder() -> Path:
-    """Where fetched data sets are kept: $DRAGOMAN_CACHE, or dragoman/data in the user's cache folder."""
-    if os.environ.get("DRAGOMAN_CACHE"):
-        return Path(os.environ["DRAGOMAN_CACHE"])
-    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(user) / "dragoman" / "data"
-
-
 def find_file(name: str, *, copied: bool = True) -> Path:
     """Where the file `name` is: in the working directory, in $DRAGOMAN_DATA, or among the fetched data sets.
 
@@ -100,9 +93,7 @@ def find_file(name: str, *, copied: bool = True) -> Path:
     """
     if not name:
         raise DataError("the name of a file is empty; give its path")
-    data = os.environ.get("DRAGOMAN_DATA")
-    folders = [Path(), *([Path(data)] if data else []), cache_folder()]
-    for folder in folders:
+    for folder, _ in places():
         path = folder / name
         if is_stream(path):
             return _copy(path) if copied else path
@@ -110,6 +101,7 @@ def find_file(name: str, *, copied: bool = True) -> Path:
             return path
     if Path(name).is_absolute():
         raise DataError(f"{name}: no such file; check the path")
+    data = os.environ.get("DRAGOMAN_DATA")
     elsewhere = f"$DRAGOMAN_DATA = {data}" if data else "$DRAGOMAN_DATA, which is not set"
     raise DataError(
         f"{name}: no such file in {Path.cwd()}, in {elsewhere}, nor in {cache_folder()}; {_remedy(name)}"
@@ -140,9 +132,7 @@ def _copy(path: Path) -> Path:
 
 def _remedy(name: str) -> str:
     """What to do about a missing file: fetch the data set that holds it, if it is a known one."""
-    from dragoman.data import catalog
-
-    dataset = catalog.providing(name)
+    dataset = providing(name)
     return f"get it with: dragoman data fetch {dataset.name}" if dataset else "check the path"
 
 

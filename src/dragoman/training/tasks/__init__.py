@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dragoman.config import Config
     from dragoman.runs import Run
     from dragoman.training.listener import TrainingListener
-    from dragoman.training.tasks.task import Task
+    from dragoman.training.task import Task
 
 TASKS = {
     "translation": "dragoman.training.tasks.translation:TranslationTask",

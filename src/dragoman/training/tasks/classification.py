@@ -45,9 +45,9 @@ from dragoman.predict.classifier import (
 )
 from dragoman.predict.loading import build_classifier, inference_copy
 from dragoman.runs import Run
-from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 from dragoman.training.listener import TrainingListener
-from dragoman.training.tasks.task import BatchResult, Sample, Task, Validation, Weights, sampled
+from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
 
 
 class ClassificationTask(Task[ClassificationBatch]):
@@ -239,7 +239,7 @@ def prepare_tokenizer(
     folder = run.tokenizer_folder
     if not folder.exists():
         listener.message("training the tokenizer")
-        tokenizer = Tokenizer.train((example.text for example in corpus.examples()), config.tokenizer)
+        tokenizer = train_tokenizer((example.text for example in corpus.examples()), config.tokenizer)
         with replacing_folder(folder) as unfinished:
             tokenizer.save(unfinished / TOKENIZER)
-    return Tokenizer.load(folder / TOKENIZER)
+    return load_tokenizer(folder / TOKENIZER)

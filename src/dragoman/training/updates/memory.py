@@ -14,7 +14,7 @@ import torch
 
 from dragoman.errors import TrainingError
 from dragoman.training.state import Position
-from dragoman.training.tasks.task import Task
+from dragoman.training.task import Task
 
 OutOfMemoryError = torch.OutOfMemoryError
 

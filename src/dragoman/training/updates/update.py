@@ -16,7 +16,7 @@ from dragoman.errors import TrainingError
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import accumulates, shard, whole
 from dragoman.training.state import Position, TrainState
-from dragoman.training.tasks.task import Task
+from dragoman.training.task import Task
 from dragoman.training.updates import divergence
 from dragoman.training.updates.optimizer import set_learning_rate
 from dragoman.training.updates.schedule import learning_rate

@@ -1,4 +1,7 @@
-"""Named data sets: what they are, and where they are. The descriptions are in datasets.toml."""
+"""Named data sets: what they are, and where they are. The descriptions are in datasets.toml.
+
+`places` is also where every file of a corpus is looked for.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.readers.files import cache_folder
 from dragoman.errors import DataError
 
 if sys.version_info >= (3, 11):
@@ -123,18 +125,18 @@ def locate(name: str) -> Path | None:
 
 def whereabouts(dataset: Dataset) -> Place:
     """Where a data set is: the first place where it is complete, or else the one where least is missing."""
-    places = [
+    found = [
         Place(folder / dataset.folder, description, tuple(dataset.missing(folder / dataset.folder)))
-        for folder, description in _places()
+        for folder, description in places()
         if dataset.present(folder / dataset.folder)
     ]
     nowhere = Place(None, "not here", tuple(dataset.missing(Path(os.devnull))))
-    return min(places, key=lambda place: len(place.missing), default=nowhere)
+    return min(found, key=lambda place: len(place.missing), default=nowhere)
 
 
 @cache
 def _catalogue() -> dict[str, Dataset]:
-    text = resources.files("dragoman.data.catalog").joinpath("datasets.toml").read_text(encoding="utf-8")
+    text = resources.files("dragoman.data").joinpath("datasets.toml").read_text(encoding="utf-8")
     return {name: _parse(name, entry) for name, entry in tomllib.loads(text).items()}
 
 
@@ -145,8 +147,16 @@ def _parse(name: str, entry: dict[str, Any]) -> Dataset:
     return Dataset(name=name, languages=languages, downloads=downloads, parts=parts, **entry)
 
 
-def _places() -> Iterator[tuple[Path, str]]:
-    """The folders in which data sets are looked for, in the order of `find_file`."""
+def cache_folder() -> Path:
+    """Where fetched data sets are kept: $DRAGOMAN_CACHE, or dragoman/data in the user's cache folder."""
+    if os.environ.get("DRAGOMAN_CACHE"):
+        return Path(os.environ["DRAGOMAN_CACHE"])
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(user) / "dragoman" / "data"
+
+
+def places() -> Iterator[tuple[Path, str]]:
+    """Yield the folders in which files and data sets are looked for, each with its name for people."""
     yield Path(), "here"
     if os.environ.get("DRAGOMAN_DATA"):
         yield Path(os.environ["DRAGOMAN_DATA"]), "$DRAGOMAN_DATA"

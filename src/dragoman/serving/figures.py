@@ -1,0 +1,145 @@
+"""Prometheus metrics of a service: of one process, or of several in shared memory."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+
+SLOT_BYTES = 1 << 19
+"""Bytes for the metrics of a worker, about 3,000 values; allocated on demand."""
+
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Figures:
+    """Metrics of several workers in shared memory. Create it before the workers are forked.
+
+    A slot belongs to one live worker; its successor continues counting. prometheus_client's own files would
+    kill the process when the disk is full (SIGBUS).
+    """
+
+    def __init__(self, n_slots: int) -> None:
+        self.n_slots = n_slots
+        self._memory = mmap.mmap(-1, n_slots * SLOT_BYTES)
+
+    def records(self, slot: int) -> Iterator[tuple[int, str, float]]:
+        """Yield offset, name and value of each metric in a slot. An entry is the value, then the name."""
+        place = slot * SLOT_BYTES + 8
+        (used,) = struct.unpack_from("q", self._memory, place - 8)
+        end = place + used
+        while place < end:
+            value, size = struct.unpack_from("dq", self._memory, place)
+            yield place, self._memory[place + 16 : place + 16 + size].decode(), value
+            place += 16 + size + -size % 8
+
+    def add(self, slot: int, name: str) -> int:
+        """Allocate a new metric with value 0, and return its offset."""
+        start, content = slot * SLOT_BYTES, name.encode()
+        (used,) = struct.unpack_from("q", self._memory, start)
+        place = start + 8 + used
+        content = struct.pack("dq", 0.0, len(content)) + content + bytes(-len(content) % 8)
+        assert place + len(content) <= start + SLOT_BYTES, "too many figures"
+        self._memory[place : place + len(content)] = content
+        self._memory[start : start + 8] = struct.pack("q", used + len(content))  # now it is seen
+        return place
+
+    def write(self, place: int, value: float) -> None:
+        self._memory[place : place + 8] = struct.pack("d", value)
+
+    def forget(self, slot: int) -> None:
+        """Reset the gauges of a worker that has died; its counters remain."""
+        for place, name, _ in self.records(slot):
+            if json.loads(name)[0] == "gauge":
+                self.write(place, 0.0)
+
+    def collect(self) -> Iterable[Metric]:
+        """Sum the metrics of all workers: a collector for prometheus_client."""
+        metrics: dict[str, Any] = {}
+        for slot in range(self.n_slots):
+            for _, name, value in self.records(slot):
+                kind, metric, sample, text, labels = json.loads(name)
+                found = metrics.setdefault(metric, Metric(metric, text, kind))
+                found._multiprocess_mode = "livesum"
+                found.add_sample(sample, tuple(map(tuple, labels)), value)
+        return MultiProcessCollector._accumulate_metrics(metrics, accumulate=True)  # type: ignore[no-untyped-call]
+
+    def values_of(self, slot: int) -> type:
+        """Return the `ValueClass` of prometheus_client for the worker in a slot."""
+        figures, lock = self, Lock()
+        places = {name: (place, value) for place, name, value in self.records(slot)}
+
+        class Value:
+            _multiprocess = True
+
+            def __init__(
+                self, kind: str, metric: str, sample: str, names: Sequence[str], values: Sequence[str],
+                text: str, **_: object,
+            ) -> None:  # fmt: skip
+                name = json.dumps([kind, metric, sample, text, sorted(zip(names, values, strict=True))])
+                with lock:
+                    self._place, self._value = places.get(name) or (figures.add(slot, name), 0.0)
+
+            def inc(self, amount: float) -> None:
+                with lock:
+                    self._value += amount
+                    figures.write(self._place, self._value)
+
+            def set(self, value: float, timestamp: float | None = None) -> None:
+                with lock:
+                    self._value = value
+                    figures.write(self._place, value)
+
+            def get(self) -> float:
+                return self._value
+
+        return Value
+
+
+class Metrics:
+    """The metrics of a service."""
+
+    def __init__(self, figures: Figures | None = None) -> None:
+        """`figures` are the shared metrics, if there are several workers."""
+        self._figures = figures
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "dragoman_requests", "Requests answered.", ["route", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "dragoman_request_seconds", "From the head of a request to the end of its answer.", ["route"],
+            buckets=SECONDS, registry=registry,
+        )  # fmt: skip
+        self.characters = Counter("dragoman_characters", "Characters taken in.", ["model"], registry=registry)
+        self.sentences = Counter(
+            "dragoman_sentences", "Sentences and texts taken in.", ["model"], registry=registry
+        )
+        self.batch_sizes = Histogram(
+            "dragoman_batch_size", "Items that were worked on together.", buckets=SIZES, registry=registry
+        )
+        self.waiting = Gauge("dragoman_waiting", "Items that no thread has begun.", registry=registry)
+        self.active = Gauge(
+            "dragoman_active_requests", "Requests that are being worked on.", registry=registry
+        )
+
+    def text(self) -> bytes:
+        """Return all metrics of all workers in Prometheus format."""
+        if self._figures is None:
+            return bytes(generate_latest(self.registry))
+        registry = CollectorRegistry()
+        registry.register(self._figures)
+        return bytes(generate_latest(registry))

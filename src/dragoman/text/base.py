@@ -1,0 +1,163 @@
+"""What every tokenizer offers, whatever its kind."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dragoman.errors import check_texts
+from dragoman.files import write_atomically
+from dragoman.text.normalisation import normalise, normalise_lowercase, without_controls
+from dragoman.text.vocabulary import SPECIAL_TOKENS, UNK_ID, UNKNOWN
+
+
+class Token(NamedTuple):
+    """A token of a text and the characters `start` to `end` of the normalised text that it stands for.
+
+    The space before a token is in its span, so the spans tile the text. A character that is written as
+    bytes is the span of each of its byte tokens.
+    """
+
+    id: int
+    piece: str
+    start: int
+    end: int
+
+
+class Tokenizer(ABC):
+    """One vocabulary: text to ids and back. `train_tokenizer` and `load_tokenizer` make one.
+
+    Subwords and characters are exact: `decode(encode(text)) == normalise(text)`, for characters where all
+    of them are known. Words keep `encode(decode(ids)) == ids` instead. What came with an imported model
+    (text/foreign.py) keeps what its toolkit keeps.
+    """
+
+    def __init__(self, spec: str, *, lowercase: bool) -> None:
+        """The tokenizer that the JSON `spec` describes."""
+        self._spec = spec
+        self._lowercase = lowercase
+
+    @abstractmethod
+    def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
+        """This tokenizer with up to `n_new` tokens more, learnt from `texts`; the ids there are stay.
+
+        DataError: there is no text.
+        """
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """Tokens in the vocabulary, special ones included: ids are below it."""
+
+    @abstractmethod
+    def pieces(self) -> list[str]:
+        """The vocabulary, in the order of the ids."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the whole tokenizer: equal only where ids mean the same."""
+        return hashlib.blake2b(self._spec.encode(), digest_size=16).hexdigest()
+
+    def normalise(self, text: str) -> str:
+        """The form of `text` that this tokenizer sees: in lower case if it was trained so."""
+        return normalise_lowercase(text) if self._lowercase else normalise(text)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, with neither start nor end token; none for a text of white space."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
+        """The ids of each text. DataError: `texts` are not strings.
+
+        `dropout` leaves out merges at random (BPE-dropout, Provilkov et al. 2020), with the probability
+        that the tokenizer was trained with. The generator belongs to `tokenizers` and takes no seed, so
+        a training that must be repeatable keeps what was drawn (`TokenStore.prepare`).
+        """
+        check_texts(texts)
+        return self._encode_batch([self.normalise(text) for text in texts], dropout=dropout)
+
+    @abstractmethod
+    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
+        """The ids of texts that are normalised."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of any `ids`, without special tokens; U+FFFD stands for what is unknown or broken.
+
+        Tokens of bytes, and vocabularies of strangers, can spell any character. Control characters, which end
+        lines, break formats and steer terminals, never come out (`normalisation.REPLACED`).
+        """
+        return self.decode_batch([ids])[0]
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids, as `decode` has it."""
+        return [without_controls(text) for text in self._decode_batch(batch)]
+
+    @abstractmethod
+    def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids, whatever characters it holds."""
+
+    @abstractmethod
+    def tokens(self, text: str) -> list[Token]:
+        """The tokens of `text`, and which characters of `self.normalise(text)` each stands for."""
+
+    def unknown_rate(self, texts: Iterable[str]) -> float:
+        """The share, from 0 to 1, of the tokens of `texts` that are not in the vocabulary. Subwords: 0."""
+        n_tokens = n_unknown = 0
+        remaining = iter(texts)
+        while chunk := list(islice(remaining, 10_000)):
+            for ids in self.encode_batch(chunk):
+                n_tokens += len(ids)
+                n_unknown += ids.count(UNK_ID)
+        return n_unknown / n_tokens if n_tokens else 0.0
+
+    def save(self, path: Path) -> None:
+        """Writes the JSON file `path`, whole or not at all. RunError: it cannot be written."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, self._spec.encode())
+
+
+class ListedTokenizer(Tokenizer):
+    """A vocabulary that is a list, special tokens first, and a way to cut text into its pieces.
+
+    What is not in the vocabulary is unknown, id UNK_ID, and written as U+FFFD. There are no byte tokens.
+    """
+
+    def __init__(self, spec: str, settings: dict[str, Any]) -> None:
+        """`settings` are the parsed JSON of `spec`. ValueError: malformed vocabulary."""
+        super().__init__(spec, lowercase=bool(settings["lowercase"]))
+        self._pieces: list[str] = settings["vocabulary"]
+        are_strings = isinstance(self._pieces, list) and all(isinstance(p, str) for p in self._pieces)
+        if not are_strings or len(set(self._pieces)) != len(self._pieces):
+            raise ValueError("its vocabulary is not a list of different strings")
+        if self._pieces[: len(SPECIAL_TOKENS)] != list(SPECIAL_TOKENS):
+            raise ValueError("the special tokens are not where Dragoman puts them")
+        first = len(SPECIAL_TOKENS)  # those are no words of a text
+        self._ids = {piece: i for i, piece in enumerate(self._pieces[first:], start=first)}
+        self._written = {UNK_ID: UNKNOWN} | {i: piece for piece, i in self._ids.items()}
+
+    @abstractmethod
+    def _cut(self, text: str) -> list[str]:
+        """The pieces of normalised `text`."""
+
+    @abstractmethod
+    def _join(self, pieces: list[str]) -> str:
+        """`pieces` as text."""
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def pieces(self) -> list[str]:
+        return list(self._pieces)
+
+    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
+        get = self._ids.get
+        return [[get(piece, UNK_ID) for piece in self._cut(text)] for text in texts]
+
+    def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        written = self._written
+        return [self._join([written[i] for i in ids if i in written]) for ids in batch]
