@@ -24,20 +24,24 @@ from dragoman.bulk.workers import gpu_of_worker
 from dragoman.errors import ConfigError, DragomanError, RunError
 
 LOCAL = "local"
-"""The address of a cluster that is made for the occasion, on this machine."""
+"""Address that starts a temporary cluster on this machine."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 STORE_BYTES = 256 << 20
-"""What such a cluster holds of chunks in memory: some hundreds of them."""
+"""Object-store bytes of a temporary cluster: some hundreds of chunks."""
 
 
 def on_cluster(
     job: Job, read: Callable[[Path], Iterator[Chunk]], *, address: str, n_workers: int
 ) -> Iterator[Done]:
-    """What becomes of each chunk that `read` finds in the input, in order.
+    """Yield the result of each chunk of `read`, in order.
 
-    `n_workers` translators stand on the cluster at `address`, each with a core, or with a GPU or its share of
-    one where there are GPUs. ConfigError: no cluster is there. DragomanError: whatever a worker complains
-    about. RunError: Ray gave up.
+    `n_workers` translators run on the cluster at `address`, each with a core, or with a GPU or a share of one
+    if there are GPUs.
+
+    Raises:
+        ConfigError: no cluster at this address.
+        DragomanError: a worker reported an error; the message is the worker's.
+        RunError: Ray failed.
     """
     for variable, value in QUIET.items():
         os.environ.setdefault(variable, value)
@@ -67,7 +71,7 @@ def on_cluster(
 
 @contextmanager
 def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
-    """A connection to a cluster; a local one is made, with a core a worker, reachable from here only."""
+    """Connect to a cluster; a local one is started, with one core per worker, on the loopback interface."""
     own: dict[str, Any] = {}
     if address == LOCAL:
         own = {"num_cpus": n_workers, "object_store_memory": STORE_BYTES, "include_dashboard": False,
@@ -88,14 +92,14 @@ def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
 
 
 def _knock(address: str) -> None:
-    """Sees whether anybody listens at "host:port", which Ray itself tries for minutes. OSError: nobody."""
+    """Check that "host:port" accepts connections; Ray itself retries for minutes. OSError: no connection."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_workers: int) -> Any:
-    """The rows of what becomes of each chunk, computed as they are asked for."""
+    """Yield the rows of the results, computed lazily."""
     import pyarrow as pa
 
     def read() -> Iterator[pa.Table]:
@@ -116,7 +120,7 @@ def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_wor
             yield pa.table({"first_number": [0], "n_bytes": [0], **problem})
 
     class Chunks(ray.data.Datasource):  # type: ignore[misc]
-        """The file as one stream of tables of one row."""
+        """Yield the file as a stream of one-row tables."""
 
         def estimate_inmemory_data_size(self) -> int | None:
             return None
@@ -146,7 +150,7 @@ def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_wor
 
 
 class ClusterWorker:
-    """A translator that stands on a machine of the cluster and is given chunks."""
+    """A Ray actor that translates chunks."""
 
     def __init__(self, job: Job) -> None:
         import torch
@@ -156,7 +160,7 @@ class ClusterWorker:
         self.translate: ChunkTranslator | None = None
 
     def __call__(self, rows: Any) -> Any:
-        """What becomes of a chunk, in a table of one row each."""
+        """Translate a chunk; return one-row tables."""
         import pyarrow as pa
 
         (row,) = rows.to_pylist()

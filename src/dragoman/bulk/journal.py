@@ -30,13 +30,13 @@ from dragoman.runs import differences
 
 
 class Journal:
-    """The output `out`, to be continued where it is unfinished. A context manager."""
+    """The journal of an output file, which resumes an unfinished output. A context manager."""
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
-        """`settings` are all that the output depends on beside its input, as JSON has it.
+        """`settings` is everything that the output depends on besides its input, as a JSON value.
 
         Raises:
-            RunError: `out` is a folder or in none; an unfinished output of other settings is there.
+            RunError: `out` is a folder, its folder is missing, or an unfinished output has other settings.
         """
         try:
             target = destination(out)
@@ -50,20 +50,20 @@ class Journal:
         self.path = self.out.with_name(f"{self.out.name}.journal")
         self.settings = dict(settings)
         self.n_lines = 0
-        """Lines of the input that are done ..."""
+        """Number of finished lines of the input."""
         self.digest = ""
-        """... and a hash of them."""
+        """Hash of the finished lines."""
         self.n_bytes = 0
-        """Bytes of the partial file that count."""
+        """Valid bytes of the partial file."""
         self.counts: Counter[str] = Counter()
-        """What was left out, by reason."""
+        """Number of skipped lines, by reason."""
         self.finished = False
         self._file: IO[bytes] | None = None
         self._open = ExitStack()
         self._read()
 
     def __enter__(self) -> Journal:
-        """Opens the partial file behind what counts. RunError: another process has it, or it is too short."""
+        """Open the partial file at its end of valid bytes. RunError: it is locked, or too short."""
         with ExitStack() as opened:
             try:
                 if self.resumable:
@@ -77,7 +77,7 @@ class Journal:
         return self
 
     def _take_over(self, opened: ExitStack) -> IO[bytes] | None:
-        """The partial file, without what does not count; None: it is whole."""
+        """Return the partial file, truncated to its valid bytes; None = the output is complete."""
         if not self._read():
             if self.partial.exists():
                 raise RunError(
@@ -113,7 +113,7 @@ class Journal:
                         path.unlink()
 
     def append(self, done: Done) -> None:
-        """Adds what has become of the next lines; it is on the disk when this returns. RunError: no space."""
+        """Append the result of the next lines and sync it to disk. RunError: no space."""
         assert done.first_number == self.n_lines + 1, "chunks come in the order of the input"
         self._append(done.data)
         self.n_lines += done.n_lines
@@ -122,7 +122,7 @@ class Journal:
         self._write()
 
     def finish(self) -> None:
-        """Gives the output its name; what had this name goes. RunError: it cannot be written."""
+        """Rename the complete output, replacing an existing file. RunError: it cannot be written."""
         if not self.finished and not self.n_bytes:
             self._append(compressed(b"", self.out.name))  # no bytes at all are no compressed file
         self.finished = True
@@ -163,7 +163,7 @@ class Journal:
             write_atomically(self.path, json.dumps(record, indent=2, ensure_ascii=False).encode() + b"\n")
 
     def _read(self) -> bool:
-        """Takes over what is done, if anything is. RunError: other settings, or the journal is damaged."""
+        """Load the journal, if there is one. RunError: it has other settings, or is damaged."""
         if not self.resumable:
             return False
         try:
@@ -189,7 +189,7 @@ class Journal:
 
 
 def _changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """What differs, in words; hashes say nothing to anybody."""
+    """Describe the settings that differ, without hashes."""
     model = ["the run has other weights or tokens"] if there.get("model") != here.get("model") else []
     old, new = ({k: v for k, v in settings.items() if k != "model"} for settings in (there, here))
     return model + list(differences(old, new))

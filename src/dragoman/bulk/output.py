@@ -12,27 +12,27 @@ from dragoman.text.tokenizer import TokenizerPair
 
 
 class Dropped(NamedTuple):
-    """A line that is not written."""
+    """A line that is skipped, with the reason."""
 
     reason: str
 
 
 class Output(Protocol):
-    """Makes lines of translations. It is sent to other processes, so it holds settings and no files."""
+    """Formats translations as lines. It is sent to other processes, so it has settings but no files."""
 
     line_for_line: bool
-    """Every line has its own in the output: what cannot be translated becomes an empty translation."""
+    """Whether each input line has an output line: failed translations become empty."""
 
     def __call__(self, translation: Translation, tokenizers: TokenizerPair) -> str | Dropped:
-        """The line for a translation, without a line end."""
+        """Return the line for a translation, without line end."""
 
     def described(self) -> Mapping[str, Any]:
-        """Its settings, as JSON has them: results of equal settings may stand in one file."""
+        """Return its settings as a JSON value; results of equal settings may share a file."""
 
 
 @dataclass(frozen=True)
 class Lines:
-    """A line for every line, as `write` has it: a function at the top of a module."""
+    """One output line per input line, formatted by `write`, a module-level function."""
 
     write: Callable[[Translation], str]
     line_for_line = True
@@ -48,9 +48,9 @@ class Lines:
 class SyntheticPairs:
     """Back-translation (Sennrich et al. 2016): a synthetic source, a tab, and the text it was made from.
 
-    `tag` and a space stand before the synthetic source, so that a model can tell it from what people wrote
-    (Caswell et al. 2019). White space in either text becomes single spaces, so that no tab is in them.
-    Left out are empty texts and what `fault_of` finds.
+    `tag` and a space precede the synthetic source, so that a model can tell it from human text (Caswell et
+    al. 2019). White space in both texts becomes single spaces, so that they contain no tab. Empty texts and
+    texts with a fault (`fault_of`) are skipped.
     """
 
     tag: str
@@ -70,11 +70,11 @@ class SyntheticPairs:
 
 
 def fault_of(source: str, translation: str, tokenizers: TokenizerPair, *, max_ratio: float) -> str:
-    """What is plainly wrong with a translation, in words; "" where nothing is.
+    """Return the fault of a degenerate translation, in words; "" = none.
 
-    It is empty, says the same several times on end where its source does not, is the source itself or
-    nearly, or one of the two has more than `max_ratio` times the tokens of the other, 5 tokens added to each
-    so that short sentences may differ; 0: any ratio will do.
+    Faults: it is empty; it repeats itself and its source does not; it is (nearly) a copy of the source; one
+    side has more than `max_ratio` times the tokens of the other, with 5 tokens added to each side for short
+    sentences (0 = any ratio).
     """
     if not translation:
         return "empty translations"

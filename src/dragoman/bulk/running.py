@@ -37,17 +37,17 @@ class Status:
 
     @property
     def share(self) -> float:
-        """How much of the input has been read, 0 to 1."""
+        """Fraction of the input that has been read, 0 to 1."""
         return min(1.0, self.n_bytes / self.size) if self.size else 1.0
 
     @property
     def lines_per_second(self) -> float:
-        """The speed of this sitting, loading of weights included."""
+        """Speed since the start of this call, including loading the weights."""
         return self.n_new / self.seconds if self.seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """What the rest will take if its lines are as long as those before; None: too early to say."""
+        """Estimated remaining seconds, if the remaining lines have the same length; None = too early."""
         if not self.n_new or not self.share:
             return None
         n_lines = self.n_read / self.share
@@ -75,16 +75,15 @@ def translate_file(
     chunk_lines: int = CHUNK_LINES,
     watch: Callable[[Status], None] = lambda status: None,
 ) -> Summary:
-    """Translates `job.source` into `job.out`, or goes on with it where a kill has ended it.
+    """Translate `job.source` into `job.out`, or continue an interrupted translation.
 
-    Order and text do not depend on the number of workers. `ray` is the address of a Ray cluster, which is
-    then given the work. `watch` is told what is going on. What is finished when an error comes is kept, and
-    the same call continues.
+    The output does not depend on the number of workers. `ray` is the address of a Ray cluster to use. `watch`
+    receives the progress. On an error, finished chunks are kept, and the same call continues.
 
     Raises:
         DataError: the input cannot be read, or lines of it that are done have changed.
         ConfigError: a setting is wrong; the output is the input or a file of the run.
-        RunError: a worker died; the output cannot be written, or was begun with other settings.
+        RunError: a worker died; the output cannot be written, or was started with other settings.
     """
     compressed(b"", job.out.name)  # complains now rather than later
     if ray is not None:
@@ -130,7 +129,7 @@ def translate_file(
 
 
 def _watched(chunks: Iterator[Chunk], status: Status) -> Iterator[Chunk]:
-    """The same chunks; `status` knows how far they have been read."""
+    """Yield the same chunks, and record in `status` how far the input has been read."""
     for chunk in chunks:
         status.n_read, status.n_bytes = chunk.first_number - 1 + len(chunk.lines), chunk.n_bytes
         yield chunk

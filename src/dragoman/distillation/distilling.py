@@ -26,7 +26,7 @@ from dragoman.runs import Run, environment, only_writer
 RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"
 N_TIMED = 500
-"""Sentences whose translation is timed, at most."""
+"""Maximum sentences to time."""
 SMALL_BEAMS = (1, 2)
 """Beam sizes to try for a student; the first whose loss is at most NEXT_TO_NOTHING replaces its own."""
 NEXT_TO_NOTHING = 0.2
@@ -49,7 +49,7 @@ def distill(
     train: Callable[[TranslationConfig, Path], object],
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Makes a student of the run `teacher` in the run directory `out`; what its distillation.json holds.
+    """Distil the run `teacher` into a student run `out`; return the content of its distillation.json.
 
     `translate` runs a job of `dragoman.bulk`; `train` runs a training. The same call continues an interrupted
     one. Models are scored on the validation set, and on the test sets with `with_test`. The student's beam
@@ -93,14 +93,14 @@ def distill(
 
 
 def open_student(out: Path, student: TranslationConfig) -> Run:
-    """The run of the student, which an earlier call may have made, and given a smaller beam."""
+    """Create or open the student's run; an earlier call may have reduced its beam size."""
     there = Run.open(out).config if (out / "config.toml").exists() else None
     given = [with_beam(student, beam_size) for beam_size in SMALL_BEAMS]
     return Run.create(out, there if there in given else student)
 
 
 def chosen_beam(scores: Sequence[Mapping[str, Any]], beam_size: int) -> int:
-    """The beam for the student: the smallest that costs next to nothing on validation beside `beam_size`."""
+    """Choose the student's beam size: the smallest that loses at most NEXT_TO_NOTHING against `beam_size`."""
     found = {
         row["beam_size"]: row["value"] for row in scores if (row["model"], row["set"]) == ("student", "valid")
     }
@@ -109,7 +109,7 @@ def chosen_beam(scores: Sequence[Mapping[str, Any]], beam_size: int) -> int:
 
 
 def take_tokenizer(teacher: Path, run: Run) -> None:
-    """Gives a run that has no tokenizer yet the teacher's, whole or not at all."""
+    """Copy the teacher's tokenizer to a run without one, atomically."""
     if not run.tokenizer_folder.exists():
         with replacing_folder(run.tokenizer_folder) as folder:
             shutil.copytree(teacher / "tokenizer", folder, dirs_exist_ok=True)
@@ -123,10 +123,9 @@ def compare(
     with_test: bool,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """The shapes of the runs, their speeds, and their BLEU on the pairs that `config` names.
+    """Measure the runs: architecture, speed, and BLEU on the pairs of `config`.
 
-    Each is searched with small beams and with every one of `beams`, in this process, in its fp32 or bf16 as
-    ever.
+    Each run is searched with the small beams and with all `beams`, in this process, in its usual precision.
     """
     translators = {name: Translator.load(path) for name, path in runs.items()}
     sets = {"valid": [p for _, corpus in split_of(config, "valid") for p in corpus.pairs() if has_text(p)]}
@@ -162,7 +161,7 @@ def _speeds(
     beams: Sequence[int],
     say: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
-    """The sentences a second of each with each beam: of every part the best of several rounds, in turn."""
+    """Return sentences per second by model and beam size: the best of several alternating rounds."""
     by_length = sorted((pair.src for pair in pairs), key=len)
     parts = [by_length[i : i + N_AT_ONCE] for i in range(0, len(by_length), N_AT_ONCE)]
     best = {(beam, name): [float("inf")] * len(parts) for beam in beams for name in translators}
@@ -201,7 +200,7 @@ def _score(
 
 
 def describe_lessons(taught: Mapping[str, Any]) -> str:
-    """How many pairs the student learns from, and why not from more."""
+    """Describe the number of training pairs, and the skipped ones by reason."""
     left_out = ", ".join(f"{n:,} {reason}" for reason, n in sorted(taught["left_out"].items()))
     return (
         f"the student learns from {taught['n_kept']:,} of {taught['n_pairs']:,} pairs as the teacher has them"
@@ -211,7 +210,7 @@ def describe_lessons(taught: Mapping[str, Any]) -> str:
 
 
 def describe_beginning(student: TranslationConfig) -> str:
-    """What the student has before it learns."""
+    """Describe the student's initialisation."""
     if student.training.start_from:
         return f"the student begins with the weights of {student.training.start_from}"
     return "the student begins from nothing"

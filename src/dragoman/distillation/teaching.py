@@ -45,8 +45,7 @@ class Lessons(NamedTuple):
     references: bool = False
     """Whether the student also trains on the original training pairs."""
     max_ratio: float = 3.0
-    """The most that a source or its translation may have of the other's tokens (`bulk.output.fault_of`); 0:
-    any ratio."""
+    """Maximum ratio of the lengths of source and translation in tokens (`bulk.output.fault_of`); 0 = any."""
     min_chrf: float = 20.0
     """Minimum chrF of the teacher's translation against the reference, 0 to 100; 0 = any."""
     max_pairs: int = 0
@@ -65,7 +64,7 @@ def n_offered(config: TranslationConfig, lessons: Lessons) -> int:
 
 
 def as_candidates(translation: Translation) -> str:
-    """The alternatives of a translation on one line, best first, with tabs between."""
+    """Return the alternatives of a translation on one line, best first, separated by tabs."""
     return "\t".join(" ".join(alternative.text.split()) for alternative in translation.alternatives)
 
 
@@ -77,10 +76,14 @@ def teach(
     lessons: Lessons,
     translate: Callable[[Job], Summary],
 ) -> dict[str, Any]:
-    """Writes the files of the student's text into `folder`, or goes on with them; what lessons.json holds.
+    """Write the student's training data into `folder`, or continue; return the content of lessons.json.
 
-    `translate` carries out a job of `dragoman.bulk`. ConfigError: the teacher's beam is too small. DataError:
-    nothing is left. RunError: the folder was begun with other settings.
+    `translate` runs a job of `dragoman.bulk`.
+
+    Raises:
+        ConfigError: the teacher's beam is too small.
+        DataError: all pairs were skipped.
+        RunError: the folder was started with other settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     train, valid = open_corpora(config)
@@ -122,7 +125,7 @@ def teach(
 
 
 def _taking_part(corpus: Corpus, max_pairs: int) -> Iterator[Pair]:
-    """The pairs that take part."""
+    """Return the training pairs to use."""
     return islice(filter(has_text, corpus.pairs()), max_pairs or None)
 
 
@@ -133,7 +136,7 @@ def _kept(
     lessons: Lessons,
     counts: Counter[str],
 ) -> Iterator[Pair]:
-    """Each source with its translation, where nothing is wrong with that; `counts` says what was."""
+    """Yield each source with its translation, except degenerate ones; count these by reason in `counts`."""
     for line, pair in zip(translations, pairs, strict=True):
         counts["pairs"] += 1
         src, (made, chrf) = _line(pair.src), nearest(line.split("\t"), pair.tgt)
@@ -147,7 +150,7 @@ def _kept(
 
 
 def nearest(candidates: Sequence[str], reference: str) -> tuple[str, float]:
-    """The candidate with the best chrF against the reference, the first of equals; and that, 0 to 100."""
+    """Return the candidate with the highest chrF against the reference (ties: the first), and its chrF."""
     scored = [(candidate, sentence_chrf(candidate, reference)) for candidate in candidates]
     return max(scored, key=itemgetter(1))
 
@@ -157,7 +160,7 @@ def _line(text: str) -> str:
 
 
 def _write_lines(paths: Mapping[Path, int], pairs: Iterable[Pair]) -> None:
-    """Writes sides of pairs to compressed text files of any size, each whole or not at all."""
+    """Write the sides of pairs to compressed text files, atomically."""
     with ExitStack() as stack:
         files = []
         for path, side in paths.items():
@@ -169,7 +172,7 @@ def _write_lines(paths: Mapping[Path, int], pairs: Iterable[Pair]) -> None:
 
 
 def _sides(folder: Path, name: str) -> dict[Path, int]:
-    """The files of both sides of a corpus, and which side of a pair is theirs."""
+    """Return the files of both sides of a corpus, with the index of their side of a pair."""
     return {folder / f"{name}.{side}.gz": i for i, side in enumerate(("src", "tgt"))}
 
 
@@ -178,7 +181,7 @@ def _write_record(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What lessons.json says, if it is there. RunError: it is damaged."""
+    """Read lessons.json, if it exists. RunError: it is damaged."""
     try:
         content = parse_json(path.read_bytes())
         return dict(content, asked=content["asked"])

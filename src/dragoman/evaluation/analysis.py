@@ -21,11 +21,11 @@ LENGTHS = (5, 10, 15, 20, 30, 50)
 FREQUENCIES = (0, 1, 4, 9, 99, 999)
 """The most frequent word of each bucket but the last: how often it stands in the training text."""
 RARE = 4
-"""A word is rare that the training text has no more often."""
+"""Maximum frequency of a rare word in the training text."""
 MIN_CORRELATED = 10
-"""Of fewer sentences, no correlation is told."""
+"""Minimum sentences for a correlation."""
 LEVEL = 0.05
-"""What a p-value must be below."""
+"""Significance level."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 
@@ -70,7 +70,7 @@ class Recall(NamedTuple):
 
 
 class FrequencyBucket(NamedTuple):
-    """The words that stand so often in the training text, and how well they are found."""
+    """Words of a frequency range in the training text, with precision and recall."""
 
     least: int
     most: int | None
@@ -79,7 +79,7 @@ class FrequencyBucket(NamedTuple):
 
 
 class Correlation(NamedTuple):
-    """Whether two figures about the same sentences go together."""
+    """The correlation of two measures over the same sentences."""
 
     n: int
     pearson: float
@@ -89,7 +89,7 @@ class Correlation(NamedTuple):
 
     @property
     def helps(self) -> bool:
-        """Whether the first may be shown as a hint at the second: they rise together, and not by chance."""
+        """Whether the first measure predicts the second: a significant positive correlation."""
         return self.spearman > 0 and self.spearman_p < LEVEL
 
 
@@ -119,7 +119,7 @@ def by_length(
 def training_counts(
     targets: Iterable[str], hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str
 ) -> Counter[str]:
-    """How often each word of hypotheses and references stands in the `targets` of the training text."""
+    """Count how often each word of hypotheses and references occurs in the `targets` of the training text."""
     known = {word for text in (*hypotheses, *references) for word in words(text, lang=tgt_lang)}
     counts: Counter[str] = Counter()
     for target in targets:
@@ -147,7 +147,7 @@ def by_frequency(
 
 
 def rare_words(buckets: Sequence[FrequencyBucket]) -> Recall:
-    """The words that stand in the training text RARE times or less, taken together."""
+    """Return the words that occur at most RARE times in the training text, as one bucket."""
     rare = [bucket.words for bucket in buckets if bucket.most is not None and bucket.most <= RARE]
     return sum(rare, start=Recall(0, 0, 0))
 
@@ -231,7 +231,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def _fisher_p(r: float, *, variance: float) -> float:
-    """How often a correlation at least as strong would come about by chance."""
+    """Return the two-sided p-value of a correlation."""
     if abs(r) >= 1.0:
         return 0.0
     return math.erfc(abs(math.atanh(r)) / math.sqrt(2 * variance))
