@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -35,7 +35,8 @@ CLASSIFICATION = ("text-classification", "sentiment-analysis")
 PRECISIONS = {"None": "auto", "auto": "auto", "float32": "fp32", "bfloat16": "bf16"}
 """Names of types, those of torch without the word, and the precision that they mean."""
 
-Wanted = TypeVar("Wanted")
+Answer: TypeAlias = Callable[[list[str]], list[Any]]
+"""The result for each text."""
 
 
 def pipeline(
@@ -90,24 +91,45 @@ def pipeline(
     return TextClassificationPipeline(model, task, arguments)
 
 
-class Pipeline(ABC, Generic[Wanted]):
+class Pipeline(ABC):
     """What both have in common: inputs of every shape, read as they are needed."""
 
-    def __init__(self, task: str, arguments: Mapping[str, Any]) -> None:
-        """`arguments` are the defaults of every call. ConfigError: unknown argument."""
+    def __init__(
+        self, model: torch.nn.Module, task: str, arguments: Mapping[str, Any], *, default_batch: int
+    ) -> None:
+        """`arguments` are those of every call; `default_batch` texts are worked on at once.
+
+        ConfigError: unknown argument.
+        """
         self.task = task
         self.arguments = dict(arguments)
-        self._understood(self.arguments)
+        self._model = model
+        self._default_batch = default_batch
+        self._prepare({})
 
-    def _understood(self, arguments: Mapping[str, Any]) -> tuple[Wanted, int | None]:
-        """Parse the arguments of a call, and its batch size. ConfigError: unknown argument."""
-        own = {k: v for k, v in arguments.items() if k not in ("batch_size", "num_workers")}
-        batch_size = arguments.get("batch_size")
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self._model.parameters()).device
+
+    def _prepare(self, arguments: Mapping[str, Any]) -> tuple[Answer, int | None]:
+        """What answers a call with these arguments, and its batch size. ConfigError: unknown argument."""
+        given = {**self.arguments, **arguments}
+        given.pop("num_workers", None)
+        batch_size = given.pop("batch_size", None)
         if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
             raise ConfigError(f"pipeline: batch_size = {batch_size!r}: give a number from 1 on")
-        return self._wanted(own), batch_size
+        return self._answering(given, batch_size), batch_size
 
-    def _stream(self, inputs: Any, wanted: Wanted, batch_size: int | None) -> Iterator[Any]:
+    @abstractmethod
+    def _answering(self, arguments: dict[str, Any], batch_size: int | None) -> Answer:
+        """What gives the result for each text, as the arguments ask. ConfigError: unknown argument."""
+
+    def _each(self, items: Sequence[Any], n_before: int, answer: Answer) -> list[Any]:
+        """The result for each item. DataError: one is not a text."""
+        return answer(_texts(items, n_before))
+
+    def _stream(self, inputs: Any, answer: Answer, batch_size: int | None) -> Iterator[Any]:
         """A result for each input, in order.
 
         What has a length is read in buckets; of what has none, as much as is translated at once, and without
@@ -118,52 +140,22 @@ class Pipeline(ABC, Generic[Wanted]):
                 f"pipeline: the input is a {type(inputs).__name__}; give a text, a list of texts, or a data "
                 "set that yields texts"
             )
-        return self._streamed(inputs, wanted, batch_size)
-
-    def _streamed(self, inputs: Any, wanted: Wanted, batch_size: int | None) -> Iterator[Any]:
         n_at_once = batch_size or 1
         if isinstance(inputs, Sized):
             n_at_once = READ_AHEAD * (batch_size or self._default_batch)
-        items = inputs if isinstance(inputs, Iterable) else (inputs[i] for i in range(len(inputs)))
-        n_read, remaining = 0, iter(items)  # KeyDataset, as every data set of torch, cannot be iterated over
-        while bucket := list(islice(remaining, n_at_once)):
-            yield from self._answers(bucket, n_read, wanted, batch_size)
-            n_read += len(bucket)
+        # KeyDataset, as every data set of torch, cannot be iterated over
+        items = iter(inputs if isinstance(inputs, Iterable) else (inputs[i] for i in range(len(inputs))))
 
-    def _answers(
-        self, items: Sequence[Any], n_before: int, wanted: Wanted, batch_size: int | None
-    ) -> list[Any]:
-        """The result for each item. DataError: one is not a text."""
-        return self._results(_texts(items, n_before), wanted, batch_size)
+        def results() -> Iterator[Any]:
+            n_read = 0
+            while bucket := list(islice(items, n_at_once)):
+                yield from self._each(bucket, n_read, answer)
+                n_read += len(bucket)
 
-    @property
-    @abstractmethod
-    def _default_batch(self) -> int:
-        """Texts that are worked on at once where nothing else is said."""
-
-    @abstractmethod
-    def _wanted(self, arguments: Mapping[str, Any]) -> Wanted:
-        """Parse the arguments of a call. ConfigError: unknown argument."""
-
-    @abstractmethod
-    def _results(self, texts: list[str], wanted: Wanted, batch_size: int | None) -> list[Any]:
-        """The result for each text."""
+        return results()
 
 
-class TranslationWanted(NamedTuple):
-    """What is asked for in a call."""
-
-    settings: dict[str, Any]
-    """Of [search]."""
-    ids: bool
-    """Tokens, in place of text."""
-    clean_up: bool
-    """No space before punctuation."""
-    cut: bool
-    """What is too long for the model is cut off; else it is translated in parts."""
-
-
-class TranslationPipeline(Pipeline[TranslationWanted]):
+class TranslationPipeline(Pipeline):
     """Texts to translations, as the removed class of this name gave them: [{"translation_text": …}]."""
 
     def __init__(self, translator: Translator, task: str = "translation", arguments: Mapping[str, Any] = {}):
@@ -171,7 +163,8 @@ class TranslationPipeline(Pipeline[TranslationWanted]):
         languages = TRANSLATION.fullmatch(task)
         assert languages is not None
         self._check_languages(*languages.groups())
-        super().__init__(task, arguments)
+        batch = translator.config.search.batch_sentences
+        super().__init__(translator.model, task, arguments, default_batch=batch)
 
     def __call__(self, inputs: Any, *ignored: Any, **arguments: Any) -> Any:
         """The translations of a text or of a list of texts as a list, of anything else one after another.
@@ -186,7 +179,7 @@ class TranslationPipeline(Pipeline[TranslationWanted]):
 
         ConfigError: unknown argument. DataError: an input is not a text.
         """
-        wanted, batch_size = self._understood({**self.arguments, **arguments})
+        answer, batch_size = self._prepare(arguments)
         if ignored:
             warnings.warn(
                 f"pipeline: {len(ignored)} more positional arguments are ignored; "
@@ -194,66 +187,48 @@ class TranslationPipeline(Pipeline[TranslationWanted]):
                 stacklevel=2,
             )
         if isinstance(inputs, str):
-            return self._results([inputs], wanted, batch_size)[0]
+            return answer([inputs])[0]
         if isinstance(inputs, (list, tuple)):
-            results = self._answers(inputs, 0, wanted, batch_size)
+            results = self._each(inputs, 0, answer)
             is_flat = all(isinstance(text, str) for text in inputs) and all(len(r) == 1 for r in results)
             return [result[0] for result in results] if is_flat else results
-        return self._stream(inputs, wanted, batch_size)
+        return self._stream(inputs, answer, batch_size)
 
-    def _answers(
-        self, items: Sequence[Any], n_before: int, wanted: TranslationWanted, batch_size: int | None
-    ) -> list[Any]:
+    def _each(self, items: Sequence[Any], n_before: int, answer: Answer) -> list[Any]:
         """The translations for each item: of a text, or of all texts of a list."""
         groups = [item if isinstance(item, (list, tuple)) else [item] for item in items]
-        found = iter(self._results(_texts([*chain(*groups)], n_before), wanted, batch_size))
+        found = iter(answer(_texts([*chain(*groups)], n_before)))
         return [[record for _ in group for record in next(found)] for group in groups]
 
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return next(self.translator.model.parameters()).device
-
-    @property
-    def _default_batch(self) -> int:
-        return self.translator.config.search.batch_sentences
-
-    def _wanted(self, arguments: Mapping[str, Any]) -> TranslationWanted:
-        given = dict(arguments)
-        self._check_languages(given.pop("src_lang", None), given.pop("tgt_lang", None))
-        ids = bool(given.pop("return_tensors", None))
-        given.pop("return_text", None)  # without effect, as in transformers 4.57
-        clean_up = bool(given.pop("clean_up_tokenization_spaces", None))
-        cut = given.pop("truncation", None) not in (None, False, "do_not_truncate")
+    def _answering(self, arguments: dict[str, Any], batch_size: int | None) -> Answer:
+        self._check_languages(arguments.pop("src_lang", None), arguments.pop("tgt_lang", None))
+        as_ids = bool(arguments.pop("return_tensors", None))
+        arguments.pop("return_text", None)  # without effect, as in transformers 4.57
+        without_spaces = bool(arguments.pop("clean_up_tokenization_spaces", None))
+        cut = arguments.pop("truncation", None) not in (None, False, "do_not_truncate")
         own = self.translator.config.search
-        settings = search_settings(given, own)
+        settings = search_settings(arguments, own)
         own.changed(settings, where="pipeline")
-        return TranslationWanted(settings, ids, clean_up, cut)
+        if batch_size is not None:
+            settings["batch_sentences"] = batch_size
 
-    def _results(
-        self, texts: list[str], wanted: TranslationWanted, batch_size: int | None
-    ) -> list[list[dict[str, Any]]]:
-        if wanted.cut:
-            texts = [self._cut(text) for text in texts]
-        settings = wanted.settings | ({} if batch_size is None else {"batch_sentences": batch_size})
-        found = self.translator.translate(texts, **settings)
-        return [self._records(translation, wanted) for translation in found]
+        def records(found: Translation) -> list[dict[str, Any]]:
+            if as_ids:
+                return [{"translation_token_ids": torch.tensor([BOS_ID, *ids, EOS_ID])} for ids in found.ids]
+            texts = [alternative.text for alternative in found.alternatives]
+            return [{"translation_text": clean_up(text) if without_spaces else text} for text in texts]
 
-    def _records(self, translation: Translation, wanted: TranslationWanted) -> list[dict[str, Any]]:
-        if wanted.ids:
-            return [
-                {"translation_token_ids": torch.tensor([BOS_ID, *ids, EOS_ID])} for ids in translation.ids
-            ]
-        texts = [alternative.text for alternative in translation.alternatives]
-        return [{"translation_text": clean_up(text) if wanted.clean_up else text} for text in texts]
+        def answer(texts: list[str]) -> list[Any]:
+            texts = [self._cut(text) for text in texts] if cut else texts
+            return [records(found) for found in self.translator.translate(texts, **settings)]
+
+        return answer
 
     def _cut(self, text: str) -> str:
         """As much of the beginning of `text` as the model reads."""
         tokenizer, limit = self.translator.tokenizers.src, self.translator.max_positions - 1
         kept = limit
-        while (
-            len(tokenizer.encode(text)) > limit
-        ):  # what is cut may have other tokens than it had in the whole
+        while len(tokenizer.encode(text)) > limit:  # cut text may have other tokens than in the whole
             text = tokenizer.normalise(text)[: tokenizer.tokens(text)[kept - 1].end]
             kept -= 1
         return text
@@ -266,25 +241,14 @@ class TranslationPipeline(Pipeline[TranslationWanted]):
                 raise ConfigError(f"pipeline: {asked}: the model translates {self.translator.config.subject}")
 
 
-class ClassificationWanted(NamedTuple):
-    """What is asked for in a call."""
-
-    top_k: int | None
-    """Labels of a text; None: all."""
-    listed: bool
-    """A list of labels for each text, the most likely first, though it be one."""
-    function: str
-    """What makes scores of logits."""
-
-
-class TextClassificationPipeline(Pipeline[ClassificationWanted]):
+class TextClassificationPipeline(Pipeline):
     """Texts to labels, as transformers' class of this name gives them: [{"label": …, "score": …}]."""
 
     def __init__(
         self, classifier: Classifier, task: str = CLASSIFICATION[0], arguments: Mapping[str, Any] = {}
     ):
         self.classifier = classifier
-        super().__init__(task, arguments)
+        super().__init__(classifier.model, task, arguments, default_batch=100)
 
     def __call__(self, inputs: Any, **arguments: Any) -> Any:
         """The label of a text or of a list of texts as a list, of anything else one after another.
@@ -294,24 +258,15 @@ class TextClassificationPipeline(Pipeline[ClassificationWanted]):
 
         ConfigError: unknown argument. DataError: an input is not a text.
         """
-        wanted, batch_size = self._understood({**self.arguments, **arguments})
+        answer, batch_size = self._prepare(arguments)
         if isinstance(inputs, (str, dict)):
-            result = self._results(_texts([inputs], 0), wanted, batch_size)[0]
+            result = self._each([inputs], 0, answer)[0]
             return [result] if "top_k" not in arguments and isinstance(inputs, str) else result
         if isinstance(inputs, (list, tuple)):
-            return self._results(_texts(inputs, 0), wanted, batch_size)
-        return self._stream(inputs, wanted, batch_size)
+            return self._each(inputs, 0, answer)
+        return self._stream(inputs, answer, batch_size)
 
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return next(self.classifier.model.parameters()).device
-
-    @property
-    def _default_batch(self) -> int:
-        return 100
-
-    def _wanted(self, arguments: Mapping[str, Any]) -> ClassificationWanted:
+    def _answering(self, arguments: dict[str, Any], batch_size: int | None) -> Answer:
         known = ("top_k", "return_all_scores", "function_to_apply", "truncation", "padding")
         for name in arguments:
             if name not in known:
@@ -324,26 +279,26 @@ class TextClassificationPipeline(Pipeline[ClassificationWanted]):
             raise ConfigError(
                 f'pipeline: function_to_apply = {function!r}: is not "softmax", "sigmoid" or "none"'
             )
-        if "top_k" not in arguments and arguments.get("return_all_scores"):
-            return ClassificationWanted(None, True, function)
-        return ClassificationWanted(top_k, "top_k" in arguments, function)
+        listed = "top_k" in arguments
+        if not listed and arguments.get("return_all_scores"):
+            top_k, listed = None, True
 
-    def _results(
-        self, texts: list[str], wanted: ClassificationWanted, batch_size: int | None
-    ) -> list[dict[str, Any] | list[dict[str, Any]]]:
-        logits = self.classifier.logits(texts).values
-        if wanted.function == "none":
-            scores = logits
-        elif wanted.function == "sigmoid":
-            scores = 1 / (1 + np.exp(-logits))
-        else:
-            scores = softmax(logits, temperature=self.classifier.temperature)
-        results: list[dict[str, Any] | list[dict[str, Any]]] = []
-        for row in scores.tolist():
-            ranked = sorted(zip(self.classifier.labels, row, strict=True), key=lambda pair: -pair[1])
-            records = [{"label": label, "score": score} for label, score in ranked[: wanted.top_k]]
-            results.append(records if wanted.listed else records[0])
-        return results
+        def answer(texts: list[str]) -> list[Any]:
+            logits = self.classifier.logits(texts).values
+            if function == "none":
+                scores = logits
+            elif function == "sigmoid":
+                scores = 1 / (1 + np.exp(-logits))
+            else:
+                scores = softmax(logits, temperature=self.classifier.temperature)
+            results: list[Any] = []
+            for row in scores.tolist():
+                ranked = sorted(zip(self.classifier.labels, row, strict=True), key=lambda pair: -pair[1])
+                records = [{"label": label, "score": score} for label, score in ranked[:top_k]]
+                results.append(records if listed else records[0])
+            return results
+
+        return answer
 
 
 def clean_up(text: str) -> str:
