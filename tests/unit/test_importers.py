@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig
 from dragoman.errors import RunError
-from dragoman.interop import fairseq, joeynmt, marian, sockeye
+from dragoman.interop import fairseq, huggingface, joeynmt, sockeye
 from dragoman.interop.assembling import their_names
 from dragoman.interop.exporting import export_run
 from dragoman.interop.foreign import ForeignFolder, Options
@@ -85,7 +85,7 @@ ONMT_TABLE = {"d_ff": Setting("transformer_ff", 2048), "n_heads": Setting("heads
 SAMPLES = {
     "marian": Sample(
         write_marian, "model.safetensors", "", "model.encoder.layers.0.fc1.weight", "config.json",
-        marian.SETTINGS,
+        huggingface.SETTINGS,
     ),
     "joeynmt": Sample(
         write_joeynmt, "best.ckpt", "model_state", "encoder.layers.0.feed_forward.pwff_layer.0.weight",

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dragoman.config import ClassificationConfig, parse_json
+from dragoman.config import ClassificationConfig, SearchConfig, parse_json
 from dragoman.data.document_batching import make_documents
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
@@ -20,7 +20,6 @@ from dragoman.files import replacing_folder, write_atomically
 from dragoman.interop import huggingface, onnx
 from dragoman.interop.parity import (
     Parity,
-    Scorer,
     Search,
     check,
     compare,
@@ -37,6 +36,7 @@ from dragoman.text.foreign import sentencepiece_processor
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
 
 Progress: TypeAlias = Callable[[int], None]
+RuntimeEngine: TypeAlias = CTranslate2Engine | onnx.OnnxEngine | huggingface.HuggingFaceEngine
 
 REPORT = "export.json"
 """What an export says about itself; a folder that holds it may be replaced by another export."""
@@ -73,15 +73,16 @@ class ExportReport:
         return {"format": f"{self.to}, {self.compute_type}", "size": size, **describe(self.parity)}
 
 
-class Exported(NamedTuple):
-    """A translator that was written, and how it is asked."""
+class Exporter(NamedTuple):
+    """What is needed to write for a runtime."""
 
-    scorer: Scorer
-    searches: list[Search]
-    tolerance: float
-
-
-Write: TypeAlias = Callable[[Run, Translator, Path, str], Exported]
+    title: str
+    packages: tuple[str, ...]
+    script: str
+    """How it is used without Dragoman: a file of the folder standalone."""
+    write: Callable[[Run, Translator, Path, str], RuntimeEngine]
+    """Write a translator, and start the runtime on what was written."""
+    compute_types: tuple[str, ...] = ("float32",)
 
 
 def export_run(
@@ -106,10 +107,11 @@ def export_run(
     """
     if to not in EXPORTERS:
         raise ConfigError(f"--to {to}: is not a format; there are {', '.join(EXPORTERS)}")
-    compute_types, write, packages = EXPORTERS[to]
-    require(*packages, extra=to, purpose=f"exporting to {NAMES[to]}")
-    if compute_type not in compute_types:
-        raise ConfigError(f"--compute-type {compute_type}: {to} has {' and '.join(compute_types)} here")
+    exporter = EXPORTERS[to]
+    require(*exporter.packages, extra=to, purpose=f"exporting to {exporter.title}")
+    if compute_type not in exporter.compute_types:
+        there = " and ".join(exporter.compute_types)
+        raise ConfigError(f"--compute-type {compute_type}: {to} has {there} here")
     if n_sentences < 1:
         raise ConfigError(f"--sentences {n_sentences}: compare one sentence at least")
     run = Run.open(run_path)
@@ -118,7 +120,7 @@ def export_run(
     with replacing_folder(Path(out)) as folder:
         _check_free(Path(out))
         if run.config.task == "translation":
-            parity, notes = _export_translator(run, folder, to, compute_type, write, n_sentences, progress)
+            parity, notes = _export_translator(run, folder, to, compute_type, n_sentences, progress)
         else:
             parity, notes = _export_classifier(run, folder, to, n_sentences, progress)
         files = {
@@ -143,28 +145,47 @@ def _export_translator(
     folder: Path,
     to: str,
     compute_type: str,
-    write: Write,
     n_sentences: int,
     progress: Progress | None,
 ) -> tuple[Parity, tuple[str, ...]]:
     config = translation_config(run)
     translator = Translator.load(run.path, device="cpu", precision="fp32")
-    exported = write(run, translator, folder, compute_type)
+    engine = EXPORTERS[to].write(run, translator, folder, compute_type)
     tokenizers = translator.tokenizers
     texts, origin = sentences_to_compare(config, tokenizers.src, n_sentences, translator.max_positions - 1)
     notes: tuple[str, ...] = ()
-    script = f"translate_with_{SCRIPTS[to]}"
-    if to == "huggingface":
-        first = huggingface.first_target_id(config, tokenizers)
-        huggingface.check_tokenizer(folder, tokenizers, texts, first=first, end=config.model.source_end)
+    script = EXPORTERS[to].script
+    if isinstance(engine, huggingface.HuggingFaceEngine):
+        huggingface.check_tokenizer(folder, tokenizers, texts, first=engine.first, end=engine.source_end)
     else:
         notes = _write_tokenizers(run, translator, folder, texts)
         if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
             notes, script = (), "translate_with_sentencepiece"
     _write_readme(folder, run, to, script, notes)
-    parity = compare(translator, texts, origin, exported.scorer, exported.searches, progress=progress)
-    check(parity, exported.searches, tolerance=exported.tolerance, what=f"{to}, {compute_type}")
+    compared = _searches(engine, config.search, compute_type)
+    parity = compare(translator, texts, origin, engine, compared, progress=progress)
+    check(parity, compared, tolerance=TOLERANCE[compute_type], what=f"{to}, {compute_type}")
     return parity, notes
+
+
+def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) -> list[Search]:
+    """Greedy and beam search by the runtime, and what `generate` of transformers finds."""
+    greedy, beam = searches(search)
+    if isinstance(engine, CTranslate2Engine):
+        return [
+            Search("greedy", greedy, engine.search, exact=compute_type == "float32"),
+            Search(f"the best of its own beam of {beam.beam_size}", beam, engine.search, exact=False),
+        ]
+    compared = [
+        Search("greedy", greedy, engine.search),
+        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search),
+    ]
+    if isinstance(engine, huggingface.HuggingFaceEngine):
+        compared += [
+            Search("greedy by generate", greedy, engine.generate),
+            Search(f"the best of generate's beam of {beam.beam_size}", beam, engine.generate, exact=False),
+        ]
+    return compared
 
 
 def _write_tokenizers(
@@ -211,64 +232,40 @@ def _write_sentencepiece(run: Run, translator: Translator, folder: Path, texts: 
     return True
 
 
-def _to_ctranslate2(run: Run, translator: Translator, folder: Path, compute_type: str) -> Exported:
+def _to_ctranslate2(run: Run, translator: Translator, folder: Path, compute_type: str) -> CTranslate2Engine:
     assert compute_type in ("float32", "int8")
-    convert(translator.model, translator.tokenizers, folder, compute_type=compute_type)  # type: ignore[arg-type]
-    engine = CTranslate2Engine(
-        folder,
-        translator.tokenizers,
-        max_positions=translator.max_positions,
-        source_end=translator.model.config.source_end,
+    model, tokenizers = translator.model, translator.tokenizers
+    convert(model, tokenizers, folder, compute_type=compute_type)  # type: ignore[arg-type]
+    source_end = model.config.source_end
+    return CTranslate2Engine(
+        folder, tokenizers, max_positions=translator.max_positions, source_end=source_end
     )
-    greedy, beam = searches(translator.config.search)
-    compared = [
-        Search("greedy", greedy, engine.search, exact=compute_type == "float32"),
-        Search(f"the best of its own beam of {beam.beam_size}", beam, engine.search, exact=False),
-    ]
-    return Exported(engine, compared, TOLERANCE[compute_type])
 
 
-def _to_onnx(run: Run, translator: Translator, folder: Path, compute_type: str) -> Exported:
+def _to_onnx(run: Run, translator: Translator, folder: Path, compute_type: str) -> onnx.OnnxEngine:
     onnx.write_translator(translator.model, folder)
     source_end = translator.model.config.source_end
-    engine = onnx.OnnxEngine(folder, max_positions=translator.max_positions, source_end=source_end)
-    greedy, beam = searches(translator.config.search)
-    compared = [
-        Search("greedy", greedy, engine.search),
-        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search),
-    ]
-    return Exported(engine, compared, TOLERANCE[compute_type])
+    return onnx.OnnxEngine(folder, max_positions=translator.max_positions, source_end=source_end)
 
 
-def _to_huggingface(run: Run, translator: Translator, folder: Path, compute_type: str) -> Exported:
-    config = translation_config(run)
-    huggingface.write_huggingface(run, config, translator.model, translator.tokenizers, folder)
-    engine = huggingface.HuggingFaceEngine(folder)
-    greedy, beam = searches(config.search)
-    compared = [
-        Search("greedy", greedy, engine.search),
-        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search),
-        Search("greedy by generate", greedy, engine.generate),
-        Search(f"the best of generate's beam of {beam.beam_size}", beam, engine.generate, exact=False),
-    ]
-    return Exported(engine, compared, TOLERANCE[compute_type])
-
-
-class Exporter(NamedTuple):
-    """What there is of a format; `write` also starts the runtime on what it wrote."""
-
-    compute_types: tuple[str, ...]
-    write: Write
-    packages: tuple[str, ...]
+def _to_huggingface(
+    run: Run, translator: Translator, folder: Path, compute_type: str
+) -> huggingface.HuggingFaceEngine:
+    huggingface.write_huggingface(
+        run, translation_config(run), translator.model, translator.tokenizers, folder
+    )
+    return huggingface.HuggingFaceEngine(folder)
 
 
 EXPORTERS: dict[str, Exporter] = {
-    "ctranslate2": Exporter(("float32", "int8"), _to_ctranslate2, ("ctranslate2",)),
-    "onnx": Exporter(("float32",), _to_onnx, ("onnx", "onnxscript", "onnxruntime")),
-    "huggingface": Exporter(("float32",), _to_huggingface, ("transformers",)),
+    "ctranslate2": Exporter(
+        "CTranslate2", ("ctranslate2",), "translate_with_ctranslate2", _to_ctranslate2, ("float32", "int8")
+    ),
+    "onnx": Exporter("ONNX", ("onnx", "onnxscript", "onnxruntime"), "translate_with_onnx", _to_onnx),
+    "huggingface": Exporter(
+        "Hugging Face", ("transformers",), "translate_with_transformers", _to_huggingface
+    ),
 }
-NAMES = {"ctranslate2": "CTranslate2", "onnx": "ONNX", "huggingface": "Hugging Face"}
-SCRIPTS = {"ctranslate2": "ctranslate2", "onnx": "onnx", "huggingface": "transformers"}
 
 
 def _export_classifier(

@@ -31,6 +31,7 @@ from dragoman.errors import ConfigError, optional
 from dragoman.files import write_atomically
 from dragoman.interop.assembling import in_order, take_parameters, their_names
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
+from dragoman.interop.settings import Setting
 from dragoman.interop.torch_files import ForeignTensors
 from dragoman.model.architecture import SIDES, embedding_names, parameters
 from dragoman.model.layers import sinusoids
@@ -70,6 +71,23 @@ NAMES = {
     "norm": "model.*.layer_norm",
 }
 """What Marian and Pegasus call the parts of a model."""
+
+SETTINGS = {
+    "d_model": Setting("d_model", int),
+    "d_ff": Setting("*_ffn_dim", int),
+    "n_heads": Setting("*_attention_heads", int),
+    "n_encoder_layers": Setting("encoder_layers", int),
+    "n_decoder_layers": Setting("decoder_layers", int),
+    "max_positions": Setting("max_position_embeddings", 1024),
+    "dropout": Setting("dropout", 0.1),
+    "attention_dropout": Setting("attention_dropout", 0.0),
+    "activation_dropout": Setting("activation_dropout", 0.0),
+    "activation": Setting(
+        "activation_function", "gelu", {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+    ),
+    "scale_embeddings": Setting("scale_embedding", False),
+}
+"""Settings of config.json that ours have as well, read by the importer and written by the export."""
 
 
 def halves(d_model: int) -> Tensor:
@@ -177,58 +195,38 @@ def ties_all(config: ModelConfig, *, shared: bool) -> bool:
     return config.tie_embeddings == "all" or (config.tie_embeddings == "output" and not shared)
 
 
-def kept_of(
-    config: TranslationConfig, weights: Mapping[str, Tensor], tokenizers: TokenizerPair
-) -> dict[str, Any]:
-    """What config.json has under RUN: enough to make the run again."""
-    identity = torch.equal(order_of_width(config.model, weights), torch.arange(config.model.d_model))
-    bias = weights.get("output.bias")
-    return {
-        "version": 1,
-        "languages": list(config.languages),
-        "width": "as it is" if identity else "even dimensions first",
-        "shared": config.tokenizer.shared,
-        "src_vocab_size": tokenizers.src.vocab_size,
-        "forbidden_bias": None if bias is None else bias[list(FORBIDDEN)].tolist(),
-        "config": config.model_dump(mode="json"),
-    }
-
-
-def first_target_id(config: TranslationConfig, tokenizers: TokenizerPair) -> int:
-    """What is added to the ids of the target."""
-    return 0 if config.tokenizer.shared else tokenizers.src.vocab_size
-
-
 def model_config(
     config: TranslationConfig, weights: Mapping[str, Tensor], tokenizers: TokenizerPair
 ) -> dict[str, Any]:
-    """config.json."""
-    model = config.model
-    first = first_target_id(config, tokenizers)
+    """config.json; under RUN it has enough to make the run again."""
+    model, shared = config.model, config.tokenizer.shared
+    first = 0 if shared else tokenizers.src.vocab_size
     n_ids = first + tokenizers.tgt.vocab_size
-    all_tied = ties_all(model, shared=config.tokenizer.shared)
+    all_tied = ties_all(model, shared=shared)
     architecture: dict[str, Any] = {
         "model_type": "pegasus", "architectures": ["PegasusForConditionalGeneration"],
-        "tie_word_embeddings": all_tied,
     } if model.norm == "pre" else {
         "model_type": "marian", "architectures": ["MarianMTModel"],
         "decoder_vocab_size": n_ids, "share_encoder_decoder_embeddings": all_tied,
-        "tie_word_embeddings": all_tied,
     }  # fmt: skip
-    sizes = {
-        f"{side}_{name}": value
+    identity = torch.equal(order_of_width(model, weights), torch.arange(model.d_model))
+    bias = weights.get("output.bias")
+    kept = {
+        "version": 1, "languages": list(config.languages),
+        "width": "as it is" if identity else "even dimensions first",
+        "shared": shared, "src_vocab_size": tokenizers.src.vocab_size,
+        "forbidden_bias": None if bias is None else bias[list(FORBIDDEN)].tolist(),
+        "config": config.model_dump(mode="json"),
+    }  # fmt: skip
+    settings = {
+        setting.name.replace("*", side): getattr(model, ours)
+        for ours, setting in SETTINGS.items()
         for side in SIDES
-        for name, value in {"attention_heads": model.n_heads, "ffn_dim": model.d_ff}.items()
     }
-    return architecture | sizes | {
-        "vocab_size": n_ids, "d_model": model.d_model, "max_position_embeddings": model.max_positions,
-        "encoder_layers": model.n_encoder_layers, "decoder_layers": model.n_decoder_layers,
-        "activation_function": model.activation, "scale_embedding": model.scale_embeddings,
-        "dropout": model.dropout, "attention_dropout": model.attention_dropout,
-        "activation_dropout": model.activation_dropout, "is_encoder_decoder": True, "dtype": "float32",
+    return architecture | settings | {
+        "vocab_size": n_ids, "tie_word_embeddings": all_tied, "is_encoder_decoder": True, "dtype": "float32",
         "pad_token_id": PAD_ID, "bos_token_id": first + BOS_ID, "decoder_start_token_id": first + BOS_ID,
-        "eos_token_id": first + EOS_ID, "forced_eos_token_id": None,
-        RUN: kept_of(config, weights, tokenizers),
+        "eos_token_id": first + EOS_ID, "forced_eos_token_id": None, RUN: kept,
     }  # fmt: skip
 
 

@@ -30,28 +30,12 @@ from dragoman.interop.foreign import (
     Options,
     SentencePiece,
 )
-from dragoman.interop.huggingface import NAMES, RUN, halves
-from dragoman.interop.settings import Setting, Settings
+from dragoman.interop.huggingface import NAMES, RUN, SETTINGS, halves
+from dragoman.interop.settings import Settings
 from dragoman.interop.torch_files import ForeignTensors, read_safetensors, read_torch
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
 from dragoman.text.foreign import LANGUAGE
-
-SETTINGS = {
-    "d_model": Setting("d_model", int),
-    "d_ff": Setting("*_ffn_dim", int),
-    "n_heads": Setting("*_attention_heads", int),
-    "n_encoder_layers": Setting("encoder_layers", int),
-    "n_decoder_layers": Setting("decoder_layers", int),
-    "max_positions": Setting("max_position_embeddings", 1024),
-    "dropout": Setting("dropout", 0.1),
-    "attention_dropout": Setting("attention_dropout", 0.0),
-    "activation_dropout": Setting("activation_dropout", 0.0),
-    "activation": Setting(
-        "activation_function", "gelu", {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-    ),
-    "scale_embeddings": Setting("scale_embedding", False),
-}
 
 
 def _detects(folder: ForeignFolder) -> bool:

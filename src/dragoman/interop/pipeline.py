@@ -143,8 +143,8 @@ class Pipeline(ABC):
         n_at_once = batch_size or 1
         if isinstance(inputs, Sized):
             n_at_once = READ_AHEAD * (batch_size or self._default_batch)
-        # KeyDataset, as every data set of torch, cannot be iterated over
-        items = iter(inputs if isinstance(inputs, Iterable) else (inputs[i] for i in range(len(inputs))))
+        data: Any = inputs  # KeyDataset, as every data set of torch, cannot be iterated over
+        items = iter(data if isinstance(data, Iterable) else (data[i] for i in range(len(data))))
 
         def results() -> Iterator[Any]:
             n_read = 0
