@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig, parse_json
 from dragoman.errors import RunError
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.foreign import PiecesTokenizer, SentencePieceTokenizer, pieces_spec, sentencepiece_spec
+from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
 MAX_TEXT_BYTES = 256 * 1024 * 1024
 """Maximum size of a vocabulary, a configuration or a tokenizer."""
@@ -25,18 +26,29 @@ MAX_TEXT_BYTES = 256 * 1024 * 1024
 class SentencePiece:
     """Text is cut by a sentencepiece model, the bytes of its file."""
 
+    kind: ClassVar = "sentencepiece"
     model: bytes
     lowercase: bool = False
+
+    def tokenizer(self, pieces: Sequence[str]) -> Tokenizer:
+        """The tokenizer with these pieces in Dragoman's order. ValueError: the model cannot be used."""
+        return SentencePieceTokenizer(sentencepiece_spec(self.model, pieces, lowercase=self.lowercase))
 
 
 @dataclass(frozen=True)
 class Pieces:
     """Text comes cut, its pieces separated by spaces; subword-nmt `codes`, if any, cut it further."""
 
+    kind: ClassVar = "pieces"
     codes: str | None = None
     lowercase: bool = False
     known_only: bool = False
     """What is not in the vocabulary is cut on, as far as merges can be undone."""
+
+    def tokenizer(self, pieces: Sequence[str]) -> Tokenizer:
+        """The tokenizer with these pieces in Dragoman's order. ValueError: the codes cannot be used."""
+        settings = {"lowercase": self.lowercase, "known_only": self.known_only}
+        return PiecesTokenizer(pieces_spec(self.codes, pieces, **settings))
 
 
 Segmentation: TypeAlias = SentencePiece | Pieces

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,14 +25,11 @@ from dragoman.interop.foreign import (
     Format,
     Imported,
     Options,
-    Segmentation,
-    SentencePiece,
 )
 from dragoman.interop.segmenting import cut_note
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, environment
-from dragoman.text import foreign as foreign_text
-from dragoman.text.tokenizer import BOS_ID, Tokenizer, TokenizerPair
+from dragoman.text.tokenizer import BOS_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 NEVER = -1000.0
@@ -103,15 +98,26 @@ def detect(folder: ForeignFolder) -> str:
 
 def in_our_terms(foreign: Foreign, folder: ForeignFolder) -> Imported:
     """A model with its vocabularies in Dragoman's order. RunError: its parts do not fit together."""
-    where = folder.given
-    for vocabulary in (foreign.src, foreign.tgt):
-        _check_vocabulary(vocabulary, where)
-    tokenizers = _tokenizers(foreign, where)
-    config = _config(foreign, tokenizers, name=run_name(where), where=where)
+    where, src, tgt = folder.given, foreign.src, foreign.tgt
+    for vocabulary in (src, tgt):
+        special = {"start": vocabulary.start, "end": vocabulary.eos, "unknown": vocabulary.unk}
+        for name, i in (special | {"padding": vocabulary.pad}).items():
+            if i is not None and not 0 <= i < len(vocabulary.pieces):
+                raise RunError(
+                    f"{where}: its {name} token is {i}, and the vocabulary has {len(vocabulary.pieces):,}; "
+                    "they must come from the same model"
+                )
+    src_cut, tgt_cut = foreign.src_segmentation, foreign.tgt_segmentation
+    try:
+        tokenizer = src_cut.tokenizer(our_pieces(src))
+        is_same = (src, src_cut) == (tgt, tgt_cut)
+        tokenizers = TokenizerPair(tokenizer, tokenizer if is_same else tgt_cut.tokenizer(our_pieces(tgt)))
+    except ValueError as error:
+        raise RunError(f"{where}: its tokenizer cannot be used: {error}") from None
+    config = _config(foreign, tokenizers, where=where)
     notes = [
-        *cut_note(foreign.src_segmentation, foreign.src.pieces, foreign.src_lang),
-        *cut_note(foreign.tgt_segmentation, foreign.tgt.pieces, foreign.tgt_lang),
-    ]
+        *cut_note(src_cut, src.pieces, foreign.src_lang), *cut_note(tgt_cut, tgt.pieces, foreign.tgt_lang)
+    ]  # fmt: skip
     return Imported(config, tokenizers, reorder(foreign), (*notes, *foreign.notes))
 
 
@@ -164,12 +170,6 @@ def reorder(foreign: Foreign) -> dict[str, Tensor]:
     return ours
 
 
-def run_name(path: Path) -> str:
-    """A recipe's name from the name of a folder or file."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name).lstrip("._-")
-    return name or "imported"
-
-
 def write_run(format_name: str, imported: Imported, out: Path, folder: ForeignFolder) -> Run:
     """Writes a complete run, and tries it. RunError: it cannot be written, or does not translate."""
     with replacing_folder(out) as partial:
@@ -177,7 +177,17 @@ def write_run(format_name: str, imported: Imported, out: Path, folder: ForeignFo
         imported.tokenizers.save(run.tokenizer_folder)
         run.save_weights(imported.weights)
         run.write_json("environment.json", environment())
-        run.write_json("report.json", {"imported": _origin(format_name, imported, folder)})
+        origin = {
+            "format": format_name,
+            "path": str(folder.given),
+            "files": {
+                name: {"bytes": path.stat().st_size, "blake2b": hash_file(path)}
+                for name, path in sorted(folder.used.items())
+            },
+            "n_parameters": sum(tensor.numel() for tensor in imported.weights.values()),
+            "notes": list(imported.notes),
+        }
+        run.write_json("report.json", {"imported": origin})
         _check_run(run, folder.given)
         _check_free(out)  # still
     return Run.open(out)
@@ -197,67 +207,12 @@ def _check_run(run: Run, origin: Path) -> None:
         raise RunError(f"{origin}: computes what is no probability; the model is damaged")
 
 
-def _origin(format_name: str, imported: Imported, folder: ForeignFolder) -> dict[str, Any]:
-    """What report.json says about where a run came from."""
-    files = {
-        name: {"bytes": path.stat().st_size, "blake2b": hash_file(path)}
-        for name, path in sorted(folder.used.items())
-    }
-    return {
-        "format": format_name,
-        "path": str(folder.given),
-        "files": files,
-        "n_parameters": sum(tensor.numel() for tensor in imported.weights.values()),
-        "notes": list(imported.notes),
-    }
-
-
-def _check_vocabulary(vocabulary: ForeignVocabulary, where: Path) -> None:
-    special = {"start": vocabulary.start, "end": vocabulary.eos, "unknown": vocabulary.unk}
-    if vocabulary.pad is not None:
-        special["padding"] = vocabulary.pad
-    for name, i in special.items():
-        if not 0 <= i < len(vocabulary.pieces):
-            raise RunError(
-                f"{where}: its {name} token is {i}, and the vocabulary has {len(vocabulary.pieces):,}; "
-                "they must come from the same model"
-            )
-
-
-def _tokenizers(foreign: Foreign, where: Path) -> TokenizerPair:
-    """The tokenizers of both sides: one where vocabulary and segmentation are the same."""
-    src = _tokenizer(foreign.src_segmentation, our_pieces(foreign.src), where)
-    if foreign.src == foreign.tgt and foreign.src_segmentation == foreign.tgt_segmentation:
-        return TokenizerPair(src, src)
-    return TokenizerPair(src, _tokenizer(foreign.tgt_segmentation, our_pieces(foreign.tgt), where))
-
-
-def _tokenizer(segmentation: Segmentation, pieces: Sequence[str], where: Path) -> Tokenizer:
-    try:
-        if isinstance(segmentation, SentencePiece):
-            return foreign_text.SentencePieceTokenizer(
-                foreign_text.sentencepiece_spec(segmentation.model, pieces, lowercase=segmentation.lowercase)
-            )
-        return foreign_text.PiecesTokenizer(
-            foreign_text.pieces_spec(
-                segmentation.codes,
-                pieces,
-                lowercase=segmentation.lowercase,
-                known_only=segmentation.known_only,
-            )
-        )
-    except ValueError as error:
-        raise RunError(f"{where}: its tokenizer cannot be used: {error}") from None
-
-
-def _config(foreign: Foreign, tokenizers: TokenizerPair, *, name: str, where: Path) -> TranslationConfig:
+def _config(foreign: Foreign, tokenizers: TokenizerPair, *, where: Path) -> TranslationConfig:
     """The configuration of the run: what the model says, and defaults for the rest."""
-    kinds = [
-        "sentencepiece" if isinstance(one, SentencePiece) else "pieces"
-        for one in (foreign.src_segmentation, foreign.tgt_segmentation)
-    ]
+    src_kind, tgt_kind = foreign.src_segmentation.kind, foreign.tgt_segmentation.kind
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", where.resolve().name).lstrip("._-")
     settings = {
-        "name": name,
+        "name": name or "imported",
         "data": {
             "src_lang": foreign.src_lang,
             "tgt_lang": foreign.tgt_lang,
@@ -265,8 +220,8 @@ def _config(foreign: Foreign, tokenizers: TokenizerPair, *, name: str, where: Pa
             "max_length": usual_max_length(foreign.model),
         },
         "tokenizer": {
-            "kind": kinds[0],
-            "tgt_kind": "same" if kinds[0] == kinds[1] else kinds[1],
+            "kind": src_kind,
+            "tgt_kind": "same" if src_kind == tgt_kind else tgt_kind,
             "vocab_size": max(10, tokenizers.tgt.vocab_size),
             "shared": foreign.src == foreign.tgt,
             "lowercase": foreign.src_segmentation.lowercase,

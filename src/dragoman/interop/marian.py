@@ -32,9 +32,10 @@ from dragoman.interop.foreign import (
 )
 from dragoman.interop.huggingface import NAMES, RUN, SETTINGS, halves
 from dragoman.interop.settings import Settings
-from dragoman.interop.torch_files import ForeignTensors, read_safetensors, read_torch
+from dragoman.interop.torch_files import ForeignTensors, read_torch
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
+from dragoman.runs import load_tensors
 from dragoman.text.foreign import LANGUAGE
 
 
@@ -123,7 +124,7 @@ def read_weights(folder: ForeignFolder) -> ForeignTensors:
 
     RunError: there are none, or a file is damaged or named outside of the folder.
     """
-    for name, read_file in (("model.safetensors", read_safetensors), ("pytorch_model.bin", read_torch)):
+    for name, read_file in (("model.safetensors", load_tensors), ("pytorch_model.bin", read_torch)):
         index = f"{name}.index.json"
         names = [name] if folder.has(name) else _parts(folder, index) if folder.has(index) else []
         if names:

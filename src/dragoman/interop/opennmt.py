@@ -24,9 +24,10 @@ from dragoman.interop.assembling import Names, assemble, count_layers, halved_si
 from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options
 from dragoman.interop.segmenting import beside, segmentation
 from dragoman.interop.settings import Setting, Settings
-from dragoman.interop.torch_files import ForeignTensors, Inert, inert, read_safetensors, read_torch
+from dragoman.interop.torch_files import ForeignTensors, Inert, inert, read_torch
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
+from dragoman.runs import load_tensors
 
 N_POSITIONS = 5000
 """Positions that both toolkits compute."""
@@ -184,7 +185,7 @@ def read_eole(folder: ForeignFolder, options: Options) -> Foreign:
     start, specials = vocab.text("decoder_start_token") or "<s>", vocab.section("specials")
     vocabularies = [_vocabulary(vocab.get(side), start, specials, vocab.where) for side in ("src", "tgt")]
     path = folder.file("model.00.safetensors")
-    tensors = ForeignTensors(read_safetensors(path), where=path)
+    tensors = ForeignTensors(load_tensors(path), where=path)
     parts = [f"{EOLE.names[part]}.weight" for part in ("src_embedding", "tgt_embedding", "output")]
     for name, other in pairwise(parts):  # what is shared is written once
         tensors.repeat(name, other)

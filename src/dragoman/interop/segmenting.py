@@ -11,14 +11,10 @@ from dragoman.text.foreign import CONTINUED
 from dragoman.text.normalisation import META_SPACE
 
 
-def base_name(name: str) -> str:
-    """The last part of a path that a setting names, on whatever machine: it is looked for in the folder."""
-    return PurePosixPath(name.replace("\\", "/")).name
-
-
 def beside(folder: ForeignFolder, *names: str) -> str | None:
-    """The first of these files that is in the folder, whatever folder a setting says it is in."""
-    return next((base for name in names if (base := base_name(name)) and folder.has(base)), None)
+    """The first of these files that is in the folder, wherever a setting says that it is."""
+    bases = (PurePosixPath(name.replace("\\", "/")).name for name in names)
+    return next((base for base in bases if base and folder.has(base)), None)
 
 
 def segmentation(

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from dragoman.errors import RunError
-from dragoman.runs import load_tensors
 
 
 class Inert:
@@ -118,11 +117,6 @@ class ForeignTensors:
                 f"{self.where}: holds weights that Dragoman's Transformer has no place for: {some}"
                 f"{' ...' * (len(self._tensors) > 3)}; the model is of another architecture"
             )
-
-
-def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file. RunError: it is damaged, or its header is absurd."""
-    return load_tensors(path)
 
 
 def read_torch(path: Path, *, harmless: Sequence[type | tuple[type, str]] = ()) -> dict[str, Any]:
