@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -16,15 +17,15 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dragoman.config import SearchConfig, parse_json
 from dragoman.data.readers.files import hash_file
 from dragoman.decoding.hypotheses import Hypothesis, length_penalty
 from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
-from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm
-from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
+from dragoman.model.architecture import parameters
+from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import FORBIDDEN, NativeEngine, Sentence, longest_translation
 from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
@@ -38,6 +39,19 @@ FOLDER = "ctranslate2"
 """Where a run keeps what was converted."""
 ORIGIN = "origin.json"
 """What it was converted from, and how far the two are apart."""
+NAMES = {
+    "self_attention.in_proj": ("self_attention.linear#0",),
+    "self_attention.out_proj": ("self_attention.linear#1",),
+    "self_attention.norm": ("self_attention.layer_norm",),
+    "cross_attention.in_proj": ("attention.linear#0", "attention.linear#1"),
+    "cross_attention.out_proj": ("attention.linear#2",),
+    "cross_attention.norm": ("attention.layer_norm",),
+    "feed_forward.linear1": ("ffn.linear_0",),
+    "feed_forward.linear2": ("ffn.linear_1",),
+    "feed_forward.norm": ("ffn.layer_norm",),
+    "norm": ("layer_norm",),
+}
+"""What CTranslate2 calls the parts of a side or of a layer; "#": one in a list."""
 TOLERANCE = {"float32": 1e-3, "int8": 0.5}
 """Nats by which the log-probability of a token may differ, on average."""
 
@@ -214,8 +228,11 @@ def convert(
         activation=by_name[config.activation],
     )
     spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = config.scale_embeddings
-    _fill_side(spec.encoder, model.src_embedding, model.encoder, model.encoder_norm)
-    _fill_side(spec.decoder, model.tgt_embedding, model.decoder, model.decoder_norm)
+    for side, embedding in ((spec.encoder, model.src_embedding), (spec.decoder, model.tgt_embedding)):
+        embeddings = side.embeddings[0] if isinstance(side.embeddings, list) else side.embeddings
+        embeddings.weight = _array(embedding.tokens.weight)
+        side.position_encodings.encodings = _array(embedding.positions)  # its own are in another order
+    _fill_layers(spec, model)
     spec.decoder.projection.weight = _array(model.output.weight)
     bias = model.output.bias
     spec.decoder.projection.bias = (
@@ -226,50 +243,31 @@ def convert(
     spec.register_target_vocabulary(tokenizers.tgt.pieces())
     spec.config.bos_token = spec.config.decoder_start_token = SPECIAL_TOKENS[BOS_ID]
     spec.config.eos_token, spec.config.unk_token = SPECIAL_TOKENS[EOS_ID], SPECIAL_TOKENS[UNK_ID]
-    spec.config.layer_norm_epsilon = decoder_layers(model)[0].residuals[0].get_submodule("norm").eps
+    spec.config.layer_norm_epsilon = config.norm_eps
     spec.validate()
     spec.optimize(quantization=compute_type)
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 
 
-def _fill_side(spec: Any, embedding: Embedding, layers: nn.ModuleList, final: nn.Module) -> None:
-    """The encoder or the decoder."""
-    embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
-    embeddings.weight = _array(embedding.tokens.weight)
-    spec.position_encodings.encodings = _array(embedding.positions)  # its own are in another order
-    if isinstance(final, LayerNorm):
-        _fill_norm(spec.layer_norm, final)
-    for part, layer in zip(spec.layer, layers, strict=True):
-        _fill_layer(part, layer)
-
-
-def _fill_layer(spec: Any, layer: nn.Module) -> None:
-    """A layer; norms belong to the sub-layer that they stand at."""
-    assert isinstance(layer, EncoderLayer | DecoderLayer)
-    norms = [residual.get_submodule("norm") for residual in layer.residuals]
-    own = layer.self_attention
-    _fill_norm(spec.self_attention.layer_norm, norms[0])
-    _fill_linear(spec.self_attention.linear[0], own.in_proj)
-    _fill_linear(spec.self_attention.linear[1], own.out_proj)
-    if isinstance(layer, DecoderLayer):
-        cross, d_model = layer.cross_attention, layer.cross_attention.out_proj.out_features
-        _fill_norm(spec.attention.layer_norm, norms[1])
-        _fill_linear(spec.attention.linear[0], cross.in_proj, slice(None, d_model))
-        _fill_linear(spec.attention.linear[1], cross.in_proj, slice(d_model, None))
-        _fill_linear(spec.attention.linear[2], cross.out_proj)
-    _fill_norm(spec.ffn.layer_norm, norms[-1])
-    _fill_linear(spec.ffn.linear_0, layer.feed_forward.linear1)
-    _fill_linear(spec.ffn.linear_1, layer.feed_forward.linear2)
-
-
-def _fill_linear(spec: Any, linear: nn.Linear, rows: slice = slice(None)) -> None:
-    spec.weight, spec.bias = _array(linear.weight[rows]), _array(linear.bias[rows])
-
-
-def _fill_norm(spec: Any, norm: nn.Module) -> None:
-    assert isinstance(norm, LayerNorm)
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+def _fill_layers(spec: Any, model: Seq2SeqTransformer) -> None:
+    """The layers of both sides, and the norms behind them, by the table of the architecture."""
+    own = dict(model.named_parameters())
+    n_src, n_tgt = len(model.src_embedding.tokens.weight), len(model.output.weight)
+    for parameter in parameters(model.config, n_src, n_tgt):
+        if not parameter.side:
+            continue
+        side = getattr(spec, parameter.side)
+        at = side if parameter.layer is None else side.layer[parameter.layer]
+        rows, kind = own[parameter.name], parameter.kind
+        if parameter.part.endswith("norm"):
+            kind = {"weight": "gamma", "bias": "beta"}[kind]
+        names, d_model = NAMES[parameter.part], model.config.d_model
+        parts = [rows] if len(names) == 1 else [rows[:d_model], rows[d_model:]]  # queries; keys and values
+        for name, part in zip(names, parts, strict=True):
+            block, _, number = name.partition("#")
+            found = operator.attrgetter(block)(at)
+            setattr(found[int(number)] if number else found, kind, _array(part))
 
 
 def _array(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
