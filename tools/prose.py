@@ -28,7 +28,7 @@ WORDS = {
     r"_?(?:mourn|mourns|mourned)": "on_exit, reap",
     r"_?(?:bury|buries|buried)": "reap, remove",
     r"_?(?:obey|obeys|obeyed)": "follow, apply, handle",
-    r"(?:obeyed_by_nobody|carry_out|carried_out)": "escape_control_characters; run",
+    r"obeyed_by_nobody": "escape_control_characters",
 }
 PATTERN = re.compile(r"(?<![A-Za-z])(?:" + "|".join(WORDS) + r")(?![A-Za-z])", re.IGNORECASE)
 SUFFIXES = {".py", ".md", ".toml", ".ipynb", ".html", ".js", ".yaml", ".service", ".txt", ""}

@@ -39,7 +39,7 @@ def compare(
     src: Annotated[str | None, typer.Option(help="Compare on this file instead ...")] = None,
     ref: Annotated[str | None, typer.Option(help="... and against these references.")] = None,
     sentences: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Sentences that changed most, so many in each direction.")
+        int, typer.Option(min=1, max=10_000, help="Number of most changed sentences, in each direction.")
     ] = 5,
     json: Annotated[str | None, typer.Option(metavar="FILE", help="Write the figures as JSON.")] = None,
     csv: Annotated[str | None, typer.Option(metavar="FILE", help="Write the figures as CSV.")] = None,

@@ -35,7 +35,7 @@ def report(
         typer.Option(
             min=1,
             max=10_000,
-            help="Best, median and worst sentences, so many of each; or twice as many mistakes.",
+            help="Number of best, of median and of worst sentences; for a classifier, half that of mistakes.",
         ),
     ] = 5,
     device: Device = "auto",

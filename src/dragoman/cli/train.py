@@ -101,7 +101,7 @@ def train(
     max_hours: Annotated[
         float,
         typer.Option(
-            help="Save and leave after so many hours, with exit code 75; 0: no limit.",
+            help="Save and exit with code 75 after this number of hours; 0 = no limit.",
             min=0.0,
             max=1e6,
             callback=finite,

@@ -147,7 +147,7 @@ def by_frequency(
 
 
 def rare_words(buckets: Sequence[FrequencyBucket]) -> Recall:
-    """Return the words that occur at most RARE times in the training text, as one bucket."""
+    """Return the counts of words that occur at most RARE times in the training text."""
     rare = [bucket.words for bucket in buckets if bucket.most is not None and bucket.most <= RARE]
     return sum(rare, start=Recall(0, 0, 0))
 
