@@ -1,4 +1,4 @@
-"""`dragoman compare`: runs side by side, and whether they differ by more than luck."""
+"""`dragoman compare`: compare runs on the same test sets, with significance tests."""
 
 from __future__ import annotations
 
@@ -28,16 +28,23 @@ def register(app: typer.Typer) -> None:
 
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN RUN ...", help="Two runs or more.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="RUN RUN ...",
+            help="Two or more run folders; the first is the reference.",
+            show_default=False,
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Write comparison.html and figures/ into this folder, too.")
+        Path | None, typer.Option(help="Also write comparison.html and figures/ into this folder.")
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="test or valid.", show_default="test, or valid where there is none")
+        str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")
     ] = None,
-    src: Annotated[str | None, typer.Option(help="Compare on this file instead ...")] = None,
-    ref: Annotated[str | None, typer.Option(help="... and against these references.")] = None,
+    src: Annotated[
+        str | None, typer.Option(help="Compare on this file, not the test sets; with --ref.")
+    ] = None,
+    ref: Annotated[str | None, typer.Option(help="References of --src, line by line.")] = None,
     sentences: Annotated[
         int, typer.Option(min=1, max=10_000, help="Number of most changed sentences, in each direction.")
     ] = 5,
@@ -49,15 +56,14 @@ def compare(
 ) -> None:
     """Compare runs on the same test sets: scores, p-values, seeds, settings.
 
-    The others are compared with the first run: by paired bootstrap resampling and approximate
-    randomisation for translators, by McNemar's test for classifiers. Scores of different references or
-    different signatures are refused. --out writes curves and the sentences that changed most, too.
+    Every run is compared with the first one: translators by paired bootstrap resampling and approximate
+    randomisation, classifiers by McNemar's test. Scores with different references or signatures are refused.
+    --out also writes curves and the sentences that changed most.
 
     Runs that differ only in their seeds form a group. Groups are compared with the first group by a
     hierarchical bootstrap over sentences and seeds.
 
-    --json, --csv and --latex write one table of all figures; with "-" it goes to stdout in place of the
-    text.
+    --json, --csv and --latex write one table of all figures; "-" = stdout, in place of the text.
     """
     from dragoman.evaluation.comparison import names_of
     from dragoman.files import write_atomically
@@ -97,7 +103,7 @@ def compare(
 
 
 def check_exports(exports: Mapping[str, str], *, inputs: Sequence[str]) -> None:
-    """ConfigError: an export has no name, or would overwrite an input or another export."""
+    """Check the exports. ConfigError: one has no name, or would overwrite an input or another export."""
     from dragoman.files import refuse_overwriting
 
     for kind, file in exports.items():
@@ -140,7 +146,7 @@ def describe(
 
 
 def text_table(table: Table) -> Iterator[str]:
-    """A table of a page as lines of text, its caption below, a fact a line."""
+    """Format a table of a page as lines of text, with its caption below."""
     cells = [[str(cell) for cell in row] for row in (table.heading, *table.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:

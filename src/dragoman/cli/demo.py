@@ -1,4 +1,4 @@
-"""`dragoman demo`: from nothing to a trained model in about two minutes."""
+"""`dragoman demo`: train and try a small model in about two minutes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    task: Annotated[str, typer.Option(help="translation or classification.")] = "translation",
+    task: Annotated[str, typer.Option(help="Task: translation or classification.")] = "translation",
     src: Annotated[
         str | None, typer.Option(help="Source language: en, de, pl or zh.", show_default="en")
     ] = None,
@@ -29,20 +29,20 @@ def demo(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1e7, help="Stop training after this time.", show_default="no limit"),
+        typer.Option(min=0.0, max=1e7, help="Maximum minutes of training.", show_default="no limit"),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The run's folder.", show_default="runs/demo, runs/demo-<src>-<tgt> or runs/demo-reviews"
+            help="Run folder.", show_default="runs/demo, runs/demo-<src>-<tgt> or runs/demo-reviews"
         ),
     ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Train and translate in two minutes, without network; or classify, in one.
+    """Train a translator in two minutes, or a classifier in one, without network.
 
-    Trains on the embedded corpus, scores held-out sentences, and shows translations beside references, or
-    reviews beside the labels they are given.
+    The demo trains on the embedded corpus, scores held-out examples, and shows translations beside their
+    references, or reviews beside their labels.
     """
     from dragoman.config import parse_config
     from dragoman.runs import Run
@@ -65,7 +65,7 @@ def demo(
 
 
 def print_tables(tables: list[DemoTable]) -> None:
-    """Print tables on stdout, in colour where that is a terminal."""
+    """Print tables on stdout, in colour on a terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

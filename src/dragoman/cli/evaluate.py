@@ -1,4 +1,4 @@
-"""`dragoman evaluate` and `dragoman score`: how good translations are."""
+"""`dragoman evaluate`: score a run on its test sets. `dragoman score`: score a file of translations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dragoman.errors import DataError
 if TYPE_CHECKING:
     from dragoman.runs import Run
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -39,18 +39,22 @@ def register(app: typer.Typer) -> None:
 def evaluate(
     run: RunPath,
     split: Annotated[
-        str | None, typer.Option(help="test or valid.", show_default="test, or valid where there is none")
+        str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")
     ] = None,
-    src: Annotated[str | None, typer.Option(help="Translate this file instead ...")] = None,
-    ref: Annotated[str | None, typer.Option(help="... and score against this one.")] = None,
-    file: Annotated[str | None, typer.Option(help="Classify this labelled file instead.")] = None,
+    src: Annotated[
+        str | None, typer.Option(help="Translate this file, not the test sets; with --ref.")
+    ] = None,
+    ref: Annotated[str | None, typer.Option(help="References of --src, line by line.")] = None,
+    file: Annotated[str | None, typer.Option(help="Classify this labelled file, not the test sets.")] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write translations or labels here, or one file per test here.")
+        Path | None,
+        typer.Option(help="Write translations or labels to this file; folder if several test sets."),
     ] = None,
     baseline: Annotated[
-        bool, typer.Option("--baseline/--no-baseline", help="Score a bag of n-grams beside a classifier.")
+        bool,
+        typer.Option("--baseline/--no-baseline", help="Compare a classifier with a bag-of-n-grams baseline."),
     ] = True,
     as_json: AsJson = False,
     beam_size: BeamSize = None,
@@ -65,8 +69,8 @@ def evaluate(
 ) -> None:
     """Score a run on its test sets: translations by BLEU, chrF and TER, labels by accuracy and F1.
 
-    Each score has its 95 % interval and its signature. The run's scores.json keeps them, but for runs of the
-    hub. A classifier stands beside a baseline that was trained on the same texts.
+    Each score has a 95 % confidence interval and a signature. Scores are stored in the run's scores.json,
+    except for runs on the hub. A classifier is compared with a baseline trained on the same texts.
     """
     from dragoman.evaluation.scores import keep_scores
     from dragoman.files import write_atomically
@@ -116,10 +120,10 @@ def evaluate(
 def places_of(
     out: Path | None, tests: Sequence[str], *, files: Iterable[str | None], runs: Sequence[Run]
 ) -> dict[str, Path]:
-    """Where to write what is found in each test; {} if `out` is None.
+    """Return the output file of each test set; {} if `out` is None.
 
     Raises:
-        ConfigError: that is one of `files`, a file of a run, or one that a run names.
+        ConfigError: an output is one of `files`, or a file that belongs to a run or that its settings name.
     """
     if out is None:
         return {}
@@ -130,10 +134,11 @@ def places_of(
 
 
 def score(
-    hypotheses: Annotated[Path, typer.Argument(help="Translations, one a line.", show_default=False)],
+    hypotheses: Annotated[Path, typer.Argument(help="Translations, one per line.", show_default=False)],
     references: Annotated[Path, typer.Argument(help="References, line by line.", show_default=False)],
     tgt_lang: Annotated[
-        str, typer.Option(help="Their language, which decides how words are told apart.", show_default=False)
+        str,
+        typer.Option(help="Target language, which selects the tokenization of scores.", show_default=False),
     ],
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`dragoman report`: how a training went and what came of it, as one page."""
+"""`dragoman report`: write the report page of a run."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ def register(app: typer.Typer) -> None:
 def report(
     run: RunPath,
     out: Annotated[
-        Path | None, typer.Option(help="The folder for report.html and figures/.", show_default="the run's")
+        Path | None,
+        typer.Option(help="Output folder for report.html and figures/.", show_default="the run's"),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="test or valid.", show_default="test, or valid where there is none")
+        str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")
     ] = None,
     sentences: Annotated[
         int,
         typer.Option(
             min=1,
             max=10_000,
-            help="Number of best, of median and of worst sentences; for a classifier, half that of mistakes.",
+            help="Number of best, median and worst sentences; a classifier shows twice as many mistakes.",
         ),
     ] = 5,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
-    """Write a run's report: one HTML page that opens anywhere, and its figures as SVG.
+    """Write a run's report: a self-contained HTML page, and its figures as SVG.
 
-    Curves, scores with intervals and signatures, an analysis by length, words and numbers, sentences,
-    attention, and the model card. Translations are kept in the run's folder report/ and not made again
-    while weights and settings stay. Of a classifier: scores by label, confusions, calibration, and the most
-    confident mistakes with the words that they hang on.
+    For a translator: learning curves, scores with intervals and signatures, an analysis by length, words and
+    numbers, sentences, attention, and the model card. Translations are cached in the run's folder report/
+    until weights or settings change. For a classifier: scores by label, confusion matrix, calibration, and
+    the most confident mistakes with word importance.
     """
     from dragoman.files import write_atomically
     from dragoman.report.page import page_html
@@ -75,7 +76,7 @@ def report(
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder where there is none. RunError: that is not possible."""
+    """Create a folder if it is missing. RunError: it cannot be created."""
     from dragoman.errors import RunError
 
     try:
@@ -86,7 +87,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def sentence_bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar of sentences on a terminal's stderr, for one set after the other."""
+    """Show a progress bar of sentences for each test set, if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,4 +1,4 @@
-"""`dragoman train`: a recipe, or the files of a corpus and nothing else, becomes a run."""
+"""`dragoman train`: train a run from a recipe, or from the files of a corpus alone."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated."),
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable."),
 ]
 TextColumn = Annotated[
     str | None,
-    typer.Option(help="Column of the text: its name, or its number from 0.", show_default="guessed"),
+    typer.Option(help="Column of the text: name, or number from 0.", show_default="detected"),
 ]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", show_default="guessed")]
+LabelColumn = Annotated[
+    str | None, typer.Option(help="Column of the label: name, or number from 0.", show_default="detected")
+]
 Columns = Annotated[
-    str | None, typer.Option(metavar="SRC,TGT", help="Columns of one file: names, or numbers from 0.")
+    str | None,
+    typer.Option(
+        metavar="SRC,TGT", help="Columns of source and target in a file of pairs: names, or numbers from 0."
+    ),
 ]
 
 
@@ -38,65 +43,78 @@ def train(
     recipe: Annotated[
         Path | None,
         typer.Argument(
-            help="A recipe.toml, or a file with both sides, as for --tsv; with --task one of labelled texts.",
+            help="A recipe.toml, or a file of pairs, as for --tsv; with --task, a file of labelled texts.",
             show_default=False,
         ),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="classification: the file holds texts and labels.", show_default=False)
+        str | None,
+        typer.Option(help="classification if the file holds texts and labels.", show_default=False),
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     valid: Annotated[
-        str | None, typer.Option(help="Labelled texts for validation. Else a part is held out.")
+        str | None, typer.Option(help="Labelled texts for validation; default: hold out a part.")
     ] = None,
     src: Annotated[
-        list[str] | None, typer.Option(help="Source sentences, one a line; repeatable.", show_default=False)
+        list[str] | None, typer.Option(help="Source sentences, one per line; repeatable.", show_default=False)
     ] = None,
     tgt: Annotated[
         list[str] | None,
-        typer.Option(help="Their translations, line by line; one file for each --src.", show_default=False),
+        typer.Option(
+            help="Translations of --src, line by line; one file for each --src.", show_default=False
+        ),
     ] = None,
     tsv: Annotated[
         list[str] | None,
         typer.Option(
-            help="Both sides in one file: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable.",
+            help="File of pairs: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable.",
             show_default=False,
         ),
     ] = None,
     columns: Columns = None,
     valid_src: Annotated[
-        list[str] | None, typer.Option(help="Sources for validation; repeatable.", show_default=False)
+        list[str] | None,
+        typer.Option(help="Source sentences for validation; repeatable.", show_default=False),
     ] = None,
     valid_tgt: Annotated[
         list[str] | None,
-        typer.Option(help="Their translations. Else a part is held out.", show_default=False),
+        typer.Option(
+            help="Translations of --valid-src; default: hold out a part of the training text.",
+            show_default=False,
+        ),
     ] = None,
     valid_tsv: Annotated[
-        list[str] | None, typer.Option(help="Both sides in one file; repeatable.", show_default=False)
+        list[str] | None, typer.Option(help="File of pairs for validation; repeatable.", show_default=False)
     ] = None,
     test_src: Annotated[
-        list[str] | None, typer.Option(help="Sources of the test set; repeatable.", show_default=False)
+        list[str] | None,
+        typer.Option(help="Source sentences of the test set; repeatable.", show_default=False),
     ] = None,
     test_tgt: Annotated[
-        list[str] | None, typer.Option(help="Their references, for evaluate and compare.", show_default=False)
+        list[str] | None,
+        typer.Option(help="References of the test set, for evaluate and compare.", show_default=False),
     ] = None,
-    src_lang: Annotated[str | None, typer.Option(help="Language of the source, as in train.en.")] = None,
-    tgt_lang: Annotated[str | None, typer.Option(help="Language of the target, as in train.de.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/<name> unless given.")] = None,
+    src_lang: Annotated[
+        str | None, typer.Option(help="Source language; default: from the name, as in train.en.")
+    ] = None,
+    tgt_lang: Annotated[
+        str | None, typer.Option(help="Target language; default: from the name, as in train.de.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/<name>")] = None,
     preset: Annotated[
         str | None,
         typer.Option(
-            help="For files: fast (a third of the time), default, or quality (three times).",
+            help="Settings for files: fast (a third of the time), default, or quality (three times).",
             show_default="default",
         ),
     ] = None,
     overrides: Overrides = None,
     start: Annotated[
-        Path | None, typer.Option("--from", help="A run to start from, with its tokens and weights.")
+        Path | None, typer.Option("--from", help="Fine-tune this run, with its vocabulary and weights.")
     ] = None,
     extend_vocab: Annotated[
-        int, typer.Option(help="With --from: tokens of the new text to add to the old ones, at most.", min=0)
+        int, typer.Option(help="With --from: maximum new tokens to add to the vocabulary.", min=0)
     ] = 0,
     max_hours: Annotated[
         float,
@@ -108,28 +126,28 @@ def train(
         ),
     ] = 0.0,
     processes: Annotated[
-        int, typer.Option(help="Processes that train together on this machine.", min=1, max=1024)
+        int, typer.Option(help="Number of processes on this machine (data parallel).", min=1, max=1024)
     ] = 1,
     allow_changed_data: Annotated[
-        bool, typer.Option("--allow-changed-data", help="Continue although the text has changed.")
+        bool, typer.Option("--allow-changed-data", help="Resume although the training text has changed.")
     ] = False,
     check: Annotated[
         bool,
         typer.Option(
-            "--check/--no-check", help="Refuse text with equal or shifted sides; --no-check only warns."
+            "--check/--no-check", help="Refuse text with equal or shifted sides; --no-check warns only."
         ),
     ] = True,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also log to the run's folder tensorboard/.")
+        bool, typer.Option("--tensorboard", help="Log to TensorBoard, in the run's folder tensorboard/.")
     ] = False,
     wandb: Annotated[
-        str | None, typer.Option(metavar="PROJECT", help="Also log to a project of Weights & Biases.")
+        str | None, typer.Option(metavar="PROJECT", help="Log to this project of Weights & Biases.")
     ] = None,
 ) -> None:
     """Train a translator or a classifier: from a recipe, or from files.
 
     Without a recipe, architecture, vocabulary and steps are chosen by the size of the corpus and written
-    to the run's config.toml. The same command continues a training that was interrupted.
+    to the run's config.toml. The same command resumes an interrupted training.
     """
     from dragoman.evaluation.scores import keep_scores
     from dragoman.runs import Run
@@ -194,7 +212,7 @@ def train(
 def train_together(
     processes: int, config: Config, out: Path, *, max_hours: float, options: Sequence[str], check: bool
 ) -> None:
-    """Trains with several processes of this machine: commands of their own, of which the first speaks."""
+    """Train with several processes on this machine; only rank 0 prints."""
     from dragoman.runs import Run, only_writer
     from dragoman.training.loop import report_on_text
     from dragoman.training.parallel.launching import launch
@@ -211,7 +229,7 @@ def train_together(
 
 
 def speaks() -> bool:
-    """Whether this is the process that speaks, where torchrun has started several."""
+    """Return whether this process prints: rank 0, or the only process."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -225,7 +243,7 @@ def run_training(
     tensorboard: bool = False,
     wandb: str | None = None,
 ) -> Path:
-    """Trains with a progress bar on stderr, and draws the learning curves; the run's path."""
+    """Train with a progress bar on stderr, draw the learning curves, and return the run's path."""
     from dragoman.cli.listener import TerminalListener
     from dragoman.cli.loggers import Listeners, TensorBoardListener, WandbListener
     from dragoman.errors import PausedError
@@ -260,7 +278,7 @@ def run_training(
 
 
 def draw_curves(run: Run) -> None:
-    """Writes the learning curves into the run; without matplotlib, says how to get it."""
+    """Draw the learning curves into the run; without matplotlib, print how to install it."""
     from dragoman.report.curves import CURVES, plot_learning_curves
 
     try:
@@ -271,12 +289,12 @@ def draw_curves(run: Run) -> None:
 
 
 def column(value: str | None) -> int | str | None:
-    """A column as the user names it: a number, counted from 0, or a name."""
+    """Parse a column: a number, counted from 0, or a name."""
     return None if value is None else _number_or_name(value)
 
 
 def two_columns(said: str) -> tuple[int | str, int | str]:
-    """The columns of source and target. ConfigError: they are not two."""
+    """Parse the columns of source and target. ConfigError: not two columns."""
     src, _, tgt = said.partition(",")
     if not (src and tgt):
         raise ConfigError(f"--columns {said}: name two, as in --columns 0,1")
