@@ -84,13 +84,12 @@ class Reader:
         if attributes:
             declared += sum(name.startswith("xmlns") for name in attributes)
         self._namespaces.append(declared)
-        for n, most, what in (
-            (len(self._namespaces) - 1, DEEPEST, "elements within one another"),
-            (len(attributes), MOST_ATTRIBUTES, "attributes of one element"),
-            (declared, MOST_NAMESPACES, "namespaces"),
-        ):
-            if n > most:
-                self.refuse(f"more than {most} {what}; refused")
+        if len(self._namespaces) - 1 > DEEPEST:
+            self.refuse(f"more than {DEEPEST} elements within one another; refused")
+        if len(attributes) > MOST_ATTRIBUTES:
+            self.refuse(f"more than {MOST_ATTRIBUTES} attributes of one element; refused")
+        if declared > MOST_NAMESPACES:
+            self.refuse(f"more than {MOST_NAMESPACES} namespaces; refused")
         if self._start is not None:
             self._start(tag, attributes)
 

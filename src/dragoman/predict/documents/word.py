@@ -347,17 +347,21 @@ class _PieceCounter:
     def read(self, part: str, content: bytes) -> None:
         """DataError: the part is no XML, refused, or too large; or another part hides that it is XML."""
         reader = Reader(f"{self._name}/{part}", content, self._budget)
+        spend, is_relations = self._budget.spend, part.endswith(".rels")
+
+        def place() -> str:
+            return f"{part}, {reader.place()}"
 
         def start(tag: str, attributes: dict[str, str]) -> None:
-            self._budget.spend(1 + len(attributes), where=lambda: f"{part}, {reader.place()}")
-            if part.endswith(".rels"):
+            spend(1 + len(attributes), where=place)
+            if is_relations:
                 self._n_relations += attributes.get("TargetMode") != "External"
                 if self._n_relations > MOST_RELATIONS:
                     reader.refuse(f"more than {MOST_RELATIONS:,} relations between parts; refused")
-            kind = attributes.get("ContentType", "")
-            named = attributes.get("PartName", f".{attributes.get('Extension', '')}")
-            if _PARSED.fullmatch(kind) and not named.lower().endswith(_XML):
-                reader.refuse(f"{named} is declared to be XML, which has other endings; refused")
+            if "ContentType" in attributes:
+                named = attributes.get("PartName", f".{attributes.get('Extension', '')}")
+                if _PARSED.fullmatch(attributes["ContentType"]) and not named.lower().endswith(_XML):
+                    reader.refuse(f"{named} is declared to be XML, which has other endings; refused")
 
         reader.read(start=start)
 
