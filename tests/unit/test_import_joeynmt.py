@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -237,46 +236,6 @@ def test_text_is_cut_and_put_together_as_joeynmt_does(trained: Path, tmp_path: P
         assert len(ids) > 2
         if foreign.src.unk not in ids:
             assert ours.decode(ours.encode(text)) == joeys.post_process(pieces)
-
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "recurrent": (
-        {"encoder": {"type": "recurrent"}},
-        r"model.encoder.type = 'recurrent': only transformer can",
-    ),
-    "norms": (
-        {"decoder": {"layer_norm": "post"}},
-        r"model.decoder.layer_norm = 'post': its checkpoint has a norm",
-    ),
-    "activation": (
-        {side: {"activation": "tanh"} for side in ("encoder", "decoder")},
-        r"model.encoder.activation = 'tanh': only relu, gelu, swish can be expressed",
-    ),
-    "residuals": (
-        {"encoder": {"alpha": 2.0}},
-        r"model.encoder.alpha = 2.0: weighted residuals can be expressed",
-    ),
-    "heads": ({"encoder": {"num_heads": 4}}, r"model.encoder.num_heads = 4: the decoder has 2"),
-    "layers": ({"encoder": {"num_layers": 1}}, r"no place for: encoder.layers.1"),
-    "more layers": ({"encoder": {"num_layers": 3}}, r"holds no encoder.layers.2"),
-    "width": ({"encoder": {"ff_size": "wide"}, "decoder": {"ff_size": "wide"}}, r"ff_size is 'wide' where"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_expressed_is_refused_with_the_reason(
-    trained: Path, tmp_path: Path, name: str
-) -> None:
-    folder = tmp_path / "there"
-    shutil.copytree(trained, folder, symlinks=True)
-    settings = copy.deepcopy(SETTINGS)
-    change, said = REFUSED[name]
-    for side, values in change.items():
-        settings["model"][side] |= values
-    (folder / "config.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    message = error_of("import", folder, "--out", tmp_path / "run")
-    assert re.search(said, message), message
-    assert not (tmp_path / "run").exists()
 
 
 def test_vocabularies_and_yaml_of_strangers_are_named(trained: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -213,54 +212,6 @@ def test_half_precision_is_widened_and_what_only_guesses_is_left_out(tmp_path: P
     run = import_model(folder, tmp_path / "run", options=HERE)
     widened = {name: tensor.float() for name, tensor in halved.items()}
     Pair(foreign).check(run.path, Sockeye(side, widened).logits)
-
-
-REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
-    "quantised": ({}, {}, {"dtype": "int8"}, "dtype = 'int8': give the float32 model that was quantised"),
-    "recurrent": (
-        {},
-        {"decoder_type": "ssru_transformer"},
-        {},
-        "decoder_type = 'ssru_transformer': only transformer can",
-    ),
-    "LHUC": (
-        {"use_lhuc": True},
-        {"use_lhuc": True},
-        {},
-        "config_encoder.use_lhuc = True: learned contributions",
-    ),
-    "gates": ({"use_glu": True}, {}, {}, "config_encoder.use_glu = True: gated linear units"),
-    "branches": ({"branch_layers": [1]}, {}, {}, "config_encoder.branch_layers = \\[1\\]"),
-    "norms": (
-        {"preprocess_sequence": "dn"},
-        {},
-        {},
-        "preprocess_sequence = 'dn': with 'dr' behind a sub-layer",
-    ),
-    "sides": ({}, {"act_type": "gelu"}, {}, "config_encoder.act_type = 'relu': the decoder has 'gelu'"),
-    "heads": (
-        {"attention_heads": 3},
-        {"attention_heads": 3},
-        {},
-        "d_model = 8 is not a multiple of n_heads = 3",
-    ),
-    "depth": ({"num_layers": 1}, {}, {}, "no place for: encoder.layers.1"),
-    "no number": (
-        {"model_size": None},
-        {"model_size": None},
-        {},
-        "model_size is None where a number belongs",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_expressed_is_refused_with_the_reason(tmp_path: Path, name: str) -> None:
-    folder, side, _ = write(tmp_path / "there")
-    encoder, decoder, more, said = REFUSED[name]
-    write_config(folder, {"encoder": side | encoder, "decoder": side | decoder}, **more)
-    assert re.search(said, error_of("import", folder, "--out", tmp_path / "run", *LANGUAGES))
-    assert not (tmp_path / "run").exists()
 
 
 def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:

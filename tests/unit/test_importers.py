@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig
 from dragoman.errors import RunError
-from dragoman.interop import fairseq, huggingface, joeynmt, sockeye
+from dragoman.interop import fairseq, huggingface, joeynmt, opennmt, sockeye
 from dragoman.interop.assembling import their_names
 from dragoman.interop.exporting import export_run
 from dragoman.interop.foreign import ForeignFolder, Options
@@ -43,14 +43,14 @@ HERE = Options(src_lang="en", tgt_lang="de")
 def write_joeynmt(folder: Path) -> None:
     """A model_dir of JoeyNMT, of the names in its importer's table: what it computes is tested elsewhere."""
     folder.mkdir(parents=True)
-    side = {"type": "transformer", "num_layers": 1, "num_heads": 2, "hidden_size": 8, "ff_size": 12}
+    side = {"type": "transformer", "num_layers": 2, "num_heads": 2, "hidden_size": 8, "ff_size": 12}
     data = {side: {"lang": lang, "level": "word"} for side, lang in (("src", "en"), ("trg", "de"))}
     model = {name: {**side, "layer_norm": "pre"} for name in SIDES}
     (folder / "config.yaml").write_text(json.dumps({"data": data, "model": model}), encoding="utf-8")
     for name in data:
         (folder / f"{name}_vocab.txt").write_text("\n".join(["<unk>", "<pad>", "<s>", "</s>", *WORDS]))
     n = 4 + len(WORDS)
-    settings = {"d_model": 8, "d_ff": 12, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
+    settings = {"d_model": 8, "d_ff": 12, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
     shapes = {}
     for parameter in parameters(ModelConfig.model_validate(settings | {"tie_embeddings": "none"}), n, n):
         names = their_names(joeynmt.NAMES, parameter)
@@ -239,6 +239,79 @@ def test_a_setting_of_another_kind_is_named(name: str, setting: Setting, there: 
         for value in (0, -1, 24.5, 1e300, float("inf")):
             set_setting(there, SAMPLES[name], setting.name, value)
             assert " belongs; copy the file again" in refused(there, tmp_path / "run")
+
+
+UNKNOWN = {
+    "fairseq": fairseq.UNKNOWN_HERE,
+    "opennmt": opennmt.UNKNOWN_HERE,
+    "eole": {f"model.{name}": reason for name, reason in opennmt.UNKNOWN_HERE.items()},
+    "sockeye": sockeye.UNKNOWN_HERE,
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_ours_does_not_compute_is_refused_with_the_reason(
+    name: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    for number, (setting, reason) in enumerate(UNKNOWN[name].items()):
+        there = Path(shutil.copytree(folders[name], tmp_path / str(number)))
+        set_setting(there, SAMPLES[name], setting, True)
+        last = setting.replace("*", "encoder").rpartition(".")[2]
+        assert f"{last} = True: {reason}; the model cannot be imported" in refused(there, tmp_path / "run")
+
+
+REFUSED: list[tuple[str, str, Any, str]] = [
+    ("fairseq", "arch", "fconv_iwslt_de_en", "'fconv_iwslt_de_en': only fairseq's transformer is imported"),
+    ("fairseq", "arch", "transformer_lm", "arch = 'transformer_lm': only fairseq's transformer"),
+    ("fairseq", "activation_fn", "gelu_fast", "'gelu_fast': only relu, gelu, swish can be expressed here"),
+    ("fairseq", "encoder_normalize_before", True, "encoder_normalize_before = True: the decoder has False"),
+    ("fairseq", "*_ffn_embed_dim", 99, "fc1.weight has shape (12, 8), its settings say (99, 8)"),
+    ("fairseq", "*_attention_heads", 3, "d_model = 8 is not a multiple of n_heads = 3"),
+    ("marian", "activation_function", "new", "'new': only relu, gelu, swish, silu can be expressed here"),
+    ("marian", "encoder_ffn_dim", 9, "encoder_ffn_dim = 9: the decoder has 24"),
+    ("marian", "*_attention_heads", 3, "d_model = 16 is not a multiple of n_heads = 3"),
+    ("joeynmt", "model.encoder.type", "recurrent", "'recurrent': only transformer can be expressed here"),
+    ("joeynmt", "data.src.level", "char", "data.src.level = 'char': only word, bpe can be expressed here"),
+    ("joeynmt", "model.decoder.layer_norm", "post", "layer_norm = 'post': its checkpoint has a norm behind"),
+    ("joeynmt", "model.*.activation", "tanh", "'tanh': only relu, gelu, swish can be expressed here"),
+    ("joeynmt", "model.encoder.alpha", 2.0, "model.encoder.alpha = 2.0: weighted residuals can be expressed"),
+    ("joeynmt", "model.encoder.num_heads", 4, "model.encoder.num_heads = 4: the decoder has 2"),
+    ("joeynmt", "model.encoder.num_layers", 1, "no place for: encoder.layers.1"),
+    ("joeynmt", "model.encoder.num_layers", 3, "holds no encoder.layers.2"),
+    ("opennmt", "encoder_type", "brnn", "encoder_type = 'brnn': only transformer can be expressed here"),
+    ("opennmt", "position_encoding", False, "position_encoding = False: positions are told in another way"),
+    ("opennmt", "self_attn_type", "average", "'average': only scaled-dot, scaled-dot-flash can be expressed"),
+    ("opennmt", "layer_norm", "rms", "layer_norm = 'rms': only standard, standardFP32 can be expressed"),
+    ("opennmt", "generator_function", "sparsemax", "'sparsemax': only softmax can be expressed here"),
+    ("opennmt", "pos_ffn_activation_fn", "silu", "'silu': only relu, gelu can be expressed here"),
+    ("opennmt", "num_kv", 1, "num_kv = 1: only 0, 2 can be expressed here"),
+    ("opennmt", "model_task", "lm", "model_task = 'lm': only seq2seq can be expressed here"),
+    ("eole", "model.embeddings.position_encoding_type", "Rotary", "only absolute positions are ours"),
+    ("eole", "model.heads_kv", 1, "heads_kv = 1: only 0, 2 can be expressed here"),
+    ("eole", "model.mlp_activation_fn", "gated-silu", "'gated-silu': only relu, gelu, silu can be expressed"),
+    ("eole", "model.decoder.heads", 4, "heads = 2: the decoder has 4"),
+    ("eole", "model.decoder.decoder_type", "rnn", "decoder_type = 'rnn': only transformer can be expressed"),
+    ("sockeye", "dtype", "int8", "dtype = 'int8': give the float32 model that was quantised"),
+    ("sockeye", "config_decoder.decoder_type", "ssru_transformer", "only transformer can be expressed here"),
+    ("sockeye", "config_encoder.preprocess_sequence", "dn", "'dn': with 'dr' behind a sub-layer"),
+    (
+        "sockeye",
+        "config_decoder.act_type",
+        "gelu",
+        "act_type = 'relu': the decoder has 'gelu'",
+    ),
+    ("sockeye", "config_*.attention_heads", 3, "d_model = 8 is not a multiple of n_heads = 3"),
+    ("sockeye", "config_encoder.num_layers", 1, "no place for: encoder.layers.1"),
+    ("sockeye", "config_*.model_size", None, "model_size is None where a number belongs"),
+]
+
+
+@pytest.mark.parametrize(("name", "setting", "value", "said"), REFUSED)
+def test_what_cannot_be_expressed_is_refused_with_the_reason(
+    name: str, setting: str, value: Any, said: str, there: Path, tmp_path: Path
+) -> None:
+    set_setting(there, SAMPLES[name], setting, value)
+    assert said in refused(there, tmp_path / "run")
 
 
 def damaged(content: bytes) -> Iterator[bytes]:
