@@ -1,4 +1,4 @@
-"""What a service allows, and how it behaves: `dragoman serve --settings serve.toml`."""
+"""Settings of a service: `dragoman serve --settings serve.toml`."""
 
 from __future__ import annotations
 
@@ -12,86 +12,86 @@ from dragoman.config import MAX_COUNT, MAX_ROWS, Section, parse_section, read_se
 
 
 class LimitsConfig(Section):
-    """What a request may ask for. What is over a limit is refused, with the limit in the message."""
+    """Limits of requests. A request over a limit is refused; the message names the limit."""
 
     characters: int = Field(default=20_000, ge=1, le=MAX_COUNT)
-    """Of all texts of a request together."""
+    """Maximum characters of all texts of a request together."""
     sentences: int = Field(default=1000, ge=1, le=MAX_COUNT)
-    """Of all texts of a request together."""
+    """Maximum sentences of all texts of a request together."""
     body_bytes: int = Field(default=1 << 20, ge=1024, le=1 << 40)
-    """Of a request that is no document."""
+    """Maximum bytes of a request without a document."""
     file_bytes: int = Field(default=10 << 20, ge=1024, le=1 << 40)
-    """Of a document."""
+    """Maximum bytes of a document."""
     buffered_bytes: int = Field(default=256 << 20, ge=1 << 20, le=1 << 40)
-    """Of the bodies of all requests that a process is answering; requests beyond them get 429. Requests whose
-    key may be in the body (LibreTranslate's) have an eighth of it, all together."""
+    """Maximum bytes of the bodies of all running requests of a process; further requests get status 429.
+    Requests whose key may be in the body (LibreTranslate's) share an eighth of it."""
     file_characters: int = Field(default=500_000, ge=1, le=MAX_COUNT)
-    """Of the text in a document."""
+    """Maximum characters of text in a document."""
     beam_size: int = Field(default=10, ge=1, le=100)
-    """Hypotheses that a request may ask for, and alternatives."""
+    """Maximum beam size, and number of alternatives, of a request."""
     seconds: float = Field(default=60.0, gt=0.0, le=1e7)
-    """That a request may take, from its head to its answer."""
+    """Time limit of a request in seconds, from its headers to its response."""
     file_seconds: float = Field(default=600.0, gt=0.0, le=1e7)
-    """That a document may take."""
+    """Time limit of a document in seconds."""
     kept_bytes: int = Field(default=256 << 20, ge=1 << 20, le=1 << 40)
-    """Of translated documents that wait to be fetched (LibreTranslate's /download_file), all together; then
-    the oldest go."""
+    """Maximum bytes of all translated documents kept for download (LibreTranslate's /download_file); the
+    oldest are deleted first."""
     kept_seconds: float = Field(default=1800.0, gt=0.0, le=1e7)
-    """For which such a document waits."""
+    """Seconds to keep a translated document."""
     body_seconds: float = Field(default=20.0, gt=0.0, le=1e7)
-    """In which the head of a request must be there; and, after that, its body, or the next part of it."""
+    """Timeout in seconds for the headers of a request, then for each part of its body."""
     hung_seconds: float = Field(default=60.0, gt=0.0, le=1e7)
-    """Without a sign of life, or progress of a computation, before a worker is replaced by another one. A
-    service of one process answers /health with 503 then, for what watches it."""
+    """Seconds without progress or a sign of life before a worker is replaced. A service of one process
+    answers /health with 503 instead, for the system that monitors it."""
     waiting_sentences: int = Field(default=4000, ge=1, le=MAX_COUNT)
-    """Sentences that may wait to be translated; requests beyond them get 429."""
+    """Maximum queued sentences; further requests get status 429."""
     requests: int = Field(default=256, ge=1, le=4096)
-    """Worked on at once; the next ones are told to come later (429)."""
+    """Maximum requests processed at once; further ones get status 429."""
     documents: int = Field(default=4, ge=1, le=4096)
-    """Worked on at once; the next ones wait. A document may take hundreds of times its size in memory."""
+    """Maximum documents processed at once; further ones wait. A document may need hundreds of times its size
+    in memory."""
     connections: int = Field(default=1024, ge=1, le=1_000_000)
-    """Open at once; what comes then is refused (503)."""
+    """Maximum open connections; further ones get status 503."""
     per_minute: int = Field(default=0, ge=0, le=MAX_COUNT)
-    """Requests a minute of a key that has no rate of its own, or of an address where there are no keys; 0:
-    any number."""
+    """Rate limit in requests per minute, for keys without one of their own and, if there are no keys, for
+    each address; 0 = unlimited."""
 
 
 class BatchingConfig(Section):
-    """How sentences of several requests are decoded together."""
+    """Dynamic batching of sentences of several requests."""
 
     sentences: int = Field(default=64, ge=1, le=MAX_ROWS)
-    """In a batch, at most."""
+    """Maximum sentences in a batch."""
     tokens: int = Field(default=1536, ge=1, le=MAX_COUNT)
-    """In a batch, at most, padding included: how long a batch of long sentences may hold up others."""
+    """Maximum tokens in a batch, including padding; bounds the time that a batch blocks others."""
     threads: int = Field(default=0, ge=0, le=4096)
-    """Batches worked on at once; 0: one for each processor, shared among the workers. On a GPU always one."""
+    """Batches computed at once; 0 = one per core, divided among the workers. A GPU always computes one."""
 
 
 class ServeConfig(Section):
-    """All of it."""
+    """All settings of a service."""
 
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     batching: BatchingConfig = Field(default_factory=BatchingConfig)
     hosts: list[str] = Field(default_factory=list)
-    """Names by which it may be called (the header Host). Empty: those of this machine, where only that can
-    reach the service and there are no keys, so that no stranger's page can call it by a name made to mean
-    this machine (DNS rebinding); else any."""
+    """Accepted values of the Host header. Empty = the names of this machine if the service listens on a
+    loopback address without keys, which prevents DNS rebinding; else any."""
     cors_origins: list[str] = Field(default_factory=list)
-    """Pages of other origins that may use the service, such as "https://example.org"; "*": all."""
+    """Origins of other pages that may use the service (CORS), such as "https://example.org"; "*" = all."""
     log_format: Literal["text", "json"] = "text"
-    """A request in the log: as a line for people, or as an object."""
+    """Format of the log: lines for people, or one JSON object per line."""
     log_text: bool = False
-    """Whether the log holds what was translated."""
+    """Whether the log contains the translated text."""
     behind_proxy: bool = False
-    """Whether a proxy on this machine says whom a request is from (X-Forwarded-For)."""
+    """Whether to trust the sender's address from a proxy on this machine (X-Forwarded-For)."""
     page: bool = True
-    """Whether there is a page."""
+    """Whether to serve the web page."""
 
 
 def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> ServeConfig:
-    """The settings in the TOML file `path`, with `overrides` such as "limits.characters=50000" on top.
+    """Load the settings of the TOML file `path`, with `overrides` such as "limits.characters=50000".
 
-    ConfigError: the file is missing, is not TOML, or holds mistakes (all of them are in the message).
+    ConfigError: the file is missing, is not TOML, or has errors (the message lists all of them).
     """
     settings = {} if path is None else read_settings(path)
     return parse_section(ServeConfig, settings, overrides=overrides, where=str(path or "settings"))
