@@ -383,8 +383,11 @@ def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
         return error_of("import", folder, "--out", tmp_path / "run", *LANGUAGES)
 
     assert "holds no list of tokens" in refused({"vocab": None})
-    assert "holds no list of tokens" in refused({"vocab": [3, ("src", 4)]})
+    assert "holds no list of tokens" in refused({"vocab": [3, ([], 4), ("src", 4)]})
     assert "holds no list of tokens" in refused({"vocab": {"src": ["a", 3], "tgt": []}})
+    fields = torchtext_fields(vocabularies(shared=False))
+    fields["src"].fields.append(("case", fields["tgt"].fields[0][1]))
+    assert "holds no list of tokens" in refused({"vocab": fields}), "version 2 with features of words"
     assert "has no </s> among its tokens" in refused({"vocab": {"src": ["<unk>", "<s>"], "tgt": ["<unk>"]}})
     assert "has features of words" in refused({"vocab": {**state["vocab"], "src_feats": [["a"]]}})
     assert "holds no model, generator and opt" in refused({"generator": None})

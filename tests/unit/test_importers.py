@@ -25,7 +25,7 @@ from torch import Tensor
 from dragoman.config import ModelConfig
 from dragoman.errors import RunError
 from dragoman.interop import fairseq, huggingface, joeynmt, opennmt, sockeye
-from dragoman.interop.assembling import their_names
+from dragoman.interop.assembling import model_config, their_names
 from dragoman.interop.exporting import export_run
 from dragoman.interop.foreign import ForeignFolder, Options
 from dragoman.interop.importing import FORMATS, detect, import_model
@@ -312,6 +312,11 @@ def test_what_cannot_be_expressed_is_refused_with_the_reason(
 ) -> None:
     set_setting(there, SAMPLES[name], setting, value)
     assert said in refused(there, tmp_path / "run")
+
+
+def test_tables_of_positions_that_want_all_memory_are_refused() -> None:
+    with pytest.raises(RunError, match=r"there: 100,000 positions of 4,096 are too many to be read"):
+        model_config({"d_model": 4096, "max_positions": 100_000}, where=Path("there"))
 
 
 def damaged(content: bytes) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import collections
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,8 +162,8 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
         start = str(vocab.get("decoder_start_token") or start)
         if vocab.get("src_feats"):
             raise RunError(f"{path}: has features of words beside the words; such a model cannot be imported")
-    elif isinstance(vocab, list):  # of pairs
-        vocab = {pair[0]: pair[1] for pair in vocab if isinstance(pair, tuple) and len(pair) == 2}
+    elif isinstance(vocab, list):
+        vocab = dict(filter(_is_pair, vocab))
     entries = Settings(vocab, where=path)
     vocabularies = [_vocabulary(_itos(entries.get(side)), start, {}, path) for side in ("src", "tgt")]
     projection = {f"generator.{str(name).removeprefix('0.')}": tensor for name, tensor in generator.items()}
@@ -325,9 +325,14 @@ def _itos(entry: Any) -> Any:
         state = vars(entry) if isinstance(entry, Inert) else {}
         if attribute in state:
             entry = state[attribute]
-            if attribute == "fields" and isinstance(entry, Sequence) and len(entry) == 1:
-                entry = entry[0][1]
+            if attribute == "fields":  # more than one: features of words
+                entry = entry[0][1] if isinstance(entry, list) and [*map(_is_pair, entry)] == [True] else None
     return entry
+
+
+def _is_pair(value: object) -> bool:
+    """Whether it is a name and what has it."""
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
 
 
 def _vocabulary(tokens: Any, start: str, specials: Mapping[str, Any], where: Path) -> ForeignVocabulary:
