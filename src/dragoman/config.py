@@ -29,10 +29,10 @@ else:
     from typing_extensions import Self
 
 MAX_ROWS = 100_000
-"""Hypotheses of all sentences that are searched at once."""
+"""Maximum hypotheses of all sentences of a batch."""
 
 MAX_COUNT = 10**9
-"""The largest number of steps, pairs and the like; larger ones are mistakes, and overflow somewhere."""
+"""Maximum of counts such as steps and pairs; larger values are mistakes and would overflow."""
 
 MAX_SEED = 2**63 - 1
 """The largest integer of TOML, and of random generators."""
@@ -41,10 +41,10 @@ MAX_VOCAB = 10_000_000
 """Tokens of a vocabulary."""
 
 MAX_PROBLEMS = 20
-"""Mistakes in a recipe that a message names."""
+"""Maximum mistakes in a recipe that a message lists."""
 
 MAX_BYTES, MAX_POINTS = 1 << 17, 5000
-"""Of a recipe: bytes, and points in it."""
+"""Maximum bytes and dots of a recipe."""
 
 CorpusFiles: TypeAlias = tuple[str, ...]
 """The files of one corpus."""
@@ -52,49 +52,49 @@ Corpora: TypeAlias = CorpusFiles | tuple[CorpusFiles, ...]
 """The files of one corpus, or of several that are read one after the other as one."""
 TokenizerKind: TypeAlias = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "pieces"]
 FOREIGN_KINDS = ("sentencepiece", "pieces")
-"""Tokenizers that came with an imported model: they are loaded, and never learnt."""
+"""Tokenizers of imported models; they are loaded, never trained."""
 RecipeName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Column: TypeAlias = int | str
-"""A column by its number, counted from 0, or by its name where the file names its fields."""
+"""A column: its number, counted from 0, or its name if the file names its fields."""
 Beta: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def each_corpus(files: Sequence[str] | Sequence[Sequence[str]]) -> tuple[CorpusFiles, ...]:
-    """The files of each corpus in a list of files, or in a list of such lists."""
+    """Return the files of each corpus, from a list of files or a list of such lists."""
     names = tuple(item for item in files if isinstance(item, str))
     return (names,) if names else tuple(tuple(item) for item in files)
 
 
 def file_names(files: Sequence[str] | Sequence[Sequence[str]]) -> CorpusFiles:
-    """The names of all files in such a list, in order."""
+    """Return the names of all files in such a list, in order."""
     return tuple(name for corpus in each_corpus(files) for name in corpus)
 
 
 class Section(BaseModel):
-    """A group of settings: frozen, strict, and closed to names it does not know."""
+    """A group of settings: frozen and strict; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class DataConfig(Section):
-    """Where the text comes from: what both tasks have in common.
+    """The text; settings common to both tasks.
 
     Files may end in .gz, .xz or .zst. Relative names are looked up in the working directory, then in
     $DRAGOMAN_DATA, then among the data sets that `dragoman data fetch` has brought.
     """
 
     train: Corpora
-    """What to learn from; empty where a model was imported, which cannot be trained again from nothing."""
+    """Training text; empty for an imported model, which cannot be trained from scratch."""
     valid: Corpora = ()
-    """What chooses checkpoints. Empty: `n_held_out` examples are held out of train."""
+    """Validation text, which selects checkpoints; empty = hold out `n_held_out` examples of train."""
     test: dict[str, Corpora] = Field(default_factory=dict)
-    """What the final score is computed on, by name."""
+    """Test sets for the final scores, by name."""
     n_held_out: int = Field(default=1000, ge=1, le=MAX_COUNT)
-    """Examples held out of train where there is no valid (at most a tenth of the corpus)."""
+    """Examples held out of train if there is no valid (at most a tenth of the corpus)."""
     split_seed: int = Field(default=-1, ge=-1, le=MAX_SEED)
-    """Chooses the examples held out, so that runs of different seeds can be compared; -1: `seed` does."""
+    """Seed of the held-out examples, so that runs of different seeds are comparable; -1 = `seed`."""
 
     @field_validator("train", "valid", "test", mode="before")
     @classmethod
@@ -123,7 +123,7 @@ class DataConfig(Section):
         return value
 
     def seed_of_split(self, seed: int) -> int:
-        """What chooses the examples held out of train in a run of this `seed`."""
+        """Return the seed of the held-out examples in a run of this `seed`."""
         return self.split_seed if self.split_seed >= 0 else seed
 
     def named(self) -> dict[str, Corpora]:
@@ -133,7 +133,7 @@ class DataConfig(Section):
         return {name: files for name, files in named.items() if files} | tests
 
     def corpora(self) -> Iterator[tuple[str, CorpusFiles]]:
-        """The name and the files of every corpus; several of one name come one after the other."""
+        """Yield the name and the files of every corpus; a name may occur several times in a row."""
         for name, files in self.named().items():
             yield from ((name, corpus) for corpus in each_corpus(files) or ((),))
 
@@ -149,9 +149,9 @@ class TranslationDataConfig(DataConfig):
     src_lang: str
     """Language code of the source, such as "en"."""
     tgt_lang: str
-    """Language code of the target. Picks BLEU's tokenisation ("zh" is scored by characters)."""
+    """Language code of the target; selects BLEU's tokenisation ("zh" is scored by characters)."""
     columns: tuple[Column, Column] = (0, 1)
-    """The columns of source and target in one file: counted from 0, or the names of fields."""
+    """Columns of source and target in a file of pairs: numbers from 0, or names of fields."""
     max_length: int = Field(default=128, ge=2, le=100_000)
     """Longest training sentence in tokens, end token included; longer pairs are skipped and counted."""
 
@@ -169,7 +169,7 @@ class TranslationDataConfig(DataConfig):
 
 
 class ParallelText(Section):
-    """The section [data] of a recipe for a translator, as long as the others are not known."""
+    """The section [data] of a translation recipe, read before the other sections are known."""
 
     data: TranslationDataConfig
 
@@ -178,13 +178,14 @@ class ClassificationDataConfig(DataConfig):
     """Labelled text: one file (tab-separated, CSV, JSON lines, Parquet) or "phrasebook:reviews-train"."""
 
     text_column: Column = 1
-    """The column of the text: counted from 0, or the name of the field."""
+    """Column of the text: number from 0, or name of the field."""
     label_column: Column = 0
-    """The column of the label. Labels are names; numbers are names too."""
+    """Column of the label. Labels are names, even if they look like numbers."""
     max_length: int = Field(default=256, ge=2, le=100_000)
-    """Tokens in a window. A longer text is read in several, and all of them take part in its label."""
+    """Maximum tokens in a window. A longer text is split into several windows, which all count for its
+    label."""
     max_windows: int = Field(default=0, ge=0, le=MAX_COUNT)
-    """Windows of a text that are read; what lies behind them is cut and counted. 0: all of them."""
+    """Maximum windows of a text; the rest is truncated and counted. 0 = no limit."""
 
     @model_validator(mode="after")
     def _corpora_are_one_file(self) -> Self:
@@ -196,27 +197,27 @@ class ClassificationDataConfig(DataConfig):
 
 
 class TokenizerConfig(Section):
-    """How text becomes tokens."""
+    """Tokenization."""
 
     kind: TokenizerKind = "bpe"
-    """Byte-pair encoding (Sennrich et al. 2016), unigram language model (Kudo 2018), words or characters;
-    with an imported model came its sentencepiece model, or the pieces that text is already cut into."""
+    """Byte-pair encoding (Sennrich et al. 2016), unigram language model (Kudo 2018), words or characters. An
+    imported model has its own SentencePiece model, or expects text that is already split into pieces."""
     tgt_kind: TokenizerKind | Literal["same"] = "same"
-    """Another kind for the target, with shared = false; "same": as `kind`."""
+    """Kind for the target, with shared = false; "same" = as `kind`."""
     vocab_size: int = Field(default=8000, ge=10, le=MAX_VOCAB)
     """Tokens per vocabulary, special ones included; "bpe" and "unigram" need 300, for their byte tokens."""
     shared: bool = True
     """One vocabulary for both languages (needed to tie source and target embeddings)."""
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Probability of leaving out a merge while training (BPE-dropout, Provilkov et al. 2020)."""
+    """Probability of skipping a merge during training (BPE-dropout, Provilkov et al. 2020)."""
     lowercase: bool = False
-    """Read and write lower case only."""
+    """Lower-case all text."""
     min_frequency: int = Field(default=1, ge=1, le=MAX_COUNT)
-    """For words and characters: what occurs less often in train is unknown."""
+    """For words and characters: minimum frequency in train; rarer ones are unknown."""
     splitter: Literal["regex", "spacy"] = "regex"
-    """For words: a regular expression, or spaCy's rules for the language (extra "spacy")."""
+    """For words: split by a regular expression, or by spaCy's rules for the language (extra "spacy")."""
     format_output: bool = False
-    """For words: capitalise the first letter of what is written, and close up its punctuation."""
+    """For words: capitalise the first letter of the output, and join punctuation to words."""
 
     @model_validator(mode="after")
     def _settings_fit_the_kind(self) -> Self:
@@ -242,7 +243,7 @@ class TokenizerConfig(Section):
 
 
 class EncoderConfig(Section):
-    """What every architecture here has in common: an encoder (Vaswani et al. 2017, section 3)."""
+    """Architecture of the encoder, common to both tasks (Vaswani et al. 2017, section 3)."""
 
     d_model: int = Field(default=256, ge=2, le=100_000)
     """Width of every layer's input and output (paper: 512)."""
@@ -253,25 +254,24 @@ class EncoderConfig(Section):
     n_encoder_layers: int = Field(default=3, ge=1, le=1000)
     """Encoder layers (paper: 6)."""
     dropout: float = Field(default=0.1, ge=0.0, le=0.99)
-    """On embeddings and on the output of every sub-layer (section 5.4)."""
+    """Dropout on embeddings and on the output of every sub-layer (section 5.4)."""
     attention_dropout: float = Field(default=0.0, ge=0.0, le=0.99)
-    """On attention weights (tensor2tensor; not in the paper)."""
+    """Dropout on attention weights (tensor2tensor; not in the paper)."""
     activation_dropout: float = Field(default=0.0, ge=0.0, le=0.99)
-    """Inside the feed-forward block, after the activation (tensor2tensor; not in the paper)."""
+    """Dropout inside the feed-forward block, after the activation (tensor2tensor; not in the paper)."""
     norm: Literal["pre", "post"] = "pre"
     """Layer norm before each sub-layer, or after its residual as in the paper."""
     norm_eps: float = Field(default=1e-5, ge=1e-12, le=1.0)
-    """What every layer norm adds to the variance; other toolkits have 1e-6."""
+    """Epsilon of layer norms, added to the variance; some toolkits use 1e-6."""
     activation: Literal["relu", "gelu", "swish"] = "relu"
-    """Non-linearity of the feed-forward block; swish(x) = x sigmoid(x), as Marian has it."""
+    """Non-linearity of the feed-forward block; swish(x) = x sigmoid(x), as in Marian."""
     positions: Literal["sinusoidal", "learned", "stored"] = "sinusoidal"
-    """The position encoding: the paper's, computed; a table that is trained; or one that came with an
-    imported model and stays as it is."""
+    """Positional encoding: sinusoidal as in the paper; a learned table; or the fixed table of an imported
+    model."""
     scale_embeddings: bool = True
     """Multiply the embeddings of tokens by sqrt(d_model) (section 3.4)."""
     max_positions: int = Field(default=512, ge=2, le=100_000)
-    """Positions of the encoding: the longest sentence or window, in tokens. A longer sentence to be
-    translated is cut into parts."""
+    """Maximum length of a sentence or window in tokens. Longer sentences are translated in parts."""
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> Self:
@@ -288,53 +288,53 @@ class ModelConfig(EncoderConfig):
     n_decoder_layers: int = Field(default=3, ge=1, le=1000)
     """Decoder layers (paper: 6)."""
     tie_embeddings: Literal["all", "output", "none"] = "all"
-    """Weights shared: source, target and output ("all", section 3.4), target and output, or none."""
+    """Tied embeddings: source, target and output ("all", section 3.4), target and output, or none."""
     output_bias: bool = False
-    """A bias for each token of the target before the softmax, as Marian and OpenNMT have it."""
+    """Bias of each target token before the softmax, as in Marian and OpenNMT."""
     source_end: bool = True
-    """The encoder reads the end token of the source; OpenNMT's does not, and neither do its models here."""
+    """Whether the encoder reads the end token of the source; false for models of OpenNMT."""
 
 
 class ClassifierConfig(EncoderConfig):
     """An encoder, a pooling over the tokens of a text, and a linear head."""
 
     pooling: Literal["mean", "max", "mean+max"] = "mean+max"
-    """How the encoded tokens of a text become one vector; "mean+max" is both, side by side."""
+    """Pooling of the encoded tokens of a text; "mean+max" concatenates both."""
     word_dropout: float = Field(default=0.0, ge=0.0, le=0.99)
-    """Probability of leaving out a token while training; n-grams are those of the whole text."""
+    """Probability of dropping a token during training; n-grams are those of the whole text."""
     ngrams: int = Field(default=0, ge=0, le=5)
-    """Longest n-grams of tokens that vote for a class beside the encoder; 0: none (model/ngrams.py)."""
+    """Maximum length of the n-grams that vote beside the encoder; 0 = no n-grams (model/ngrams.py)."""
     ngram_bits: int = Field(default=20, ge=4, le=26)
-    """They are hashed into 2 to the power of this buckets, with as many weights for every label."""
+    """N-grams are hashed into 2^bits buckets, each with a weight for every label."""
     ngram_rate: float = Field(default=10.0, gt=0.0, le=1e6)
-    """The learning rate of their weights, as a multiple of `learning_rate`."""
+    """Learning rate of the n-gram weights, as a multiple of `learning_rate`."""
 
 
 class TrainingConfig(Section):
-    """How the model learns (sections 5.1, 5.3 and 5.4): what both tasks have in common."""
+    """Training (sections 5.1, 5.3 and 5.4); settings common to both tasks."""
 
     max_steps: int = Field(default=6000, ge=1, le=MAX_COUNT)
-    """Updates of the weights."""
+    """Maximum updates of the weights."""
     max_epochs: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Stop after this many passes over the corpus; 0 = no limit."""
     max_minutes: float = Field(default=0.0, ge=0.0, le=1e7)
     """Stop after this many minutes of training, resumed time included; 0 = no limit."""
     batch_tokens: int = Field(default=4096, ge=1, le=MAX_COUNT)
-    """Tokens in a batch, padding included: of the target, or of the texts to classify."""
+    """Maximum tokens in a batch, including padding: of the target, or of the texts to classify."""
     update_freq: int = Field(default=1, ge=1, le=100_000)
-    """Batches whose gradients are added before the weights change."""
+    """Gradient accumulation: number of batches per update."""
     learning_rate: float = Field(default=2e-3, gt=0.0, le=100.0)
-    """The peak rate, reached at the end of warm-up (the paper's is 1/sqrt(d_model * warmup_steps))."""
+    """Peak learning rate, reached at the end of warm-up (the paper's is 1/sqrt(d_model * warmup_steps))."""
     warmup_steps: int = Field(default=800, ge=1, le=MAX_COUNT)
-    """Updates of linear rise."""
+    """Updates of warm-up, with a linear increase of the learning rate."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "wsd", "plateau"] = "inverse_sqrt"
-    """After warm-up: 1/sqrt(step) (the paper); to zero at max_steps by a line or a cosine; level; level
-    until `decay_fraction` of the steps is left, then by a line to zero ("wsd": warm-up, stable, decay);
-    or level until validation stalls ("plateau")."""
+    """Learning rate after warm-up: 1/sqrt(step) (the paper); linear or cosine decay to zero at max_steps;
+    constant; constant until `decay_fraction` of the steps is left, then linear decay to zero ("wsd": warm-up,
+    stable, decay); or constant until validation stalls ("plateau")."""
     decay_fraction: float = Field(default=0.2, ge=0.001, le=1.0)
-    """For "wsd": the part of max_steps, at the end, in which the rate falls."""
+    """For "wsd": fraction of max_steps, at the end, in which the rate decays."""
     plateau_factor: float = Field(default=0.5, ge=0.001, lt=1.0)
-    """For "plateau": what the rate is multiplied by ..."""
+    """For "plateau": factor of the learning rate ..."""
     plateau_patience: int = Field(default=2, ge=1, le=MAX_COUNT)
     """... after this many validations without a better score."""
     optimizer: Literal["adamw", "muon"] = "adamw"
@@ -344,41 +344,43 @@ class TrainingConfig(Section):
     eps: float = Field(default=1e-9, ge=1e-16, le=1.0)
     """AdamW's epsilon."""
     weight_decay: float = Field(default=0.0, ge=0.0, le=100.0)
-    """Decoupled weight decay of matrices; biases, norms and embeddings are left alone."""
+    """Decoupled weight decay of matrices; biases, norms and embeddings do not decay."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
     """Probability spread over the whole vocabulary, PyTorch's convention (section 5.4)."""
     clip_norm: float = Field(default=1.0, ge=0.0, le=1e9)
-    """Largest norm of the gradient; 0 means no clipping."""
+    """Gradient clipping: maximum norm of the gradient; 0 = no clipping."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of activations; weights and optimizer stay fp32. "auto": bf16 where the processor has it.
-    "fp16" scales the loss against underflow, and lowers the scale where gradients overflow."""
+    """Precision of activations; weights and optimizer stay fp32. "auto" = bf16 if the hardware supports it.
+    "fp16" scales the loss against underflow, and lowers the scale if gradients overflow."""
     kernels: Literal["fast", "plain"] = "fast"
-    """Hand-written dropout and loss (model/kernels.py), or PyTorch's own. Same results, other speed."""
+    """Implementation of dropout and loss: hand-written (model/kernels.py), or PyTorch's. Same results."""
     ema_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Decay an update of the moving average of weights that is validated and kept; 0: no average."""
+    """Decay per update of the exponential moving average of the weights, which is validated and saved; 0 =
+    off."""
     log_every: int = Field(default=50, ge=1, le=MAX_COUNT)
     """Updates between log lines."""
     valid_every: int = Field(default=500, ge=0, le=MAX_COUNT)
-    """Updates between validations and checkpoints; 0: one at the end of every epoch."""
+    """Updates between validations and checkpoints; 0 = at the end of every epoch."""
     patience: int = Field(default=0, ge=0, le=MAX_COUNT)
-    """Stop after this many validations without a better score; 0 = never."""
+    """Early stopping after this many validations without a better score; 0 = off."""
     keep_checkpoints: int = Field(default=5, ge=1, le=MAX_COUNT)
-    """Validated checkpoints kept: the last, or for average = "best" the best; the newest is always there."""
+    """Number of validated checkpoints to keep: the last, or for average = "best" the best; the newest
+    always."""
     keep_best: int = Field(default=0, ge=0, le=MAX_COUNT)
-    """The number of best validated checkpoints that are kept as well."""
+    """Number of best validated checkpoints to keep in addition."""
     max_disk_gb: float = Field(default=0.0, ge=0.0, le=1e9)
-    """Room for checkpoints, in 10^9 bytes: those that score worst give way; 0 means no limit."""
+    """Maximum size of all checkpoints in 10^9 bytes; the worst-scoring ones are deleted. 0 = no limit."""
     average: Literal["last", "best", "none"] = "last"
-    """The checkpoints averaged at the end; the average is kept only if it scores better."""
+    """Checkpoints to average at the end; the average is kept only if it scores better."""
     sharding: Literal["none", "full"] = "none"
-    """Where several processes train: each has all weights, or a share of them (FSDP2), for large models."""
+    """With several processes: replicate all weights, or shard them (FSDP2), for large models."""
     steps: Literal["auto", "free", "static"] = "auto"
-    """Batches of any shape, each update waited for; or batches of a dozen shapes, repeated without waiting,
-    as a GPU wants it (training/updates/captured.py). "auto": static on a GPU, for translators."""
+    """"free": batches of any shape, synchronous updates. "static": batches of a dozen shapes, asynchronous
+    updates with CUDA graphs (training/updates/captured.py). "auto" = static on a GPU, for translators."""
     device: str = "auto"
     """"auto", "cpu", "cuda" or "cuda:1"."""
     n_threads: int = Field(default=0, ge=0, le=4096)
-    """CPU threads; 0 leaves PyTorch's choice."""
+    """CPU threads; 0 = PyTorch's default."""
 
     @model_validator(mode="after")
     def _muon_has_whole_matrices(self) -> Self:
@@ -406,75 +408,78 @@ class TrainingConfig(Section):
 
 
 class TranslationTrainingConfig(TrainingConfig):
-    """How a translator learns."""
+    """Training of a translator."""
 
     valid_beam_size: int = Field(default=1, ge=1, le=1000)
-    """Beam for the BLEU of validation; 1 is greedy."""
+    """Beam size for the BLEU of validation; 1 = greedy."""
     metric: Literal["bleu", "loss"] = "bleu"
-    """What chooses the best checkpoint."""
+    """Metric that selects the best checkpoint."""
     start_from: str = ""
-    """A run to start from, with its tokenizers and weights, on other text or with other numbers of layers.
-    "": from nothing."""
+    """A run to fine-tune, with its tokenizers and weights, on other text or with other numbers of layers;
+    "" = start from random weights."""
     extend_vocab: int = Field(default=0, ge=0, le=MAX_VOCAB)
-    """Tokens of the new text to add to each of its vocabularies, at most."""
+    """Maximum tokens of the new text to add to each of its vocabularies."""
     consistency: float = Field(default=0.0, ge=0.0, le=1000.0)
-    """Weight of how far two passes with other dropout disagree (R-Drop, Wu et al. 2021); 0: one pass."""
+    """Weight of the consistency loss between two passes with different dropout (R-Drop, Wu et al. 2021); 0 =
+    off."""
 
     def wants_free_steps(self) -> str:
         return "consistency" if self.consistency else super().wants_free_steps()
 
 
 class ClassificationTrainingConfig(TrainingConfig):
-    """How a classifier learns."""
+    """Training of a classifier."""
 
     def wants_free_steps(self) -> str:
         return 'task = "classification"'
 
     steps: Literal["auto", "free"] = "auto"
-    """Batches of any shape, each update waited for."""
+    """Batches of any shape, synchronous updates."""
     sharding: Literal["none"] = "none"
-    """Where several processes train, each has all weights."""
+    """With several processes: replicate all weights."""
     label_smoothing: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Probability spread over all labels."""
     metric: Literal["accuracy", "macro_f1", "loss"] = "accuracy"
-    """What chooses the best checkpoint."""
+    """Metric that selects the best checkpoint."""
     class_weights: Literal["none", "balanced"] = "none"
-    """"balanced": examples of rare labels count more, as if all labels were equally frequent."""
+    """"balanced" = weight examples as if all labels were equally frequent."""
 
 
 class SearchConfig(Section):
-    """How translations are searched for (docs/decoding.md)."""
+    """Search for translations (docs/decoding.md)."""
 
     method: Literal["beam", "sampling"] = "beam"
-    """The most probable translations, by beam search, or ones drawn at random."""
+    """Beam search, or random sampling."""
     beam_size: int = Field(default=5, ge=1, le=MAX_ROWS)
-    """Hypotheses kept; 1 is greedy."""
+    """Beam size: number of hypotheses kept; 1 = greedy."""
     length_penalty: float = Field(default=1.0, ge=0.0, le=10.0)
-    """Alpha of Wu et al. 2016, equation 14: 0 favours short translations, 1 nearly averages per token."""
+    """Length penalty: alpha of Wu et al. 2016, equation 14. 0 favours short translations; 1 nearly averages
+    per token."""
     coverage_penalty: float = Field(default=0.0, ge=0.0, le=1000.0)
-    """Beta of the same equation: what it costs to leave parts of the source unattended; 0: nothing."""
+    """Coverage penalty: beta of the same equation, for source tokens without attention; 0 = off."""
     n_best: int = Field(default=1, ge=1, le=MAX_ROWS)
-    """Alternatives returned, best first; at most beam_size. For "sampling": samples, as many as you like."""
+    """Number of alternatives, best first; at most beam_size. For "sampling": number of samples, without
+    limit."""
     diversity_groups: int = Field(default=1, ge=1, le=MAX_ROWS)
-    """Groups that the beam is split into, which avoid each other's tokens (Vijayakumar et al. 2018)."""
+    """Groups of diverse beam search, which avoid each other's tokens (Vijayakumar et al. 2018)."""
     diversity_penalty: float = Field(default=0.5, ge=0.0, le=1000.0)
-    """What a token costs a group, in nats, for each hypothesis of an earlier group that takes it as well."""
+    """Diversity penalty of a token in nats, for each hypothesis of an earlier group with the same token."""
     no_repeat_ngram: int = Field(default=0, ge=0, le=100_000)
     """Block repeated n-grams of this size in a translation; 0 = off."""
     temperature: float = Field(default=1.0, ge=0.001, le=1000.0)
-    """For "sampling": log-probabilities are divided by it. Below 1 probable tokens become more so."""
+    """For "sampling": temperature, the divisor of log-probabilities; below 1 = less random."""
     top_k: int = Field(default=0, ge=0, le=MAX_VOCAB)
     """For "sampling": sample from the k most probable tokens; 0 = all."""
     top_p: float = Field(default=1.0, ge=1e-6, le=1.0)
-    """For "sampling": only the fewest tokens that hold this share of the probability can be drawn."""
+    """For "sampling": sample from the most probable tokens with this total probability (nucleus)."""
     seed: int = Field(default=1, ge=0, le=MAX_SEED)
-    """For "sampling": what is drawn follows from it and the number of the sentence."""
+    """For "sampling": random seed; samples depend on it and on the number of the sentence."""
     max_length_factor: float = Field(default=2.0, gt=0.0, le=1000.0)
-    """Longest translation in tokens: factor times the source's length ..."""
+    """Maximum length of a translation in tokens: this factor × the length of the source ..."""
     max_length_extra: int = Field(default=20, ge=1, le=100_000)
     """... plus this."""
     batch_sentences: int = Field(default=100, ge=1, le=MAX_ROWS)
-    """Sentences searched at once."""
+    """Maximum sentences in a batch."""
 
     @model_validator(mode="after")
     def _settings_fit_the_method(self) -> SearchConfig:
@@ -554,11 +559,11 @@ class TranslationConfig(Section):
     )  # fmt: skip
 
     task: Literal["translation"] = "translation"
-    """What is learnt: "translation" or "classification"."""
+    """Task: "translation" or "classification"."""
     name: RecipeName
-    """The recipe's name; runs are written to runs/<name> unless told otherwise."""
+    """Name of the recipe; the default run folder is runs/<name>."""
     seed: int = Field(default=1, ge=0, le=MAX_SEED)
-    """Everything random follows from it."""
+    """Seed of all random numbers."""
     data: TranslationDataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
@@ -604,11 +609,11 @@ class ClassificationConfig(Section):
     )  # fmt: skip
 
     task: Literal["classification"]
-    """What is learnt: must be said here."""
+    """Task; required here."""
     name: RecipeName
-    """The recipe's name; runs are written to runs/<name> unless told otherwise."""
+    """Name of the recipe; the default run folder is runs/<name>."""
     seed: int = Field(default=1, ge=0, le=MAX_SEED)
-    """Everything random follows from it."""
+    """Seed of all random numbers."""
     data: ClassificationDataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ClassifierConfig = ClassifierConfig()
