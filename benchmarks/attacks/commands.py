@@ -131,7 +131,7 @@ FILE_OPTIONS = {*words("""
     file mono hypotheses references src tgt ref tsv valid valid_src valid_tgt valid_tsv prefixes required
     glossary files test recipe settings keys codes src_spm tgt_spm model
 """)}  # fmt: skip
-OUT_OPTIONS = {"out", "pharaoh", "write_clean", "to"}
+OUT_OPTIONS = {"out", "out_dir", "pharaoh", "write_clean", "to"}
 ALWAYS_MILD = ("workers", "processes", "ray", "port", "minutes", "max_hours")
 """Options that are never given a number that would only wear out the machine."""
 
@@ -418,7 +418,7 @@ class Commands:
         show(f"stdin {case.stdin!r:.300}, stdout {case.stdout}, stderr {case.stderr}")
         before = snapshot(folder)
         with ExitStack() as held:
-            if "pipe" in case.argv:
+            if any(word == "pipe" or word.endswith("=pipe") for word in case.argv):
                 held.enter_context(writer_of(folder / "pipe", case.texts["text.en"]))
             ended = call(case.argv, folder, stdin=case.stdin, stdout=case.stdout, stderr=case.stderr)
         show(f"exit code {ended.code}\nstdout {ended.stdout[:2000]!r}\nstderr {ended.stderr[-3000:]}")
@@ -463,7 +463,7 @@ class Commands:
         places = case.parsed()[1]
         outs = [
             places[flag]
-            for flag in ("--out", "--pharaoh", "--write-clean", "--to", "--file")
+            for flag in ("--out", "--out-dir", "--pharaoh", "--write-clean", "--to", "--file")
             if places.get(flag)
         ]
         given = [os.path.normpath(value) for value in outs]
@@ -472,14 +472,18 @@ class Commands:
         allowed |= {"nowhere.txt"} if "dangling" in given else set()
         allowed |= {"keys.toml"} if case.command.startswith("key ") else set()
 
+        def is_kept(path: str) -> bool:
+            """The run as CTranslate2 reads it is kept for the next time, also if what follows fails."""
+            return path.startswith("run/ctranslate2") and "ctranslate2" in " ".join(case.argv)
+
         def may(path: str) -> bool:
             if path in INPUT_TEXTS and path not in given:
                 return False
-            if path.startswith("run/ctranslate2") and "ctranslate2" in " ".join(case.argv):
-                return True  # the run as that engine reads it, kept for the next time
+            if is_kept(path):
+                return True
             if path.partition("/")[0] in ("run", "classifier") and case.command in WRITES_INTO_RUN:
                 return True
-            inside = case.command in MAKES_FOLDERS and any(
+            inside = (case.command in MAKES_FOLDERS or "--out-dir" in places) and any(
                 path.startswith(f"{each}/") or each == "." for each in allowed
             )
             kept = path.removesuffix(".partial").removesuffix(".journal") in allowed  # to continue from
@@ -507,6 +511,7 @@ class Commands:
                 ended.code in (1, 2)
                 and case.command not in MAKES_FOLDERS
                 and not path.endswith((".partial", ".journal"))
+                and not is_kept(path)
             ):
                 yield "wrong", f"exit code {ended.code}, and {path} has changed"
         if left := self.stage.left_in_tmp():
@@ -526,14 +531,15 @@ class Commands:
         if case.stdout != "file":
             return
         if case.command in ("translate", "classify"):
-            yield from self.lines(case, ended, folder, out, words[1] if len(words) > 1 else "-")
+            name = words[1] if len(words) > 1 else "-"
+            if "--out-dir" in given:
+                out = f"{given['--out-dir']}/{Path(name).name}"
+            yield from self.lines(case, ended, folder, out, name)
         if "--json" in given and not out and ended.stdout:
             try:
-                rows = ended.stdout.decode().splitlines()
-                texts = (
-                    rows if case.command in ("translate", "classify", "score-model") else ["\n".join(rows)]
-                )
-                for text in texts:
+                whole = ended.stdout.decode()
+                in_lines = case.command in ("translate", "classify", "score-model")
+                for text in whole.split("\n") if in_lines else [whole]:  # JSON may hold other line ends
                     if text:
                         json.loads(text, parse_constant=_refuse)
             except ValueError as error:

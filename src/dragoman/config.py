@@ -72,10 +72,33 @@ def file_names(files: Sequence[str] | Sequence[Sequence[str]]) -> CorpusFiles:
     return tuple(name for corpus in each_corpus(files) for name in corpus)
 
 
+def _strings(value: Any) -> Iterator[str]:
+    """Every string in a value of lists and tables."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for pair in value.items():
+            yield from _strings(pair)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
 class Section(BaseModel):
     """A group of settings: frozen and strict; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _is_utf8(cls, value: Any) -> Any:
+        """Settings are kept in a file of UTF-8; names of files, which may be any bytes, are no exception."""
+        for text in _strings(value):
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise ValueError(f"{_REPR.repr(text)} is not valid UTF-8; rename the file") from None
+        return value
 
 
 class DataConfig(Section):

@@ -75,6 +75,27 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
         raise cannot_write(path, error) from None
 
 
+@contextmanager
+def room_for(path: Path | None) -> Iterator[None]:
+    """Make the folder of the output `path`; it goes again if the block leaves nothing in it. None: stdout.
+
+    Raises:
+        RunError: the folder cannot be made.
+    """
+    missing = [folder for folder in path.parents if not folder.exists()] if path is not None else []
+    try:
+        for folder in reversed(missing):
+            try:
+                folder.mkdir(exist_ok=True)
+            except OSError as error:
+                raise cannot_write(folder, error) from None
+        yield
+    finally:
+        for folder in missing:
+            with suppress(OSError):  # it holds something
+                folder.rmdir()
+
+
 def put_in_place(temporary: Path, target: Path) -> None:
     """Rename a finished file, which is on the disk; rights as in `replacing`. OSError: it cannot be."""
     _set_rights(temporary, target, None)

@@ -52,10 +52,16 @@ def find_device(name: str) -> torch.device:
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The type of activations: "fp32", "bf16", "fp16", or for "auto" bf16 where `device` multiplies in it."""
+    """The type of activations: "fp32", "bf16", "fp16", or for "auto" bf16 where `device` multiplies in it.
+
+    ConfigError: unknown precision.
+    """
     if precision == "auto":
         precision = "bf16" if has_bf16(device) else "fp32"
-    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    if precision not in dtypes:
+        raise ConfigError(f'precision {precision}: is not one of "auto", "fp32", "bf16" and "fp16"')
+    return dtypes[precision]
 
 
 def has_bf16(device: torch.device) -> bool:

@@ -424,8 +424,9 @@ def _safetensors_in_words(path: Path) -> Iterator[None]:
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror or 'no such file'}); is it there?") from None
     except SafetensorError as error:
+        why = str(error)[:300]  # it quotes the file
         raise RunError(
-            f"{path}: is damaged or cut short ({error}); copy it again, or train the run again"
+            f"{path}: is damaged or cut short ({why}); copy it again, or train the run again"
         ) from None
 
 

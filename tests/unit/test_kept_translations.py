@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import RunError
+from dragoman.errors import ConfigError, RunError
 from dragoman.evaluation.kept import FOLDER, TranslatedSet, Translations, confidences, kept_name
 from dragoman.evaluation.scores import keep_scores, saved_scores
 from dragoman.evaluation.translation import scores_of
@@ -61,6 +61,12 @@ def test_other_settings_weights_or_texts_are_translated_again(run: Run) -> None:
     config = run.config_path.read_text(encoding="utf-8")
     run.config_path.write_text(config.replace(str(test_file), str(other)), encoding="utf-8")
     assert translate(Run.open(run.path))[1]
+
+
+def test_int8_is_refused_where_the_processor_has_it_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.predict.translator.has_int8", lambda: False)
+    with pytest.raises(ConfigError, match=r"^precision int8: needs a processor with VNNI"):
+        Translations(run, device="cpu", precision="int8").sets("test")
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,8 @@ def test_auto_precision_is_bf16_exactly_where_the_processor_has_it() -> None:
     assert choose_dtype("auto", cpu) == (torch.bfloat16 if has_bf16(cpu) else torch.float32)
     assert choose_dtype("fp32", cpu) == torch.float32
     assert choose_dtype("bf16", cpu) == torch.bfloat16
+    with pytest.raises(ConfigError, match=r"^precision int4: is not one of"):
+        choose_dtype("int4", cpu)
 
 
 def test_keeping_freed_memory_changes_no_result() -> None:

@@ -22,7 +22,7 @@ from dragoman.errors import ConfigError, PausedError, RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run, only_writer
+from dragoman.runs import Run, load_tensors, only_writer, save_tensors
 from dragoman.training import loop
 from dragoman.training.checkpoints import make_room, newest_checkpoint
 from dragoman.training.listener import TrainingListener
@@ -531,6 +531,49 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(
         RunError, match=r"step-000001: the checkpoint is damaged .*continue from the one before"
     ):
+        state.restore(tmp_path / "step-000001")
+
+
+def _renamed(tensors: dict[str, torch.Tensor], kind: str) -> dict[str, torch.Tensor]:
+    """The same tensors; the first name with `kind` in it is misspelt."""
+    first = next(name for name in tensors if kind in name)
+    return {name.replace(kind, kind + "x") if name == first else name: t for name, t in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("optimizer", lambda tensors: _renamed(tensors, "linear1")),
+        ("optimizer", lambda tensors: _renamed(tensors, "exp_avg_sq")),
+        ("optimizer", lambda tensors: {name: t[..., None] for name, t in tensors.items()}),
+        ("optimizer", lambda tensors: {name: t.int() for name, t in tensors.items()}),
+        ("ema", lambda tensors: _renamed(tensors, "linear1")),
+        ("ema", lambda tensors: {name: t[:1] for name, t in tensors.items()}),
+        ("random", lambda tensors: {name: t[:-1] for name, t in tensors.items()}),
+        ("random", lambda tensors: _renamed(tensors, "cpu")),
+    ],
+)
+def test_a_checkpoint_with_tensors_of_another_model_is_refused(
+    tmp_path: Path, file: str, change: Callable[[Any], Any]
+) -> None:
+    config = tiny_config("training.ema_decay=0.9")
+    state = tiny_state(config)
+    update_on(state, [batch_of(*PAIRS)], config)
+    state.save(tmp_path / "step-000001")
+    path = tmp_path / "step-000001" / f"{file}.safetensors"
+    save_tensors(path, change(load_tensors(path)))
+    with pytest.raises(RunError, match=r"^.*step-000001: the checkpoint is damaged \(.*; remove this folder"):
+        state.restore(tmp_path / "step-000001")
+
+
+@pytest.mark.parametrize("edited", [{"step": "1"}, {"step": None}, {"scores": []}, {"extra": 1}])
+def test_a_position_of_other_types_is_refused(tmp_path: Path, edited: dict[str, Any]) -> None:
+    state = tiny_state(tiny_config())
+    update_on(state, [batch_of(*PAIRS)], tiny_config())
+    state.save(tmp_path / "step-000001")
+    path = tmp_path / "step-000001" / "position.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | edited), encoding="utf-8")
+    with pytest.raises(RunError, match=rf"damaged \(position.json: {next(iter(edited))}: "):
         state.restore(tmp_path / "step-000001")
 
 

@@ -28,6 +28,9 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 TERMINATED = 143  # 128 + SIGTERM
 BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader has had enough
 
+LONGEST_ERROR = 1800
+"""Characters of an error message that are shown: its beginning, and its end, which says what to do."""
+
 
 class Commands(TyperGroup):
     """The group of all commands, in order of use; errors become one line and an exit code."""
@@ -63,6 +66,11 @@ def errors_as_exit_codes() -> Iterator[None]:
     except BrokenPipeError:
         discard_output()
         raise typer.Exit(BROKEN_PIPE) from None
+    except UnicodeEncodeError as error:
+        if error.encoding != "utf-8":
+            raise
+        text = error.object[max(0, error.start - 40) : error.end + 40]
+        fail(f"{text!r}: is not valid UTF-8; rename the file, or correct the text")
     except OSError as error:
         discard_output()
         fail(f"{error.filename or 'output'}: {error.strerror or error}; check the path, rights and space")
@@ -142,8 +150,11 @@ def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iter
 
 def fail(message: str, *, code: int = USER_ERROR, prefix: str = "error: ") -> NoReturn:
     """Print an error in one line on stderr and exit with `code`."""
+    line = " ".join(message.splitlines())
+    if len(line) > LONGEST_ERROR:  # it quotes a file, or a very long argument
+        line = f"{line[: LONGEST_ERROR // 2]} … {line[-LONGEST_ERROR // 2 :]}"
     with suppress(OSError):
-        typer.echo(prefix + printable(as_called(" ".join(message.splitlines()))), err=True)
+        typer.echo(prefix + printable(as_called(line)), err=True)
     raise typer.Exit(code)
 
 

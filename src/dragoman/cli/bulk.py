@@ -88,8 +88,9 @@ class TerminalProgress:
     """Progress of a file: a bar on a terminal, otherwise a line on stderr every 30 s. A context manager."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
+
+        from dragoman.cli.console import Console
 
         console = Console(stderr=True)
         self._bar = None

@@ -13,7 +13,7 @@ import typer
 
 from dragoman.cli.app import say
 from dragoman.cli.train import Columns, LabelColumn, TextColumn, column, two_columns
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from dragoman.config import Config
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dragoman.data.labelled import LabelledCorpus
     from dragoman.tasks.task import Reading
 
-PROBLEMS_FOUND = 1
 MAX_SHOWN = 100
 """Maximum characters shown of a text."""
 MAX_STRETCHES = 20
@@ -118,8 +117,8 @@ def check(
         for job, report in zip(jobs, reports, strict=True):
             _print_report(report, name=job.name)
         typer.echo(summary(reports))
-    if strict and any(report.n_problems for report in reports):
-        raise typer.Exit(PROBLEMS_FOUND)
+    if strict and (n_problems := sum(report.n_problems for report in reports)):
+        raise DataError(f"--strict: found {n_problems:,} problem{'s' * (n_problems > 1)}; see the report")
 
 
 def _jobs(
@@ -185,7 +184,7 @@ def _check(job: Job, n_examples: int) -> Report:
 @contextmanager
 def _progress(job: Job) -> Iterator[Progress]:
     """Show progress in one line of stderr, if it is a terminal."""
-    from rich.console import Console
+    from dragoman.cli.console import Console
 
     console = Console(stderr=True)
     with console.status("") as status:
@@ -225,9 +224,10 @@ def summary(reports: Sequence[Report]) -> str:
 
 def _print_report(report: Report, *, name: str) -> None:
     """Print a table of findings, then the examples of each."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from dragoman.cli.console import Console
 
     console = Console(highlight=False, soft_wrap=False)
     title = f"{name} · " if name else ""

@@ -131,10 +131,10 @@ def _where(dataset: Dataset) -> str:
 
 def _print_table(datasets: list[Dataset]) -> None:
     """Print a table: name, task, size, short licence and place of each data set."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    from dragoman.cli.console import Console
     from dragoman.data.catalog import whereabouts
 
     table = Table()
@@ -157,9 +157,10 @@ def _print_table(datasets: list[Dataset]) -> None:
 @contextmanager
 def _progress_bars() -> Iterator[Progress]:
     """Show a progress bar for each download, if stderr is a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
+
+    from dragoman.cli.console import Console
 
     console = Console(stderr=True)
     speed = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())

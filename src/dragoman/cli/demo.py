@@ -66,9 +66,10 @@ def demo(
 
 def print_tables(tables: list[DemoTable]) -> None:
     """Print tables on stdout, in colour on a terminal."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from dragoman.cli.console import Console
 
     console = Console(highlight=False)
     for table in tables:

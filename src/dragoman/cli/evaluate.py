@@ -111,10 +111,10 @@ def evaluate(
         if not as_json:
             typer.echo(evaluation.describe())
         records.append(evaluation.record())
-    if opened.origin is None:
-        keep_scores(opened, records)
     if as_json:
         typer.echo(json.dumps({"run": str(run), "results": records}, ensure_ascii=False, indent=2))
+    if opened.origin is None:  # last: a command that fails changes no run
+        keep_scores(opened, records)
 
 
 def places_of(

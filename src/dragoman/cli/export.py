@@ -53,8 +53,9 @@ def export(
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar, if stderr is a terminal."""
-    from rich.console import Console
     from rich.progress import Progress
+
+    from dragoman.cli.console import Console
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:

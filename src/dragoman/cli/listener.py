@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 
 from dragoman.cli.app import as_called
+from dragoman.cli.console import Console
 from dragoman.cli.live import LivePanel, sample_table
 from dragoman.config import Config
 from dragoman.training.listener import TrainingListener

@@ -88,8 +88,9 @@ def make_folder(folder: Path) -> None:
 @contextmanager
 def sentence_bar() -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar of sentences for each test set, if stderr is a terminal."""
-    from rich.console import Console
     from rich.progress import Progress
+
+    from dragoman.cli.console import Console
 
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("sentences", total=None)

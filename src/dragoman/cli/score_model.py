@@ -110,8 +110,9 @@ def _read(src: str, tgt: str, translator: Translator) -> tuple[list[str], list[s
 @contextmanager
 def _progress(total: int) -> Iterator[Any]:
     """Show a progress bar on a terminal; yield a function from the start of a chunk to its callback."""
-    from rich.console import Console
     from rich.progress import Progress
+
+    from dragoman.cli.console import Console
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:

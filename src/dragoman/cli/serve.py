@@ -150,8 +150,9 @@ def _loading(n_models: int) -> Iterator[Callable[[str], None]]:
 
 def _welcome(names: Sequence[str], url: str) -> None:
     """Print one line with the models and the address, which is highlighted on a terminal."""
-    from rich.console import Console
     from rich.text import Text
+
+    from dragoman.cli.console import Console
 
     line = Text.assemble("serving ", ", ".join(names), " on ", (url, "bold underline"), "; Ctrl-C ends it")
     Console(stderr=True, soft_wrap=True, highlight=False).print(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,12 +66,13 @@ def show(
     from dragoman.runs import Run
 
     opened = Run.open(run)
-    if plot:
-        from dragoman.report.curves import CURVES, plot_learning_curves
-
-        plot_learning_curves(opened, opened.path / CURVES)
     try:
         lines = list(describe_run(opened))
+        if plot:
+            from dragoman.report.curves import CURVES, plot_learning_curves
+
+            plot_learning_curves(opened, opened.path / CURVES)
+            lines = list(describe_run(opened))  # the picture is one of its files
     except (KeyError, TypeError, ValueError) as error:  # what a stranger's JSON may lack or hold
         raise RunError(
             f"{run}: its report.json, scores.json or history.jsonl is not one that Dragoman wrote "
@@ -132,7 +134,7 @@ def _state(run: Run) -> str:
 def _size(run: Run) -> str:
     if not run.weights_path.exists():
         return "no weights yet"
-    n_parameters = sum(tensor.numel() for tensor in run.load_weights().values())
+    n_parameters = sum(map(math.prod, run.weight_shapes().values()))
     return f"{n_parameters:,} parameters, {run.weights_path.stat().st_size / 1e6:.1f} MB"
 
 

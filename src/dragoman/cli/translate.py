@@ -33,6 +33,7 @@ from dragoman.cli.translating import (
     translate_document_file,
 )
 from dragoman.errors import ConfigError, DataError, escape_control_characters
+from dragoman.files import room_for
 
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
@@ -229,20 +230,20 @@ def translate(
             "--workers, --ray and --skip-long are for a file and --out FILE, without --engine, --ensemble, "
             "and options for documents or constraints"
         )
-    src_lang = translation_config(Run.open(run)).data.src_lang
-    encodings = {work.file: encoding_of(work, encoding, src_lang) for work in works}
-    if out_dir is not None:
-        out_dir.mkdir(parents=True, exist_ok=True)
+    config = translation_config(Run.open(run))
+    own = config.search
+    if n_best > 1 and beam_size is None and (method or own.method) == "beam":
+        settings["beam_size"] = max(n_best, own.beam_size)
+    own.changed(settings, where="translate")  # complains before a model is loaded, or converted
+    encodings = {work.file: encoding_of(work, encoding, config.data.src_lang) for work in works}
     for work in in_bulk:
-        how = {
-            **settings, "n_best": n_best, "batch_sentences": batch_sentences,
-            "beam_size": beam_for(run, beam_size, n_best=n_best, method=method),
-        }  # fmt: skip
+        how = {**settings, "n_best": n_best, "batch_sentences": batch_sentences}
         job = bulk_job(
             run, work, how, encoding=encodings[work.file], as_json=json_, device=device, precision=precision,
             skip_long=skip_long,
         )  # fmt: skip
-        carry_out(job, n_workers=workers, ray=ray)
+        with room_for(job.out):
+            carry_out(job, n_workers=workers, ray=ray)
     if len(in_bulk) == len(works):
         return
     content = Content(prefixes=prefixes, required=required, glossary=glossary)
@@ -252,19 +253,19 @@ def translate(
         run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble or (),
         engine=engine,
     )  # fmt: skip
-    own = translator.config.search
-    if (method or own.method) == "beam" and n_best > 1 and beam_size is None:
-        settings["beam_size"] = max(n_best, own.beam_size)
     settings["n_best"] = extras.n_candidates(n_best, settings["beam_size"] or own.beam_size)
     for work in works:
         if work in in_bulk:
             continue
         start = time.monotonic()
         asked = Asked(translator, work, encodings[work.file], settings, content, extras)
-        if work.ending:
-            n = translate_document_file(translator, work, extras, asked.search, encoding=asked.encoding)
-        else:
-            n = translate_lines(asked, pharaoh=pharaoh, alternatives=n_best if json_ else None, align=align)
+        with room_for(work.out):
+            if work.ending:
+                n = translate_document_file(translator, work, extras, asked.search, encoding=asked.encoding)
+            else:
+                n = translate_lines(
+                    asked, pharaoh=pharaoh, alternatives=n_best if json_ else None, align=align
+                )
         if work.out is not None:
             unit = "sentences" if work.ending else "lines"
             say(f"{work.out}: {n:,} {unit} in {time.monotonic() - start:.1f} s")
@@ -370,17 +371,6 @@ def bulk_job(
     assert work.out is not None
     source = find_file(work.file)
     return Job(run, source, work.out, Lines(write), overrides, device, precision, skip_long, encoding)
-
-
-def beam_for(run: Path, beam_size: int | None, *, n_best: int, method: str | None) -> int | None:
-    """Return the beam size: the given one, or one that holds `n_best` alternatives; None = the run's own."""
-    from dragoman.predict.translator import translation_config
-    from dragoman.runs import Run
-
-    if n_best == 1 or beam_size is not None:
-        return beam_size
-    own = translation_config(Run.open(run)).search
-    return max(n_best, own.beam_size) if (method or own.method) == "beam" else None
 
 
 def search_overrides(**settings: float | str | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -223,6 +224,8 @@ def plan(
         if "-" in files:
             raise ConfigError("--out-dir is for files, whose names the translations have; stdin has none")
         outs = [out_dir / Path(file).name for file in files]
+        if os.path.lexists(out_dir) and not out_dir.is_dir():
+            raise ConfigError(f"--out-dir {out_dir}: is not a folder; name another place")
     works = [
         Work(file, to, document_ending(file, to, as_document=as_document))
         for file, to in zip(files, outs, strict=True)
@@ -277,7 +280,7 @@ def encoding_of(work: Work, encoding: str | None, language: str) -> str:
     if encoding is not None:
         try:
             one_byte = "\n".encode(encoding) == b"\n"
-        except LookupError:
+        except (LookupError, ValueError):  # ValueError: a name that is not even text
             raise ConfigError(f"--encoding {encoding}: is unknown; try cp1252, latin-1 or gb18030") from None
         if work.ending not in (None, ".txt", ".srt") or not (one_byte or work.ending):
             raise ConfigError(
@@ -422,8 +425,9 @@ def _protection(kinds: str | None, patterns: Sequence[str]) -> Protection | None
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar of sentences on stderr; sentences that are translated twice count once."""
-    from rich.console import Console
     from rich.progress import Progress
+
+    from dragoman.cli.console import Console
 
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("sentences", total=total)

@@ -174,7 +174,8 @@ class Translations:
                     f"{self.run.path}: holds no model.safetensors yet; train it until a validation"
                 )
             device = find_device(self._device)
-            dtype = choose_dtype(self._precision, device)
+            in_int8 = self._precision == "int8"
+            dtype = "int8" if in_int8 else choose_dtype(self._precision, device)
             settings = self.config.model_dump_json(include={"model", "search", "tokenizer", "data"})
             tokenizers = [hash_file(path) for path in sorted(self.run.tokenizer_folder.glob("*.json"))]
             versions = [environment()[name] for name in ("dragoman", "sacrebleu", "torch")]

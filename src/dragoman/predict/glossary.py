@@ -51,16 +51,16 @@ class Glossary:
                 continue
             columns = [normalise(column) for column in line.split("\t")]
             if len(columns) != 2 or not all(map(_words, columns)):
-                raise DataError(f"{path} line {number}: is not source, tab, target; write one entry a line")
+                raise DataError(f"{name} line {number}: is not source, tab, target; write one entry a line")
             source, target = columns
             known, first = entries.setdefault(source, (target, number))
             if known != target:
                 raise DataError(
-                    f"{path} line {number}: {source!r} is to be {target!r} here and {known!r} in line "
+                    f"{name} line {number}: {source!r} is to be {target!r} here and {known!r} in line "
                     f"{first}; keep one of the two"
                 )
         if not entries:
-            raise DataError(f"{path}: has no entry; write source, tab, target on each line")
+            raise DataError(f"{name}: has no entry; write source, tab, target on each line")
         return cls((source, target) for source, (target, _) in entries.items())
 
     def required(self, text: str) -> list[str]:

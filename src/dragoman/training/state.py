@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from dragoman.config import parse_json
 from dragoman.errors import RunError
 from dragoman.files import sync, write_atomically
 from dragoman.model.transformer import Transformer
@@ -20,10 +20,15 @@ from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import all_whole, spread_like
 from dragoman.training.task import Weights
 
+KEPT = ({"step", "exp_avg", "exp_avg_sq"}, {"momentum_buffer"})
+"""What AdamW keeps of a parameter, and what Muon does."""
+
 
 @dataclass
 class Position:
     """Where a training stands: counters and scores, everything that JSON can hold."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     step: int = 0
     """Updates made."""
@@ -123,17 +128,27 @@ class TrainState:
         """
         try:
             model = load_tensors(folder / "model.safetensors")
-            optimizer = load_tensors(folder / "optimizer.safetensors")
+            optimizer = _states(load_tensors(folder / "optimizer.safetensors"), self.model)
             random = load_tensors(folder / "random.safetensors")
+            own_random = torch.get_rng_state()
+            _check_like(random, {name: own_random for name in ("cpu", *random) if name.startswith("cpu")})
             ema = load_tensors(folder / "ema.safetensors") if self.ema is not None else None
-            position = Position(**parse_json((folder / "position.json").read_bytes()))
-        except (OSError, RunError, ValueError, TypeError) as error:
+            if self.ema is not None and ema is not None:
+                _check_like(ema, self.ema)
+            position = _position((folder / "position.json").read_bytes())
+        except (OSError, RunError, ValueError) as error:
             raise RunError(
                 f"{folder}: the checkpoint is damaged ({error}); "
                 "remove this folder to continue from the one before"
             ) from None
         load_weights(self.model, model, where=str(folder / "model.safetensors"), placed=spread_like)
-        _restore_optimizer(self.optimizer, self.model, optimizer)
+        self.optimizer.state.clear()
+        for name, parameter in self.model.named_parameters():
+            if name in optimizer:
+                self.optimizer.state[parameter] = {
+                    kind: tensor.to(parameter.device) if kind == "step" else spread_like(tensor, parameter)
+                    for kind, tensor in optimizer[name].items()
+                }
         self.optimizer.zero_grad()  # an update that was broken off has left some
         if self.ema is not None and ema is not None:
             for name, average in self.ema.items():
@@ -214,11 +229,33 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: Transformer) -> 
     }
 
 
-def _restore_optimizer(optimizer: torch.optim.Optimizer, model: Transformer, tensors: Weights) -> None:
-    by_name = dict(model.named_parameters())
-    optimizer.state.clear()
+def _position(content: bytes) -> Position:
+    """The position in a JSON file. ValueError: a value is unknown or of another type."""
+    try:
+        return TypeAdapter(Position).validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"position.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _states(tensors: Weights, model: Transformer) -> dict[str, Weights]:
+    """What an optimizer keeps, by parameter and kind. ValueError: it is not of this model."""
+    found: dict[str, Weights] = {}
     for key, tensor in tensors.items():
         kind, _, name = key.partition(":")
-        parameter = by_name[name]
-        placed = tensor.to(parameter.device) if kind == "step" else spread_like(tensor, parameter)
-        optimizer.state.setdefault(parameter, {})[kind] = placed
+        found.setdefault(name, {})[kind] = tensor
+    own = parameters(model)
+    for name, kept in found.items():
+        if name not in own or kept.keys() not in KEPT:
+            raise ValueError(f"the optimizer's {' and '.join(sorted(kept))} of {name} are not of this model")
+        scalar = torch.zeros(())
+        _check_like(kept, {kind: scalar if kind == "step" else own[name] for kind in kept})
+    return found
+
+
+def _check_like(tensors: Weights, like: Weights) -> None:
+    """ValueError: a tensor that is in `like` is missing, or of another shape or type."""
+    for name, expected in like.items():
+        found = tensors.get(name)
+        if found is None or (found.shape, found.dtype) != (expected.shape, expected.dtype):
+            raise ValueError(f"{name} is missing, or of another shape or type")
