@@ -1,6 +1,6 @@
 """Hostile cases of four kinds, made from a seed: commands, damaged runs, requests and documents.
 
-    python benchmarks/hostile.py [--seed 1] [--cases N] [--only KIND] [--minutes M]
+    python benchmarks/hostile.py [--seed 1] [--cases N] [--only KIND] [--minutes M] [--processes P]
     python benchmarks/hostile.py --case KIND:SEED
 
 Trains tiny runs first. Then each case is a call of `dragoman` in a fork of this process, in a folder of its
@@ -24,7 +24,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -44,28 +47,29 @@ KINDS: dict[str, Callable[[Stage], Any]] = {
 SORTS = ("traceback", "hang", "wrong", "undetectable")
 
 
-def measure(
-    kind: str, stage: Stage, *, first: int, n_cases: int, end: float
-) -> tuple[int, Counter[str], float]:
-    """Cases made, faults by sort, and seconds. Each fault is printed with the command that shows it."""
-    attack = KINDS[kind](stage)
+def measure(kind: str, folder: Path, seeds: Iterable[int], *, end: float) -> Counter[str]:
+    """Count cases and faults by sort. Each fault is printed with the command that shows it."""
+    attack = KINDS[kind](make_stage(folder))
     counts: Counter[str] = Counter()
-    begun = time.monotonic()
-    n_made = 0
     try:
-        for seed in range(first, first + n_cases):
+        for seed in seeds:
             if time.monotonic() > end:
                 break
             found: list[Fault] = attack.faults(seed, lambda line: None)
-            n_made += 1
-            for sort in {sort for sort, _ in found}:
-                counts[sort] += 1
+            counts.update({"case", *(sort for sort, _ in found)})
             for sort, what in found:
                 if sort != "undetectable":
                     print(f"--case {kind}:{seed}  {sort}: {what}", file=sys.stderr, flush=True)
     finally:
         attack.close()
-    return n_made, counts, time.monotonic() - begun
+    return counts
+
+
+def make_stage(folder: Path) -> Stage:
+    """A stage below `folder`; what calls leave beside their own folder is removed with that."""
+    stage = Path(tempfile.mkdtemp(dir=folder)) / "stage"
+    stage.mkdir()
+    return Stage(stage)
 
 
 def main() -> None:
@@ -76,14 +80,13 @@ def main() -> None:
     parser.add_argument(
         "--minutes", type=float, default=float("inf"), help="stop after this number of minutes"
     )
+    parser.add_argument("--processes", type=int, default=1, help="that share the cases")
     parser.add_argument("--case", metavar="KIND:SEED", help="show one case")
     given = parser.parse_args()
     preload()
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))  # not TemporaryDirectory: forks would remove it
     try:
-        (folder / "stage").mkdir()  # what calls leave beside their folder is removed with it
-        stage = Stage(folder / "stage")
-        failed = show(stage, given.case) if given.case else attack(stage, given)
+        failed = show(make_stage(folder), given.case) if given.case else attack(folder, given)
     finally:
         shutil.rmtree(folder)
     sys.exit(failed)
@@ -99,17 +102,21 @@ def show(stage: Stage, case: str) -> bool:
     return bool(found)
 
 
-def attack(stage: Stage, given: argparse.Namespace) -> bool:
+def attack(folder: Path, given: argparse.Namespace) -> bool:
     """Makes all cases and prints the table; whether any failed."""
     end = time.monotonic() + 60 * given.minutes
     failed = False
     print("| kind | cases | tracebacks | hangs | wrong silent results | undetectable | time |")
     print("|---|--:|--:|--:|--:|--:|--:|", flush=True)
     for kind in given.only or KINDS:
-        n_cases = given.cases or CASES[kind]
-        n_made, counts, seconds = measure(kind, stage, first=1_000_000 * given.seed, n_cases=n_cases, end=end)
-        cells = " | ".join(f"{counts[sort]:,}" for sort in SORTS)
-        print(f"| {kind} | {n_made:,} | {cells} | {seconds:.0f} s |", flush=True)
+        first, begun = 1_000_000 * given.seed, time.monotonic()
+        seeds = range(first, first + (given.cases or CASES[kind]))
+        parts = [seeds[i :: given.processes] for i in range(given.processes)]
+        with ProcessPoolExecutor(given.processes, mp_context=get_context("fork")) as pool:
+            results = pool.map(partial(measure, kind, folder, end=end), parts)
+            counts = sum(results, Counter[str]())
+        cells = " | ".join(f"{counts[sort]:,}" for sort in ("case", *SORTS))
+        print(f"| {kind} | {cells} | {time.monotonic() - begun:.0f} s |", flush=True)
         failed |= any(counts[sort] for sort in SORTS[:3])
     return failed
 

@@ -27,6 +27,7 @@ from dragoman.predict.documents import FORMATS, Document, translate_file
 from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
+from dragoman.serving import v1
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
 from dragoman.serving.documents import Asked, opened
@@ -345,6 +346,18 @@ def test_rows_of_attention_add_to_one(client: TestClient, translator: Translator
                 for row in head:
                     assert len(row) == len(found["source_tokens"])
                     assert sum(row) == pytest.approx(1, abs=1e-3)
+
+
+def test_attention_has_a_limit_of_weights(
+    client: TestClient, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"text": "red cat", "target": "rote Katze"}
+    n = cross_attention(translator, *asked.values()).weights.size
+    monkeypatch.setattr(v1, "MAX_ATTENTION_WEIGHTS", n)
+    answer_of(client, "attention", **asked)
+    monkeypatch.setattr(v1, "MAX_ATTENTION_WEIGHTS", n - 1)
+    message = error_of(client.post("/v1/attention", json=asked), 413)
+    assert message == f"{n:,} attention weights are more than the limit of {n - 1:,}; send a shorter text"
 
 
 def test_the_models_are_told(client: TestClient) -> None:

@@ -74,6 +74,13 @@ def cross_attention(translator: Translator, source: str, target: str | None = No
     return attention_maps(translator, source, target).cross
 
 
+def n_weights(translator: Translator, source: str, target: str) -> int:
+    """Return the number of weights in the cross-attention of a sentence, without computing them."""
+    config, tokenizers = translator.model.config, translator.tokenizers
+    n_src, n_tgt = len(tokenizers.src.encode(source)) + 1, len(tokenizers.tgt.encode(target)) + 1
+    return config.n_decoder_layers * config.n_heads * n_tgt * n_src
+
+
 def attention_maps(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
     """All attention, of all layers and heads, while `source` is translated as `target` (as above).
 

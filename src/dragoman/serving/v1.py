@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from dragoman.errors import DataError, DragomanError
-from dragoman.predict.attention import cross_attention
+from dragoman.predict.attention import cross_attention, n_weights
 from dragoman.predict.classifier import Classification, Classifier
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.scoring import ScoredTranslation, score_translations
@@ -39,6 +39,9 @@ from dragoman.serving.translating import Tell, TranslationJob, finite
 from dragoman.text.detection import detect
 
 router = APIRouter(prefix="/v1")
+
+MAX_ATTENTION_WEIGHTS = 1 << 20
+"""Of all layers and heads, in one response: about 8 MB of JSON."""
 
 CHARACTERS_A_TOKEN = 4
 """About; what a text costs, before it is cut into tokens."""
@@ -154,6 +157,12 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
         target = asked.target
         if target is None:
             target = served.for_client(client).translate([asked.text])[0].text
+        if (n := n_weights(served.translator, asked.text, target)) > MAX_ATTENTION_WEIGHTS:
+            raise HTTPError(
+                413,
+                f"{n:,} attention weights are more than the limit of {MAX_ATTENTION_WEIGHTS:,}; "
+                "send a shorter text",
+            )
         found = client.run(
             partial(cross_attention, served.translator, asked.text, target),
             len(asked.text) // CHARACTERS_A_TOKEN,
