@@ -47,9 +47,9 @@ KINDS: dict[str, Callable[[Stage], Any]] = {
 SORTS = ("traceback", "hang", "wrong", "undetectable")
 
 
-def measure(kind: str, folder: Path, seeds: Iterable[int], *, end: float) -> Counter[str]:
+def measure(kind: str, stage: Stage, seeds: Iterable[int], *, end: float) -> Counter[str]:
     """Count cases and faults by sort. Each fault is printed with the command that shows it."""
-    attack = KINDS[kind](make_stage(folder))
+    attack = KINDS[kind](stage)
     counts: Counter[str] = Counter()
     try:
         for seed in seeds:
@@ -63,13 +63,6 @@ def measure(kind: str, folder: Path, seeds: Iterable[int], *, end: float) -> Cou
     finally:
         attack.close()
     return counts
-
-
-def make_stage(folder: Path) -> Stage:
-    """A stage below `folder`; what calls leave beside their own folder is removed with that."""
-    stage = Path(tempfile.mkdtemp(dir=folder)) / "stage"
-    stage.mkdir()
-    return Stage(stage)
 
 
 def main() -> None:
@@ -86,7 +79,9 @@ def main() -> None:
     preload()
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))  # not TemporaryDirectory: forks would remove it
     try:
-        failed = show(make_stage(folder), given.case) if given.case else attack(folder, given)
+        (folder / "stage").mkdir()  # what calls leave beside their folder is removed with it
+        stage = Stage(folder / "stage")
+        failed = show(stage, given.case) if given.case else attack(stage, given)
     finally:
         shutil.rmtree(folder)
     sys.exit(failed)
@@ -102,10 +97,11 @@ def show(stage: Stage, case: str) -> bool:
     return bool(found)
 
 
-def attack(folder: Path, given: argparse.Namespace) -> bool:
+def attack(stage: Stage, given: argparse.Namespace) -> bool:
     """Makes all cases and prints the table; whether any failed."""
     end = time.monotonic() + 60 * given.minutes
     failed = False
+    stages = [stage.part(number) for number in range(given.processes)]
     print("| kind | cases | tracebacks | hangs | wrong silent results | undetectable | time |")
     print("|---|--:|--:|--:|--:|--:|--:|", flush=True)
     for kind in given.only or KINDS:
@@ -113,7 +109,7 @@ def attack(folder: Path, given: argparse.Namespace) -> bool:
         seeds = range(first, first + (given.cases or CASES[kind]))
         parts = [seeds[i :: given.processes] for i in range(given.processes)]
         with ProcessPoolExecutor(given.processes, mp_context=get_context("fork")) as pool:
-            results = pool.map(partial(measure, kind, folder, end=end), parts)
+            results = pool.map(partial(measure, kind, end=end), stages, parts)
             counts = sum(results, Counter[str]())
         cells = " | ".join(f"{counts[sort]:,}" for sort in ("case", *SORTS))
         print(f"| {kind} | {cells} | {time.monotonic() - begun:.0f} s |", flush=True)

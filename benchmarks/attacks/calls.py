@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import faulthandler
 import gc
 import hashlib
@@ -295,6 +296,15 @@ class Stage:
         for argv in self.commands.pop(name, []):
             self.make(*argv)
         return self.folder / name
+
+    def part(self, number: int) -> Stage:
+        """A stage with the same runs and texts, whose cases are in a folder of their own."""
+        for name in list(self.commands):
+            self.made(name)
+        other = copy.copy(self)
+        other.case = self.folder.with_name(f"part-{number}") / "case"
+        other.case.parent.mkdir()
+        return other
 
     def make(self, *argv: str) -> None:
         ended = call(argv, self.folder, seconds=300)

@@ -114,6 +114,7 @@ def test_windows_trains_and_translates(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 2
+    run, *translations = done.stdout.splitlines()
+    assert (run, len(translations)) == ("run", 2)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"train.en", "train.de", "file", "folder", "run", "in.txt", "bulk.txt", "lines.txt"}

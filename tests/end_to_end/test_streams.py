@@ -274,3 +274,100 @@ def test_workers_are_born_deaf_to_ctrl_c() -> None:
         deaf.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     deaf.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     assert deaf == [b"True\n", b"False\n"]
+
+
+# --- what a command that fails leaves behind --------------------------------------------------------------
+
+
+def files_of(folder: Path) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["translate", "RUN", "nul.txt", "--protect", "all", "--out-dir", "new/de"], "holds a NUL byte"),
+        (["translate", "RUN", "nul.txt", "--out-dir", "new/de"], "holds a NUL byte"),
+        (["translate", "RUN", "in.txt", "--out-dir", "in.txt"], "--out-dir in.txt: is not a folder"),
+        (["translate", "RUN", "in.txt", "--out-dir", "loop"], "--out-dir loop: is not a folder"),
+        (["translate", "RUN", "in.txt", "--encoding", "caf\udce9"], "caf\\udce9: is unknown; try cp1252"),
+        (["score", "in.txt", "in.txt", "--tgt-lang", "--json"], "--tgt-lang --json: is not a language code"),
+        (
+            ["score", "in.txt", "in.txt", "--tgt-lang", "caf\udce9"],
+            "is not a language code; give one such as de",
+        ),
+        (["show", "RUN", "--plot"], "is damaged or cut short"),
+        (
+            ["train", "--tsv", "caf\udce9.tsv", "--src-lang", "en", "--tgt-lang", "de", "--out", "new"],
+            "is not valid UTF-8; rename the file",
+        ),
+    ],
+    ids=ascii,
+)
+def test_a_command_that_fails_changes_nothing(
+    text: Path, tiny_run: Path, arguments: list[str], complaint: str
+) -> None:
+    folder = text.parent
+    shutil.copytree(tiny_run, folder / "RUN", ignore=shutil.ignore_patterns("*.svg"))
+    if "--plot" in arguments:
+        (folder / "RUN" / "model.safetensors").write_bytes(bytes(100))
+    (folder / "nul.txt").write_bytes(b"a\0b\n")
+    (folder / "caf\udce9.tsv").write_text("red cat\trot Katze\n" * 50)
+    (folder / "loop").symlink_to("loop")
+    before = files_of(folder)
+    assert complaint in error_of(*arguments)
+    assert files_of(folder) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_scores_that_cannot_be_printed_are_not_kept(
+    tiny_run: Path, tmp_path: Path, options: list[str]
+) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run", ignore=shutil.ignore_patterns("scores.json"))
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "dragoman", "evaluate", str(tmp_path / "run"), *options],
+            stdout=full, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(b"error: output: No space left on device")
+    assert not (tmp_path / "run" / "scores.json").exists()
+
+
+def test_settings_are_checked_before_a_model_is_loaded(
+    text: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.cli.translate.load_translator", lambda *_, **__: pytest.fail("is loaded"))
+    error = error_of("translate", tiny_run, "in.txt", "--temperature", "1e308")
+    assert error.startswith("error: translate: temperature = 1e+308: ")
+
+
+def test_a_reader_of_a_table_that_leaves_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "dragoman", "data", "list"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_long_message_is_cut_in_the_middle(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), errors_as_exit_codes():
+        raise DataError(f"file: {'x' * 100_000}; try another")
+    error = capsys.readouterr().err
+    assert len(error) < 2000
+    assert error.startswith("error: file: xxx")
+    assert error.endswith("xxx; try another\n")
+
+
+def test_text_that_is_not_utf8_is_one_line_wherever_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), errors_as_exit_codes():
+        "a caf\udce9 here".encode()
+    assert capsys.readouterr().err == (
+        "error: 'a caf\\udce9 here': is not valid UTF-8; rename the file, or correct the text\n"
+    )

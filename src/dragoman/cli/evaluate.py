@@ -146,7 +146,10 @@ def score(
     from dragoman.data.readers.files import find_file, open_lines
     from dragoman.evaluation.scores import score_record, scores_table
     from dragoman.evaluation.translation import scores_of
+    from dragoman.text.words import LANGUAGE
 
+    if not LANGUAGE.fullmatch(tgt_lang):
+        raise ConfigError(f"--tgt-lang {tgt_lang}: is not a language code; give one such as de")
     found, expected = (list(open_lines(find_file(str(p)))) for p in (hypotheses, references))
     if len(found) != len(expected):
         raise DataError(
