@@ -23,7 +23,7 @@ from dragoman.cli.translate import (
     Precision,
     RunPath,
 )
-from dragoman.errors import DataError
+from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from dragoman.runs import Run
