@@ -117,4 +117,14 @@ def test_windows_trains_and_translates(tmp_path: Path) -> None:
     run, *translations = done.stdout.splitlines()
     assert (run, len(translations)) == ("run", 2)
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"train.en", "train.de", "file", "folder", "run", "in.txt", "bulk.txt", "lines.txt"}
+    assert left == {
+        "train.en",
+        "train.de",
+        "train.tsv",
+        "file",
+        "folder",
+        "run",
+        "in.txt",
+        "bulk.txt",
+        "lines.txt",
+    }

@@ -338,7 +338,9 @@ def test_scores_that_cannot_be_printed_are_not_kept(
 def test_settings_are_checked_before_a_model_is_loaded(
     text: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.predict.translator.Translator.load", lambda *_, **__: pytest.fail("is loaded"))
+    monkeypatch.setattr(
+        "dragoman.predict.translator.Translator.load", lambda *_, **__: pytest.fail("is loaded")
+    )
     error = error_of("translate", tiny_run, "in.txt", "--temperature", "1e308")
     assert error.startswith("error: translate: temperature = 1e+308: ")
 
