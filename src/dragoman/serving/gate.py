@@ -149,13 +149,13 @@ class Gate:
             self._note(scope, status, time.perf_counter() - begun)
 
     def _check_host(self, host: str | None) -> None:
-        """HTTPError 421: the service is called by a name that is not its own. Browsers always give one."""
+        """Check the Host header, which browsers always send. HTTPError: not a name of this service (421)."""
         hosts = self._service.config.hosts
         if hosts and host is not None and _PORT.sub("", host).lower() not in hosts:
             raise HTTPError(421, "the service is not called so; its settings name its hosts")
 
     def _check_origin(self, scope: Scope) -> None:
-        """HTTPError 403: a page of another origin sends what its browser lets it send to anybody."""
+        """Check the origin. HTTPError: a simple cross-origin request, sent without CORS preflight (403)."""
         headers = Headers(scope=scope)
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")

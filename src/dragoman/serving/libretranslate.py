@@ -48,14 +48,14 @@ from dragoman.serving.v1 import begin, note
 from dragoman.text.detection import Detected, detect
 
 FRONTEND_TIMEOUT = 500
-"""Milliseconds for which a page waits for another key before it translates; LibreTranslate's own."""
+"""Milliseconds that a page waits after a key press before it translates; LibreTranslate's value."""
 
 MAX_SHOWN = 40
-"""Characters of what a client sent that a message shows."""
+"""Maximum characters of a client's text in a message."""
 
 
 class Route(APIRoute):
-    """A route whose 429 begins as LibreTranslate's does, and which closes the files of a form."""
+    """A route with LibreTranslate's 429 message, which closes the files of a form."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -154,7 +154,7 @@ def alternative_of(translation: dict[str, Any], k: int) -> str:
 async def translate_html(
     request: Request, service: Service, served: ServedTranslator, texts: Sequence[str], n_alternatives: int
 ) -> list[Rendered]:
-    """The translation of each text, which is HTML. There are no alternatives."""
+    """Translate each text as HTML, without alternatives."""
     limits = service.config.limits
 
     def work(client: Client) -> list[Rendered]:
@@ -186,7 +186,7 @@ async def translate_html(
     responses={200: {"model": list[schemas.LibreLanguage]}},
 )
 def languages(request: Request) -> Response:
-    """All languages, and those into which each is translated. Needs no key."""
+    """List all languages, each with its target languages. Needs no key."""
     models: Models = request.app.state.service.models
     return JSONResponse([
         {"code": code, "name": name_of(code), "targets": sorted({
@@ -204,7 +204,7 @@ def languages(request: Request) -> Response:
     openapi_extra=schemas.body_of(schemas.LibreDetect),
 )
 async def detect_language(request: Request) -> Response:
-    """Which of the languages of this service a text may be in, the most likely first."""
+    """Detect the language of a text among those of this service, most likely first."""
     service: Service = request.app.state.service
     fields = await read_fields(request)
     admit(service, request, fields)
@@ -223,7 +223,7 @@ async def detect_language(request: Request) -> Response:
     openapi_extra=schemas.body_of(schemas.LibreTranslateFile, "multipart/form-data"),
 )
 async def translate_file(request: Request) -> Response:
-    """A document in another language: the address from which it can be fetched, for a while."""
+    """Translate a document; the response has the URL from which it can be downloaded for a while."""
     service: Service = request.app.state.service
     fields = await read_fields(request)
     admit(service, request, fields)
@@ -272,7 +272,7 @@ def download_file(request: Request, filename: str) -> Response:
     responses={200: {"model": schemas.LibreSettings}},
 )
 def frontend_settings(request: Request) -> Response:
-    """What a page in front of this service has to know. Needs no key."""
+    """Settings for a web page that uses this service. Needs no key."""
     service: Service = request.app.state.service
     automatic = {"code": AUTO, "name": "Auto Detect"}
     targets = [{"code": target, "name": name_of(target)} for _, target in service.models.directions]
@@ -296,7 +296,7 @@ def frontend_settings(request: Request) -> Response:
     responses={403: {"model": schemas.Problem, "description": "Always."}},
 )
 def suggest() -> Response:
-    """Not here: suggestions are not kept."""
+    """Unsupported: suggestions are not stored."""
     raise HTTPError(403, "Suggestions are disabled on this server.")
 
 
@@ -338,26 +338,26 @@ def choose(models: Models, source: str, target: str, texts: Sequence[str] | None
 
 
 def _most_likely(text: str, among: Iterable[str]) -> Detected:
-    """The language of `text`, as sure as it is among all there are."""
+    """Detect the language of `text` among all languages, with its confidence."""
     best = detect(text, among)[0].language
     confidence = next((each.confidence for each in detect(text) if each.language == best), 0.0)
     return Detected(best, confidence)
 
 
 def _languages(models: Models) -> list[str]:
-    """Every language of which or into which something is translated."""
+    """Return every source or target language of the service."""
     return list(dict.fromkeys(language for pair in models.directions for language in pair))
 
 
 def _detected(found: Detected) -> dict[str, Any]:
-    """A language as LibreTranslate tells of it: sure of it from 0 to 100."""
+    """Return a language in LibreTranslate's format, with a confidence from 0 to 100."""
     return {"confidence": round(100 * found.confidence, 1), "language": found.language}
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
-    """What a request says, in JSON, or in its query and, where that says nothing, in a form.
+    """Read the fields of a request: from JSON, or from its query and form; the query goes first.
 
-    HTTPError 400: it is no JSON object.
+    HTTPError: the body is not a JSON object (400).
     """
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
@@ -376,7 +376,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
 
 
 def admit(service: Service, request: Request, fields: dict[str, Any]) -> None:
-    """Lets a request in. HTTPError: its key is missing or wrong (403), it comes too often (429)."""
+    """Authenticate a request. HTTPError: missing or wrong key (403), rate limit (429)."""
     key = fields.get("api_key")
     if key is not None and not isinstance(key, str):
         raise invalid("Invalid request: api_key parameter is not a text")
@@ -391,7 +391,7 @@ def admit(service: Service, request: Request, fields: dict[str, Any]) -> None:
 
 
 def required(fields: dict[str, Any], name: str) -> str:
-    """A field that must be there. HTTPError 400: it is not, or is no text."""
+    """Return a required field. HTTPError: it is missing, or not a string (400)."""
     value = fields.get(name)
     if not value:
         raise invalid(f"Invalid request: missing {name} parameter")
@@ -401,7 +401,7 @@ def required(fields: dict[str, Any], name: str) -> str:
 
 
 def _texts(fields: dict[str, Any]) -> list[str]:
-    """The texts in `q`: one, or those of a list."""
+    """Return the texts in `q`, a string or a list."""
     q = fields.get("q")
     if not q:
         raise invalid("Invalid request: missing q parameter")
@@ -432,10 +432,10 @@ def _n_alternatives(fields: dict[str, Any], service: Service) -> int:
 
 
 def invalid(message: str) -> HTTPError:
-    """400."""
+    """Return an error for a bad request (400)."""
     return HTTPError(400, message)
 
 
 def shown(value: Any) -> str:
-    """What a client sent, for a message: on one line, and not too long."""
+    """Return a client's text for a message: on one line, truncated."""
     return " ".join(str(value).encode("utf-8", "replace").decode().split())[:MAX_SHOWN]
