@@ -27,6 +27,7 @@ from dragoman.predict.documents import FORMATS, Document, translate_file
 from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
+from dragoman.serving.batching import Client
 from dragoman.serving import v1
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
@@ -410,8 +411,9 @@ def test_a_document_is_what_translate_file_makes_of_it(
 def test_the_language_of_a_document_chooses_the_model(
     client: TestClient, name: str, content: str, target: str | None, model: str
 ) -> None:
-    models = client.app.state.service.models
-    served, document = opened(models, Asked(name, content.encode(), None, "auto", target))
+    service = client.app.state.service
+    asked = Asked(name, content.encode(), None, "auto", target)
+    served, document = opened(service.models, asked, Client(service.batcher))
     assert served.info.name == model
     assert document.sentences
 

@@ -29,6 +29,7 @@ from dragoman.cli.translating import (
     link_record,
     pharaoh_line,
     plan,
+    protection_of,
     stream_blocks,
     translate_document_file,
 )
@@ -198,26 +199,32 @@ def translate(
     format. With --document, a line of plain text may hold several sentences. Search options default to the
     run's [search] settings.
     """
+    from dragoman.predict.request import TranslationRequest
     from dragoman.predict.translator import translation_config
     from dragoman.runs import Run
 
     if n_best > 1 and not (json_ or mbr):
         raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")
-    settings: dict[str, Any] = {
-        "method": method, "beam_size": beam_size, "length_penalty": length_penalty,
-        "coverage_penalty": coverage_penalty, "no_repeat_ngram": no_repeat_ngram,
-        "diversity_groups": diversity_groups, "diversity_penalty": diversity_penalty,
-        "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
-    }  # fmt: skip
+    request = TranslationRequest(
+        settings={
+            "method": method, "beam_size": beam_size, "length_penalty": length_penalty,
+            "coverage_penalty": coverage_penalty, "no_repeat_ngram": no_repeat_ngram,
+            "diversity_groups": diversity_groups, "diversity_penalty": diversity_penalty,
+            "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
+            "batch_sentences": batch_sentences,
+        },
+        n_best=n_best,
+        protection=protection_of(protect, protect_pattern or ()),
+        consensus=mbr,
+    )  # fmt: skip
     works = plan(
         files or ["-"], out=out, out_dir=out_dir, links=pharaoh, as_document=document,
         others=(prefixes, required, glossary), runs=(run, *(ensemble or ())),
     )  # fmt: skip
     extras = Extras.parse(
-        document=any(work.ending for work in works), align=align, pharaoh=pharaoh, protect=protect,
-        patterns=protect_pattern, consensus=mbr, as_json=json_,
-    )  # fmt: skip
-    if (prefixes or required) and (extras.document or extras.protection):
+        request, document=any(work.ending for work in works), align=align, pharaoh=pharaoh, as_json=json_
+    )
+    if (prefixes or required) and (extras.document or request.protection):
         raise ConfigError(
             "--prefixes and --required are for lines as they are: not with documents or --protect"
         )
@@ -231,16 +238,13 @@ def translate(
             "and options for documents or constraints"
         )
     config = translation_config(Run.open(run))
-    own = config.search
-    if n_best > 1 and beam_size is None and (method or own.method) == "beam":
-        settings["beam_size"] = max(n_best, own.beam_size)
-    own.changed(settings, where="translate")  # complains before a model is loaded, or converted
+    settings = request.search(config.search)
+    config.search.changed(settings, where="translate")  # complains before a model is loaded, or converted
     encodings = {work.file: encoding_of(work, encoding, config.data.src_lang) for work in works}
     for work in in_bulk:
-        how = {**settings, "n_best": n_best, "batch_sentences": batch_sentences}
         job = bulk_job(
-            run, work, how, encoding=encodings[work.file], as_json=json_, device=device, precision=precision,
-            skip_long=skip_long,
+            run, work, settings, encoding=encodings[work.file], as_json=json_, device=device,
+            precision=precision, skip_long=skip_long,
         )  # fmt: skip
         with room_for(job.out):
             carry_out(job, n_workers=workers, ray=ray)
@@ -250,10 +254,8 @@ def translate(
     from dragoman.tasks.translation.task import load_translator
 
     translator = load_translator(
-        run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble or (),
-        engine=engine,
-    )  # fmt: skip
-    settings["n_best"] = extras.n_candidates(n_best, settings["beam_size"] or own.beam_size)
+        run, device=device, precision=precision, ensemble=ensemble or (), engine=engine
+    )
     for work in works:
         if work in in_bulk:
             continue

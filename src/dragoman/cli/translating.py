@@ -19,12 +19,10 @@ from dragoman.errors import ConfigError, DataError, escape_control_characters, r
 if TYPE_CHECKING:
     from dragoman.predict.alignment import Link
     from dragoman.predict.protection import Outcome, Protection
+    from dragoman.predict.request import TranslationRequest
     from dragoman.predict.translator import Translate, Translation, Translator
 
 PANEL = "Documents"
-
-MOST_CANDIDATES = 1000
-"""Maximum candidates of a sentence for --mbr; time grows with their square."""
 
 MOST_BYTES = 256 << 20
 """Maximum bytes of a decompressed document."""
@@ -79,51 +77,32 @@ Consensus = Annotated[
 
 @dataclass(frozen=True)
 class Extras:
-    """Options that change how lines are translated: documents, alignment, protection, MBR."""
+    """What is wanted of a file beside its translation: word alignment, and the form of a document."""
 
+    request: TranslationRequest
     document: bool
     align: bool
     pharaoh: Path | None
-    protection: Protection | None
-    consensus: bool
 
     @classmethod
     def parse(
-        cls,
-        *,
-        document: bool,
-        align: bool,
-        pharaoh: Path | None,
-        protect: str | None,
-        patterns: Sequence[str] | None,
-        consensus: bool,
-        as_json: bool,
+        cls, request: TranslationRequest, *, document: bool, align: bool, pharaoh: Path | None, as_json: bool
     ) -> Extras:
-        """Parse the command's options. ConfigError: two options conflict, or a value is unknown."""
+        """Check the command's options. ConfigError: two options conflict."""
         if document and (as_json or pharaoh is not None):
             raise ConfigError("--json and --pharaoh are for lines, not for documents; omit them")
         if align and not as_json:
             raise ConfigError("--align is for --json; for a file of links say --pharaoh links.txt")
-        return cls(document, align, pharaoh, _protection(protect, patterns or ()), consensus)
+        return cls(request, document, align, pharaoh)
 
     @property
     def changes_lines(self) -> bool:
         """Whether lines need more than plain translation."""
-        return self.wants_links or self.protection is not None or self.consensus
+        return self.wants_links or self.request.protection is not None or self.request.consensus
 
     @property
     def wants_links(self) -> bool:
         return self.align or self.pharaoh is not None
-
-    def n_candidates(self, n_best: int, beam_size: int) -> int:
-        """Return the number of alternatives to request from the search for `n_best` results."""
-        if not self.consensus:  # with several candidates, one may keep the protected text
-            return n_best if self.protection is None else max(n_best, beam_size)
-        if max(n_best, beam_size) < 2:
-            raise ConfigError("--mbr chooses among candidates; give a --beam-size or --n-best of 2 or more")
-        if max(n_best, beam_size) > MOST_CANDIDATES:
-            raise ConfigError(f"--mbr compares all candidates; give {MOST_CANDIDATES:,} at most")
-        return n_best if n_best > 1 else beam_size
 
     def translate(
         self,
@@ -138,19 +117,12 @@ class Extras:
 
         `noun` is the unit in messages: "line", "cue", ….
         """
-        translate = _by_consensus(search) if self.consensus else search
-        if self.protection is None:
-            translations = translate(texts)
-        else:
-            from dragoman.predict.protection import translate_protected
 
-            def report(i: int, outcome: Outcome) -> None:
-                if outcome == "untranslated":
-                    say(f"{noun} {lines[i]}: left untranslated; no candidate keeps its protected text")
+        def report(i: int, outcome: Outcome) -> None:
+            if outcome == "untranslated":
+                say(f"{noun} {lines[i]}: left untranslated; no candidate keeps its protected text")
 
-            translations = translate_protected(
-                translator, texts, self.protection, translate=translate, report=report
-            )
+        translations = self.request.translate(translator, texts, search=search, report=report)
         limit = translator.max_positions
         for line, translation in zip(lines, translations, strict=True):
             if translation.parts:
@@ -323,7 +295,8 @@ def translate_document_file(
                 f"{name}: is not {encoding} ({error.reason}); choose another --encoding"
             ) from None
     document = DocumentFile.read(name, content, translator.config.languages, ending=work.ending)
-    extras = replace(extras, protection=document.protection(extras.protection))
+    kept = document.protection(extras.request.protection)
+    extras = replace(extras, request=replace(extras.request, protection=kept))
     with _bar(len(document.sentences)) as progress:
         translations = extras.translate(
             translator,
@@ -407,13 +380,8 @@ def pharaoh_line(links: Sequence[Link], translation: Translation) -> str:
     return pharaoh(links, translation.source, translation.text) + "\n"
 
 
-def _by_consensus(search: Translate) -> Translate:
-    from dragoman.predict.reranking import minimum_risk
-
-    return lambda texts: [minimum_risk(translation) for translation in search(texts)]
-
-
-def _protection(kinds: str | None, patterns: Sequence[str]) -> Protection | None:
+def protection_of(kinds: str | None, patterns: Sequence[str]) -> Protection | None:
+    """Return what --protect and --protect-pattern ask for. ConfigError: there is no such kind."""
     if kinds is None and not patterns:
         return None
     from dragoman.predict.protection import PATTERNS, Protection

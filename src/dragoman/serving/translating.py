@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 from dragoman.errors import DataError
 from dragoman.predict.confidence import word_probabilities
 from dragoman.predict.documents import Document
-from dragoman.predict.protection import Protection, translate_protected
+from dragoman.predict.protection import Protection
+from dragoman.predict.request import TranslationRequest
 from dragoman.predict.translator import Translation, Translator
 from dragoman.serving.batching import Client
 from dragoman.serving.errors import too_much
@@ -77,8 +78,12 @@ class TranslationJob:
         self._places = [(i, k) for i, text in enumerate(self._texts) for k in range(len(text.source_starts))]
         if len(self._places) > limits.sentences:
             raise too_much("sentences", len(self._places), limits.sentences, "sentences")
-        self._settings = search_settings(request, served.translator, limits)
-        self._protection = Protection(request.protect) if request.protect else None
+        self._wanted = TranslationRequest(
+            settings={name: getattr(request, name) for name in SEARCH_SETTINGS},
+            n_best=request.n_best,
+            protection=Protection(request.protect) if request.protect else None,
+        )
+        self._settings = checked_search(self._wanted, served.translator, limits)
         self._translator = served.for_client(client)
         self._align = partial(served.align, client)
 
@@ -111,7 +116,7 @@ class TranslationJob:
 
     def _teller(self, tell: Tell) -> Callable[[int, Sequence[int]], None] | None:
         """Return a callback for partial hypotheses, by sentence number, counted from 1."""
-        if self._protection is not None:  # what is searched for is not what is answered
+        if self._wanted.protection is not None:  # what is searched for is not what is answered
             return None
         last: dict[int, float] = {}
         tokenizer = self._translator.tokenizers.tgt
@@ -187,27 +192,19 @@ class TranslationJob:
         def search(texts: Sequence[str]) -> list[Translation]:
             return self._translator.translate(texts, first_number=first + 1, **content, **self._settings)
 
-        if self._protection is None:
-            return search(sources)
-        return translate_protected(
-            self._translator, sources, self._protection, translate=search, align=self._align
-        )
+        return self._wanted.translate(self._translator, sources, search=search, align=self._align)
 
 
-def search_settings(
-    request: TranslateRequest, translator: Translator, limits: LimitsConfig
+def checked_search(
+    wanted: TranslationRequest, translator: Translator, limits: LimitsConfig
 ) -> dict[str, Any]:
-    """The settings of the search that a request asks for. HTTPError: its beam is over the limit."""
-    settings = {name: value for name in SEARCH_SETTINGS if (value := getattr(request, name)) is not None}
+    """Return the settings of a request's search. HTTPError: its beam is over the limit."""
     own = translator.config.search
-    n_best = request.n_best
-    beam_size = settings.get("beam_size", max(own.beam_size, n_best))
-    if request.protect:  # of several, one may hold what is protected
-        n_best = max(n_best, beam_size)
-    for what, n in {"hypotheses": beam_size, "alternatives": n_best}.items():
+    settings = wanted.search(own)
+    for what, n in {"hypotheses": settings["beam_size"], "alternatives": settings["n_best"]}.items():
         if n > max(limits.beam_size, own.beam_size):
             raise too_much(what, n, limits.beam_size, "beam_size")
-    return settings | {"n_best": n_best, "beam_size": beam_size}
+    return settings
 
 
 def finite(number: float) -> float | None:
