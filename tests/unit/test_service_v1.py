@@ -27,10 +27,10 @@ from dragoman.predict.documents import FORMATS, Document, translate_file
 from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
-from dragoman.serving.batching import Client
 from dragoman.serving import v1
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
+from dragoman.serving.batching import Client
 from dragoman.serving.documents import Asked, opened
 from dragoman.serving.downloads import MAX_STEM
 from services import named, service_of
