@@ -476,6 +476,8 @@ class Commands:
             """The run as CTranslate2 reads it is kept for the next time, also if what follows fails."""
             return path.startswith("run/ctranslate2") and "ctranslate2" in " ".join(case.argv)
 
+        makes_folders = case.command in MAKES_FOLDERS or "--out-dir" in places
+
         def may(path: str) -> bool:
             if path in INPUT_TEXTS and path not in given:
                 return False
@@ -483,13 +485,14 @@ class Commands:
                 return True
             if path.partition("/")[0] in ("run", "classifier") and case.command in WRITES_INTO_RUN:
                 return True
-            inside = (case.command in MAKES_FOLDERS or "--out-dir" in places) and any(
-                path.startswith(f"{each}/") or each == "." for each in allowed
-            )
+            inside = makes_folders and any(path.startswith(f"{each}/") or each == "." for each in allowed)
+            # The folders above a folder that was asked for are made with it, if the command succeeds.
+            above = makes_folders and ended.code == 0 and any(each.startswith(f"{path}/") for each in given)
             kept = path.removesuffix(".partial").removesuffix(".journal") in allowed  # to continue from
             return (
                 path in allowed
                 or inside
+                or above
                 or kept
                 or (path.startswith("runs") and case.command in MAKES_FOLDERS)
             )
