@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dragoman.config import Config, load_recipe
+    from dragoman.documents.files import translate_file
+    from dragoman.documents.text import translate_document
     from dragoman.errors import DragomanError
     from dragoman.interop.exporting import export_run
     from dragoman.interop.pipeline import pipeline
     from dragoman.interop.publishing import push_to_hub
     from dragoman.predict.alignment import align
     from dragoman.predict.classifier import Classification, Classifier
-    from dragoman.predict.documents.files import translate_file
-    from dragoman.predict.documents.text import translate_document
     from dragoman.predict.protection import Protection, translate_protected
     from dragoman.predict.reranking import minimum_risk
     from dragoman.predict.translator import Translation, Translator
@@ -49,8 +49,8 @@ _HOME = {
     "pipeline": "dragoman.interop.pipeline",
     "push_to_hub": "dragoman.interop.publishing",
     "train": "dragoman.training.loop",
-    "translate_document": "dragoman.predict.documents.text",
-    "translate_file": "dragoman.predict.documents.files",
+    "translate_document": "dragoman.documents.text",
+    "translate_file": "dragoman.documents.files",
     "translate_protected": "dragoman.predict.protection",
 }
 

@@ -16,9 +16,9 @@ from commands import error_of, succeed
 from dragoman.cli.translate import stream_chunks
 from dragoman.cli.translating import document_ending
 from dragoman.data.readers.files import guess_encoding
+from dragoman.documents import translate_document, translate_file
 from dragoman.errors import ConfigError
 from dragoman.predict.alignment import align
-from dragoman.predict.documents import translate_document, translate_file
 from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.translator import Translator
 

@@ -19,7 +19,7 @@ pytest.importorskip("libretranslatepy")
 
 from libretranslatepy import LibreTranslateAPI
 
-from dragoman.predict.documents import translate_file
+from dragoman.documents import translate_file
 from dragoman.predict.translator import Translator
 from dragoman.serving.access import make_key
 from dragoman.serving.downloads import Downloads

@@ -22,11 +22,11 @@ from dragoman.bulk.stream import Chunk
 from dragoman.cli.translate import as_line, json_line
 from dragoman.config import TokenizerConfig
 from dragoman.distillation.teaching import as_candidates
+from dragoman.documents import DocumentFile, translate_document, translate_file
 from dragoman.interop.pipeline import pipeline
 from dragoman.interop.portable import portable, to_json
 from dragoman.predict.alignment import align_translations
 from dragoman.predict.confidence import word_probabilities
-from dragoman.predict.documents import DocumentFile, translate_document, translate_file
 from dragoman.predict.engine import NativeEngine
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.predict.reranking import minimum_risk

@@ -13,10 +13,10 @@ import docx
 import pytest
 
 from dragoman.cli.translating import DOCUMENT_ENDINGS
+from dragoman.documents import FORMATS, DocumentFile, translate_document, translate_file
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.predict import protection
 from dragoman.predict.alignment import Link
-from dragoman.predict.documents import FORMATS, DocumentFile, translate_document, translate_file
 from dragoman.predict.protection import Protection
 from dragoman.predict.translator import Alternative, Translation, Translator
 

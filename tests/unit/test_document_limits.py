@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.errors import ConfigError, DataError
-from dragoman.predict.documents import (
+from dragoman.documents import (
     FORMATS,
     Document,
     DocumentFile,
@@ -27,7 +26,8 @@ from dragoman.predict.documents import (
     segments,
     word,
 )
-from dragoman.predict.documents.budget import Budget
+from dragoman.documents.budget import Budget
+from dragoman.errors import ConfigError, DataError
 from dragoman.predict.translator import Alternative, Translation
 
 EN_DE = ("en", "de")

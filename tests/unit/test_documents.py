@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.documents import Document, segments, translate_document
 from dragoman.errors import MissingExtraError
-from dragoman.predict.documents import Document, segments, translate_document
 from dragoman.predict.translator import Translation, Translator
 
 LANGUAGES = st.sampled_from(["en", "de", "zh", "ja", "fr", "hi", "xx"])

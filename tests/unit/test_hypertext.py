@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dragoman.documents import DocumentFile
+from dragoman.documents.budget import Budget
+from dragoman.documents.hypertext import MOST, Hypertext, plain, tokens
 from dragoman.errors import DataError
-from dragoman.predict.documents import DocumentFile
-from dragoman.predict.documents.budget import Budget
-from dragoman.predict.documents.hypertext import MOST, Hypertext, plain, tokens
 
 PIECES = st.sampled_from([
     "a", " b. C ", "\n", "&amp;", "&lt", "é", "猫。", "<", ">", "</", "<b>", "</b>", "<i class='x'>", "</i>",

@@ -16,8 +16,8 @@ from corpus_files import COMPRESS, write
 from dragoman.cli.translate import line_chunks
 from dragoman.data.corpora import open_corpus
 from dragoman.data.readers.files import LONGEST_LINE, longest_line, open_lines
+from dragoman.documents import DocumentFile
 from dragoman.errors import ConfigError, DataError
-from dragoman.predict.documents import DocumentFile
 
 MOST = 200
 TOO_LONG = f"is longer than {MOST:,} bytes; cut it into lines, or set DRAGOMAN_LONGEST_LINE to more"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.predict.documents.passages import (
+from dragoman.documents.passages import (
     MOST_CODES,
     Code,
     Cut,

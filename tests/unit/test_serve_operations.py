@@ -17,8 +17,8 @@ import torch
 pytest.importorskip("fastapi")
 
 from commands import error_of, succeed
+from dragoman.documents.budget import Budget
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.predict.documents.budget import Budget
 from dragoman.serving import documents, running
 from dragoman.serving import service as service_module
 from dragoman.serving.access import KeyConfig, Keys, Rates

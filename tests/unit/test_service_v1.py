@@ -18,12 +18,12 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.documents import FORMATS, Document, translate_file
 from dragoman.errors import MissingExtraError, RunError
 from dragoman.predict.alignment import align
 from dragoman.predict.attention import cross_attention
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.confidence import word_probabilities
-from dragoman.predict.documents import FORMATS, Document, translate_file
 from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.documents.files import DocumentFile
+from dragoman.documents.subtitles import LONGEST_CUE, MOST_CUES, Cue
 from dragoman.errors import DataError
-from dragoman.predict.documents.files import DocumentFile
-from dragoman.predict.documents.subtitles import LONGEST_CUE, MOST_CUES, Cue
 
 EN_DE = ("en", "de")
 FILM = """\

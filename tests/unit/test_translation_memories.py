@@ -6,9 +6,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from dragoman.documents.files import DocumentFile
+from dragoman.documents.memory import MOST_ELEMENTS
 from dragoman.errors import DataError
-from dragoman.predict.documents.files import DocumentFile
-from dragoman.predict.documents.memory import MOST_ELEMENTS
 
 EN_DE = ("en", "de")
 MEMORY = """\

@@ -13,9 +13,9 @@ from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls, qn
 from docx.text.paragraph import Paragraph
 
+from dragoman.documents import word
+from dragoman.documents.files import DocumentFile
 from dragoman.errors import DataError
-from dragoman.predict.documents import word
-from dragoman.predict.documents.files import DocumentFile
 
 EN_DE = ("en", "de")
 LINK = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/hyperlink"

@@ -227,7 +227,7 @@ def document_ending(file: str, out: Path | None, *, as_document: bool) -> str | 
         MissingExtraError: a package for the format is not installed.
     """
     from dragoman.data.readers.files import format_suffix
-    from dragoman.predict.documents.files import SAVED_AS, DocumentFile
+    from dragoman.documents.files import SAVED_AS, DocumentFile
 
     ending = format_suffix(file)
     is_named = ending in DOCUMENT_ENDINGS or ending in SAVED_AS
@@ -284,7 +284,7 @@ def translate_document_file(
     `search` takes the sentences and a callback `progress`, which receives the number of finished sentences.
     DataError: the file is missing, damaged, or not in the format of its name.
     """
-    from dragoman.predict.documents.files import DocumentFile
+    from dragoman.documents.files import DocumentFile
 
     name, content = "stdin" if work.file == "-" else work.file, read_bytes(work.file)
     if encoding != "utf-8":
@@ -356,7 +356,7 @@ def write_document(path: Path | None, content: bytes) -> None:
 
         write_atomically(path, compressed(content, path.name))
     elif sys.stdout.isatty():
-        from dragoman.predict.documents.plain import decoded
+        from dragoman.documents.plain import decoded
 
         sys.stdout.write(escape_control_characters(decoded("output", content)[0]))
     else:

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, File, Form, Request, Response, UploadFile
 
+from dragoman.documents import FORMATS, DocumentFile
 from dragoman.errors import DataError
-from dragoman.predict.documents import FORMATS, DocumentFile
 from dragoman.serving.batching import Client
 from dragoman.serving.detection import AUTO, detect_source
 from dragoman.serving.downloads import MAX_STEM, safe_name

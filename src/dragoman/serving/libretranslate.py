@@ -29,9 +29,9 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import UploadFile
 
 from dragoman.config import parse_json
-from dragoman.predict.documents import DocumentFile
-from dragoman.predict.documents.budget import Budget
-from dragoman.predict.documents.hypertext import Hypertext, plain
+from dragoman.documents import DocumentFile
+from dragoman.documents.budget import Budget
+from dragoman.documents.hypertext import Hypertext, plain
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from dragoman.documents import Document
 from dragoman.errors import DataError
 from dragoman.predict.confidence import word_probabilities
-from dragoman.predict.documents import Document
 from dragoman.predict.protection import Protection
 from dragoman.predict.request import TranslationRequest
 from dragoman.predict.translator import Translation, Translator

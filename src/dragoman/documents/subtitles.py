@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from dragoman.documents.budget import Budget
+from dragoman.documents.passages import Code, Cut, Passage, Pieces, cut, text_of
+from dragoman.documents.plain import Encoding, decoded
 from dragoman.errors import DataError
-from dragoman.predict.documents.budget import Budget
-from dragoman.predict.documents.passages import Code, Cut, Passage, Pieces, cut, text_of
-from dragoman.predict.documents.plain import Encoding, decoded
 from dragoman.predict.protection import pairs
 from dragoman.predict.splitting import has_spaces
 

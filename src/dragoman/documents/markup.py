@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
+from dragoman.documents.budget import Budget
 from dragoman.errors import DataError
-from dragoman.predict.documents.budget import Budget
 
 DEEPEST = 200
 """Elements within one another, at most."""

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dragoman.documents.budget import Budget
+from dragoman.documents.markup import Reader, without_controls
+from dragoman.documents.passages import Code, Passage, Pieces
+from dragoman.documents.text import is_wordy
 from dragoman.errors import DataError
-from dragoman.predict.documents.budget import Budget
-from dragoman.predict.documents.markup import Reader, without_controls
-from dragoman.predict.documents.passages import Code, Passage, Pieces
-from dragoman.predict.documents.text import is_wordy
 
 if TYPE_CHECKING:
     from docx.document import Document

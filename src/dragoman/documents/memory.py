@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dragoman.data.readers.formats import language_matches
+from dragoman.documents.budget import Budget
+from dragoman.documents.markup import Reader, escaped
+from dragoman.documents.passages import Code, Passage, Pieces
 from dragoman.errors import DataError
-from dragoman.predict.documents.budget import Budget
-from dragoman.predict.documents.markup import Reader, escaped
-from dragoman.predict.documents.passages import Code, Passage, Pieces
 from dragoman.predict.protection import pairs
 
 MOST_ELEMENTS = 1000

@@ -9,10 +9,10 @@ from pathlib import PurePath
 from typing import Protocol
 
 from dragoman.data.readers.files import longest_line, too_long
+from dragoman.documents.budget import Budget, Check
+from dragoman.documents.passages import CutPassage, Passage, Pieces, Tags
 from dragoman.errors import DataError, require
 from dragoman.predict.alignment import Align
-from dragoman.predict.documents.budget import Budget, Check
-from dragoman.predict.documents.passages import CutPassage, Passage, Pieces, Tags
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.predict.translator import Translate, Translator
 
@@ -137,7 +137,7 @@ class DocumentFile:
         cls.check_ending(name, ending)
         if not isinstance(content, bytes):
             raise DataError(f"{name}: its content is of type {type(content).__name__}, and not bytes")
-        module = import_module(f"dragoman.predict.documents.{_HOME[ending]}")
+        module = import_module(f"dragoman.documents.{_HOME[ending]}")
         budget = Budget(name, check)
         budget.check()
         return cls(module.read(name, content, languages, budget), languages, budget)

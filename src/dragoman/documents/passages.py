@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import chain, count, groupby
 from typing import Literal, NamedTuple, TypeAlias
 
-from dragoman.predict.documents.budget import Budget
-from dragoman.predict.documents.text import Document, is_wordy
+from dragoman.documents.budget import Budget
+from dragoman.documents.text import Document, is_wordy
 from dragoman.predict.protection import INLINE_TAGS
 from dragoman.predict.splitting import gap_between
 

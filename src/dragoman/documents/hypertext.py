@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from dragoman.predict.documents.budget import Budget
-from dragoman.predict.documents.passages import Code, Passage, Pieces
-from dragoman.predict.documents.plain import Encoding, decoded
-from dragoman.predict.documents.text import is_wordy
+from dragoman.documents.budget import Budget
+from dragoman.documents.passages import Code, Passage, Pieces
+from dragoman.documents.plain import Encoding, decoded
+from dragoman.documents.text import is_wordy
 from dragoman.predict.protection import INLINE_TAGS, pairs
 
 UNTRANSLATED = frozenset((

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dragoman.documents.budget import Budget
 from dragoman.errors import check_texts, optional
-from dragoman.predict.documents.budget import Budget
 from dragoman.predict.splitting import gap_between
 from dragoman.predict.translator import Translate, Translator
 

@@ -6,9 +6,9 @@ import codecs
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dragoman.documents.budget import Budget
+from dragoman.documents.passages import Passage, Pieces, text_of
 from dragoman.errors import DataError
-from dragoman.predict.documents.budget import Budget
-from dragoman.predict.documents.passages import Passage, Pieces, text_of
 
 
 class TextFile:
