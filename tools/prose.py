@@ -29,6 +29,7 @@ WORDS = {
     r"_?(?:bury|buries|buried)": "reap, remove",
     r"_?(?:obey|obeys|obeyed)": "follow, apply, handle",
     r"obeyed_by_nobody": "escape_control_characters",
+    r"_?carr(?:y|ied)_out": "run",
 }
 PATTERN = re.compile(r"(?<![A-Za-z])(?:" + "|".join(WORDS) + r")(?![A-Za-z])", re.IGNORECASE)
 SUFFIXES = {".py", ".md", ".toml", ".ipynb", ".html", ".js", ".yaml", ".service", ".txt", ""}

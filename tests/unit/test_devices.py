@@ -355,17 +355,17 @@ def test_a_process_without_a_part_of_the_largest_batch_has_nothing_to_try(
 ) -> None:
     """Three processes, and two sentences in the largest batch."""
     tried: list[Any] = []
-    monkeypatch.setattr(loop, "plan_epoch", lambda sitting: [np.array([3, 4])])
+    monkeypatch.setattr(loop, "plan_epoch", lambda context: [np.array([3, 4])])
     monkeypatch.setattr(
         loop.memory, "fit", lambda task, position, batch, device: tried.append(batch.tolist())
     )
     monkeypatch.setattr(Processes, "largest", lambda self, *values: list(values))
     for rank in range(3):
-        sitting: Any = SimpleNamespace(
+        context: Any = SimpleNamespace(
             state=SimpleNamespace(position=Position()), processes=Processes(rank, 3, SECOND), device=SECOND,
             config=parse_config(TRANSLATION), task=SimpleNamespace(memory=len),
         )  # fmt: skip
-        loop.find_room(sitting)
+        loop.find_room(context)
     assert tried == [[3], [4]]
 
 

@@ -31,7 +31,7 @@ from dragoman.serving import v1
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
 from dragoman.serving.batching import Client
-from dragoman.serving.documents import Asked, opened
+from dragoman.serving.documents import DocumentRequest, opened
 from dragoman.serving.downloads import MAX_STEM
 from services import named, service_of
 
@@ -412,7 +412,7 @@ def test_the_language_of_a_document_chooses_the_model(
     client: TestClient, name: str, content: str, target: str | None, model: str
 ) -> None:
     service = client.app.state.service
-    asked = Asked(name, content.encode(), None, "auto", target)
+    asked = DocumentRequest(name, content.encode(), None, "auto", target)
     served, document = opened(service.models, asked, Client(service.batcher))
     assert served.info.name == model
     assert document.sentences

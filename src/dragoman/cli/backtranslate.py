@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.app import FILE_OR_STDOUT, finite
-from dragoman.cli.bulk import RayAddress, Workers, carry_out
+from dragoman.cli.bulk import RayAddress, Workers, run_job
 from dragoman.cli.train import Overrides
 from dragoman.cli.translate import (
     BatchSentences,
@@ -93,4 +93,4 @@ def backtranslate(
     job = Job(
         run, find_file(mono), out, output, (*given, *(overrides or [])), device, precision, skip_long=True
     )
-    carry_out(job, n_workers=workers, ray=ray)
+    run_job(job, n_workers=workers, ray=ray)

@@ -47,7 +47,7 @@ RayAddress = Annotated[
 ]
 
 
-def carry_out(job: Job, *, n_workers: int, ray: str | None) -> Summary:
+def run_job(job: Job, *, n_workers: int, ray: str | None) -> Summary:
     """Translate a file with a progress bar; if interrupted, print the command that continues."""
     from dragoman.bulk.running import translate_file
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.cli.app import command_line, finite, say
-from dragoman.cli.bulk import RayAddress, Workers, carry_out
+from dragoman.cli.bulk import RayAddress, Workers, run_job
 from dragoman.cli.train import Overrides, run_training
 from dragoman.cli.translate import RunPath
 
@@ -90,7 +90,7 @@ def distill(
         lessons=Lessons(n_best, references, max_ratio, min_chrf, max_pairs),
         overrides=tuple(overrides or ()),
         with_test=test,
-        translate=partial(carry_out, n_workers=workers, ray=ray),
+        translate=partial(run_job, n_workers=workers, ray=ray),
         train=run_training,
         say=say,
     )

@@ -72,7 +72,7 @@ def serve(
     require(*PACKAGES, extra="serve", purpose="serving")
     from dragoman.serving.access import Keys
     from dragoman.serving.logs import set_up
-    from dragoman.serving.models import How, Models
+    from dragoman.serving.models import LoadOptions, Models
     from dragoman.serving.running import (
         LOCAL_NAMES,
         check_address,
@@ -100,7 +100,7 @@ def serve(
     with listen(host, port) as listening, handled({signal.SIGTERM: _leave}):
         n_threads = prepare(config, n_workers=workers, device=device)
         with _loading(len(runs)) as note:
-            models = Models(runs, How(device, precision, engine), note=note)
+            models = Models(runs, LoadOptions(device, precision, engine), note=note)
         set_up(config.log_format)
         url = url_of(listening)
 

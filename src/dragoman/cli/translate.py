@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from dragoman.cli.app import FILE_OR_STDOUT, say
-from dragoman.cli.bulk import RayAddress, Workers, carry_out
+from dragoman.cli.bulk import RayAddress, Workers, run_job
 from dragoman.cli.content import Content
 from dragoman.cli.translating import (
     Align,
     AsDocument,
     Consensus,
-    Extras,
+    FileOptions,
     Pharaoh,
     Protect,
     ProtectPattern,
@@ -221,7 +221,7 @@ def translate(
         files or ["-"], out=out, out_dir=out_dir, links=pharaoh, as_document=document,
         others=(prefixes, required, glossary), runs=(run, *(ensemble or ())),
     )  # fmt: skip
-    extras = Extras.parse(
+    extras = FileOptions.parse(
         request, document=any(work.ending for work in works), align=align, pharaoh=pharaoh, as_json=json_
     )
     if (prefixes or required) and (extras.document or request.protection):
@@ -247,7 +247,7 @@ def translate(
             precision=precision, skip_long=skip_long,
         )  # fmt: skip
         with room_for(job.out):
-            carry_out(job, n_workers=workers, ray=ray)
+            run_job(job, n_workers=workers, ray=ray)
     if len(in_bulk) == len(works):
         return
     content = Content(prefixes=prefixes, required=required, glossary=glossary)
@@ -260,20 +260,22 @@ def translate(
         if work in in_bulk:
             continue
         start = time.monotonic()
-        asked = Asked(translator, work, encodings[work.file], settings, content, extras)
+        translation = FileTranslation(translator, work, encodings[work.file], settings, content, extras)
         with room_for(work.out):
             if work.ending:
-                n = translate_document_file(translator, work, extras, asked.search, encoding=asked.encoding)
+                n = translate_document_file(
+                    translator, work, extras, translation.search, encoding=translation.encoding
+                )
             else:
                 n = translate_lines(
-                    asked, pharaoh=pharaoh, alternatives=n_best if json_ else None, align=align
+                    translation, pharaoh=pharaoh, alternatives=n_best if json_ else None, align=align
                 )
         if work.out is not None:
             unit = "sentences" if work.ending else "lines"
             say(f"{work.out}: {n:,} {unit} in {time.monotonic() - start:.1f} s")
 
 
-class Asked(NamedTuple):
+class FileTranslation(NamedTuple):
     """A translator with the file, settings and constraints of one translation."""
 
     translator: Translator
@@ -281,7 +283,7 @@ class Asked(NamedTuple):
     encoding: str
     settings: dict[str, Any]
     content: Content
-    extras: Extras
+    extras: FileOptions
 
     def search(
         self, texts: Sequence[str], *, first_number: int = 1, progress: Callable[[int], None] | None = None
@@ -297,23 +299,25 @@ class Asked(NamedTuple):
             raise DataError(f"{name}: {error}") from None
 
 
-def translate_lines(asked: Asked, *, pharaoh: Path | None, alternatives: int | None, align: bool) -> int:
+def translate_lines(
+    job: FileTranslation, *, pharaoh: Path | None, alternatives: int | None, align: bool
+) -> int:
     """Translate a file line by line and return the number of lines.
 
     Lines for stdout are written as they are translated; files are written at the end. With `alternatives`,
     each line is a JSON object with up to that number of alternatives.
     """
-    extras, (file, out, _), encoding = asked.extras, asked.work, asked.encoding
+    extras, (file, out, _), encoding = job.extras, job.work, job.encoding
     written: list[str] = []
     aligned: list[str] = []
     n_lines = 0
-    for chunk in stream_chunks(file, encoding) if asked.work.comes_once else file_chunks(file, encoding):
+    for chunk in stream_chunks(file, encoding) if job.work.comes_once else file_chunks(file, encoding):
         numbers = range(n_lines + 1, n_lines + 1 + len(chunk))
         n_lines += len(chunk)
-        search = partial(asked.search, first_number=numbers[0])
-        translations = extras.translate(asked.translator, chunk, search=search, lines=numbers)
+        search = partial(job.search, first_number=numbers[0])
+        translations = extras.translate(job.translator, chunk, search=search, lines=numbers)
         if extras.wants_links:
-            links = extras.links(asked.translator, translations, lines=numbers)
+            links = extras.links(job.translator, translations, lines=numbers)
             aligned += [pharaoh_line(*pair) for pair in zip(links, translations, strict=True)]
         if alternatives is not None:
             shown = [t._replace(alternatives=t.alternatives[:alternatives]) for t in translations]
@@ -324,7 +328,7 @@ def translate_lines(asked: Asked, *, pharaoh: Path | None, alternatives: int | N
         if out is None:
             write_results(None, written)
             written.clear()
-    asked.content.close(n_lines)
+    job.content.close(n_lines)
     if out is not None:
         write_results(out, written)
     if pharaoh is not None:

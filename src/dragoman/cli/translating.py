@@ -76,7 +76,7 @@ Consensus = Annotated[
 
 
 @dataclass(frozen=True)
-class Extras:
+class FileOptions:
     """What is wanted of a file beside its translation: word alignment, and the form of a document."""
 
     request: TranslationRequest
@@ -87,7 +87,7 @@ class Extras:
     @classmethod
     def parse(
         cls, request: TranslationRequest, *, document: bool, align: bool, pharaoh: Path | None, as_json: bool
-    ) -> Extras:
+    ) -> FileOptions:
         """Check the command's options. ConfigError: two options conflict."""
         if document and (as_json or pharaoh is not None):
             raise ConfigError("--json and --pharaoh are for lines, not for documents; omit them")
@@ -274,7 +274,7 @@ def encoding_of(work: Work, encoding: str | None, language: str) -> str:
 def translate_document_file(
     translator: Translator,
     work: Work,
-    extras: Extras,
+    extras: FileOptions,
     search: Callable[..., list[Translation]],
     *,
     encoding: str,

@@ -1,4 +1,4 @@
-"""A request for translations, whoever makes it: the command line, files in bulk, or a program over HTTP."""
+"""A request for translations, from any caller: the command line, files in bulk, or a program over HTTP."""
 
 from __future__ import annotations
 

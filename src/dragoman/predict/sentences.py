@@ -11,7 +11,7 @@ from dragoman.predict.phrases import continuing_tokens, encode_phrase
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
 
 
-class Preparation:
+class InputEncoder:
     """The tokenizers of a model, and how many tokens it can write."""
 
     def __init__(self, tokenizers: TokenizerPair, max_positions: int) -> None:

@@ -22,7 +22,7 @@ from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.notebook import Cell, Shown, table, table_of
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
 from dragoman.predict.loading import inference_copy, load_translator_model
-from dragoman.predict.sentences import Preparation
+from dragoman.predict.sentences import InputEncoder
 from dragoman.predict.splitting import gap_between, split_to_fit
 from dragoman.predict.threads import map_in_threads
 from dragoman.runs import Run
@@ -196,7 +196,7 @@ class Translator:
         if not isinstance(first_number, int) or first_number < 0:
             raise DataError(f"first_number = {first_number!r}: is not a whole number from 0 on")
         check_texts(texts, what="sentence", first_number=first_number)
-        sentences = self._preparation.sentences(texts, prefixes, required, first_number=first_number)
+        sentences = self._encoder.sentences(texts, prefixes, required, first_number=first_number)
         split = self._split(texts, sentences)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
@@ -242,8 +242,8 @@ class Translator:
         return min(model.config.max_positions for model in self.models)
 
     @cached_property
-    def _preparation(self) -> Preparation:
-        return Preparation(self.tokenizers, self.max_positions)
+    def _encoder(self) -> InputEncoder:
+        return InputEncoder(self.tokenizers, self.max_positions)
 
     def _settings(self, given: Mapping[str, Any], required: Sequence[Sequence[str]] | None) -> SearchConfig:
         """The run's settings with those given. DataError: n_best is more than the beam."""
@@ -277,7 +277,7 @@ class Translator:
                         "required; split it into sentences"
                     )
                 try:
-                    split[i] = split_to_fit(texts[i], self._preparation.n_tokens, fit)
+                    split[i] = split_to_fit(texts[i], self._encoder.n_tokens, fit)
                 except DataError as error:
                     raise DataError(f"sentence {sentence.number}: {error}") from None
         return split

@@ -63,7 +63,7 @@ N_NUMBERS = 3
 
 
 @dataclass(frozen=True)
-class Found:
+class ReportData:
     """What a report is made of: the sets, what could not be had, and the check of the confidence."""
 
     tests: Sequence[TranslatedSet]
@@ -76,7 +76,7 @@ class Found:
         return self.tests[0] if self.tests else None
 
 
-def gather(translations: Translations, *, split: str | None) -> Found:
+def gather(translations: Translations, *, split: str | None) -> ReportData:
     """Translates and scores, or finds kept, what a report needs; what cannot be had is told.
 
     The split that is asked for must be there. Without one it is the test sets, or else the validation pairs,
@@ -90,7 +90,7 @@ def gather(translations: Translations, *, split: str | None) -> Found:
         if split is not None:
             raise RunError(f"{run.path}: holds no model.safetensors yet; train it until its first validation")
         problems.append("The run has no weights yet, so that nothing could be translated.")
-        return Found((), None, problems)
+        return ReportData((), None, problems)
     tests: list[TranslatedSet] = []
     valid: list[TranslatedSet] = []
     if split != "valid":
@@ -110,12 +110,12 @@ def gather(translations: Translations, *, split: str | None) -> Found:
         if split == "valid":
             raise
         problems.append(f"The validation pairs could not be translated: {error}.")
-    return Found(tests or valid, valid[0] if valid else None, problems)
+    return ReportData(tests or valid, valid[0] if valid else None, problems)
 
 
 def translation_page(
     translations: Translations,
-    found: Found,
+    found: ReportData,
     *,
     figures: Path,
     n_sentences: int,
@@ -156,7 +156,7 @@ def _only(section: Section | None) -> Iterator[Section]:
         yield section
 
 
-def _summary(run: Run, found: Found) -> Iterator[Part]:
+def _summary(run: Run, found: ReportData) -> Iterator[Part]:
     rows = list(summary_facts(run))
     if found.main is not None:
         main = found.main
@@ -165,7 +165,7 @@ def _summary(run: Run, found: Found) -> Iterator[Part]:
     yield Facts(rows)
 
 
-def _scores(found: Found) -> Section | None:
+def _scores(found: ReportData) -> Section | None:
     """Every score with its interval and its signature."""
     if not found.tests:
         return None

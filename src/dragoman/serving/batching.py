@@ -177,7 +177,7 @@ class Batcher:
             batch = self._take([each for each in self._waiting if each.cost <= SIMILAR], WORTH_A_THREAD)
             self._n_running += len(batch)
         if batch:
-            self._carry_out(batch, interrupted_from=math.inf)  # it is short, and bounded like all searches
+            self._run_batch(batch, interrupted_from=math.inf)  # it is short, and bounded like all searches
         turn.progress = time.monotonic()
         turn.interrupted_from = turn.progress + LONG
 
@@ -228,7 +228,7 @@ class Batcher:
                     continue
                 batch = self._take(self._waiting, max(self._share, WORTH_A_THREAD))
                 self._n_running += len(batch)
-            self._carry_out(batch, interrupted_from=time.monotonic() + LONG)
+            self._run_batch(batch, interrupted_from=time.monotonic() + LONG)
 
     @property
     def _share(self) -> int:
@@ -271,7 +271,7 @@ class Batcher:
         self._waiting = [each for each in self._waiting if id(each) not in taken]
         return sorted(batch, key=lambda each: each.cost)  # neighbours share their padding
 
-    def _carry_out(self, batch: list[_Waiting], *, interrupted_from: float) -> None:
+    def _run_batch(self, batch: list[_Waiting], *, interrupted_from: float) -> None:
         results: Sequence[Any] = ()
         problem: BaseException | None = None
         thread = threading.get_ident()

@@ -33,7 +33,7 @@ MEDIA_TYPES = {
 router = APIRouter(prefix="/v1")
 
 
-class Asked(NamedTuple):
+class DocumentRequest(NamedTuple):
     """A document to be translated."""
 
     name: str
@@ -79,12 +79,12 @@ async def documents(
     """A document in another language: the same format, formatting and all else kept."""
     service: Service = request.app.state.service
     service.admit(request)
-    asked = Asked(safe_name(file.filename or ""), await file.read(), model, source, target)
+    asked = DocumentRequest(safe_name(file.filename or ""), await file.read(), model, source, target)
     translated = await translate_document(request, service, asked)
     return attachment(translated.name, translated.content)
 
 
-async def translate_document(request: Request, service: Service, asked: Asked) -> Translated:
+async def translate_document(request: Request, service: Service, asked: DocumentRequest) -> Translated:
     """The document in another language.
 
     HTTPError: it is too large, or takes too long. DataError: it is damaged, of no known format, or there
@@ -112,7 +112,7 @@ async def translate_document(request: Request, service: Service, asked: Asked) -
         content = document.translated(served.for_client(client), align=partial(served.align, client))
         return Translated(_in_language(asked.name, served.languages[1]), content)
 
-    return await service.carry_out(request, work, seconds=limits.file_seconds)
+    return await service.run(request, work, seconds=limits.file_seconds)
 
 
 def _in_language(name: str, language: str) -> str:
@@ -121,7 +121,7 @@ def _in_language(name: str, language: str) -> str:
     return safe_name(f"{path.stem[: MAX_STEM - len(language) - 1]}.{language}{path.suffix}")
 
 
-def opened(models: Models, asked: Asked, client: Client) -> tuple[ServedTranslator, DocumentFile]:
+def opened(models: Models, asked: DocumentRequest, client: Client) -> tuple[ServedTranslator, DocumentFile]:
     """A document, and the model for it.
 
     DataError: it is damaged or too large, or there is none. GoneError: the client has left.
@@ -133,7 +133,7 @@ def opened(models: Models, asked: Asked, client: Client) -> tuple[ServedTranslat
     return served, DocumentFile.read(asked.name, asked.content, served.languages, check=client.go_on)
 
 
-def _detected(models: Models, asked: Asked, client: Client) -> str:
+def _detected(models: Models, asked: DocumentRequest, client: Client) -> str:
     """The language of a document, among those that a model translates into the target."""
     directions = [pair for pair in models.directions if asked.target in (None, pair[1])]
     sources = list(dict.fromkeys(source for source, _ in directions))

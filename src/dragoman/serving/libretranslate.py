@@ -36,7 +36,7 @@ from dragoman.predict.protection import Protection, translate_protected
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
 from dragoman.serving.detection import AUTO
-from dragoman.serving.documents import ENDINGS, Asked, attachment, translate_document
+from dragoman.serving.documents import ENDINGS, DocumentRequest, attachment, translate_document
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import HTTPError, too_much
 from dragoman.serving.languages import known, name_of
@@ -132,7 +132,7 @@ async def translate_text(
         job: TranslationJob = begin(request, service, served, asked, client)
         return job.answer()
 
-    answer = await service.carry_out(request, work)
+    answer = await service.run(request, work)
     found = []
     for translation in answer["translations"]:
         every = [alternative_of(translation, k) for k in range(n_alternatives + 1)]
@@ -176,7 +176,7 @@ async def translate_html(
         left = (translation.text for translation in found)
         return [Rendered(page.written(list(islice(left, len(page.sentences)))).decode()) for page in pages]
 
-    return await service.carry_out(request, work)
+    return await service.run(request, work)
 
 
 @router.get(
@@ -237,7 +237,7 @@ async def translate_file(request: Request) -> Response:
     if not name.lower().endswith(tuple(ENDINGS)):
         raise invalid("Invalid request: file format not supported")
     direction = choose(service.models, source, target, None)
-    asked = Asked(name, await file.read(), None, direction.source.language, direction.target)
+    asked = DocumentRequest(name, await file.read(), None, direction.source.language, direction.target)
     translated = await translate_document(request, service, asked)
     kept = await to_thread.run_sync(service.downloads.keep, *translated)
     return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{quote(kept)}"})

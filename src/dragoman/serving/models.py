@@ -73,7 +73,7 @@ Served: TypeAlias = ServedTranslator | ServedClassifier
 
 
 @dataclass(frozen=True)
-class How:
+class LoadOptions:
     """How models are loaded."""
 
     device: str = "auto"
@@ -106,13 +106,17 @@ class Models:
     """
 
     def __init__(
-        self, paths: Sequence[str | Path], how: How, *, note: Callable[[str], object] = lambda name: None
+        self,
+        paths: Sequence[str | Path],
+        options: LoadOptions,
+        *,
+        note: Callable[[str], object] = lambda name: None,
     ) -> None:
         """Load the runs in `paths`; `note` receives the name of each before it is loaded.
 
-        ConfigError: two models have the same name. Other errors: as `How.load`.
+        ConfigError: two models have the same name. Other errors: as `LoadOptions.load`.
         """
-        self.paths, self._how, self._note = tuple(paths), how, note
+        self.paths, self._options, self._note = tuple(paths), options, note
         self._loading = Lock()
         self._served = self._load()
 
@@ -126,7 +130,7 @@ class Models:
                     "requests tell models by it"
                 )
             self._note(name)
-            served[name] = self._how.load(path, name)
+            served[name] = self._options.load(path, name)
         return served
 
     def reload(self) -> None:

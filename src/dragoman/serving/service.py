@@ -133,7 +133,7 @@ class Service:
         request.state.sentences = n_items
         self.metrics.sentences.labels(model).inc(n_items)
 
-    async def carry_out(
+    async def run(
         self, request: Request, work: Callable[[Client], Result], *, seconds: float | None = None
     ) -> Result:
         """Run `work` in its own thread and return its result; `work` computes through its client.
@@ -162,7 +162,7 @@ class Service:
     async def stream(
         self, request: Request, work: Callable[[Client, Callable[[str, dict[str, Any]], None]], None]
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yield the events of `work` as they arrive. Errors: as `carry_out`, and those of `work`."""
+        """Yield the events of `work` as they arrive. Errors: as `run`, and those of `work`."""
         client = Client(self.batcher)
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[tuple[str, dict[str, Any]] | None] = asyncio.Queue()

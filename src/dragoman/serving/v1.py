@@ -104,7 +104,7 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
 
     job = partial(begin, request, service, served, asked)
     if not asked.stream:
-        return JSONResponse(await service.carry_out(request, lambda client: job(client).answer()))
+        return JSONResponse(await service.run(request, lambda client: job(client).answer()))
 
     def work(client: Client, tell: Tell) -> None:
         job(client).stream(tell)
@@ -173,7 +173,7 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
             "weights": found.weights.astype(float).round(4).tolist(),
         }
 
-    return JSONResponse(await service.carry_out(request, work))
+    return JSONResponse(await service.run(request, work))
 
 
 @router.post("/score", summary="Score translations", responses=answers(ScoreResponse))
@@ -193,7 +193,7 @@ async def score(request: Request, asked: ScoreRequest) -> Response:
         scored = client.run(partial(score_translations, served.translator, sources, targets), cost)
         return {"model": served.info.name, "scores": [_score(each) for each in scored]}
 
-    return JSONResponse(await service.carry_out(request, work))
+    return JSONResponse(await service.run(request, work))
 
 
 def _score(scored: ScoredTranslation) -> dict[str, Any]:
@@ -225,7 +225,7 @@ async def classify(request: Request, asked: ClassifyRequest) -> Response:
         results = [_classification(each, why) for each, why in zip(found, explained, strict=True)]
         return {"model": served.info.name, "results": results}
 
-    return JSONResponse(await service.carry_out(request, work))
+    return JSONResponse(await service.run(request, work))
 
 
 def _explained(client: Client, classifier: Classifier, found: Classification) -> Explanation | None:

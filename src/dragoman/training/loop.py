@@ -22,9 +22,9 @@ from dragoman.errors import ConfigError, PausedError, RunError, TrainingError, r
 from dragoman.hardware import choose_dtype, keep_freed_memory, peak_memory, remember_few_shapes
 from dragoman.runs import CORPORA, Run, environment, only_writer
 from dragoman.training.checkpoints import averaged_files, is_static, newest_checkpoint, save_checkpoint
+from dragoman.training.context import TrainingContext
 from dragoman.training.listener import TrainingListener
 from dragoman.training.parallel.processes import Processes, joined
-from dragoman.training.sitting import Sitting
 from dragoman.training.state import Position, TrainState, average_weights, parameters, seed_process
 from dragoman.training.tasks import make_task
 from dragoman.training.updates import divergence, memory
@@ -91,14 +91,14 @@ def train(
         with processes.first_ahead():
             hashes = hashes_of(config)
             changed = recognise_text(run, hashes, allow_changes=allow_changed_data)
-        sitting = start_or_continue(config, run, listener, processes, deadline=deadline)
-        note_text(sitting, hashes, changed)
-        listener.started(sitting.state.position, config, sitting.task.model.n_parameters)
-        find_room(sitting)
+        context = start_or_continue(config, run, listener, processes, deadline=deadline)
+        note_text(context, hashes, changed)
+        listener.started(context.state.position, config, context.task.model.n_parameters)
+        find_room(context)
         with interruption() as interrupted:
-            run_until_the_end(sitting, interrupted)
+            run_until_the_end(context, interrupted)
         if processes.first:
-            finish(sitting)
+            finish(context)
         processes.wait()
     return run.path
 
@@ -115,8 +115,8 @@ def report_on_text(config: Config, out: str | Path, say: Callable[[str], None], 
 
 def start_or_continue(
     config: Config, run: Run, listener: TrainingListener, processes: Processes, *, deadline: float = math.inf
-) -> Sitting:
-    """A sitting from the state of the newest checkpoint, or from a fresh one."""
+) -> TrainingContext:
+    """A context from the state of the newest checkpoint, or from a fresh one."""
     device = processes.device
     remember_few_shapes()
     keep_freed_memory()
@@ -135,7 +135,7 @@ def start_or_continue(
     model.to(device)  # the model is built on the CPU first, so that sharding can place its weights
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
     state = TrainState(model, make_optimizer(model, config.training), ema, Position(static=static))
-    sitting = Sitting(config, run, device, task, state, module, listener, processes, deadline)
+    context = TrainingContext(config, run, device, task, state, module, listener, processes, deadline)
     if newest is not None:
         state.restore(newest, processes)
         listener.message(f"continuing from step {state.position.step}")
@@ -143,7 +143,7 @@ def start_or_continue(
         seed_process(config.seed, processes)
     if processes.first:
         run.truncate_history(state.position.step, also=("back",))
-    return sitting
+    return context
 
 
 def recognise_text(
@@ -164,14 +164,16 @@ def recognise_text(
     return changed
 
 
-def note_text(sitting: Sitting, hashes: Mapping[str, Mapping[str, str]], changed: Sequence[str]) -> None:
+def note_text(
+    context: TrainingContext, hashes: Mapping[str, Mapping[str, str]], changed: Sequence[str]
+) -> None:
     """Keeps the hashes of the text in the run, and in its history where files have `changed`."""
     if changed:
-        step, names = sitting.state.position.step, [Path(file).name for file in changed]
-        write_history(sitting, {"kind": "data", "step": step, "changed": names})
-        sitting.listener.message(f"continuing with changed text from step {step}: {', '.join(names)}")
-    if sitting.processes.first and (changed or not (sitting.run.path / CORPORA).exists()):
-        sitting.run.write_json(CORPORA, hashes)
+        step, names = context.state.position.step, [Path(file).name for file in changed]
+        write_history(context, {"kind": "data", "step": step, "changed": names})
+        context.listener.message(f"continuing with changed text from step {step}: {', '.join(names)}")
+    if context.processes.first and (changed or not (context.run.path / CORPORA).exists()):
+        context.run.write_json(CORPORA, hashes)
 
 
 def wants_static(config: Config, device: torch.device) -> bool:
@@ -213,100 +215,100 @@ def interruption() -> Iterator[Callable[[], int]]:
         give_back()
 
 
-def run_until_the_end(sitting: Sitting, interrupted: Callable[[], int]) -> None:
+def run_until_the_end(context: TrainingContext, interrupted: Callable[[], int]) -> None:
     """Update the weights until the training is over, with a rollback to the last checkpoint on divergence.
 
     KeyboardInterrupt, PausedError: interrupted before the end.
     """
-    while not is_over(sitting.state.position, sitting.config):
+    while not is_over(context.state.position, context.config):
         try:
-            run_updates(sitting, interrupted)
+            run_updates(context, interrupted)
         except divergence.DivergenceError as error:
-            go_back(sitting, str(error))
+            go_back(context, str(error))
 
 
-def run_updates(sitting: Sitting, interrupted: Callable[[], int]) -> None:
+def run_updates(context: TrainingContext, interrupted: Callable[[], int]) -> None:
     """Update the weights until the training is over, with validations and checkpoints.
 
     Raises:
         KeyboardInterrupt, PausedError: interrupted before the end, after saving a checkpoint.
         DivergenceError: the training diverges.
     """
-    state, config, processes = sitting.state, sitting.config, sitting.processes
+    state, config, processes = context.state, context.config, context.processes
     training, position = config.training, state.position
     clock = time.perf_counter()
     logged_at = position.seconds
-    step = make_stepper(sitting)
-    for batches in updates(sitting):
+    step = make_stepper(context)
+    for batches in updates(context):
         step(batches)
-        sitting.listener.stepped(position)
+        context.listener.stepped(position)
         logs = position.step % training.log_every == 0 or is_over(position, config)
         if step.deferred and not (logs or is_validated(position, config)):
             continue
         done = step.settle()
         if done.skipped:
-            sitting.listener.message(done.skipped)
+            context.listener.message(done.skipped)
         now = time.perf_counter()
         # What the processes must agree on, asked once: what is acted upon below must also have been saved.
-        late = TIME_IS_UP if time.monotonic() >= sitting.deadline else 0
+        late = TIME_IS_UP if time.monotonic() >= context.deadline else 0
         seconds, stop = processes.largest(position.seconds + now - clock, interrupted() or late)
         position.seconds, clock = seconds, now
         last = is_over(position, config)
         if logs or last:
-            record = log_record(sitting, done.gradient_norm, position.seconds - logged_at)
+            record = log_record(context, done.gradient_norm, position.seconds - logged_at)
             logged_at = position.seconds
-            write_history(sitting, record)
-            sitting.listener.logged(record)
+            write_history(context, record)
+            context.listener.logged(record)
         settled = position.n_in_a_row == 0  # else the weights may be what is wrong: not to be gone back to
         if due := (is_validated(position, config) and settled) or last:
-            validate(sitting)
+            validate(context)
             now = time.perf_counter()
             position.seconds, clock = position.seconds + now - clock, now
             logged_at = position.seconds
         if due or (stop and settled):
-            save_checkpoint(state, sitting.run, config, processes)
+            save_checkpoint(state, context.run, config, processes)
         if stop and settled and not is_over(position, config):
-            pause(sitting, int(stop))
+            pause(context, int(stop))
         if is_over(position, config):
             return
 
 
-def pause(sitting: Sitting, reason: int) -> NoReturn:
+def pause(context: TrainingContext, reason: int) -> NoReturn:
     """Says that training stops, and stops it: KeyboardInterrupt for Ctrl-C, else PausedError."""
-    step = sitting.state.position.step
+    step = context.state.position.step
     causes = {int(signal.SIGINT): "interrupted", int(signal.SIGTERM): "asked to end (SIGTERM)"}
     what = causes.get(reason, "the time is up:")
-    sitting.listener.message(f"{what} at step {step}; the same command continues from here")
+    context.listener.message(f"{what} at step {step}; the same command continues from here")
     if reason == signal.SIGINT:
         raise KeyboardInterrupt
     raise PausedError(reason)
 
 
-def go_back(sitting: Sitting, reason: str) -> None:
+def go_back(context: TrainingContext, reason: str) -> None:
     """Roll back to the last checkpoint at a lower rate. TrainingError: no checkpoint, or back too often."""
-    diverged, newest = sitting.state.position, newest_checkpoint(sitting.run)
+    diverged, newest = context.state.position, newest_checkpoint(context.run)
     if newest is None:
         raise TrainingError(
             f"{reason}, at step {diverged.step}, and there is no checkpoint yet. {divergence.ADVICE}"
         )
-    sitting.processes.wait()
-    sitting.state.restore(newest, sitting.processes)
-    position = sitting.state.position
+    context.processes.wait()
+    context.state.restore(newest, context.processes)
+    position = context.state.position
     divergence.lower_rate(position, diverged, reason)
-    if sitting.processes.first:
-        sitting.run.truncate_history(position.step)
+    if context.processes.first:
+        context.run.truncate_history(position.step)
     record = {"kind": "back", "step": position.step, "from_step": diverged.step, "reason": reason}
-    write_history(sitting, {**record, "rate_factor": position.rate_factor})
-    sitting.listener.message(
+    write_history(context, {**record, "rate_factor": position.rate_factor})
+    context.listener.message(
         f"step {diverged.step:,}: {reason}; back to step {position.step:,} with "
         f"{position.rate_factor:g} times the rate"
     )
 
 
-def write_history(sitting: Sitting, record: dict[str, Any]) -> None:
+def write_history(context: TrainingContext, record: dict[str, Any]) -> None:
     """Adds a line to history.jsonl, in one of the processes."""
-    if sitting.processes.first:
-        sitting.run.append_history(record)
+    if context.processes.first:
+        context.run.append_history(record)
 
 
 def is_over(position: Position, config: Config) -> bool:
@@ -326,14 +328,14 @@ def is_validated(position: Position, config: Config) -> bool:
     return position.step % every == 0 if every else position.batch == 0
 
 
-def updates(sitting: Sitting) -> Iterator[list[Indices]]:
+def updates(context: TrainingContext) -> Iterator[list[Indices]]:
     """The batches of one update after another, from the position on, which it advances.
 
     They are the same whatever the number of processes; each is spread over all of them.
     """
-    position, frequency = sitting.state.position, sitting.config.training.update_freq
+    position, frequency = context.state.position, context.config.training.update_freq
     while True:
-        plan = plan_epoch(sitting)
+        plan = plan_epoch(context)
         while position.batch < len(plan):
             batches = list(plan[position.batch : position.batch + frequency])
             position.batch += len(batches)
@@ -344,32 +346,32 @@ def updates(sitting: Sitting) -> Iterator[list[Indices]]:
                 break
 
 
-def plan_epoch(sitting: Sitting) -> Sequence[Indices]:
+def plan_epoch(context: TrainingContext) -> Sequence[Indices]:
     """The batches of the epoch that the position is in."""
-    with sitting.processes.first_ahead():  # with BPE-dropout it draws tokens, which all must share
-        if sitting.config.tokenizer.dropout:
-            recognise_text(sitting.run, hashes_of(sitting.config, ["train"]))
-        return sitting.task.plan(sitting.state.position.epoch)
+    with context.processes.first_ahead():  # with BPE-dropout it draws tokens, which all must share
+        if context.config.tokenizer.dropout:
+            recognise_text(context.run, hashes_of(context.config, ["train"]))
+        return context.task.plan(context.state.position.epoch)
 
 
-def find_room(sitting: Sitting) -> None:
+def find_room(context: TrainingContext) -> None:
     """Before the first update on a GPU: tries a largest batch, and cuts batches until it fits."""
-    position, processes = sitting.state.position, sitting.processes
-    spread = processes.size > 1 and sitting.config.training.sharding == "full"  # they compute together only
-    if position.step or sitting.device.type != "cuda" or spread:
+    position, processes = context.state.position, context.processes
+    spread = processes.size > 1 and context.config.training.sharding == "full"  # they compute together only
+    if position.step or context.device.type != "cuda" or spread:
         return
-    largest = max(plan_epoch(sitting)[:N_TRIED], key=sitting.task.memory)
+    largest = max(plan_epoch(context)[:N_TRIED], key=context.task.memory)
     if len(mine := processes.share(largest)):
-        memory.fit(sitting.task, position, mine, sitting.device)
+        memory.fit(context.task, position, mine, context.device)
     position.n_pieces = int(processes.largest(position.n_pieces)[0])
     if position.n_pieces > 1:
-        sitting.listener.message(f"each batch is read in {position.n_pieces} pieces, to fit into memory")
+        context.listener.message(f"each batch is read in {position.n_pieces} pieces, to fit into memory")
 
 
-def log_record(sitting: Sitting, gradient_norm: float, seconds: float) -> dict[str, Any]:
+def log_record(context: TrainingContext, gradient_norm: float, seconds: float) -> dict[str, Any]:
     """Return a record of the updates since the last log line, and reset the counters."""
-    position, config = sitting.state.position, sitting.config
-    peak = peak_memory(sitting.device)
+    position, config = context.state.position, context.config
+    peak = peak_memory(context.device)
     record = {
         "kind": "train",
         "step": position.step,
@@ -385,11 +387,11 @@ def log_record(sitting: Sitting, gradient_norm: float, seconds: float) -> dict[s
     return record
 
 
-def finish(sitting: Sitting) -> None:
+def finish(context: TrainingContext) -> None:
     """Averages checkpoints, keeps the average if it scores better, and closes the run."""
-    state, task, run, listener = sitting.state, sitting.task, sitting.run, sitting.listener
-    training, position = sitting.config.training, state.position
-    files = averaged_files(run, position, sitting.config)
+    state, task, run, listener = context.state, context.task, context.run, context.listener
+    training, position = context.config.training, state.position
+    files = averaged_files(run, position, context.config)
     kept = "best"
     if training.average != "none" and len(files) > 1:
         listener.validating()

@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict
 
 from dragoman.config import TrainingConfig
+from dragoman.training.context import TrainingContext
 from dragoman.training.listener import TrainingListener
 from dragoman.training.parallel.sharding import all_whole
-from dragoman.training.sitting import Sitting
 from dragoman.training.state import Position
 from dragoman.training.task import Validation, Weights
 
@@ -16,24 +16,24 @@ MIN_STEPS = 100
 """Minimum updates before warnings about a model."""
 
 
-def validate(sitting: Sitting) -> None:
+def validate(context: TrainingContext) -> None:
     """Score the weights in rank 0, and keep them if they are the best so far."""
-    state, processes = sitting.state, sitting.processes
-    sitting.listener.validating()
+    state, processes = context.state, context.processes
+    context.listener.validating()
     weights = all_whole(state.weights(), processes)
     if processes.first:
-        score(sitting, weights)
+        score(context, weights)
     if processes.size > 1:
         shared = json.loads(processes.from_first(json.dumps(asdict(state.position))))
         for name, value in shared.items():
             setattr(state.position, name, value)
 
 
-def score(sitting: Sitting, weights: Weights) -> None:
+def score(context: TrainingContext, weights: Weights) -> None:
     """Score `weights`, keep them if they are the best so far, and record the result."""
-    run, listener = sitting.run, sitting.listener
-    training, position = sitting.config.training, sitting.state.position
-    result = sitting.task.validate(weights)
+    run, listener = context.run, context.listener
+    training, position = context.config.training, context.state.position
+    result = context.task.validate(weights)
     position.scores[str(position.step)] = result.score
     best = position.best_score is None or result.score > position.best_score
     if best:

@@ -18,7 +18,7 @@ from dragoman.training.task import Task
 
 
 @dataclass(frozen=True)
-class Sitting:
+class TrainingContext:
     """One call of `train`."""
 
     config: Config
