@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from dragoman.data.catalog import Dataset, datasets
+from dragoman.data import datasets
+from dragoman.data.catalog import Dataset
 from web import Web
 
 WORDS = ["red", "blue", "green", "big", "small", "old", "cat", "dog", "bird", "house", "tree", "river"]

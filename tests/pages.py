@@ -38,13 +38,13 @@ def served(runs: Sequence[Path], *, keys: Path | None = None, **limits: float) -
 
     from dragoman.serving.access import Keys
     from dragoman.serving.app import create_app
-    from dragoman.serving.models import How, Models
+    from dragoman.serving.models import LoadOptions, Models
     from dragoman.serving.running import listen, url_of
     from dragoman.serving.service import Service
     from dragoman.serving.settings import load_settings
 
     config = load_settings(None, [f"limits.{name}={value}" for name, value in limits.items()])
-    models = Models(runs, How(device="cpu", precision="fp32"))
+    models = Models(runs, LoadOptions(device="cpu", precision="fp32"))
     service = Service(models, config, keys=None if keys is None else Keys.load(keys))
     with listen("127.0.0.1", 0) as listening:
         server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, ws="none"))

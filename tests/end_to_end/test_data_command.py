@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from commands import dragoman, error_of, succeed
-from dragoman.data import catalog
-from dragoman.data.catalog import datasets
+from dragoman.data import catalog, datasets
 from originals import originals, serve
 from web import Reply, Web, serving
 
@@ -151,7 +150,7 @@ FETCH = """
 import sys
 from dataclasses import replace
 from dragoman.cli import main
-from dragoman.data.catalog import datasets
+from dragoman.data import datasets
 dataset = datasets.get("imdb")
 item = replace(dataset.downloads[0], urls=(sys.argv.pop(),), checksum="")
 datasets._catalogue = lambda: {"imdb": replace(dataset, downloads=(item,))}

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.data import catalog
-from dragoman.data.catalog import Dataset, datasets
+from dragoman.data import catalog, datasets
+from dragoman.data.catalog import Dataset
 from dragoman.data.catalog.preparation import STEPS
 from dragoman.data.readers.files import find_file
 from dragoman.errors import DataError

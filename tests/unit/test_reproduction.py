@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import parse_config
-from dragoman.data import catalog
-from dragoman.data.catalog import datasets
+from dragoman.data import catalog, datasets
 from dragoman.errors import ConfigError, DataError
 from dragoman.reproduction import recipe as recipe_module
 from dragoman.reproduction import requirements
