@@ -8,6 +8,7 @@ A link's text is the name that is defined on the line: a class, a function, a co
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ def _definitions(body: list[ast.stmt], *, prefix: str) -> Iterator[tuple[str, in
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     for page in pages():
         text = updated(page)
         if text != page.read_text(encoding="utf-8"):

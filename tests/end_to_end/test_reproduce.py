@@ -90,6 +90,7 @@ def test_the_first_recorded_run_reproduces_itself(folder: Path) -> None:
     """Same seed, same machine: the same curve, the same scores, PASS."""
     result = succeed("reproduce", "mine", "--seed", "1", "--out", "again")
     assert result.stdout.splitlines()[-1] == "PASS"
+    assert "train.en" in result.stderr.split(", as it is read:")[0]
     validations = [line for line in result.stderr.splitlines() if ", reference " in line]
     assert len(validations) == 2
     assert all(line.endswith(": the same") for line in validations)
@@ -118,6 +119,7 @@ def test_an_interrupted_reproduction_is_continued(folder: Path) -> None:
     report.unlink()
     result = succeed("reproduce", "mine", "--out", "seed-1")
     assert "continuing from step 6" in result.stderr
+    assert "as it is read:" not in result.stderr  # the text is shown when a training begins
     assert report.exists()
 
 

@@ -157,7 +157,9 @@ def test_lessons_of_nothing_and_of_another_sieve_are_refused(
         teach(tiny_run, teacher_config, tmp_path, lessons=EVERYTHING, translate=translate)
 
 
-def distil_tiny(teacher: Path, out: Path, *overrides: str, calls: list[str]) -> dict[str, Any]:
+def distil_tiny(
+    teacher: Path, out: Path, *overrides: str, calls: list[str], said: list[str] | None = None
+) -> dict[str, Any]:
     """A distillation whose teacher translates without a fault; `calls` gets what was done."""
     config = translation_config(Run.open(teacher))
 
@@ -171,7 +173,8 @@ def distil_tiny(teacher: Path, out: Path, *overrides: str, calls: list[str]) -> 
 
     return distill(
         teacher, out, preset="fast", lessons=Lessons(max_pairs=40), overrides=(*SHORT, *overrides),
-        with_test=True, translate=write_references, train=train, say=lambda message: None,
+        with_test=True, translate=write_references, train=train,
+        say=lambda message: None if said is None else said.append(message),
     )  # fmt: skip
 
 
@@ -182,8 +185,11 @@ def test_a_whole_distillation_of_a_tiny_run(
     out = tmp_path / "student"
     calls: list[str] = []
     monkeypatch.setattr(distilling, "ROUNDS", 1)
-    record = distil_tiny(tiny_run, out, calls=calls)
-    again = distil_tiny(tiny_run, out, calls=calls)
+    said: list[str] = []
+    record = distil_tiny(tiny_run, out, calls=calls, said=said)
+    assert sum("as it is read:" in line for line in said) == 1
+    again = distil_tiny(tiny_run, out, calls=calls, said=said)
+    assert sum("as it is read:" in line for line in said) == 1, "the text is shown when a training begins"
     assert calls == ["translate", "train", "train"], (
         "what is translated stays, and training sees it is finished"
     )

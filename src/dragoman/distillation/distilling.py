@@ -14,6 +14,7 @@ from dragoman.bulk.job import Job
 from dragoman.bulk.running import Summary
 from dragoman.config import TranslationConfig, to_toml
 from dragoman.data.corpora import Pair, has_text
+from dragoman.data.doctor.inspection import inspect_text
 from dragoman.distillation.students import student_config, with_beam
 from dragoman.distillation.teaching import Lessons, n_offered, teach
 from dragoman.evaluation.scores import score_record
@@ -69,6 +70,8 @@ def distill(
         say(describe_lessons(taught))
         take_tokenizer(teacher, run)
     say(describe_beginning(student))
+    if not run.history_path.exists():
+        inspect_text(student).report(say, check=False)
     train(translation_config(run), out)
     say("measuring teacher and student")
     beams = {"teacher": config.search.beam_size, "student": student.search.beam_size}

@@ -91,12 +91,13 @@ def reproduce(
     ConfigError: nothing is expected of this version. DataError: its data is not to be had, or is not what
     the scores were measured on. RunError: `out` holds another run.
     """
-    from dragoman.training.loop import is_finished, train
+    from dragoman.training.loop import is_finished, report_on_text, train
 
     listener = listener or TrainingListener()
     expectation, config = recipe.expectation(version), recipe.config(version, overrides)
     requirements.provide(config, fetch=fetch, say=listener.message)
     requirements.check(config, expectation.data)
+    report_on_text(config, out, listener.message, check=False)
     with only_writer(out):
         run = Run.create(out, config)
     if is_finished(run):
