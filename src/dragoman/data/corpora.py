@@ -52,6 +52,10 @@ class Corpus(ABC):
 
     name: str
 
+    def sources(self) -> Iterator[str]:
+        """Yield the source of every pair: what a model reads. DataError: as `pairs`."""
+        return (pair.src for pair in self.pairs())
+
     def pairs(self) -> Iterator[Pair]:
         """Every pair in order, those with an empty side included.
 

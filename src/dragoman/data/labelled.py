@@ -37,6 +37,10 @@ class LabelledCorpus(ABC):
 
     name: str
 
+    def sources(self) -> Iterator[str]:
+        """Yield the text of every example: what a model reads. DataError: as `examples`."""
+        return (example.text for example in self.examples())
+
     def examples(self) -> Iterator[Labelled]:
         """Every example that has a text and a label, in order; `notes` counts the others.
 

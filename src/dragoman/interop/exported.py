@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-from dragoman.config import TranslationConfig, parse_config
+from dragoman.config import TranslationConfig, parse_section
 from dragoman.errors import ConfigError, RunError
 from dragoman.interop.foreign import ForeignFolder, Format, Imported, Options
 from dragoman.interop.huggingface import RUN, from_huggingface
@@ -53,11 +53,10 @@ def _config(kept: Any, folder: ForeignFolder, options: Options) -> TranslationCo
             f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
         )
     try:
-        config = parse_config(kept["config"], where=str(folder.path / "config.json"))
+        where = str(folder.path / "config.json")
+        config = parse_section(TranslationConfig, kept["config"], where=where)
     except ConfigError as error:
         raise RunError(str(error)) from None
-    if config.task != "translation":
-        raise RunError(f"{folder.path}: is no translator")
     given = {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang}
     data = config.data.model_copy(update={name: lang for name, lang in given.items() if lang})
     return config.model_copy(update={"data": data})

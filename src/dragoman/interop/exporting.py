@@ -121,14 +121,15 @@ def export_run(
         _check_free(Path(out))
         if run.config.task == "translation":
             parity, notes = _export_translator(run, folder, to, compute_type, n_sentences, progress)
+            max_tokens: int | None = run.config.model.max_positions
         else:
             parity, notes = _export_classifier(run, folder, to, n_sentences, progress)
+            max_tokens = None
         files = {
             str(path.relative_to(folder)): path.stat().st_size
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
-        max_tokens = translation_config(run).model.max_positions if run.config.task == "translation" else None
         report = ExportReport(Path(out), to, compute_type, parity, files, notes, max_tokens)
         origin = {
             "dragoman": environment()["dragoman"],

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from dragoman.config import TranslationConfig, parse_config, usual_max_length
+from dragoman.config import TranslationConfig, parse_section, usual_max_length
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import replacing_folder
@@ -230,8 +230,6 @@ def _config(foreign: Foreign, tokenizers: TokenizerPair, *, where: Path) -> Tran
         "search": foreign.search.model_dump(),
     }
     try:
-        config = parse_config(settings, where=str(where))
+        return parse_section(TranslationConfig, settings, where=str(where))
     except ConfigError as error:
         raise RunError(str(error)) from None
-    assert config.task == "translation"
-    return config

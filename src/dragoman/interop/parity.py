@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -10,8 +10,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 from dragoman.config import Config, SearchConfig, file_names
-from dragoman.data.corpora import open_corpus
-from dragoman.data.labelled import open_labelled
+from dragoman.data.named import open_text
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DragomanError, RunError
 from dragoman.predict.engine import NativeEngine, Sentence
@@ -75,22 +74,8 @@ def sentences_to_compare(config: Config, tokenizer: Tokenizer, n: int, longest: 
     """
     files = config.data.valid or config.data.train
     texts: list[str] = []
-    read: Iterator[str] = iter(())
     try:
-        if not files:
-            pass  # an imported model
-        elif config.task == "translation":
-            data = config.data
-            corpus = open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
-            read = (pair.src for pair in corpus.pairs())
-        else:
-            labelled = config.data
-            read = (
-                example.text
-                for example in open_labelled(
-                    files, text_column=labelled.text_column, label_column=labelled.label_column
-                ).examples()
-            )
+        read = open_text(config.data, files).sources() if files else iter(())  # an imported model has none
         texts = list(islice((text for text in read if 0 < len(tokenizer.encode(text)) <= longest), n))
     except DragomanError:  # no such file here, or an extra that reads it
         pass
