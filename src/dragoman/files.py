@@ -6,6 +6,7 @@ All that Dragoman writes under a name that a user gave goes through here. This m
 from __future__ import annotations
 
 import errno
+import glob
 import importlib
 import os
 import re
@@ -56,7 +57,7 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
             with open_through(path) as stream:
                 yield stream
             return
-        temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(8)}.tmp")
+        temporary = target.with_name(f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp")
         try:
             with _open(temporary, os.O_CREAT | os.O_EXCL, mode or 0o666) as file:
                 _set_rights(temporary, target, mode)
@@ -73,6 +74,22 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
         raise
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what a process that was killed while it wrote `path` left beside it.
+
+    For those who hold a lock that keeps other writers of `path` off.
+    """
+    prefix = _temporary_prefix(path)
+    with suppress(OSError):
+        for temporary in path.parent.glob(f"{glob.escape(prefix)}*.tmp"):
+            if re.fullmatch(r"[0-9a-f]{16}\.tmp", temporary.name[len(prefix) :]):
+                temporary.unlink()
+
+
+def _temporary_prefix(path: Path) -> str:
+    return f".{path.name[:40]}."
 
 
 @contextmanager

@@ -444,7 +444,7 @@ def test_a_larger_n_best_widens_the_beam(run: Path) -> None:
     ("arguments", "message"),
     [
         (["--n-best", "2"], "--n-best is for --json"),
-        (["--json", "--n-best", "4", "--beam-size", "2"], "n_best = 4 needs a beam of at least 4"),
+        (["--json", "--n-best", "4", "--beam-size", "2"], "n_best = 4 needs a beam at least as large"),
         (["--precision", "fp16"], "--precision fp16: is not a precision"),
         (["--device", "tpu9"], 'device = "tpu9"'),
         (["missing.txt"], "missing.txt: no such file"),

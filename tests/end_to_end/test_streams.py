@@ -194,9 +194,10 @@ def test_a_pipe_may_be_read_several_times_and_has_a_format(tmp_path: Path) -> No
 def test_pipes_are_corpora(text: Path, tiny_run: Path) -> None:
     folder = tiny_run.parent
     src, ref = ((folder / f"test.{lang}").read_text() for lang in ("en", "de"))
-    expected = succeed("evaluate", tiny_run, "--src", folder / "test.en", "--ref", folder / "test.de").stdout
+    run = shutil.copytree(tiny_run, text.with_name("scored"))  # which keeps the scores
+    expected = succeed("evaluate", run, "--src", folder / "test.en", "--ref", folder / "test.de").stdout
     with pipe(text.with_name("src"), src) as a, pipe(text.with_name("ref"), ref) as b:
-        found = succeed("evaluate", tiny_run, "--src", a, "--ref", b).stdout
+        found = succeed("evaluate", run, "--src", a, "--ref", b).stdout
     assert found.splitlines()[1:] == expected.splitlines()[1:]
     src, tgt = ((folder / f"train.{lang}").read_text() for lang in ("en", "de"))
     with pipe(text.with_name("a.en"), src) as a, pipe(text.with_name("b.de"), tgt) as b:

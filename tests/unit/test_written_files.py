@@ -300,3 +300,18 @@ def test_a_lock_where_nothing_can_be_written_is_a_run_error(tmp_path: Path) -> N
         locked(tmp_path / "no" / "lock", what="x"),
     ):
         pass
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "out[1].txt"
+    killed = (
+        "import os, sys; from pathlib import Path; from dragoman.files import replacing\n"
+        "with replacing(Path(sys.argv[1])): os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", killed, path], check=False).returncode == 9
+    (left,) = names(tmp_path)
+    others = [".out[1].txt.mine.tmp", ".out1.txt.0123456789abcdef.tmp", "out[1].txt", f"{left}.txt"]
+    for name in others:
+        (tmp_path / name).write_bytes(b"")
+    files.remove_unfinished(path)
+    assert sorted(names(tmp_path)) == sorted(others)

@@ -25,7 +25,14 @@ from dragoman.bulk.stream import Done
 from dragoman.config import parse_json
 from dragoman.data.readers.files import compressed
 from dragoman.errors import RunError
-from dragoman.files import destination, locked, open_through, put_in_place, write_atomically
+from dragoman.files import (
+    destination,
+    locked,
+    open_through,
+    put_in_place,
+    remove_unfinished,
+    write_atomically,
+)
 from dragoman.runs import differences
 
 
@@ -78,6 +85,7 @@ class Journal:
 
     def _take_over(self, opened: ExitStack) -> IO[bytes] | None:
         """Return the partial file, truncated to its valid bytes; None = the output is complete."""
+        remove_unfinished(self.path)
         if not self._read():
             if self.partial.exists():
                 raise RunError(
