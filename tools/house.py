@@ -169,7 +169,17 @@ def calls_to_the_search() -> tuple[int, int]:
 
 def test_cases() -> dict[str, int]:
     """The number of test cases that pytest collects."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-o",
+        "addopts=",
+        "-p",
+        "no:cacheprovider",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return {"test cases": sum("::" in line for line in done.stdout.splitlines())}
 
