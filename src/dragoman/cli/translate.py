@@ -202,6 +202,7 @@ def translate(
     from dragoman.predict.request import TranslationRequest
     from dragoman.predict.translator import translation_config
     from dragoman.runs import Run
+    from dragoman.tasks.translation.task import load_translator
 
     if n_best > 1 and not (json_ or mbr):
         raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")
@@ -251,8 +252,6 @@ def translate(
     if len(in_bulk) == len(works):
         return
     content = Content(prefixes=prefixes, required=required, glossary=glossary)
-    from dragoman.tasks.translation.task import load_translator
-
     translator = load_translator(
         run, device=device, precision=precision, ensemble=ensemble or (), engine=engine
     )

@@ -12,6 +12,7 @@ from dragoman.config import file_names
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.classification import Evaluation, evaluate, split_of
 from dragoman.evaluation.comparison import Record, Spread, seed_groups, spread_records
+from dragoman.evaluation.scores import check_split
 from dragoman.metrics.significance import compare_label_groups, mcnemar
 from dragoman.predict.classifier import Classifier, classification_config
 from dragoman.runs import Run
@@ -117,8 +118,7 @@ def compare_classifiers(
 
     ConfigError: there is no set that all have. DataError: sets of one name hold other texts or labels.
     """
-    if split not in (None, "test", "valid"):
-        raise ConfigError(f"--split {split}: there are test and valid")
+    check_split(split)
     chosen = split or ("test" if all(run.config.data.test for run in runs.values()) else "valid")
     found: dict[str, dict[str, tuple[Evaluation, tuple[str, ...], tuple[str, ...]]]] = {}
     for system, run in runs.items():

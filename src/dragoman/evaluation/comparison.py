@@ -13,6 +13,7 @@ from dragoman.config import Config
 from dragoman.data.corpora import open_corpus
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.kept import TranslatedSet, Translations
+from dragoman.evaluation.scores import check_split
 from dragoman.evaluation.sentences import sentence_scores
 from dragoman.evaluation.translation import read_pairs
 from dragoman.metrics.score import signature_differences
@@ -140,8 +141,7 @@ def compare(systems: Mapping[str, Translations], *, split: str | None = None) ->
     Scores stand side by side only if they are of the same sources and references, with the same signature.
     DataError: they are not; the message says what differs. ConfigError: there is no set that all have.
     """
-    if split not in (None, "test", "valid"):
-        raise ConfigError(f"--split {split}: there are test and valid")
+    check_split(split)
     configs = {name: translations.config for name, translations in systems.items()}
     has_tests = all(config.data.test for config in configs.values())
     chosen = split or ("test" if has_tests else "valid")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dragoman.errors import ConfigError
 from dragoman.files import locked
 from dragoman.metrics.score import Score
 from dragoman.runs import SCORES, Run, saved_scores
 
 __all__ = [
     "SCORES",
+    "check_split",
     "describe_record",
     "describe_settings",
     "keep_scores",
@@ -19,6 +21,12 @@ __all__ = [
     "score_record",
     "scores_table",
 ]
+
+
+def check_split(split: str | None) -> None:
+    """ConfigError: `split` is not one of a run."""
+    if split not in (None, "test", "valid"):
+        raise ConfigError(f"--split {split}: there are test and valid")
 
 
 def score_record(score: Score) -> dict[str, Any]:

@@ -32,6 +32,19 @@ layer are named within it. Braces hold the names of matrices that are one parame
 before a part: the name on that side alone.
 """
 
+FAIRSEQ_LAYER: Names = {
+    "self_attention.in_proj": "self_attn.{q,k,v}_proj",
+    "self_attention.out_proj": "self_attn.out_proj",
+    "self_attention.norm": "self_attn_layer_norm",
+    "cross_attention.in_proj": "encoder_attn.{q,k,v}_proj",
+    "cross_attention.out_proj": "encoder_attn.out_proj",
+    "cross_attention.norm": "encoder_attn_layer_norm",
+    "feed_forward.linear1": "fc1",
+    "feed_forward.linear2": "fc2",
+    "feed_forward.norm": "final_layer_norm",
+}
+"""The parts of a layer in fairseq, whose names Marian and Pegasus have in transformers."""
+
 SINUSOIDS_AGREE = 1e-3
 """Position encodings that were computed in fp32 are off by as much at position 5000."""
 MAX_TABLE = 2**28

@@ -19,6 +19,7 @@ from torch import Tensor
 from dragoman.config import ModelConfig
 from dragoman.errors import RunError
 from dragoman.interop.assembling import (
+    FAIRSEQ_LAYER,
     assemble,
     checked_search,
     count_layers,
@@ -83,15 +84,7 @@ NAMES = {
     "tgt_embedding": "decoder.embed_tokens",
     "output": "decoder.output_projection",
     "layer": "*.layers.#",
-    "self_attention.in_proj": "self_attn.{q,k,v}_proj",
-    "self_attention.out_proj": "self_attn.out_proj",
-    "self_attention.norm": "self_attn_layer_norm",
-    "cross_attention.in_proj": "encoder_attn.{q,k,v}_proj",
-    "cross_attention.out_proj": "encoder_attn.out_proj",
-    "cross_attention.norm": "encoder_attn_layer_norm",
-    "feed_forward.linear1": "fc1",
-    "feed_forward.linear2": "fc2",
-    "feed_forward.norm": "final_layer_norm",
+    **FAIRSEQ_LAYER,
     "norm": "*.layer_norm",
 }
 SETTINGS = {

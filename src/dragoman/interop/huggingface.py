@@ -29,7 +29,7 @@ from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
 from dragoman.errors import ConfigError, optional
 from dragoman.files import write_atomically
-from dragoman.interop.assembling import in_order, take_parameters, their_names
+from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, take_parameters, their_names
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
 from dragoman.interop.settings import Setting
 from dragoman.interop.torch_files import ForeignTensors
@@ -59,15 +59,7 @@ NAMES = {
     "tgt_embedding": "model.decoder.embed_tokens",
     "output": "lm_head",
     "layer": "model.*.layers.#",
-    "self_attention.in_proj": "self_attn.{q,k,v}_proj",
-    "self_attention.out_proj": "self_attn.out_proj",
-    "self_attention.norm": "self_attn_layer_norm",
-    "cross_attention.in_proj": "encoder_attn.{q,k,v}_proj",
-    "cross_attention.out_proj": "encoder_attn.out_proj",
-    "cross_attention.norm": "encoder_attn_layer_norm",
-    "feed_forward.linear1": "fc1",
-    "feed_forward.linear2": "fc2",
-    "feed_forward.norm": "final_layer_norm",
+    **FAIRSEQ_LAYER,
     "norm": "model.*.layer_norm",
 }
 """What Marian and Pegasus call the parts of a model."""

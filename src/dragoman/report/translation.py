@@ -14,6 +14,7 @@ from dragoman.data.corpora import open_corpus
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.evaluation import analysis
 from dragoman.evaluation.kept import TranslatedSet, Translations
+from dragoman.evaluation.scores import check_split
 from dragoman.evaluation.sentences import (
     MAX_LENGTH_EXTRA,
     MAX_LENGTH_RATIO,
@@ -82,8 +83,7 @@ def gather(translations: Translations, *, split: str | None) -> ReportData:
     The split that is asked for must be there. Without one it is the test sets, or else the validation pairs,
     and a report is made of what there is. ConfigError, DataError, RunError.
     """
-    if split not in (None, "test", "valid"):
-        raise ConfigError(f"--split {split}: there are test and valid")
+    check_split(split)
     problems: list[str] = []
     run = translations.run
     if not run.weights_path.exists():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from dragoman.config import Column, Config, load_recipe
 from dragoman.errors import ConfigError
+from dragoman.evaluation.scores import check_split
 from dragoman.runs import Run
 
 if TYPE_CHECKING:
@@ -252,12 +253,6 @@ class Task(ABC):
 
         Return tables to print, an example to try, and commands to try next, without the program's name.
         """
-
-
-def check_split(split: str | None) -> None:
-    """ConfigError: `split` is not one of a run."""
-    if split not in (None, "test", "valid"):
-        raise ConfigError(f"--split {split}: there are test and valid")
 
 
 def split_as_before(config: Config, out: Path) -> Config:
