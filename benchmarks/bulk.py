@@ -46,9 +46,8 @@ def make_run(folder: Path) -> None:
 def measure_memory(run: Path, n_lines: int, n_workers: int) -> None:
     """Translates N lines in this process or its workers; prints what that took as JSON."""
     from dragoman.bulk.job import Job
-    from dragoman.bulk.output import Lines
+    from dragoman.bulk.output import Lines, as_line
     from dragoman.bulk.running import translate_file
-    from dragoman.cli.translate import as_line
 
     source = run.with_name("in.txt.gz")
     start = time.perf_counter()
@@ -90,9 +89,8 @@ def speed(run: Path, file: str, n_lines: int, workers: list[int], beams: list[in
     from itertools import islice
 
     from dragoman.bulk.job import Job
-    from dragoman.bulk.output import Lines
+    from dragoman.bulk.output import Lines, as_line
     from dragoman.bulk.running import Status, translate_file
-    from dragoman.cli.translate import as_line
     from dragoman.data.readers.files import find_file, open_lines
 
     lines = [line for line in islice(open_lines(find_file(file)), n_lines) if line.strip()]
@@ -108,7 +106,7 @@ def speed(run: Path, file: str, n_lines: int, workers: list[int], beams: list[in
                     first[:] = first or [(time.perf_counter(), status.n_new)]
 
                 out = Path(name) / f"{beam_size}-{n_workers}.txt"
-                job = Job(run, source, out, Lines(as_line), (f"search.beam_size={beam_size}",))
+                job = Job(run, source, out, Lines(as_line), {"beam_size": beam_size})
                 chunk_lines = max(100, len(lines) // (4 * n_workers))
                 translate_file(job, n_workers=n_workers, chunk_lines=chunk_lines, watch=watch)
                 (begin, n_before), (end, n_after) = first[0], first[-1]

@@ -630,7 +630,7 @@ def bulk_program(place: Place, texts: list[str], *more: str) -> tuple[list[str],
         "from dragoman.bulk.job import Job",
         "from dragoman.bulk.output import Lines",
         "from dragoman.bulk.running import translate_file",
-        "from dragoman.cli.translate import as_line",
+        "from dragoman.bulk.output import as_line",
         f"job = Job({files}, Lines(as_line), device={place.device!r}, precision='fp32')",
         f"translate_file({', '.join(['job', 'n_workers=2', 'chunk_lines=16', *more])})",
     ]

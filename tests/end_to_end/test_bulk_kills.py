@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from dragoman.bulk.job import Job
-from dragoman.bulk.output import Lines
+from dragoman.bulk.output import Lines, as_line
 from dragoman.bulk.running import translate_file
-from dragoman.cli.translate import as_line
 from dragoman.data.readers.files import open_lines
 from tiny import WORDS
 
 CHUNK_LINES = 10
-GREEDY = ("search.beam_size=1",)
+GREEDY = {"beam_size": 1}
 
 PROGRAM = """
 import os, signal, sys, threading
@@ -27,11 +26,11 @@ from pathlib import Path
 from dragoman.bulk.job import Job
 from dragoman.bulk.output import Lines
 from dragoman.bulk.running import translate_file
-from dragoman.cli.translate import as_line
+from dragoman.bulk.output import as_line
 from dragoman.errors import DragomanError
 
 run, source, out, victim, delay, chunk_lines = sys.argv[1:]
-job = Job(Path(run), Path(source), Path(out), Lines(as_line), ("search.beam_size=1",))
+job = Job(Path(run), Path(source), Path(out), Lines(as_line), {"beam_size": 1})
 
 def kill():
     pid = os.getpid() if victim == "parent" else active_children()[0].pid

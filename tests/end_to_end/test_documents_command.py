@@ -13,8 +13,8 @@ import docx
 import pytest
 
 from commands import error_of, succeed
-from dragoman.cli.translate import stream_chunks
-from dragoman.cli.translating import document_ending
+from dragoman.cli.file_translation import document_ending
+from dragoman.cli.reading import stream_chunks
 from dragoman.data.readers.files import guess_encoding
 from dragoman.documents import translate_document, translate_file
 from dragoman.errors import ConfigError

@@ -24,7 +24,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from commands import dragoman, error_of, succeed
-from dragoman.cli.translate import write_results
+from dragoman.cli.reading import write_output
 
 SECONDS = 10
 """Of this process's own time, what the slowest may take."""
@@ -489,10 +489,10 @@ def test_a_terminal_gets_no_order_and_a_pipe_what_was_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = "\x1b[2J\x9b31m\x07 a\tא\u200fb\n"
-    write_results(None, [written])
+    write_output(None, written.encode())
     assert capsys.readouterr().out == written
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    write_results(None, [written])
+    write_output(None, written.encode())
     assert capsys.readouterr().out == "\\x1b[2J\\x9b31m\\x07 a\tא\u200fb\n"
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from commands import dragoman, succeed
 from dragoman.bulk.job import Job
-from dragoman.bulk.output import Lines
+from dragoman.bulk.output import Lines, as_line
 from dragoman.bulk.running import Status, translate_file
-from dragoman.cli.translate import as_line
 from tiny import WORDS, damaged_run
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'dragoman[ray]'")
@@ -31,7 +30,7 @@ def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
     source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     def job(name: str) -> Job:
-        return Job(tiny_run, source, tmp_path / name, Lines(as_line), ("search.beam_size=1",))
+        return Job(tiny_run, source, tmp_path / name, Lines(as_line), {"beam_size": 1})
 
     translate_file(job("alone.zst"), chunk_lines=8)
 

@@ -222,7 +222,7 @@ def test_closed_streams_fail_when_they_are_used(monkeypatch: pytest.MonkeyPatch,
         print("x", flush=True)
     print("x", flush=True, file=streams[2])  # messages are nothing to fail for
     with pytest.raises(DataError, match=r"stdin: cannot be read \(Bad file descriptor\); name a file"):
-        list(dragoman.cli.translate.stream_chunks("-"))
+        list(dragoman.cli.reading.stream_chunks("-"))
     for stream in streams:
         os.close(stream.fileno())
 

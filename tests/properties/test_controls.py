@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from dragoman.bulk.job import ChunkTranslator, Job
-from dragoman.bulk.output import Lines, SyntheticPairs
+from dragoman.bulk.output import Lines, SyntheticPairs, as_line, json_line
 from dragoman.bulk.stream import Chunk
-from dragoman.cli.translate import as_line, json_line
 from dragoman.config import TokenizerConfig
 from dragoman.distillation.teaching import as_candidates
 from dragoman.documents import DocumentFile, translate_document, translate_file
@@ -187,7 +186,7 @@ OUTPUTS = {
 @pytest.mark.parametrize("kind", OUTPUTS)
 @some(6)
 def test_files_of_translations_have_a_line_for_each(kind: str, tiny_run: Path, evil: str) -> None:
-    job = Job(tiny_run, Path("in"), Path("out"), OUTPUTS[kind], ("search.n_best=3", "search.method=sampling"))
+    job = Job(tiny_run, Path("in"), Path("out"), OUTPUTS[kind], {"n_best": 3, "method": "sampling"})
     translate = ChunkTranslator(job)
     write(evil, translate.translator.tokenizers.tgt)
     done = translate(Chunk(1, SOURCES, 1, ""), lambda n: None)

@@ -18,12 +18,11 @@ import zstandard
 from commands import error_of, succeed
 from dragoman.bulk.job import Job
 from dragoman.bulk.journal import Journal
-from dragoman.bulk.output import Dropped, Lines, SyntheticPairs, fault_of
+from dragoman.bulk.output import Dropped, Lines, SyntheticPairs, as_line, fault_of
 from dragoman.bulk.running import Status, translate_file
 from dragoman.bulk.stream import Done, read_chunks
 from dragoman.bulk.workers import device_of_worker, gpu_of_worker
 from dragoman.cli.bulk import describe_status, duration
-from dragoman.cli.translate import as_line
 from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import open_corpus
 from dragoman.data.readers.files import compressed, open_lines
@@ -37,7 +36,7 @@ class StoppedError(Exception):
     """What stands for a Ctrl-C."""
 
 
-GREEDY = ("search.beam_size=1",)
+GREEDY = {"beam_size": 1}
 
 
 def sentences(n: int, *, seed: int = 1) -> list[str]:
@@ -354,8 +353,8 @@ def test_long_lines_are_left_empty_where_that_is_asked_for(tmp_path: Path, tiny_
 
 def test_a_run_without_weights_and_a_setting_that_is_none_are_named(tmp_path: Path, tiny_run: Path) -> None:
     source = write_lines(tmp_path / "in.txt", ["red cat"])
-    bad = Job(tiny_run, source, tmp_path / "out", Lines(as_line), ("search.beam=1",))
-    with pytest.raises(ConfigError, match=r"search.beam is not a setting; did you mean search.beam_size\?"):
+    bad = Job(tiny_run, source, tmp_path / "out", Lines(as_line), {"beam": 1})
+    with pytest.raises(ConfigError, match=r"beam is not a setting; did you mean beam_size\?"):
         translate_file(bad)
     assert "--workers, --ray and --skip-long are for a file and --out" in error_of(
         "translate", tiny_run, "--workers", 2, stdin="red cat\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 import docx
 import pytest
 
-from dragoman.cli.translating import DOCUMENT_ENDINGS
+from dragoman.cli.file_translation import DOCUMENT_ENDINGS
 from dragoman.documents import FORMATS, DocumentFile, translate_document, translate_file
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.predict import protection

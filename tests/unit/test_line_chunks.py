@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.cli.translate import line_chunks
+from dragoman.cli.reading import line_chunks
 from dragoman.errors import DataError
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dragoman.bulk.output import Dropped, Output
 from dragoman.bulk.stream import Chunk, Done, Tick
-from dragoman.config import TranslationConfig, parse_section
+from dragoman.config import TranslationConfig
 from dragoman.data.readers.files import compressed, hash_file, hash_strings
 from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
@@ -18,38 +18,44 @@ from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 
 IN_PARTS = "in parts"
-"""Under which lines are counted that were translated in parts."""
+"""Key of the number of lines that were split, in the counts of a translation."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A file that is translated into another one. It is sent to other processes, which load the weights."""
+    """A file to translate into another one. It is sent to worker processes, which load the weights."""
 
     run: Path
     source: Path
     out: Path
-    """Both are compressed as their names say."""
+    """Source and output are compressed according to their suffixes."""
     output: Output
-    overrides: tuple[str, ...] = ()
-    """Settings of the run's [search] that are to be others, such as "search.beam_size=1"."""
+    search: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of [search] that differ from the run's own, such as {"beam_size": 1}; None = the run's own."""
     device: str = "auto"
     precision: str = "auto"
     skip_long: bool = False
-    """Sentences longer than the model accepts are counted and have no translation, or come in parts."""
+    """Whether lines longer than the model accepts are skipped and counted; otherwise they are split."""
     encoding: str = "utf-8"
-    """That of the input; the output is in UTF-8."""
+    """Encoding of the input; the output is in UTF-8."""
 
     def config(self) -> TranslationConfig:
-        """The run's configuration with the overrides. RunError: it is a classifier. ConfigError: bad ones."""
-        settings = translation_config(Run.open(self.run)).model_dump()
-        where = f"translating with {self.run}"
-        return parse_section(TranslationConfig, settings, overrides=self.overrides, where=where)
+        """Return the run's configuration with the job's search settings.
+
+        Raises:
+            ConfigError: a search setting is unknown or wrong.
+            RunError: the run is missing, or a classifier.
+        """
+        config = translation_config(Run.open(self.run))
+        search = config.search.changed(self.search, where=f"translating with {self.run}")
+        return config.model_copy(update={"search": search})
 
     def described(self) -> dict[str, Any]:
-        """All that the output depends on, the input aside, as JSON has it.
+        """Return all that the output depends on, except the input, as a JSON value.
 
-        RunError: the run is a classifier, is missing, or has no weights yet. ConfigError: an override is not
-        a setting.
+        Raises:
+            ConfigError: a search setting is unknown or wrong.
+            RunError: the run is missing, a classifier, or has no weights yet.
         """
         run = Run.open(self.run)
         if not run.weights_path.exists():
@@ -67,19 +73,20 @@ class Job:
 
 
 class ChunkTranslator:
-    """A job with its weights in memory: chunks in, their output out."""
+    """A job with its weights in memory: takes chunks of lines, returns their output."""
 
     def __init__(self, job: Job, *, device: str | None = None) -> None:
-        """`device` goes before the job's own."""
+        """Load the run. `device`: instead of the job's own."""
         prepare_for_translating()
         self.job = job
         self.translator = Translator.load(job.run, device=device or job.device, precision=job.precision)
         self.translator.config = job.config()
 
     def __call__(self, chunk: Chunk, tick: Tick) -> Done:
-        """What becomes of a chunk.
+        """Translate a chunk; `tick` receives the number of lines translated since its last call.
 
-        DataError: a character alone has more tokens than the model accepts.
+        Raises:
+            DataError: a single character has more tokens than the model accepts.
         """
         too_long = self._too_long(chunk.lines) if self.job.skip_long else frozenset()
         texts = ["" if i in too_long else line for i, line in enumerate(chunk.lines)]
@@ -114,7 +121,7 @@ class ChunkTranslator:
 
 
 def _steps(tick: Tick) -> Callable[[int], None]:
-    """A function that is told how many lines are translated in all, and tells `tick` how many more."""
+    """Return a callback that takes a running total of lines and passes each increase to `tick`."""
     n_told = 0
 
     def progress(n_lines: int) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from dragoman.metrics.faults import COPIED, has_loop, similarity
+from dragoman.predict.alignment import Link
 from dragoman.predict.translator import Translation
 from dragoman.text.tokenizer import TokenizerPair
 
@@ -28,6 +30,34 @@ class Output(Protocol):
 
     def described(self) -> Mapping[str, Any]:
         """Return its settings as a JSON value; results of equal settings may share a file."""
+
+
+def as_line(translation: Translation) -> str:
+    """Return the text of a translation."""
+    return translation.text
+
+
+def json_line(translation: Translation, links: Sequence[Link] | None = None) -> str:
+    """Return a translation as one line of JSON, with its word alignment if `links` are given.
+
+    A link has half-open character spans of source and translation, and a weight.
+    """
+    record: dict[str, Any] = {
+        "source": translation.source,
+        "translation": translation.text,
+        "score": translation.score,
+        "alternatives": [{"translation": a.text, "score": a.score} for a in translation.alternatives],
+    }
+    if links is not None:
+        record["alignment"] = [
+            {
+                "source": [link.source_start, link.source_end],
+                "target": [link.target_start, link.target_end],
+                "weight": round(link.weight, 4),
+            }
+            for link in links
+        ]
+    return json.dumps(record, ensure_ascii=False)
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,18 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.app import FILE_OR_STDOUT, finite
-from dragoman.cli.bulk import RayAddress, Workers, run_job
-from dragoman.cli.train import Overrides
-from dragoman.cli.translate import (
+from dragoman.cli.bulk import run_job
+from dragoman.cli.options import (
     BatchSentences,
     BeamSize,
     Device,
     LengthPenalty,
     Precision,
+    RayAddress,
     RunPath,
-    search_overrides,
+    Workers,
 )
+from dragoman.cli.train import Overrides
 from dragoman.errors import ConfigError
 
 
@@ -69,7 +70,10 @@ def backtranslate(
     """
     from dragoman.bulk.job import Job
     from dragoman.bulk.output import SyntheticPairs
+    from dragoman.config import TranslationConfig, parse_section
     from dragoman.data.readers.files import find_file
+    from dragoman.predict.translator import translation_config
+    from dragoman.runs import Run
     from dragoman.tasks.translation.task import check_precision
 
     check_precision(precision)
@@ -82,15 +86,14 @@ def backtranslate(
         raise ConfigError(
             f"--set {others[0]}: a trained run has settings of [search] only, as search.beam_size"
         )
-    given = search_overrides(
-        method=method,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        batch_sentences=batch_sentences,
-        n_best=1,
-    )
-    output = SyntheticPairs(tag, max_ratio)
+    config = translation_config(Run.open(run))
+    given = {"method": method, "beam_size": beam_size, "length_penalty": length_penalty,
+             "batch_sentences": batch_sentences, "n_best": 1}  # fmt: skip
+    own = config.model_copy(update={"search": config.search.changed(given, where="backtranslate")})
+    where = f"translating with {run}"
+    changed = parse_section(TranslationConfig, own.model_dump(), overrides=overrides or (), where=where)
+    search = changed.search.model_dump()
     job = Job(
-        run, find_file(mono), out, output, (*given, *(overrides or [])), device, precision, skip_long=True
+        run, find_file(mono), out, SyntheticPairs(tag, max_ratio), search, device, precision, skip_long=True
     )
     run_job(job, n_workers=workers, ray=ray)

@@ -1,15 +1,14 @@
-"""Options and progress of file translation, shared by `translate`, `backtranslate` and `distill`."""
+"""Progress of file translation, shared by `translate`, `backtranslate` and `distill`."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from dragoman.cli.app import INTERRUPTED, command_line, say
-from dragoman.errors import require
 
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
@@ -17,34 +16,6 @@ if TYPE_CHECKING:
 
 LINE_EVERY = 30.0
 """Seconds between progress lines if stderr is not a terminal."""
-
-
-def _with_ray(address: str | None) -> str | None:
-    if address is not None:
-        require("ray", extra="ray", purpose=f"--ray {address}")
-    return address
-
-
-Workers = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        max=256,
-        help="Number of worker processes; each gets a share of the cores, or a GPU.",
-        rich_help_panel="Large files",
-    ),
-]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        callback=_with_ray,
-        help="Translate on the Ray cluster at ADDRESS; local = start one on this machine.",
-        rich_help_panel="Large files",
-        show_default=False,
-    ),
-]
 
 
 def run_job(job: Job, *, n_workers: int, ray: str | None) -> Summary:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, say
-from dragoman.cli.translate import Device, Precision, RunPath, file_chunks, stream_chunks
-from dragoman.cli.translating import Work
+from dragoman.cli.file_translation import Work
+from dragoman.cli.options import Device, Precision, RunPath
+from dragoman.cli.reading import file_chunks, stream_chunks
 
 if TYPE_CHECKING:
     from dragoman.predict.classifier import Classification

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import say
+from dragoman.cli.options import Device, Precision
 from dragoman.cli.report import FIGURES, make_folder, sentence_bar
-from dragoman.cli.translate import Device, Precision
 from dragoman.errors import ConfigError, require
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.cli.app import command_line, finite, say
-from dragoman.cli.bulk import RayAddress, Workers, run_job
+from dragoman.cli.bulk import run_job
+from dragoman.cli.options import RayAddress, RunPath, Workers
 from dragoman.cli.train import Overrides, run_training
-from dragoman.cli.translate import RunPath
 
 NAMES = ("teacher", "student")
 

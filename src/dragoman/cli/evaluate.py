@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import check_outputs, say
-from dragoman.cli.train import LabelColumn, TextColumn, column
-from dragoman.cli.translate import (
+from dragoman.cli.options import (
     BatchSentences,
     BeamSize,
     CoveragePenalty,
@@ -23,6 +22,7 @@ from dragoman.cli.translate import (
     Precision,
     RunPath,
 )
+from dragoman.cli.train import LabelColumn, TextColumn, column
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

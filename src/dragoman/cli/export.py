@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.app import say
-from dragoman.cli.translate import RunPath
+from dragoman.cli.options import RunPath
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.app import command_line, say
-from dragoman.cli.translate import RunPath
+from dragoman.cli.options import RunPath
 
 Licence = Annotated[
     str | None,

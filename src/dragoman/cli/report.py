@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.app import say
-from dragoman.cli.translate import Device, Precision, RunPath
+from dragoman.cli.options import Device, Precision, RunPath
 from dragoman.errors import require
 
 REPORT = "report.html"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.app import check_outputs, say
-from dragoman.cli.translate import Device, Ensemble, Precision, RunPath
+from dragoman.cli.options import Device, Ensemble, Precision, RunPath
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from dragoman.cli.app import say
-from dragoman.cli.translate import Device, EngineName, Precision
+from dragoman.cli.options import Device, EngineName, Precision
 from dragoman.errors import ConfigError, printable, require
 
 ACCESS = "Access"

@@ -103,8 +103,8 @@ def teach(
     if not sources.exists():
         _write_lines({sources: 0}, (Pair(_line(pair.src), "") for pair in pairs()))
     if not translations.exists():
-        overrides = (f"search.n_best={n_offered(config, lessons)}",)
-        translate(Job(teacher, sources, translations, Lines(as_candidates), overrides, skip_long=True))
+        search = {"n_best": n_offered(config, lessons)}
+        translate(Job(teacher, sources, translations, Lines(as_candidates), search, skip_long=True))
     _write_lines(_sides(folder, "valid"), filter(has_text, valid.pairs()))
     tokenizers = TokenizerPair.load(teacher / "tokenizer")
     counts: Counter[str] = Counter()

@@ -1,0 +1,340 @@
+"""Translate files: pair inputs with outputs, and translate lines and documents."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dragoman.cli.app import check_outputs, say
+from dragoman.cli.content import Content
+from dragoman.cli.reading import file_chunks, read_bytes, stream_chunks, write_output
+from dragoman.errors import ConfigError, DataError, require
+
+if TYPE_CHECKING:
+    from dragoman.predict.alignment import Link
+    from dragoman.predict.protection import Outcome
+    from dragoman.predict.request import TranslationRequest
+    from dragoman.predict.translator import Translate, Translation, Translator
+
+DOCUMENT_ENDINGS = (".srt", ".tmx", ".docx", ".html")
+"""File endings of document formats; other files are plain text."""
+
+
+class Work(NamedTuple):
+    """An input file, its output and its document format."""
+
+    file: str
+    """"-" = stdin."""
+    out: Path | None
+    """None = stdout."""
+    ending: str | None
+    """Ending of the document format; None = lines."""
+
+    @property
+    def comes_once(self) -> bool:
+        """Whether lines are translated as they arrive: from stdin, or from a pipe to stdout."""
+        from dragoman.data.readers.files import find_file, is_stream
+
+        return self.file == "-" or (self.out is None and is_stream(find_file(self.file, copied=False)))
+
+
+def plan(
+    files: Sequence[str],
+    *,
+    out: Path | None,
+    out_dir: Path | None,
+    links: Path | None,
+    as_document: bool,
+    others: Iterable[str | None] = (),
+    runs: Iterable[Path] = (),
+) -> list[Work]:
+    """Pair each input file with its output, and check both before anything is translated.
+
+    `links` is a second output; `others` are further inputs; `runs` are the models, which must not be
+    overwritten.
+
+    Raises:
+        ConfigError: options conflict, or an output is an input or of another format.
+        DataError: an input is missing, or its document format is not supported.
+        MissingExtraError: a package for a document format is not installed.
+    """
+    from dragoman.data.readers.files import find_file
+
+    out = None if out == Path("-") else out
+    if out is not None and out_dir is not None:
+        raise ConfigError("--out is one file, --out-dir the folder of several; give one of them")
+    if out_dir is None:
+        if len(files) > 1:
+            raise ConfigError("several files need --out-dir DIR; each translation has its file's name there")
+        outs = [out]
+    else:
+        if "-" in files:
+            raise ConfigError("--out-dir is for files, whose names the translations have; stdin has none")
+        outs = [out_dir / Path(file).name for file in files]
+        if os.path.lexists(out_dir) and not out_dir.is_dir():
+            raise ConfigError(f"--out-dir {out_dir}: is not a folder; name another place")
+    works = [
+        Work(file, to, document_ending(file, to, as_document=as_document))
+        for file, to in zip(files, outs, strict=True)
+    ]
+    written = [*outs, *([links] if links else [])]
+    for path in written:
+        if path is not None and path.suffix == ".zst":
+            require("zstandard", extra="zst", purpose=f"writing {path.name}")
+    for file in files:
+        if file != "-":
+            find_file(file, copied=False)  # complains
+    check_outputs(*written, files=[*files, *others], runs=runs)
+    for path in (out, links):  # before anything is translated
+        if path is not None and not path.parent.is_dir():
+            raise ConfigError(f"{path}: there is no folder {path.parent}; make it, or name another place")
+    return works
+
+
+def document_ending(file: str, out: Path | None, *, as_document: bool) -> str | None:
+    """Return the ending of the document format of `file` and `out`; None = plain lines.
+
+    A file is a document if its suffix says so, or with `as_document`.
+
+    Raises:
+        ConfigError: the two formats differ, or a binary format would go to a terminal.
+        DataError: the document format is not supported.
+        MissingExtraError: a package for the format is not installed.
+    """
+    from dragoman.data.readers.files import format_suffix
+    from dragoman.documents.files import SAVED_AS, DocumentFile
+
+    ending = format_suffix(file)
+    is_named = ending in DOCUMENT_ENDINGS or ending in SAVED_AS
+    ending = ending if is_named else ".txt"
+    if is_named or as_document:
+        DocumentFile.check_ending(file, ending)
+    target = format_suffix(out.name) if out is not None else ending
+    if target != ending and (ending != ".txt" or target in DOCUMENT_ENDINGS):
+        raise ConfigError(f"--out {out}: a document keeps its format; give a name that ends in {ending}")
+    if ending == ".docx" and out is None and sys.stdout.isatty():
+        raise ConfigError(f"{file}: cannot write a Word document to a terminal; give --out FILE.docx")
+    return ending if is_named or as_document else None
+
+
+def encoding_of(work: Work, encoding: str | None, language: str) -> str:
+    """Return the encoding of a file: `encoding` if given, else a guess from the first MiB.
+
+    A guess other than UTF-8 is reported on stderr. ConfigError: unknown encoding, or the format has its own.
+    """
+    from dragoman.data.readers.files import find_file, guess_encoding, open_bytes
+
+    if encoding is not None:
+        try:
+            one_byte = "\n".encode(encoding) == b"\n"
+        except (LookupError, ValueError):  # ValueError: a name that is not even text
+            raise ConfigError(f"--encoding {encoding}: is unknown; try cp1252, latin-1 or gb18030") from None
+        if work.ending not in (None, ".txt", ".srt") or not (one_byte or work.ending):
+            raise ConfigError(
+                f"--encoding {encoding}: is not for {work.file}, which says itself how it is encoded"
+                if work.ending
+                else f"--encoding {encoding}: has no line ends of one byte; convert the text to UTF-8"
+            )
+        return encoding
+    if work.comes_once or work.ending not in (None, ".txt", ".srt"):
+        return "utf-8"
+    with open_bytes(find_file(work.file)) as stream:
+        start = stream.read(1 << 20)
+    guessed = guess_encoding(start, language)
+    if guessed != "utf-8":
+        say(f"{work.file}: is not UTF-8; read as {guessed} and written as UTF-8 (--encoding says otherwise)")
+    return guessed
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """What is wanted of a file beside its translation: word alignment, and the form of a document."""
+
+    request: TranslationRequest
+    document: bool
+    align: bool
+    pharaoh: Path | None
+
+    @classmethod
+    def parse(
+        cls, request: TranslationRequest, *, document: bool, align: bool, pharaoh: Path | None, as_json: bool
+    ) -> FileOptions:
+        """Check the command's options. ConfigError: two options conflict."""
+        if document and (as_json or pharaoh is not None):
+            raise ConfigError("--json and --pharaoh are for lines, not for documents; omit them")
+        if align and not as_json:
+            raise ConfigError("--align is for --json; for a file of links say --pharaoh links.txt")
+        return cls(request, document, align, pharaoh)
+
+    @property
+    def changes_lines(self) -> bool:
+        """Whether lines need more than plain translation."""
+        return self.wants_links or self.request.protection is not None or self.request.consensus
+
+    @property
+    def wants_links(self) -> bool:
+        return self.align or self.pharaoh is not None
+
+    def translate(
+        self,
+        translator: Translator,
+        texts: Sequence[str],
+        *,
+        search: Translate,
+        lines: Sequence[int],
+        noun: str = "line",
+    ) -> list[Translation]:
+        """Translate `texts`, which have these line numbers; report problems on stderr.
+
+        `noun` is the unit in messages: "line", "cue", ….
+        """
+
+        def report(i: int, outcome: Outcome) -> None:
+            if outcome == "untranslated":
+                say(f"{noun} {lines[i]}: left untranslated; no candidate keeps its protected text")
+
+        translations = self.request.translate(translator, texts, search=search, report=report)
+        limit = translator.max_positions
+        for line, translation in zip(lines, translations, strict=True):
+            if translation.parts:
+                say(
+                    f"{noun} {line} is longer than the model's {limit} tokens: "
+                    f"translated in {len(translation.parts)} parts"
+                )
+        return translations
+
+    def links(
+        self, translator: Translator, translations: Sequence[Translation], *, lines: Sequence[int]
+    ) -> list[list[Link]]:
+        """Return the word alignment of each translation."""
+        from dragoman.predict.alignment import align_translations
+
+        found = align_translations(translator, translations)
+        for line, translation, links in zip(lines, translations, found, strict=True):
+            if translation.text.strip() and not links:
+                say(f"line {line}: is too long for the model to align its words")
+        return found
+
+
+class FileTranslation(NamedTuple):
+    """A translator with the file, settings and constraints of one translation."""
+
+    translator: Translator
+    work: Work
+    encoding: str
+    settings: Mapping[str, Any]
+    content: Content
+    extras: FileOptions
+
+    @property
+    def name(self) -> str:
+        """The file's name in messages."""
+        return "stdin" if self.work.file == "-" else self.work.file
+
+    def search(
+        self, texts: Sequence[str], *, first_number: int = 1, progress: Callable[[int], None] | None = None
+    ) -> list[Translation]:
+        """Translate the next texts of the file. DataError: as `Translator.translate`, with its name."""
+        constraints = self.content.take(texts)
+        try:
+            return self.translator.translate(
+                texts, **constraints, first_number=first_number, progress=progress, **self.settings
+            )
+        except DataError as error:
+            raise DataError(f"{self.name}: {error}") from None
+
+
+def translate_lines(job: FileTranslation, *, pharaoh: Path | None, as_json: bool) -> int:
+    """Translate a file line by line and return the number of lines.
+
+    Lines for stdout are written as they are translated; files are written at the end. `as_json`: each line is
+    a JSON object with the alternatives of the request.
+    """
+    from dragoman.bulk.output import as_line, json_line
+    from dragoman.predict.alignment import pharaoh as pharaoh_line
+
+    extras, (file, out, _), encoding = job.extras, job.work, job.encoding
+    written: list[str] = []
+    aligned: list[str] = []
+    n_lines = 0
+    for chunk in stream_chunks(file, encoding) if job.work.comes_once else file_chunks(file, encoding):
+        numbers = range(n_lines + 1, n_lines + 1 + len(chunk))
+        n_lines += len(chunk)
+        search = partial(job.search, first_number=numbers[0])
+        translations = extras.translate(job.translator, chunk, search=search, lines=numbers)
+        if extras.wants_links:
+            links = extras.links(job.translator, translations, lines=numbers)
+            for t, found in zip(translations, links, strict=True):
+                aligned.append(f"{pharaoh_line(found, t.source, t.text)}\n")
+        if as_json:
+            n_best = extras.request.n_best
+            shown = [t._replace(alternatives=t.alternatives[:n_best]) for t in translations]
+            each = links if extras.align else [None] * len(shown)
+            written += [f"{json_line(t, found)}\n" for t, found in zip(shown, each, strict=True)]
+        else:
+            written += [f"{as_line(t)}\n" for t in translations]
+        if out is None:
+            write_output(None, "".join(written).encode())
+            written.clear()
+    job.content.close(n_lines)
+    if out is not None:
+        write_output(out, "".join(written).encode())
+    if pharaoh is not None:
+        write_output(pharaoh, "".join(aligned).encode())
+    return n_lines
+
+
+def translate_document_file(job: FileTranslation) -> int:
+    """Translate and write a document; return the number of its sentences.
+
+    Raises:
+        DataError: the file is missing, damaged, or not in the format of its name.
+    """
+    from dragoman.documents.files import DocumentFile
+
+    content = read_bytes(job.work.file)
+    if job.encoding != "utf-8":
+        try:
+            content = content.decode(job.encoding).encode()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{job.name}: is not {job.encoding} ({error.reason}); choose another --encoding"
+            ) from None
+    document = DocumentFile.read(job.name, content, job.translator.config.languages, ending=job.work.ending)
+    kept = document.protection(job.extras.request.protection)
+    extras = replace(job.extras, request=replace(job.extras.request, protection=kept))
+    with _bar(len(document.sentences)) as progress:
+        translations = extras.translate(
+            job.translator,
+            document.sentences,
+            search=partial(job.search, progress=progress),
+            lines=document.places,
+            noun=document.noun,
+        )
+    write_output(job.work.out, document.written([translation.text for translation in translations]))
+    return len(document.sentences)
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar of sentences on stderr; sentences that are translated twice count once."""
+    from rich.progress import Progress
+
+    from dragoman.cli.console import Console
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("sentences", total=total)
+        most = 0
+
+        def progress(n_done: int) -> None:
+            nonlocal most
+            most = max(most, n_done)
+            bar.update(task, completed=most)
+
+        yield progress
