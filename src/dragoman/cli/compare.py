@@ -14,9 +14,9 @@ from dragoman.cli.report import FIGURES, make_folder, sentence_bar
 from dragoman.errors import ConfigError, require
 
 if TYPE_CHECKING:
+    from dragoman.evaluation.comparison import Comparison
     from dragoman.report.page import Table
     from dragoman.runs import Run
-    from dragoman.tasks.task import Comparison
 
 COMPARISON = "comparison.html"
 EXPORTS = ("json", "csv", "latex")
@@ -67,6 +67,7 @@ def compare(
     """
     from dragoman.evaluation.comparison import names_of
     from dragoman.files import write_atomically
+    from dragoman.report.comparison import scores_table
     from dragoman.report.page import page_html
     from dragoman.runs import Run
     from dragoman.tasks import task_of
@@ -92,7 +93,7 @@ def compare(
     with sentence_bar() as progress:
         comparisons = task.compare(named, request, say, progress)
     if "-" not in exports.values():
-        tables = map(task.scores_table, comparisons)
+        tables = map(scores_table, comparisons)
         typer.echo("\n".join(describe(tables, named, comparisons)))
     write_exports(exports, comparisons)
     if out is not None:

@@ -20,7 +20,7 @@ from dragoman.runs import Run
 
 @dataclass(frozen=True)
 class ClassifierComparison:
-    """One test set labelled by every classifier; the first one is what the others are compared with."""
+    """One test set labelled by every classifier (a `Comparison`)."""
 
     name: str
     texts: tuple[str, ...]
@@ -49,8 +49,11 @@ class ClassifierComparison:
                 spreads.append(Spread(title, tuple(group), same[0].name, values, test))
         return spreads
 
+    @property
+    def caption(self) -> str:
+        return f"{self.provenance}; {'; '.join(score.signature for score in self.first.scores)}"
+
     def records(self) -> list[Record]:
-        """Each score of each run, then each score of each group of seeds, as numbers."""
         scores: list[Record] = [
             {
                 "test_set": self.name,

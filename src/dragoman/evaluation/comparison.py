@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dragoman.config import Config
 from dragoman.data.corpora import open_corpus
@@ -20,7 +20,7 @@ from dragoman.metrics.score import signature_differences
 from dragoman.metrics.significance import GroupTest, SystemScore, compare_groups, paired_test
 from dragoman.runs import Run
 
-Record: TypeAlias = dict[str, str | float | None]
+Record: TypeAlias = dict[str, Any]
 """A row of figures by the names of its columns; a column that is left out, or None, is empty."""
 
 
@@ -53,9 +53,28 @@ class Spread(NamedTuple):
         return stdev(self.values)
 
 
+class Comparison(Protocol):
+    """One test set with the scores of every run; the others are compared with the first one."""
+
+    @property
+    def name(self) -> str:
+        """The name of the test set."""
+
+    @property
+    def caption(self) -> str:
+        """The test set, its size and files, and the signatures of scores and tests, separated by "; "."""
+
+    @property
+    def spreads(self) -> Sequence[Spread]:
+        """The scores of each group of runs that differ only in their seeds."""
+
+    def records(self) -> list[Record]:
+        """Return each score of each run, then each score of each group of seeds, as numbers."""
+
+
 @dataclass(frozen=True)
-class Comparison:
-    """One test set translated by every system; the first one is what the others are compared with."""
+class TranslatorComparison:
+    """One test set translated by every system (a `Comparison`)."""
 
     name: str
     sets: Mapping[str, TranslatedSet]
@@ -65,8 +84,14 @@ class Comparison:
     spreads: Sequence[Spread] = ()
     """Of each group of seeds and each score."""
 
+    @property
+    def caption(self) -> str:
+        first = next(iter(self.sets.values()))
+        tests = (next(iter(p.values()))[0].signature for p in (self.bootstrap, self.randomisation))
+        signatures = [score.signature for score in first.evaluation.scores[:3]]
+        return f"{first.provenance}; {'; '.join(signatures)}; p of BLEU: {'; p of BLEU: '.join(tests)}"
+
     def records(self) -> list[Record]:
-        """Each score of each system, then each score of each group of seeds, as numbers."""
         first = next(iter(self.sets.values())).evaluation.scores
         scores: list[Record] = [
             {
@@ -117,7 +142,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     return ["/".join(path.parts[-depth:]) for path in paths]
 
 
-def compare_on(systems: Mapping[str, Translations], src: str, ref: str) -> list[Comparison]:
+def compare_on(systems: Mapping[str, Translations], src: str, ref: str) -> list[TranslatorComparison]:
     """Systems compared on files that are not among their test sets: sources, and references line by line.
 
     Raises:
@@ -135,7 +160,7 @@ def compare_on(systems: Mapping[str, Translations], src: str, ref: str) -> list[
     return [_compare_set(name, sets, configs)]
 
 
-def compare(systems: Mapping[str, Translations], *, split: str | None = None) -> list[Comparison]:
+def compare(systems: Mapping[str, Translations], *, split: str | None = None) -> list[TranslatorComparison]:
     """Every test set that all of `systems` have, or, where none has any, their validation pairs.
 
     Scores stand side by side only if they are of the same sources and references, with the same signature.
@@ -165,7 +190,9 @@ def compare(systems: Mapping[str, Translations], *, split: str | None = None) ->
     ]
 
 
-def _compare_set(name: str, sets: dict[str, TranslatedSet], configs: Mapping[str, Any]) -> Comparison:
+def _compare_set(
+    name: str, sets: dict[str, TranslatedSet], configs: Mapping[str, Any]
+) -> TranslatorComparison:
     (first_name, first), *others = sets.items()
     for other_name, other in others:
         check_comparable((first_name, first), (other_name, other))
@@ -187,7 +214,7 @@ def _compare_set(name: str, sets: dict[str, TranslatedSet], configs: Mapping[str
             spreads.append(
                 Spread(title, tuple(group), scores[0].name, tuple(score.value for score in scores), test)
             )
-    return Comparison(name, sets, bootstrap, randomisation, spreads)
+    return TranslatorComparison(name, sets, bootstrap, randomisation, spreads)
 
 
 def check_comparable(first: tuple[str, TranslatedSet], second: tuple[str, TranslatedSet]) -> None:

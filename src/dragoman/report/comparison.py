@@ -1,4 +1,4 @@
-"""The comparison page of translators: settings, scores with p-values, curves, changed sentences."""
+"""Comparison pages: scores with p-values, groups of seeds, settings, curves, changed examples."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dragoman.evaluation.comparison import (
     Changed,
     Comparison,
     Spread,
+    TranslatorComparison,
     differing_settings,
 )
 from dragoman.evaluation.sentences import word_diff
@@ -34,44 +35,82 @@ ABOUT_SEEDS = (
 )
 
 
-def comparison_page(
-    runs: Mapping[str, Run], comparisons: Sequence[Comparison], *, figures: Path, n_sentences: int
-) -> Page:
-    """The page of translators side by side; its figures are written into the folder `figures`.
+ABOUT_LABEL_TEST = (
+    "The p-value is that of McNemar's exact test (McNemar 1947; Dietterich 1998), each run against the "
+    "first: of the texts that only one of the two labels rightly, is each one's share a half? It knows of "
+    "the texts, not of the trainings: another seed may come out elsewhere."
+)
 
-    MissingExtraError: matplotlib is not installed. RunError: something cannot be written.
+P_VALUES = {
+    "p_bootstrap": "p, bootstrap",
+    "p_randomisation": "p, randomisation",
+    "p_mcnemar": "p, McNemar",
+}
+"""Headings of the p-values in the records of a comparison."""
+
+
+def translator_comparison_page(
+    runs: Mapping[str, Run], comparisons: Sequence[TranslatorComparison], *, figures: Path, n_sentences: int
+) -> Page:
+    """Return the page of translators side by side; its figures are written into the folder `figures`.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        RunError: a file cannot be written.
     """
-    first = next(iter(runs))
+    changed = Section("Sentences that changed most", _changed_sentences(runs, comparisons[0], n_sentences))
+    curves = curves_of_runs(runs, figures, key="bleu", title="BLEU on validation pairs")
+    return _page("Translators side by side", runs, comparisons, Paragraph(ABOUT_TESTS), curves, changed)
+
+
+def classifier_comparison_page(
+    runs: Mapping[str, Run], comparisons: Sequence[ClassifierComparison], *, figures: Path, n_texts: int
+) -> Page:
+    """Return the page of classifiers side by side; errors as for `translator_comparison_page`."""
+    changed = Section("Texts that changed", _changed_texts(runs, comparisons[0], n_texts))
+    curves = curves_of_runs(runs, figures, key="accuracy", title="Accuracy on validation texts, %")
+    return _page("Classifiers side by side", runs, comparisons, Paragraph(ABOUT_LABEL_TEST), curves, changed)
+
+
+def _page(
+    subtitle: str,
+    runs: Mapping[str, Run],
+    comparisons: Sequence[Comparison],
+    about: Paragraph,
+    curves: Section,
+    changed: Section,
+) -> Page:
+    first, *others = runs
     sections = [
-        Section("Scores", [*map(scores_table, comparisons), Paragraph(ABOUT_TESTS)]),
+        Section("Scores", [*map(scores_table, comparisons), about]),
         *seeds_section(comparisons),
         settings_section(runs),
-        curves_of_runs(runs, figures, key="bleu", title="BLEU on validation pairs"),
-        Section("Sentences that changed most", _changed(runs, comparisons[0], n_sentences)),
+        curves,
+        changed,
     ]
-    others = ", ".join(list(runs)[1:])
-    return Page(f"{first} and {others}", "Translators side by side", sections, footer(runs[first]))
+    return Page(f"{first} and {', '.join(others)}", subtitle, sections, footer(runs[first]))
 
 
 def scores_table(comparison: Comparison) -> Table:
-    """Each system's scores with intervals, differences from the first, and both p-values."""
-    rows = []
-    for system, kept in comparison.sets.items():
-        for i, score in enumerate(kept.evaluation.scores[:3]):
-            base = next(iter(comparison.sets.values())).evaluation.scores[i]
-            tested = [p[system][i].p_value for p in (comparison.bootstrap, comparison.randomisation)]
-            interval = f"{score.interval[0]:.1f} – {score.interval[1]:.1f}" if score.interval else "–"
-            changed = "" if tested[0] is None else signed(score.value - base.value)
-            rows.append((system, score.name, f"{score.value:.1f}", interval, changed, *map(p_text, tested)))
-    first = next(iter(comparison.sets.values()))
-    tests = (next(iter(p.values()))[0].signature for p in (comparison.bootstrap, comparison.randomisation))
-    signatures = [score.signature for score in first.evaluation.scores[:3]]
-    caption = f"{first.provenance}; {'; '.join(signatures)}; p of BLEU: {'; p of BLEU: '.join(tests)}"
-    heading = ("run", "score", "value", "95 % interval", "difference", "p, bootstrap", "p, randomisation")
-    return Table(caption, heading, rows, n_words=2)
+    """Return each run's scores with intervals, differences from the first run, and p-values."""
+    records = [record for record in comparison.records() if record["kind"] == "run"]
+    tests = [name for name in P_VALUES if name in records[0]]
+    rows = [
+        (
+            str(record["name"]),
+            str(record["score"]),
+            f"{record['value']:.1f}",
+            "–" if record["low"] is None else f"{record['low']:.1f} – {record['high']:.1f}",
+            "" if record["difference"] is None else signed(record["difference"]),
+            *(p_text(record[test]) for test in tests),
+        )
+        for record in records
+    ]
+    heading = ("run", "score", "value", "95 % interval", "difference", *(P_VALUES[test] for test in tests))
+    return Table(comparison.caption, heading, rows, n_words=2)
 
 
-def seeds_section(comparisons: Sequence[Comparison] | Sequence[ClassifierComparison]) -> list[Section]:
+def seeds_section(comparisons: Sequence[Comparison]) -> list[Section]:
     """Means over the seeds of runs that differ in nothing else, and tests between groups; or nothing."""
     tables = [seeds_table(c.name, c.spreads) for c in comparisons if c.spreads]
     return [Section("Over seeds", [*tables, Paragraph(ABOUT_SEEDS)])] if tables else []
@@ -124,8 +163,8 @@ def curves_of_runs(runs: Mapping[str, Run], figures: Path, *, key: str, title: s
     return Section("Learning curves", [Figure(path, alt, "From the history.jsonl of each run.")])
 
 
-def _changed(runs: Mapping[str, Run], comparison: Comparison, n: int) -> list[Part]:
-    """Gains and losses of each system against the first."""
+def _changed_sentences(runs: Mapping[str, Run], comparison: TranslatorComparison, n: int) -> list[Part]:
+    """Return the largest gains and losses of each system against the first."""
     first = next(iter(runs))
     provenance = comparison.sets[first].provenance
     about = f"By chrF2 of the sentence, of {provenance}. Marked in a translation: "
@@ -141,7 +180,7 @@ def _changed(runs: Mapping[str, Run], comparison: Comparison, n: int) -> list[Pa
 
 
 def _change(
-    runs: Mapping[str, Run], comparison: Comparison, first: str, system: str, change: Changed
+    runs: Mapping[str, Run], comparison: TranslatorComparison, first: str, system: str, change: Changed
 ) -> Example:
     """A sentence with its reference and both translations."""
     data = runs[first].config.data
@@ -162,6 +201,26 @@ def _change(
             (system, marked(system), tgt_lang),
         ],
     )
+
+
+def _changed_texts(runs: Mapping[str, Run], comparison: ClassifierComparison, n: int) -> list[Part]:
+    """Return the texts of which only one of two runs finds the label."""
+    first, *others = runs
+    parts: list[Part] = [Paragraph(f"Texts that only one of two labels rightly, of {comparison.provenance}.")]
+    for system in others:
+        for title, indices in zip(("only", "not"), comparison.changed(system, n), strict=True):
+            examples = [_changed_text(comparison, first, system, i) for i in indices]
+            parts.append(Group(f"{title} {system} is right", examples or [Paragraph("No text.")]))
+    return parts
+
+
+def _changed_text(comparison: ClassifierComparison, first: str, system: str, i: int) -> Example:
+    rows = [("text", comparison.texts[i], ""), ("label", comparison.expected[i], "")]
+    for name in (first, system):
+        evaluation = comparison.evaluations[name]
+        share = evaluation.probabilities()[i].max()
+        rows.append((name, f"{evaluation.labels[evaluation.found[i]]} ({share:.0%})", ""))
+    return Example(f"Text {i + 1}", rows)
 
 
 def signed(points: float) -> str:

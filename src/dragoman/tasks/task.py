@@ -16,9 +16,9 @@ from dragoman.runs import Run
 if TYPE_CHECKING:
     from dragoman.data.corpora import Corpus
     from dragoman.data.labelled import LabelledCorpus
-    from dragoman.evaluation.comparison import Spread
+    from dragoman.evaluation.comparison import Comparison
     from dragoman.report.curves import Curves
-    from dragoman.report.page import Page, Table
+    from dragoman.report.page import Page
 
 Say = Callable[[str], Any]
 """What is told about work in progress, a line at a time."""
@@ -137,21 +137,6 @@ class Evaluation(Protocol):
         """Return the outputs, one line for each input."""
 
 
-class Comparison(Protocol):
-    """One test set with the outputs of several runs."""
-
-    @property
-    def name(self) -> str:
-        """The name of the test set."""
-
-    @property
-    def spreads(self) -> Sequence[Spread]:
-        """The scores over groups of seeds."""
-
-    def records(self) -> list[dict[str, str | float | None]]:
-        """Return each figure as a row."""
-
-
 class DemoTable(NamedTuple):
     """A table that a demo prints. A cell may name a colour: ("text", "green")."""
 
@@ -232,10 +217,6 @@ class Task(ABC):
 
         ConfigError: they have none in common. DataError: two sets of one name differ.
         """
-
-    @abstractmethod
-    def scores_table(self, comparison: Any) -> Table:
-        """Return the scores of a comparison, with intervals and p-values."""
 
     @abstractmethod
     def comparison_page(

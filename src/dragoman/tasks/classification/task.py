@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dragoman.evaluation.classification import Evaluation
     from dragoman.evaluation.classifier_comparison import ClassifierComparison
     from dragoman.report.curves import Curves
-    from dragoman.report.page import Page, Table
+    from dragoman.report.page import Page
     from dragoman.tasks.task import DemoTable
 
 
@@ -169,11 +169,6 @@ class Classification(Task):
             runs, split=request.split, device=request.device, precision=request.precision, listen=say
         )
 
-    def scores_table(self, comparison: ClassifierComparison) -> Table:
-        from dragoman.report.classifier_comparison import label_scores_table
-
-        return label_scores_table(comparison)
-
     def comparison_page(
         self,
         runs: Mapping[str, Run],
@@ -182,7 +177,7 @@ class Classification(Task):
         figures: Path,
         n_examples: int,
     ) -> Page:
-        from dragoman.report.classifier_comparison import classifier_comparison_page
+        from dragoman.report.comparison import classifier_comparison_page
 
         return classifier_comparison_page(runs, comparisons, figures=figures, n_texts=n_examples)
 

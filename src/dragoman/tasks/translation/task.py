@@ -26,11 +26,11 @@ from dragoman.tasks.task import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.evaluation.comparison import Comparison
+    from dragoman.evaluation.comparison import TranslatorComparison
     from dragoman.evaluation.kept import Translations
     from dragoman.evaluation.translation import Evaluation
     from dragoman.report.curves import Curves
-    from dragoman.report.page import Page, Table
+    from dragoman.report.page import Page
     from dragoman.tasks.task import DemoTable
 
 
@@ -135,7 +135,7 @@ class Translation(Task):
 
     def compare(
         self, runs: Mapping[str, Run], request: EvaluationRequest, say: Say, progress: Progress
-    ) -> list[Comparison]:
+    ) -> list[TranslatorComparison]:
         from dragoman.evaluation.comparison import compare, compare_on
 
         other_text = _is_other_text(request)
@@ -144,17 +144,17 @@ class Translation(Task):
             return compare_on(systems, str(request.src), str(request.ref))
         return compare(systems, split=request.split)
 
-    def scores_table(self, comparison: Comparison) -> Table:
-        from dragoman.report.comparison import scores_table
-
-        return scores_table(comparison)
-
     def comparison_page(
-        self, runs: Mapping[str, Run], comparisons: Sequence[Comparison], *, figures: Path, n_examples: int
+        self,
+        runs: Mapping[str, Run],
+        comparisons: Sequence[TranslatorComparison],
+        *,
+        figures: Path,
+        n_examples: int,
     ) -> Page:
-        from dragoman.report.comparison import comparison_page
+        from dragoman.report.comparison import translator_comparison_page
 
-        return comparison_page(runs, comparisons, figures=figures, n_sentences=n_examples)
+        return translator_comparison_page(runs, comparisons, figures=figures, n_sentences=n_examples)
 
     def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:
         from dragoman.tasks.translation.demo import demo_settings
