@@ -6,9 +6,8 @@ import ast
 import importlib
 import re
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "update_lines.py"))
@@ -16,8 +15,6 @@ PAGES = SCRIPT["pages"]()
 
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-
-every_page = pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
 
 
 def links(page: Path) -> list[tuple[str, str, str]]:
@@ -34,32 +31,39 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@every_page
-def test_every_relative_link_leads_to_a_file(page: Path) -> None:
-    missing = [path for _, path, _ in links(page) if path and not (page.parent / path).exists()]
-    assert not missing
+def every_link() -> Iterator[tuple[Path, str, str, str]]:
+    """Each link of each page: the page, the link's text, path and fragment."""
+    for page in PAGES:
+        yield from ((page, *link) for link in links(page))
 
 
-@every_page
-def test_every_link_to_a_section_finds_its_heading(page: Path) -> None:
-    for _, path, fragment in links(page):
+def test_every_relative_link_leads_to_a_file() -> None:
+    assert not [
+        f"{page.name}: {path}"
+        for page, _, path, _ in every_link()
+        if path and not (page.parent / path).exists()
+    ]
+
+
+def test_every_link_to_a_section_finds_its_heading() -> None:
+    for page, _, path, fragment in every_link():
         target = page.parent / path if path else page
         if fragment and target.suffix == ".md":
-            assert fragment in anchors(target), f"{path}#{fragment}"
+            assert fragment in anchors(target), f"{page.name}: {path}#{fragment}"
 
 
-@every_page
-def test_every_line_that_is_linked_holds_the_name_of_its_link(page: Path) -> None:
-    for text, path, fragment in links(page):
+def test_every_line_that_is_linked_holds_the_name_of_its_link() -> None:
+    for page, text, path, fragment in every_link():
         if fragment.startswith("L"):
             line = (page.parent / path).read_text(encoding="utf-8").splitlines()[int(fragment[1:]) - 1]
             name = text.strip("`").rpartition(".")[2]
-            assert re.search(rf"\b{re.escape(name)}\b", line), f"{path}#{fragment} holds {line!r}, not {name}"
+            found = re.search(rf"\b{re.escape(name)}\b", line)
+            assert found, f"{page.name}: {path}#{fragment} holds {line!r}, not {name}"
 
 
-@every_page
-def test_line_numbers_are_those_of_the_definitions(page: Path) -> None:
-    assert SCRIPT["updated"](page) == page.read_text(encoding="utf-8"), "run python docs/update_lines.py"
+def test_line_numbers_are_those_of_the_definitions() -> None:
+    old = [page.name for page in PAGES if SCRIPT["updated"](page) != page.read_text(encoding="utf-8")]
+    assert not old, "run python docs/update_lines.py"
 
 
 def test_every_link_to_a_line_can_be_updated() -> None:
@@ -68,9 +72,8 @@ def test_every_link_to_a_line_can_be_updated() -> None:
         assert n_lines == len(SCRIPT["LINE_LINK"].findall(page.read_text(encoding="utf-8"))), page.name
 
 
-@every_page
-def test_every_name_that_python_examples_import_exists(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+def test_every_name_that_python_examples_import_exists() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         for node in ast.walk(ast.parse(block)):
             if isinstance(node, ast.ImportFrom):
@@ -80,13 +83,12 @@ def test_every_name_that_python_examples_import_exists(page: Path) -> None:
                         importlib.import_module(f"{node.module}.{alias.name}")
 
 
-@every_page
-def test_every_make_target_and_script_in_a_command_exists(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+def test_every_make_target_and_script_in_a_command_exists() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     commands = re.findall(r"^```(?:sh|console)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     for command in "".join(commands).splitlines():
         if match := re.match(r"make ([\w-]+)", command):
-            assert match[1] in targets
+            assert match[1] in targets, command
         if match := re.match(r"\S*python (\S+\.py)", command):
-            assert (ROOT / match[1]).is_file()
+            assert (ROOT / match[1]).is_file(), command
