@@ -261,7 +261,7 @@ class TokenizerConfig(Section):
 
     @property
     def kinds(self) -> set[str]:
-        """That of the source and that of the target."""
+        """Kinds of the source and of the target."""
         return {self.kind, self.kind if self.tgt_kind == "same" else self.tgt_kind}
 
 
@@ -552,7 +552,7 @@ class SearchConfig(Section):
 
 
 class TaskNames(NamedTuple):
-    """What the parts of a task are called."""
+    """Names of the parts of a task, for messages and pages."""
 
     verb: str
     """Of the command and of the predictor's method."""
@@ -613,7 +613,7 @@ class TranslationConfig(Section):
 
     @property
     def subject(self) -> str:
-        """What is learnt, in words."""
+        """Subject of the run, in words: "en → de", or "classification"."""
         return f"{self.data.src_lang} → {self.data.tgt_lang}"
 
     @property
@@ -652,7 +652,7 @@ class ClassificationConfig(Section):
 
     @property
     def subject(self) -> str:
-        """What is learnt, in words."""
+        """Subject of the run, in words: "en → de", or "classification"."""
         return "text → label"
 
     @property
@@ -697,7 +697,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:
-    """What the TOML file `path` says, unchecked. ConfigError: it is missing, or is not TOML."""
+    """Read the TOML file `path`, unchecked. ConfigError: it is missing, or not TOML."""
     path = Path(path)
     try:
         text = _read_small(path)
@@ -716,7 +716,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """What JSON holds. ValueError: it is no JSON, or is nested more deeply than Python reads."""
+    """Parse JSON. ValueError: it is malformed, or nested more deeply than Python reads."""
     try:
         return json.loads(content)
     except RecursionError:
@@ -794,7 +794,7 @@ def to_toml(config: Config) -> str:
 
 
 def _apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> Iterator[str]:
-    """Writes each "section.key=value" into `settings`; yields what is wrong with those that cannot be."""
+    """Write each "section.key=value" into `settings`; yield a message for each that is malformed."""
     for override in overrides:
         key, equals, value = override.partition("=")
         parts = key.strip().split(".")
@@ -854,7 +854,7 @@ def _meant(location: Sequence[str], recipe: type[BaseModel]) -> list[str]:
 
 
 def _near(name: str, known: Sequence[str]) -> list[str]:
-    """Those of the `known` names that `name` misspells, abbreviates to initials, or is a word of."""
+    """Return the `known` names that `name` misspells, abbreviates to initials, or is a word of."""
     words = {each: each.split("_") for each in known}
     return (
         difflib.get_close_matches(name, known, n=1)

@@ -241,7 +241,7 @@ def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> N
 
 
 def _regular(file: str | Path | int) -> os.stat_result | None:
-    """What the system knows of a regular file; None: it is something else, or not there."""
+    """Return the `os.stat` of a regular file; None = missing, or not a regular file."""
     try:
         state = os.stat(file)  # noqa: PTH116  # takes an open stream's number too
     except (OSError, ValueError):

@@ -78,7 +78,7 @@ def has_int8() -> bool:
 
 
 def resident_bytes(device: torch.device) -> float:
-    """What a corpus, or the recorded steps of a decoder, may take of a GPU's memory for good: an eighth."""
+    """Return the bytes of GPU memory that a corpus or recorded steps may occupy: an eighth; 0 on a CPU."""
     return torch.cuda.get_device_properties(device).total_memory / 8 if device.type == "cuda" else 0.0
 
 
@@ -105,12 +105,12 @@ def remember_few_shapes(n_products: int = 50) -> None:
 
 
 def usable_cores() -> int:
-    """Those that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def prepare_for_translating() -> None:
-    """What a process does that translates for long: it keeps memory, and what oneDNN has prepared.
+    """Configure memory and oneDNN's cache for a process that translates for long.
 
     A packed decoder has less than 256 shapes (`dragoman.model.packed`).
     """
@@ -135,7 +135,7 @@ def keep_freed_memory() -> None:
 
 
 def release_freed_memory() -> None:
-    """Gives the system back what `keep_freed_memory` has kept, for a process that has nothing to do."""
+    """Return the memory that `keep_freed_memory` keeps to the system, for an idle process."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
@@ -149,10 +149,10 @@ def resident_memory() -> int:
 
 @dataclass(frozen=True)
 class Machine:
-    """What `dragoman doctor` has found."""
+    """Facts about the machine, for `dragoman doctor`."""
 
     n_cores: int
-    """Those that this process may use."""
+    """Return the number of cores that this process may use."""
     n_threads: int
     """Those that PyTorch uses."""
     has_bf16: bool
@@ -173,7 +173,7 @@ class Machine:
 
 
 def look_around() -> Machine:
-    """Looks at this machine; measuring its matrix products takes some seconds."""
+    """Examine this machine; measuring its matrix products takes some seconds."""
     device = choose_device("auto")
     memory, free = _memory()
     types = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -191,7 +191,7 @@ def look_around() -> Machine:
 
 
 def advice(machine: Machine) -> list[str]:
-    """What to change about the machine or the settings, a sentence each."""
+    """Return advice on the machine or the settings, one sentence each."""
     found = []
     if machine.n_threads < machine.n_cores and not machine.gpus:
         found.append(
@@ -217,7 +217,7 @@ def advice(machine: Machine) -> list[str]:
 def matrix_ceiling(
     dtype: torch.dtype, *, n: int = 2048, device: torch.device | None = None, enough: float = 2.0
 ) -> float:
-    """Operations a second of an n x n x n product, or of a smaller one where nine take over `enough` seconds.
+    """Operations per second of an n × n × n product, or of a smaller one if nine take over `enough` seconds.
 
     Each is the best of nine.
     """
@@ -267,7 +267,7 @@ class Processor(NamedTuple):
 
 
 def processor() -> Processor:
-    """This machine's processor, the first where it has several."""
+    """Return name and flags of this machine's first processor."""
     first, _, _ = _text("/proc/cpuinfo").partition("\n\n")
     facts = {
         key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.split("\n"))

@@ -16,7 +16,7 @@ MAX_ROWS = 20
 
 
 class Html(str):
-    """What is markup already, and not escaped again."""
+    """Markup, which is not escaped again."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ Cell: TypeAlias = "Html | str | int | float | None"
 
 
 class Row(Protocol):
-    """What stands in a row of a table."""
+    """An object that a table shows as a row."""
 
     def notebook_row(self) -> Mapping[str, Cell]:
         """The cells by their headings."""
