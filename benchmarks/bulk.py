@@ -44,7 +44,7 @@ def make_run(folder: Path) -> None:
 
 
 def measure_memory(run: Path, n_lines: int, n_workers: int) -> None:
-    """Translates N lines in this process or its workers; prints what that took as JSON."""
+    """Translate N lines in this process or its workers; print what that took as JSON."""
     from dragoman.bulk.job import Job
     from dragoman.bulk.output import Lines, as_line
     from dragoman.bulk.running import translate_file
@@ -61,7 +61,7 @@ def measure_memory(run: Path, n_lines: int, n_workers: int) -> None:
 
 
 def memory(sizes: list[int], n_workers: int) -> None:
-    """Prints a line for each number of lines.
+    """Print a line for each number of lines.
 
     This process stays small: on Linux a new process counts what the one that made it had in use.
     """
@@ -79,13 +79,13 @@ def memory(sizes: list[int], n_workers: int) -> None:
 
 
 def step(*arguments: str) -> str:
-    """Runs a step in a process of its own; what it prints."""
+    """Run a step in a process of its own; what it prints."""
     command = [sys.executable, __file__, "step", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def speed(run: Path, file: str, n_lines: int, workers: list[int], beams: list[int]) -> None:
-    """Prints the sentences a second for each number of workers and each beam, loading left out."""
+    """Print the sentences a second for each number of workers and each beam, loading left out."""
     from itertools import islice
 
     from dragoman.bulk.job import Job

@@ -153,7 +153,7 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
 
 
 def measure(table: list[Row], texts: Path, options: argparse.Namespace) -> None:
-    """Lets all translate the same in turn; the first time is not counted."""
+    """Let all translate the same in turn; the first time is not counted."""
     for beam_size in BEAMS:
         for number in range(options.rounds + 1):
             for row in table:

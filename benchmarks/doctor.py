@@ -96,7 +96,7 @@ class Planter:
         self.planted["shifted"] = lines
 
     def plant(self, name: str, change: Callable[[Pair, int], Pair | None]) -> None:
-        """Changes random pairs; those for which `change` returns None cannot have that fault."""
+        """Change random pairs; those for which `change` returns None cannot have that fault."""
         lines: list[int] = []
         for i in self.rng.sample(sorted(self._free), len(self._free)):
             if len(lines) == self.n:
@@ -249,7 +249,7 @@ def found(planter: Planter, report: Report) -> Counter[tuple[str, str]]:
 
 
 def measure(part: str, seeds: Sequence[int], texts: dict[str, list[str]]) -> Counter[tuple[str, str]]:
-    """Plants into a part ("train" or "others") of every corpus, and counts."""
+    """Plant into a part ("train" or "others") of every corpus, and count."""
     counts: Counter[tuple[str, str]] = Counter()
     for source in SOURCES:
         train = source.read(source.train)

@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def show(stage: Stage, case: str) -> bool:
-    """Shows one case; whether it failed."""
+    """Show one case; whether it failed."""
     kind, _, seed = case.partition(":")
     attack = KINDS[kind](stage)
     found: list[Fault] = attack.faults(int(seed), print)
@@ -98,7 +98,7 @@ def show(stage: Stage, case: str) -> bool:
 
 
 def attack(stage: Stage, given: argparse.Namespace) -> bool:
-    """Makes all cases and prints the table; whether any failed."""
+    """Make all cases and print the table; whether any failed."""
     end = time.monotonic() + 60 * given.minutes
     failed = False
     stages = [stage.part(number) for number in range(given.processes)]

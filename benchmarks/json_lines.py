@@ -18,7 +18,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def append_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
-    """Adds `records` to the file `path`, all in one write: another process may add to it too."""
+    """Add `records` to the file `path`, all in one write: another process may add to it too."""
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:

@@ -50,14 +50,14 @@ def main() -> None:
 
 
 def compare(what: str, step: Callable[[Kernels], None], rounds: int) -> None:
-    """Prints a line with the time of `step` with either set of kernels."""
+    """Print a line with the time of `step` with either set of kernels."""
     plain, fast = in_turn([lambda: step(PLAIN), lambda: step(FAST)], rounds)
     ratio = min(plain) / min(fast)
     print(f"{what:52}{milliseconds(plain):>22}{milliseconds(fast):>22}{ratio:8.1f}")
 
 
 def products(dtype: torch.dtype, rounds: int) -> None:
-    """Prints the speed of x W^T for a feed-forward block with W stored by rows, and by columns."""
+    """Print the speed of x W^T for a feed-forward block with W stored by rows, and by columns."""
     for d_in, d_out in ((D, 4 * D), (4 * D, D)):
         x = torch.randn(TOKENS, d_in).to(dtype)
         by_rows = torch.randn(d_out, d_in).to(dtype)
@@ -114,7 +114,7 @@ def loss_step(dtype: torch.dtype, *, consistency: float = 0.0) -> Callable[[Kern
 
 
 def forget(tensors: list[Tensor]) -> None:
-    """Drops the gradients, so that none is added up."""
+    """Drop the gradients, so that none is added up."""
     for tensor in tensors:
         tensor.grad = None
 

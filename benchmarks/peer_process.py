@@ -17,7 +17,7 @@ class PeerProcess:
     process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Starts it, and waits until it is ready."""
+        """Start it, and wait until it is ready."""
         variables = {**os.environ, "OMP_NUM_THREADS": str(self.n_threads), "PYTHONWARNINGS": "ignore"}
         self.process = subprocess.Popen(
             self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
@@ -41,7 +41,7 @@ class PeerProcess:
         return line
 
     def end(self) -> None:
-        """Lets it end."""
+        """Let it end."""
         if self.process is not None:
             self.process.communicate(timeout=60)  # closes its input, and all else
             self.process = None

@@ -145,7 +145,7 @@ def main() -> None:
 
 
 def run_missing(variants: Sequence[str], seeds: Sequence[int], *, results: Path, out: Path) -> None:
-    """Adds what `results` has not yet: all variants with the first seed, then with the next."""
+    """Add what `results` has not yet: all variants with the first seed, then with the next."""
     for seed, variant in itertools.product(seeds, variants):
         if not is_there(read_lines(results), variant, seed):
             folder = out / f"{variant}-{seed}"
@@ -159,7 +159,7 @@ def is_there(records: Sequence[dict[str, Any]], variant: str, seed: int) -> bool
 
 
 def measure(variant: str, seed: int, folder: Path) -> dict[str, Any]:
-    """Trains a variant in `folder`, or finishes what is there; what the file of results keeps of it."""
+    """Train a variant in `folder`, or finish what is there; what the file of results keeps of it."""
     config = configuration(variant, seed)
     torch.set_num_threads(config.training.n_threads)  # also where only the scores are missing
     costs = folder / "costs.jsonl"
@@ -183,7 +183,7 @@ def measure(variant: str, seed: int, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def timed(path: Path) -> Iterator[None]:
-    """Adds the seconds of the block to the file `path`, however it ends."""
+    """Add the seconds of the block to the file `path`, however it ends."""
     wall, cpu = time.monotonic(), time.process_time()
     try:
         yield

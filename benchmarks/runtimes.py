@@ -119,7 +119,7 @@ def exported_rows(folder: Path, options: argparse.Namespace) -> list[Runtime]:
 
 
 def load(table: list[Runtime], rounds: int) -> None:
-    """Starts every process some times over, in turn; the last stays."""
+    """Start every process some times over, in turn; the last stays."""
     seconds: dict[str, list[float]] = {row.name: [] for row in table}
     for _ in range(rounds):
         for row in table:

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def report_small_en_zh(translator: Translator, pairs: Sequence[Pair], *, plain: bool) -> None:
-    """Prints the seed's two means on dev, sacreBLEU beside them, and the time that decoding took."""
+    """Print the seed's two means on dev, sacreBLEU beside them, and the time that decoding took."""
     start = time.perf_counter()
     hypotheses = [t.text for t in translator.translate([pair.src for pair in pairs])]
     seconds = time.perf_counter() - start
@@ -68,7 +68,7 @@ def report_small_en_zh(translator: Translator, pairs: Sequence[Pair], *, plain: 
 
 
 def report_multi30k(translator: Translator, pairs: Sequence[Pair]) -> None:
-    """Prints the teacher-forced figure and the honest one, both on the validation pairs."""
+    """Print the teacher-forced figure and the honest one, both on the validation pairs."""
     references = [pair.tgt for pair in pairs]
     forced = [
         text for i in range(0, len(pairs), 100) for text in teacher_forced(translator, pairs[i : i + 100])

@@ -214,7 +214,7 @@ class Faults:
         return await answer
 
     async def read_slowly(self, content: bytes) -> str:
-        """Takes next to nothing of the answer, with as little room for it as there can be."""
+        """Take next to nothing of the answer, with as little room for it as there can be."""
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         client.setblocking(False)
@@ -233,7 +233,7 @@ class Faults:
             client.close()
 
     async def leave(self, content: bytes, rng: random.Random) -> str:
-        """Leaves somewhere between the first byte and the last."""
+        """Leave somewhere between the first byte and the last."""
         reader, writer = await self.connect()
         with suppress(ConnectionError, asyncio.TimeoutError):
             writer.write(content[: rng.choice([len(content), rng.randint(1, len(content))])])
@@ -310,7 +310,7 @@ def swelling(name: str, scale: float) -> tuple[str, bytes]:
 
 
 async def swell(faults: Faults, name: str, *, pause: float = 1.2) -> str:
-    """Sends a document, and says in a row of the table what came of it.
+    """Send a document, and say in a row of the table what came of it.
 
     Before that, it waits for `pause` seconds, in which a service gives freed memory back.
     """
@@ -391,7 +391,7 @@ class Other:
 
 
 async def suffer(faults: Faults, name: str) -> str:
-    """Does it, and says in a row of the table what came of it."""
+    """Do it, and say in a row of the table what came of it."""
     service = faults.service
     before, errors, deaths = service.pss, n_unexpected(service), service.logged("a worker has died")
     killed = faults.n_killed
@@ -419,7 +419,7 @@ def n_unexpected(service: ServiceProcess) -> int:
 
 
 async def warm_up(faults: Faults) -> None:
-    """Lets all workers make what they make when they are first asked."""
+    """Let all workers make what they make when they are first asked."""
     requests = list(itertools.islice(malformed(seed=3), faults.n(2000))) + [("", GOOD)] * faults.n(500)
     await at_once(faults.exchange(content) for _, content in requests)
 
@@ -431,7 +431,7 @@ def options(patience: float, seconds: float, *more: str) -> list[str]:
 
 
 async def measure(service: ServiceProcess, scale: float, names: Iterable[str]) -> Faults:
-    """Prints rows of the table."""
+    """Print rows of the table."""
     faults = Faults(service, scale)
     await warm_up(faults)
     for name in names:
@@ -440,7 +440,7 @@ async def measure(service: ServiceProcess, scale: float, names: Iterable[str]) -
 
 
 async def measure_documents(service: ServiceProcess, scale: float) -> None:
-    """Prints the table of documents."""
+    """Print the table of documents."""
     faults = Faults(service, scale)
     await warm_up(faults)
     print("| document | sent | answer | time | memory | for each KiB sent | /health, slowest |")

@@ -189,14 +189,14 @@ async def open_loop(
 
 
 async def watch_memory(service: ServiceProcess, memory: list[float]) -> None:
-    """Notes the memory of the service every second."""
+    """Note the memory of the service every second."""
     while True:
         memory.append(service.pss / 2**20)
         await asyncio.sleep(1.0)
 
 
 def report(offline: float, phases: list[Phase], memory: list[float]) -> None:
-    """Prints the table, and how it compares."""
+    """Print the table, and how it compares."""
     alone, full, half, _ = phases
     print("| | requests | errors | a second | p50, ms | p95, ms |\n|---|---|---|---|---|---|")
     print(f"| offline | | | {offline:.0f} | | |")

@@ -43,7 +43,7 @@ class Connection:
         return int(head[9:12]), body
 
     async def timed(self, request: bytes, note: Callable[[int, float], None]) -> None:
-        """Tells `note` the status, 0 where the connection broke, and the seconds until the end."""
+        """Tell `note` the status, 0 where the connection broke, and the seconds until the end."""
         begun = time.perf_counter()
         try:
             status, _ = await self.ask(request)

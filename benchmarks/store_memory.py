@@ -30,7 +30,7 @@ N_WORDS = 100_000
 
 
 def make_corpus(folder: Path, n_pairs: int) -> None:
-    """Writes train.en and train.de into `folder`."""
+    """Write train.en and train.de into `folder`."""
     rng = np.random.default_rng(1)
     letters = np.frombuffer(b"eeeeennnniiirrsstttaaddhhuulcgmobwfkzpv", dtype="S1")
     words = np.array(
@@ -52,7 +52,7 @@ def peak_mib() -> float:
 
 
 def run_step(step: str, folder: Path, shard_pairs: int) -> str:
-    """Runs a step in this process; says in words what came of it."""
+    """Run a step in this process; say in words what came of it."""
     if step == "full shard":
         return plan_full_shard()
     from dragoman.config import TokenizerConfig
@@ -79,7 +79,7 @@ def run_step(step: str, folder: Path, shard_pairs: int) -> str:
 
 
 def pass_over(store: TokenStore) -> str:
-    """Plans an epoch of `store` and makes all its batches."""
+    """Plan an epoch of `store` and make all its batches."""
     from dragoman.data.batching import make_batch, plan_epoch
 
     before, start = peak_mib(), time.perf_counter()
@@ -92,7 +92,7 @@ def pass_over(store: TokenStore) -> str:
 
 
 def plan_full_shard() -> str:
-    """Plans a shard of the usual size, of about 27 tokens a sentence, each as long as its translation."""
+    """Plan a shard of the usual size, of about 27 tokens a sentence, each as long as its translation."""
     from dragoman.data.batching import plan_shard
     from dragoman.data.store import SHARD_PAIRS, Side, Sides
 
@@ -130,7 +130,7 @@ def main() -> None:
 
 
 def report(step: str, folder: str, shard_pairs: int) -> None:
-    """Runs a step in a process of its own and prints what it took."""
+    """Run a step in a process of its own and print what it took."""
     command = [sys.executable, __file__, "--step", step, folder, str(shard_pairs)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     result = json.loads(output)
@@ -138,7 +138,7 @@ def report(step: str, folder: str, shard_pairs: int) -> None:
 
 
 def child(step: str, folder: str, shard_pairs: str) -> None:
-    """Runs a step and prints what it took as JSON."""
+    """Run a step and print what it took as JSON."""
     start = time.perf_counter()
     words = run_step(step, Path(folder), int(shard_pairs))
     seconds = time.perf_counter() - start

@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def watch(training: subprocess.Popen[bytes], run: Path, aims: list[float], start: float) -> None:
-    """Prints every validation as it comes, and when an aim is passed."""
+    """Print every validation as it comes, and when an aim is passed."""
     seen = 0
     while aims:
         ended = training.poll() is not None

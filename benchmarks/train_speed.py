@@ -126,7 +126,7 @@ def measure(
     vocab_size: int,
     ceilings: dict[str, float],
 ) -> None:
-    """Lets all make the same updates in turn; the first is not counted."""
+    """Let all make the same updates in turn; the first is not counted."""
     for i, batch in enumerate(batches):
         flops = matrix_flops(config, batch, vocab_size)
         for row in table:

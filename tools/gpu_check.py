@@ -175,7 +175,7 @@ CHECKS: dict[str, Check] = {}
 
 
 def check(name: str, *, seconds: float = 90.0) -> Callable[[Callable[[Place], None]], None]:
-    """Makes a function the check of this name."""
+    """Make a function the check of this name."""
 
     def register(function: Callable[[Place], None]) -> None:
         CHECKS[name] = Check(function, seconds)
@@ -468,7 +468,7 @@ def on_processor(place: Place, texts: Sequence[str], **options: Any) -> list[str
 
 @contextmanager
 def decoder(place: Place, *, static: bool) -> Iterator[None]:
-    """Has the processor, too, use the decoder of a GPU, or the plain one."""
+    """Have the processor, too, use the decoder of a GPU, or the plain one."""
     if place.on_gpu:
         yield
         return
@@ -763,7 +763,7 @@ def check_all(options: argparse.Namespace, device: str, folder: Path) -> list[Ou
 
 
 def run_alone(name: str, device: str, folder: Path, *, limit: float, short: bool = False) -> Outcome:
-    """Runs a check in a process of its own, for `limit` seconds at most."""
+    """Run a check in a process of its own, for `limit` seconds at most."""
     if limit <= 0:
         return Outcome(name, "FAIL", reason="no time is left for it; give more --minutes")
     begun, log, result = time.monotonic(), folder / f"{name}.log", folder / f"{name}.json"

@@ -53,7 +53,7 @@ class Ended:
 
 
 def preload() -> None:
-    """Imports what commands import, so that forks have it."""
+    """Import what commands import, so that forks have it."""
     import dragoman
 
     for module in pkgutil.walk_packages(dragoman.__path__, "dragoman."):
@@ -86,7 +86,7 @@ def call(
     stop: str = "serving ",
     seconds: float = SECONDS,
 ) -> Ended:
-    """Runs `dragoman *argv` in `folder`. A `stdin` of None is closed.
+    """Run `dragoman *argv` in `folder`. A `stdin` of None is closed.
 
     `stdout` and `stderr` are "file", "closed", "full" or "broken". A call that says `stop` is sent SIGTERM.
     """

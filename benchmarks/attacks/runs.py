@@ -92,7 +92,7 @@ class Runs:
 
 
 def damage(rng: random.Random, run: Path) -> tuple[str, str]:
-    """Damages one file of a run: what was done, and "certain" if it cannot have given another whole run."""
+    """Damage one file of a run: what was done, and "certain" if it cannot have given another whole run."""
     files = sorted(path for path in run.rglob("*") if path.is_file())
     likely = [
         path

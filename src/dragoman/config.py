@@ -613,7 +613,7 @@ class TranslationConfig(Section):
 
     @property
     def subject(self) -> str:
-        """Subject of the run, in words: "en → de", or "classification"."""
+        """What the model learns, such as "en → de"."""
         return f"{self.data.src_lang} → {self.data.tgt_lang}"
 
     @property
@@ -652,7 +652,7 @@ class ClassificationConfig(Section):
 
     @property
     def subject(self) -> str:
-        """Subject of the run, in words: "en → de", or "classification"."""
+        """What the model learns."""
         return "text → label"
 
     @property
