@@ -44,7 +44,7 @@ SETTINGS = {
 
 
 class Judgement(NamedTuple):
-    """What a checkpoint is judged by."""
+    """Figures of a checkpoint."""
 
     step: int
     loss: float

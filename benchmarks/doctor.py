@@ -230,7 +230,7 @@ def _repeated(planter: Planter, i: int) -> Pair | None:
 
 
 def foreign_texts(source: Source, texts: dict[str, list[str]]) -> dict[str, list[str]]:
-    """What does not belong into the corpus: texts in another script, and in a third language."""
+    """Return foreign texts: in another script, and in a third language."""
     if source.tgt_lang == "zh":
         return {"script": texts["en"], "third in source": texts["de"]}
     third = "pl" if source.tgt_lang == "de" else "de"
@@ -238,7 +238,7 @@ def foreign_texts(source: Source, texts: dict[str, list[str]]) -> dict[str, list
 
 
 def found(planter: Planter, report: Report) -> Counter[tuple[str, str]]:
-    """How much was planted and found, by the name of the fault."""
+    """Numbers of planted and found faults, by name."""
     counts: Counter[tuple[str, str]] = Counter()
     for name, lines in planter.planted.items():
         finding = report.finding(name.split(" ")[0])

@@ -17,7 +17,7 @@ class PeerProcess:
     process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it is ready."""
+        """Start the process and wait until it is ready."""
         variables = {**os.environ, "OMP_NUM_THREADS": str(self.n_threads), "PYTHONWARNINGS": "ignore"}
         self.process = subprocess.Popen(
             self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
@@ -25,7 +25,7 @@ class PeerProcess:
         self._answer()
 
     def ask(self, line: str) -> str:
-        """Its answer. SystemExit: it has ended."""
+        """Send a line and return the answer. SystemExit: the process has ended."""
         assert self.process
         assert self.process.stdin
         self.process.stdin.write(f"{line}\n")
@@ -41,7 +41,7 @@ class PeerProcess:
         return line
 
     def end(self) -> None:
-        """Let it end."""
+        """Close its input, so that the process ends."""
         if self.process is not None:
             self.process.communicate(timeout=60)  # closes its input, and all else
             self.process = None

@@ -72,7 +72,7 @@ class Curve(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How far a smoothed curve lies from another, in nats a token."""
+    """Return the distance of two smoothed curves, in nats per token."""
 
     largest: float
     mean: float
@@ -151,7 +151,7 @@ def smoothed(values: Sequence[float]) -> list[float]:
 
 
 def difference(values: Sequence[float], others: Sequence[float]) -> Difference:
-    """How far `values` lie from `others`, point by point."""
+    """Return the distance of `values` from `others`, point by point."""
     apart = [value - other for value, other in zip(values, others, strict=True)]
     sizes = [abs(each) for each in apart]
     return Difference(max(sizes), statistics.fmean(sizes), statistics.fmean(apart))
@@ -164,7 +164,7 @@ def valid_loss(records: Sequence[dict[str, Any]], curve: Curve) -> float:
 
 
 def report(records: Sequence[dict[str, Any]], curves: Sequence[Curve]) -> str:
-    """How far each curve lies from the first, in training and at the closing validation."""
+    """Return the distance of each curve from the first, in training and at the closing validation."""
     first, *others = curves
     title = f"nats/token, minus {first}"
     lines = [f"{title:28}{'largest':>10}{'mean':>10}{'signed mean':>14}{'validation':>13}"]

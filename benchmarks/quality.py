@@ -266,7 +266,7 @@ def validation_pairs(config: TranslationConfig) -> list[Pair]:
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
-    """What every variant gave, all of them, the best moving average first; minutes for each processor."""
+    """Return the results of all variants, best moving average first, with minutes for each processor."""
     ordered = sorted(rows(records), key=lambda row: statistics.fmean(row.scores("ema")), reverse=True)
     cpus = list(dict.fromkeys(record["cpu"] for record in records))
     titles = [*MODELS.values(), *(f"minutes ({number})" for number, _ in enumerate(cpus, 1))]

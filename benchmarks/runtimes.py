@@ -90,7 +90,7 @@ def native_rows(options: argparse.Namespace) -> list[Runtime]:
 
 
 def parity_of_bf16(run: Path, n_sentences: int) -> Parity:
-    """How far Dragoman in bf16 is from itself in fp32."""
+    """Return the distance of Dragoman in bf16 from itself in fp32."""
     translator = Translator.load(run, device="cpu", precision="fp32")
     engine = NativeEngine(inference_copy(translator.model, torch.bfloat16))
     longest = translator.max_positions - 1

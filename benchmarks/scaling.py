@@ -19,7 +19,7 @@ PAGE = 4096
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What the tables are worked out from; each is an option of the command line."""
+    """Assumptions of the tables; each is an option of the command line."""
 
     pairs: float = 1e9
     src_tokens: float = 25.0
@@ -63,7 +63,7 @@ class Assumptions:
 
     @property
     def pass_bytes(self) -> float:
-        """What a machine reads in a pass: every shard once, and its offsets once before, to count batches.
+        """Bytes read in a pass: every shard once, and its offsets once before, to count batches.
 
         The sentences of all processes share pages, and a shard stays in memory while it is used.
         """
@@ -71,7 +71,7 @@ class Assumptions:
 
     @property
     def random_bytes(self) -> float:
-        """What it would read if no sentence's page were in memory when the sentence's turn comes."""
+        """Bytes read in a pass if no sentence's page were in memory when its turn comes."""
         return 2 * self.pairs * PAGE
 
     @property
@@ -114,7 +114,7 @@ class Training:
 
 
 def trainings(given: Assumptions) -> Iterator[Training]:
-    """What the second table compares. The CPU's speeds: README.md and recipes/iwslt17-en-de/README.md."""
+    """Trainings of the second table. The CPU's speeds: README.md and recipes/iwslt17-en-de/README.md."""
     yield Training("small, 7.6 M", 7.6e6, "2 CPU cores", 17_281, "measured")
     yield Training("base, 52 M", 52e6, "1 CPU core", 708, "measured")
     for model, n_parameters, speed in (
@@ -127,7 +127,7 @@ def trainings(given: Assumptions) -> Iterator[Training]:
 
 
 def data_table(given: Assumptions) -> Iterator[str]:
-    """What the data cost, whatever learns from them."""
+    """Return the costs of the data, independent of the model."""
     making, planning = given.pairs / given.encoding / 3600, 2 * given.n_shards * given.planning / 60
     rows = (
         (f"{given.pairs:.3g} pairs of {given.src_tokens:g} + {given.tgt_tokens:g} tokens", ""),
@@ -146,7 +146,7 @@ def data_table(given: Assumptions) -> Iterator[str]:
 
 
 def training_table(given: Assumptions) -> Iterator[str]:
-    """What limits each training."""
+    """Return the limit of each training."""
     yield (
         "| model | hardware | tokens/s | | days a pass | read by all, MB/s | gradients sent, MB an update "
         "| share of an update | checkpoint, GB | s | share, every 1,000 updates |"

@@ -353,7 +353,7 @@ async def answered(reader: asyncio.StreamReader) -> str:
 
 
 async def at_once(tasks: Iterable[Awaitable[str]], n_clients: int = AT_ONCE) -> Counter[str]:
-    """What comes of the tasks, some of them at a time."""
+    """Run the tasks, some of them at a time, and return their results."""
     left = iter(tasks)
     found: Counter[str] = Counter()
 
@@ -366,7 +366,7 @@ async def at_once(tasks: Iterable[Awaitable[str]], n_clients: int = AT_ONCE) -> 
 
 
 async def together(tasks: Iterable[Awaitable[str]]) -> Counter[str]:
-    """What comes of the tasks, all of them at a time."""
+    """Run the tasks, all of them at a time, and return their results."""
     return Counter(await asyncio.gather(*tasks))
 
 
@@ -391,7 +391,7 @@ class Other:
 
 
 async def suffer(faults: Faults, name: str) -> str:
-    """Do it, and say in a row of the table what came of it."""
+    """Run the fault and print its row of the table."""
     service = faults.service
     before, errors, deaths = service.pss, n_unexpected(service), service.logged("a worker has died")
     killed = faults.n_killed
@@ -425,7 +425,7 @@ async def warm_up(faults: Faults) -> None:
 
 
 def options(patience: float, seconds: float, *more: str) -> list[str]:
-    """Those of a service that gives slow clients `patience`, and each request a number of seconds."""
+    """Return the settings of a service with this `patience` for slow clients and this time limit."""
     given = (f"limits.body_seconds={patience}", f"limits.seconds={seconds}", "log_format=json", *more)
     return ["--workers", "2", *(part for setting in given for part in ("--set", setting))]
 
@@ -459,7 +459,7 @@ def key_file() -> Iterator[Path]:
 
 
 def show_errors(service: ServiceProcess) -> None:
-    """What is in the log and should not be, on stderr."""
+    """Print unexpected lines of the log on stderr."""
     lines = service.log.read_text(encoding="utf-8").splitlines()
     wrong = [i for i, line in enumerate(lines) if any(what in line for what in UNEXPECTED)]
     for i in wrong[:3]:

@@ -40,7 +40,7 @@ PART = 5
 
 @dataclass
 class Phase:
-    """What clients found."""
+    """Latencies and statuses that clients measured."""
 
     name: str
     seconds: float = 0.0

@@ -26,7 +26,7 @@ class Memory:
 
     @classmethod
     def of(cls, pid: int) -> Memory:
-        """That of the process `pid`, as Linux has it."""
+        """Read the memory of the process `pid` from /proc."""
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
         found = {
             name: 1024 * int(size) for name, size in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)

@@ -140,7 +140,7 @@ def type_in_words(field: FieldInfo) -> str:
 
 
 def _range(field: FieldInfo) -> str:
-    """What a number must be, behind its type."""
+    """Return the bounds of a number, written after its type."""
     bounds = []
     for constraint in field.metadata:
         attribute, sign = SIGNS.get(type(constraint).__name__, ("", ""))

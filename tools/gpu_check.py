@@ -76,7 +76,7 @@ CORPUS = {"train": 4000, "valid": 100, "test": 100}
 
 
 class SkipError(Exception):
-    """What a check needs is not here."""
+    """Something that a check needs is missing."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Finding:
 
 @dataclass
 class Outcome:
-    """What became of a check."""
+    """Outcome of a check."""
 
     name: str
     status: str = "PASS"
@@ -111,7 +111,7 @@ class Outcome:
 
 @dataclass
 class Place:
-    """Where a check works, and what it has found so far."""
+    """Device and folder of a check, with its findings so far."""
 
     folder: Path
     device: str
@@ -141,7 +141,7 @@ class Place:
 
     @property
     def reference(self) -> Path:
-        """Where the processor's models are: translator/ and classifier/."""
+        """Folder of the processor's models: translator/ and classifier/."""
         return self.folder / "reference"
 
     @cached_property
@@ -731,7 +731,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def describe(device: torch.device) -> dict[str, Any]:
-    """What is checked, and where."""
+    """Return device, matrix-product speed and versions of the machine."""
     on_gpu = device.type == "cuda"
     name = torch.cuda.get_device_name(device) if on_gpu else "processor"
     dtype = torch.bfloat16 if has_bf16(device) else torch.float32
@@ -743,7 +743,7 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 
 def check_all(options: argparse.Namespace, device: str, folder: Path) -> list[Outcome]:
-    """What became of each check, printed in order; the reference comes before all others."""
+    """Run each check and print its outcome, in order; the reference comes first."""
     deadline = time.monotonic() + 60 * options.minutes
 
     def run(name: str) -> Outcome:
@@ -811,7 +811,7 @@ def run_check(name: str, place: Place) -> int:
 
 
 def speed_tables(device: str, folder: Path) -> dict[str, str]:
-    """What benchmarks/gpu_speed.py and gpu_decode.py print of a model of 7.6 M parameters."""
+    """Print what benchmarks/gpu_speed.py and gpu_decode.py measure for a model of 7.6 M parameters."""
     run, tables = str(folder / "speed"), {}
     for name, arguments in {
         "gpu_speed.py": ["--corpus", "phrasebook", "--steps", "200", "--keep", run],

@@ -89,7 +89,7 @@ def write_corpus(folder: Path) -> None:
 
 
 def run(command: str, folder: Path, *, program: Sequence[str] = (), stdin: Path | None = None) -> str:
-    """What a command of a toolkit prints; `program` stands in front of its words."""
+    """Run a command of a toolkit, preceded by `program`, and return its output."""
     print("+", command, flush=True)
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",

@@ -137,7 +137,7 @@ def later_history(run: Path) -> list[dict[str, Any]]:
 
 
 def outputs(task: str, run: Path) -> dict[str, list[Any]]:
-    """What the commands print for SENTENCES, by search."""
+    """Return the output of the commands for SENTENCES, by search."""
     verb = "translate" if task == "translation" else "classify"
     command = [sys.executable, "-m", "dragoman", verb, str(run), "--json", "--precision", "fp32"]
     searches = SEARCHES if task == "translation" else {"classify": []}

@@ -43,7 +43,7 @@ Show = Callable[[str], None]
 
 @dataclass
 class Ended:
-    """What became of a call of `dragoman`."""
+    """Result of a call of `dragoman`."""
 
     code: int
     """Negative: the signal that ended it."""
@@ -221,7 +221,7 @@ def readable(message: str) -> bool:
 
 
 def faults_of(ended: Ended, *, has_stderr: bool = True, longest: int = 0) -> Iterator[Fault]:
-    """What is wrong with a call whatever it was to do; it was given words of up to `longest` characters."""
+    """Return the faults of any call, whatever it was for; its words had up to `longest` characters."""
     if ended.hung:
         yield "hang", ended.stderr[ended.stderr.rfind("Current thread") :][:1500] or ended.stderr[-300:]
         return

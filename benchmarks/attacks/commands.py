@@ -521,7 +521,7 @@ class Commands:
             yield "wrong", f"left in TMPDIR: {left[:5]}"
 
     def results(self, case: CommandCase, ended: Ended, folder: Path) -> Iterator[Fault]:
-        """What an exit code of 0 promises."""
+        """Promises of an exit code of 0."""
         words, given = case.parsed()
         out = given.get("--out")
         if ended.code != 0 or given.keys() & {"--help", "-h"}:

@@ -215,7 +215,7 @@ def _hostile_zip(rng: random.Random, whole: bytes) -> bytes:
 
 
 def structure(ending: str, content: bytes) -> object:
-    """What of a whole document must be the same in its translation."""
+    """Return the parts of a document that its translation must keep."""
     if ending == ".docx":
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             body = archive.read("word/document.xml")
@@ -261,7 +261,7 @@ class Documents:
         return found
 
     def wrong(self, document: Document, code: int, out: Path) -> list[str]:
-        """What is wrong with the result."""
+        """Return the faults of the result."""
         if code != 0:
             return [f"exit code {code}, and {out.name} is there"] if out.exists() else []
         if not out.is_file():

@@ -243,7 +243,7 @@ EVERY = 10
 
 
 class Answer(NamedTuple):
-    """What a service answers; status 0: it closes the connection without an answer."""
+    """Return the answer of a service; status 0 = connection closed without an answer."""
 
     status: int
     kind: str

@@ -60,7 +60,7 @@ class Runs:
         """There is nothing to close."""
 
     def result(self, action: str, damage: Callable[[Path], None] = lambda run: None) -> tuple[Ended, bytes]:
-        """How a command ends, and what it gives, for a run that `damage` has been done to."""
+        """Return exit code and output of a command for a run damaged by `damage`."""
         name, argv = ACTIONS[action]
         texts = [f"{part}.{side}" for part in ("train", "valid", "test") for side in ("en", "de")]
         folder = self.stage.fresh(name, "recipe.toml", *texts)

@@ -129,7 +129,7 @@ class Grammar:
     def _group(
         self, lang: str, text: str, construction: Construction, *, odd: bool
     ) -> Callable[[Mapping[str, Word]], str]:
-        """What one part of a template says: a group (odd), or the text between groups as it is."""
+        """Return the text of one part of a template: a group (odd), or the text between groups."""
         if not odd:
             return lambda words: text
         tokens = text.split()

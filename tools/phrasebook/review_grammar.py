@@ -47,7 +47,7 @@ class Construction(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """What the sentences of one review share."""
+    """Properties that the sentences of one review share."""
 
     rng: Random
     label: str

@@ -22,7 +22,7 @@ _CHOICE = re.compile(r"\[([^\[\]]*)\]")
 
 
 class Noun(NamedTuple):
-    """What is reviewed, or a part of it."""
+    """A reviewed thing, or a part of it."""
 
     en: str
     domains: frozenset[str]
@@ -59,7 +59,7 @@ class Adjective(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What stands in the slots of one sentence."""
+    """Values of the slots of one sentence."""
 
     nouns: dict[str, Noun]  # "noun", "other"
     adjectives: dict[str, Adjective]
