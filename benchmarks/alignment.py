@@ -61,7 +61,7 @@ def main(path: str) -> None:
 def agreement(
     translator: Translator, pairs: Sequence[Pair], standard: Sequence[dict[int, int]], *, step: int
 ) -> Floats:
-    """The share of the links of `standard` that attention finds: by layer, mean, and mean contrasted."""
+    """Return the share of the links in `standard` that attention finds: by layer, mean, contrasted mean."""
     layers = range(len(translator.model.decoder))
     sources, targets = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
     n_found = np.zeros(len(layers) + 2)
@@ -92,7 +92,7 @@ def statistical_links(pairs: Sequence[Pair]) -> list[dict[int, int]]:
 
 
 def numbered(texts: Sequence[str]) -> list[list[int]]:
-    """The words of each text, lower-cased, as numbers."""
+    """Return the words of each text, lower-cased, as numbers."""
     numbers: dict[str, int] = {}
     return [
         [numbers.setdefault(text[start:end].lower(), len(numbers)) for start, end in words_of(text)]

@@ -59,7 +59,7 @@ def mixed(sentences: list[Sentence], size: int) -> list[list[Sentence]]:
 def measured(
     translator: Translator, kinds: dict[str, list[list[Sentence]]], seconds: float
 ) -> dict[str, list[float]]:
-    """The shortest time of every batch of each kind."""
+    """Return the shortest time of every batch of each kind."""
     settings = translator.config.search
     best = {kind: [float("inf")] * len(batches) for kind, batches in kinds.items()}
     end = time.perf_counter() + seconds

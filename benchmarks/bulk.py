@@ -26,7 +26,7 @@ WORDS = ("red", "blue", "big", "small", "cat", "dog", "bird", "house", "tree", "
 
 
 def make_run(folder: Path) -> None:
-    """A run with a model of next to no weights, that have learnt nothing."""
+    """Make a run with a tiny, untrained model."""
     from dragoman.config import parse_config
     from dragoman.training.loop import train
 

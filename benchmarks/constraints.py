@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def examples(translator: Translator, *, limit: int, rng: random.Random) -> tuple[list[Pair], list[str]]:
-    """Validation pairs, and a word of each reference; pairs without one that is long enough are left out."""
+    """Return validation pairs and a word of each reference; pairs without a long enough word are skipped."""
     every = [pair for _, corpus in split_of(translator.config, "valid") for pair in read_pairs(corpus)]
     pairs = [pair for pair in every if long_words(pair.tgt)]
     if limit:
@@ -63,7 +63,7 @@ def long_words(text: str) -> list[str]:
 
 
 def measure(translator: Translator, pairs: Sequence[Pair], words: Sequence[str], *, beam_size: int) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
     translator.translate(sources[:8], beam_size=beam_size, required=[[word] for word in words[:8]])
     start = time.process_time()

@@ -106,7 +106,7 @@ def test_set(run: Path, limit: int) -> tuple[list[str], list[str], str]:
 
 
 def base_run(run: Path, folder: Path) -> Path:
-    """A run in `folder` with the vocabulary of `run`, and a Transformer base that has learnt nothing."""
+    """Make a run in `folder` with the vocabulary of `run` and an untrained Transformer base."""
     config = translation_config(Run.open(run))
     model = config.model.model_copy(update=BASE)
     config = config.model_copy(update={"model": model})
@@ -119,7 +119,7 @@ def base_run(run: Path, folder: Path) -> Path:
 
 
 def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
-    """The engines that are here, each started."""
+    """Return the engines that are here, each started."""
     n = options.cores
     translator = Translator.load(run, precision="fp32")
     ours, ct2 = str(PEERS / "decode_with_dragoman.py"), str(PEERS / "decode_with_ctranslate2.py")
@@ -165,7 +165,7 @@ def measure(table: list[Row], texts: Path, options: argparse.Namespace) -> None:
 
 
 def report(table: list[Row], references: list[str], lang: str, *, n_sentences: int) -> None:
-    """The table: sentences a second (median), BLEU, and how many times as fast our best is."""
+    """Print the table: sentences a second (median), BLEU, and how many times as fast our best is."""
     medians = {row.name: {b: n_sentences / statistics.median(row.seconds[b]) for b in BEAMS} for row in table}
     best = {b: max(medians[row.name][b] for row in table if row.name.startswith("Dragoman")) for b in BEAMS}
     titles = "".join(f"{title:>12}{'BLEU':>8}{'ours':>8}" for title in BEAMS.values())

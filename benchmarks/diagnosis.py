@@ -68,7 +68,7 @@ def unrelated(pairs: list[Pair]) -> list[Pair]:
 
 
 def half_shifted(pairs: list[Pair]) -> list[Pair]:
-    """The second half one line off, as after a lost line."""
+    """Return the second half one line off, as after a lost line."""
     middle = len(pairs) // 2
     shifted = [Pair(a.src, b.tgt) for a, b in zip(pairs[middle:], pairs[middle + 1 :], strict=False)]
     return pairs[:middle] + shifted
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def spoilt_recipe(folder: Path, spoiler: str, src: str, tgt: str, *, n_steps: int) -> TranslationConfig:
-    """A training on the phrasebook, whose training pairs are spoilt and whose validation pairs are not."""
+    """Train on the phrasebook with spoilt training pairs and good validation pairs."""
     name = f"{spoiler.replace(' ', '-')}-{src}-{tgt}"
     pairs = [Pair(*pair) for pair in phrasebook_pairs("train", src, tgt)]
     lines = [f"{pair.src}\t{pair.tgt}\n" for pair in SPOILERS[spoiler](pairs)]

@@ -150,7 +150,7 @@ def _in_source_language(
 
 
 def _third(pair: Pair, rng: random.Random, foreign: dict[str, list[str]]) -> Pair | None:
-    """A sentence of another language with the same script, on the side that has such a script."""
+    """Return a sentence of another language with the same script, on the side that has such a script."""
     if "third in target" in foreign:
         text = rng.choice(foreign["third in target"])
         return Pair(pair.src, text) if text.count(" ") > 2 else None
@@ -169,7 +169,7 @@ def _misreader(encoding: str) -> Callable[[Pair, int], Pair | None]:
 
 
 def _each(pair: Pair, change: Callable[[str], str | None]) -> Pair | None:
-    """The target changed, or the source where that cannot be."""
+    """Return the target changed, or the source where that cannot be."""
     if (tgt := change(pair.tgt)) is not None:
         return Pair(pair.src, tgt)
     src = change(pair.src)
@@ -207,7 +207,7 @@ def _cut(pair: Pair) -> Pair | None:
 
 
 def _known(planter: Planter, change: Callable[[str], str]) -> Pair | None:
-    """A pair of the held-out part, changed a little, of at least six words or ten characters."""
+    """Return a pair of the held-out part, changed a little, of at least six words or ten characters."""
     pair = planter.rng.choice(planter.held_out)
     if pair.src.count(" ") < 6:
         return None
@@ -223,7 +223,7 @@ def _without_a_word(text: str, rng: random.Random) -> str:
 
 
 def _repeated(planter: Planter, i: int) -> Pair | None:
-    """A pair that came before, and that nothing was planted into."""
+    """Return a pair that came before, and that nothing was planted into."""
     j = planter.rng.randrange(i) if i else 0
     unchanged = planter.pairs[j] == planter.original[j]
     return planter.pairs[j] if unchanged and j < i else None
@@ -291,7 +291,7 @@ def print_planted() -> None:
 
 
 def print_clean(*, list_all: bool) -> None:
-    """The findings in the corpora as they are."""
+    """Print the findings in the unchanged corpora."""
     reports = {}
     for source in SOURCES:
         held_out = {name: InMemory(name, source.read(name)) for name in source.others}

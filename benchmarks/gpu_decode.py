@@ -54,13 +54,13 @@ def main() -> None:
 
 
 def validation_sentences(run: Path) -> list[str]:
-    """The sources of the pairs that chose the run's checkpoint."""
+    """Return the sources of the pairs that chose the run's checkpoint."""
     [(_, corpus)] = split_of(translation_config(Run.open(run)), "valid")
     return [pair.src for pair in read_pairs(corpus)]
 
 
 def with_kernels(run: Path, name: str, device: str) -> Translator:
-    """The run's translator, whose decoder is the one that `kernels` = "plain" or "fast" means."""
+    """Return the run's translator, whose decoder is the one that `kernels` = "plain" or "fast" means."""
     translator = Translator.load(run, device=device)
     translator.model.kernels = choose_kernels(name, translator.model.output.weight.device)
     return translator

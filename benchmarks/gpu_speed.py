@@ -61,7 +61,7 @@ def main() -> None:
 def settings(
     steps: str, batch_tokens: int, max_steps: int, device: str, *, corpus: str = "multi30k"
 ) -> TranslationConfig:
-    """The model of train_speed.py, trained for `max_steps` updates, with one validation at their end."""
+    """Train the model of train_speed.py for `max_steps` updates, with one validation at the end."""
     training = {
         "steps": steps,
         "device": device,

@@ -11,7 +11,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects in the file `path`; none where there is no file yet."""
+    """Return the objects in the file `path`; none where there is no file yet."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -120,7 +120,7 @@ def forget(tensors: list[Tensor]) -> None:
 
 
 def in_turn(functions: list[Callable[[], object]], rounds: int) -> list[list[float]]:
-    """The seconds of each function in each round, after two rounds to warm up."""
+    """Return the seconds of each function in each round, after two rounds to warm up."""
     seconds: list[list[float]] = [[] for _ in functions]
     for i in range(rounds + 2):
         for function, times in zip(functions, seconds, strict=True):

@@ -114,12 +114,12 @@ def wanted(seeds: Sequence[int], steps: int) -> list[Curve]:
 
 
 def lines_of(records: Sequence[dict[str, Any]], curve: Curve) -> list[dict[str, Any]]:
-    """The records of one curve."""
+    """Return the records of one curve."""
     return [record for record in records if all(record[k] == v for k, v in curve._asdict().items())]
 
 
 def trained(curve: Curve, out: Path) -> list[dict[str, Any]]:
-    """The lines of a curve, from a training in a folder of `out`, or from the rest of one."""
+    """Return the lines of a curve, from a training in a folder of `out`, or from the rest of one."""
     overrides = (
         *SETTINGS,
         f"seed={curve.seed}",
@@ -139,13 +139,13 @@ def trained(curve: Curve, out: Path) -> list[dict[str, Any]]:
 
 
 def losses(records: Sequence[dict[str, Any]], curve: Curve) -> tuple[list[int], list[float]]:
-    """The steps of a curve, and the training loss of each, smoothed."""
+    """Return the steps of a curve, and the training loss of each, smoothed."""
     found = [record for record in lines_of(records, curve) if "train_loss" in record]
     return [record["step"] for record in found], smoothed([record["train_loss"] for record in found])
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
-    """The mean of each value and of those before it, `N_SMOOTHED` of them or as many as there are."""
+    """Return the mean of each value and of those before it, `N_SMOOTHED` of them or as many as there are."""
     windows = (values[max(0, i - N_SMOOTHED) : i] for i in range(1, len(values) + 1))
     return [statistics.fmean(window) for window in windows]
 
@@ -158,7 +158,7 @@ def difference(values: Sequence[float], others: Sequence[float]) -> Difference:
 
 
 def valid_loss(records: Sequence[dict[str, Any]], curve: Curve) -> float:
-    """The validation loss at the end."""
+    """Return the validation loss at the end."""
     (loss,) = (record["valid_loss"] for record in lines_of(records, curve) if "valid_loss" in record)
     return float(loss)
 
@@ -180,7 +180,7 @@ def report(records: Sequence[dict[str, Any]], curves: Sequence[Curve]) -> str:
 
 
 def draw(records: Sequence[dict[str, Any]], curves: Sequence[Curve], path: Path) -> None:
-    """The smoothed curves, and what lies between each and the first."""
+    """Draw the smoothed curves, and the distance of each from the first."""
     colours = dict(zip(curves, [BLUE, ORANGE, *[GREY] * len(curves)], strict=False))
     first = curves[0]
     with picture(path, size=(8.0, 3.4), purpose="drawing loss curves") as figure:

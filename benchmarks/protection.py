@@ -56,7 +56,7 @@ def main(path: str) -> None:
 
 
 def measure(translator: Translator, kind: str, pairs: Sequence[Pair]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     rng = random.Random(1)
     wrap = enclose if kind == "tags" else insert
     sources = [wrap(pair.src, SPANS[kind], rng) for pair in pairs]
@@ -115,7 +115,7 @@ def holds(protection: Protection, source: str, output: str) -> bool:
 
 
 def by_pieces(translator: Translator, sources: Sequence[str], protection: Protection) -> list[str]:
-    """The sources with each piece between two spans translated by itself."""
+    """Return the sources with each piece between two spans translated by itself."""
     split = [cut(source, protection) for source in sources]
     flat = [piece for pieces in split for piece in pieces[::2]]
     found = iter(translator.translate(flat, n_best=1))

@@ -116,11 +116,11 @@ class Row(NamedTuple):
     records: Sequence[dict[str, Any]]
 
     def scores(self, model: str) -> list[float]:
-        """The BLEU of a model, for each seed."""
+        """Return the BLEU of a model, for each seed."""
         return [record["bleu"][model] for record in self.records]
 
     def cpu_minutes(self, cpu: str) -> str:
-        """The mean over the seeds that were trained on this processor, or – for none."""
+        """Return the mean over the seeds that were trained on this processor, or – for none."""
         minutes = [record["cpu_minutes"] for record in self.records if record["cpu"] == cpu]
         return f"{statistics.fmean(minutes):.1f}" if minutes else "–"
 
@@ -193,7 +193,7 @@ def timed(path: Path) -> Iterator[None]:
 
 
 def configuration(variant: str, seed: int) -> TranslationConfig:
-    """The settings of a variant, with as many updates as cost what the base's cost."""
+    """Return the settings of a variant, with as many updates as cost what the base's cost."""
     overrides = [*BASE, *VARIANTS[variant], f"seed={seed}"]
     return load([*overrides, *same_cost(load(overrides), load(BASE))])
 
@@ -205,7 +205,7 @@ def load(overrides: Sequence[str]) -> TranslationConfig:
 
 
 def same_cost(config: TranslationConfig, base: TranslationConfig) -> list[str]:
-    """The overrides that give `config` as many operations as `base` has, to within a few updates.
+    """Return the overrides that give `config` as many operations as `base` has, to within a few updates.
 
     Validations are at equal distances, the last one at the end.
     """
@@ -242,7 +242,7 @@ def muon_operations(config: TranslationConfig) -> float:
 
 
 def models(run: Run) -> Iterator[tuple[str, Weights]]:
-    """The weights of every model that the checkpoints of a finished run hold."""
+    """Yield the weights of every model that the checkpoints of a finished run hold."""
     folders = sorted(run.checkpoints.glob("step-*"))
     yield "ema", load_tensors(folders[-1] / "ema.safetensors")
     yield "last", load_tensors(folders[-1] / "model.safetensors")
@@ -284,7 +284,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
 
 
 def rows(records: Sequence[dict[str, Any]]) -> list[Row]:
-    """The records of each variant together, as long as they made as many updates."""
+    """Return the records of each variant together, as long as they made as many updates."""
     keys = dict.fromkeys((record["variant"], record["steps"]) for record in records)
     return [
         Row(*key, [record for record in records if (record["variant"], record["steps"]) == key])
@@ -293,7 +293,7 @@ def rows(records: Sequence[dict[str, Any]]) -> list[Row]:
 
 
 def mean_and_spread(scores: Sequence[float]) -> str:
-    """The mean, and the standard deviation of a sample, or – for a single one."""
+    """Return the mean, and the standard deviation of a sample, or – for a single one."""
     spread = f"{statistics.stdev(scores):.2f}" if len(scores) > 1 else "–"
     return f"{statistics.fmean(scores):.2f} ({spread})"
 

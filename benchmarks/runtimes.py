@@ -100,7 +100,7 @@ def parity_of_bf16(run: Path, n_sentences: int) -> Parity:
 
 
 def exported_rows(folder: Path, options: argparse.Namespace) -> list[Runtime]:
-    """The other runtimes, each on an export of its own."""
+    """Return the other runtimes, each on an export of its own."""
     n, run = options.cores, str(options.run)
     rows = []
     for name, (to, compute_type) in EXPORTS.items():
@@ -132,7 +132,7 @@ def load(table: list[Runtime], rounds: int) -> None:
 
 
 def report(table: list[Runtime], references: list[str], lang: str) -> None:
-    """The table."""
+    """Print the table."""
     print(
         f"\n{'':24}{'greedy':>8}{'beam 4':>8}{'BLEU':>8}{'MB':>7}{'load, s':>9}{'nats/token':>12}{'same':>8}"
     )

@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def measure(translator: Translator, pairs: Sequence[Pair], settings: Mapping[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
     start = time.process_time()
     found = translator.translate(sources, **{"n_best": N_BEST, **settings})

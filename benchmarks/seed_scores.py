@@ -82,7 +82,7 @@ def report_multi30k(translator: Translator, pairs: Sequence[Pair]) -> None:
 
 @torch.inference_mode()
 def teacher_forced(translator: Translator, pairs: Sequence[Pair]) -> list[str]:
-    """The likeliest next token at every position, given the reference before it, as text."""
+    """Return the likeliest next token at every position, given the reference before it, as text."""
     model, tokenizers = translator.model, translator.tokenizers
     src = pad([[*ids, EOS_ID] for ids in tokenizers.src.encode_batch([pair.src for pair in pairs])])
     targets = tokenizers.tgt.encode_batch([pair.tgt for pair in pairs])
@@ -94,7 +94,7 @@ def teacher_forced(translator: Translator, pairs: Sequence[Pair]) -> list[str]:
 def mean_bleu(
     references: Iterable[list[str]], hypotheses: Iterable[list[str]], weights: tuple[float, ...]
 ) -> float:
-    """The mean of NLTK's sentence BLEU, without smoothing: a sentence without a common 4-gram scores ~0."""
+    """Return the mean of NLTK's sentence BLEU, unsmoothed: a sentence without a common 4-gram scores ~0."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NLTK warns about each such sentence
         return statistics.fmean(
@@ -104,7 +104,7 @@ def mean_bleu(
 
 
 def characters(text: str) -> list[str]:
-    """The characters of a text, without spaces."""
+    """Return the characters of a text, without spaces."""
     return [character for character in text if not character.isspace()]
 
 

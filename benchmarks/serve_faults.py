@@ -69,7 +69,7 @@ class Faults:
     """Of malformed requests, the statuses of each kind."""
 
     def n(self, number: int) -> int:
-        """The number at this scale."""
+        """Return the number at this scale."""
         return max(1, round(number * self.scale))
 
     async def killed_workers(self) -> Counter[str]:
@@ -94,7 +94,7 @@ class Faults:
         return found
 
     async def malformed_requests(self) -> Counter[str]:
-        """Requests that make no sense."""
+        """Send malformed requests."""
         requests = list(itertools.islice(malformed(), self.n(10_000)))
 
         async def send(each: tuple[str, bytes]) -> str:
@@ -155,7 +155,7 @@ class Faults:
         return found
 
     async def long_words(self) -> Counter[str]:
-        """A million characters without a space."""
+        """Return a million characters without a space."""
         words = ["x" * 1_000_000, "Donaudampfschiff" * 62_500, "語" * 330_000]
         bodies = [json.dumps({"text": word}, ensure_ascii=False).encode() for word in words]
         requests = [post("/v1/translate", body) for body in bodies * self.n(3)]
@@ -176,7 +176,7 @@ class Faults:
         return await asyncio.open_connection("127.0.0.1", self.service.port)
 
     async def exchange(self, content: bytes, *, seconds: float | None = None) -> str:
-        """The status of the answer to `content`, which may be no request at all."""
+        """Return the status of the answer to `content`, which may be no request at all."""
         try:
             reader, writer = await self.connect()
         except OSError:
@@ -190,7 +190,7 @@ class Faults:
             writer.close()
 
     async def drip(self, start: bytes, drop: bytes) -> str:
-        """The status of the answer to what comes byte by byte."""
+        """Return the status of the answer to what comes byte by byte."""
         reader, writer = await self.connect()
         answer = asyncio.ensure_future(answered(reader))
         with suppress(ConnectionError):
@@ -202,7 +202,7 @@ class Faults:
         return await answer
 
     async def flood(self, start: bytes, piece: bytes) -> str:
-        """The status of the answer to what has no end."""
+        """Return the status of the answer to what has no end."""
         reader, writer = await self.connect()
         answer = asyncio.ensure_future(answered(reader))
         with suppress(ConnectionError):
@@ -297,7 +297,7 @@ UNPACKED = {".docx": 60 * MIB}
 
 
 def swelling(name: str, scale: float) -> tuple[str, bytes]:
-    """The name of a file, and its content: much of one thing."""
+    """Return the name of a file, and its content: much of one thing."""
     ending, around, unit = DOCUMENTS[name]
     n = max(1, round(UNPACKED.get(ending, 10 * MIB - 1000) * scale) // len(unit.format(n=10**6)))
     units = "".join(unit.format(n=i) for i in range(n)) if "{n}" in unit else unit * n
@@ -336,7 +336,7 @@ async def swell(faults: Faults, name: str, *, pause: float = 1.2) -> str:
 
 
 async def answered(reader: asyncio.StreamReader) -> str:
-    """The status of an answer that has come whole; "none": the connection ended before."""
+    """Return the status of an answer that has come whole; "none": the connection ended before."""
     try:
         line = await reader.readline()
         while line.startswith(b"HTTP/1.1 1"):  # go on
@@ -451,7 +451,7 @@ async def measure_documents(service: ServiceProcess, scale: float) -> None:
 
 @contextmanager
 def key_file() -> Iterator[Path]:
-    """A file that knows KEY."""
+    """Write a key file that knows KEY."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "keys.toml"
         file.write_text(f'[keys.known]\nsha256 = "{sha256(KEY.encode()).hexdigest()}"\n')

@@ -62,7 +62,7 @@ class Phase:
         return len(self.latencies) / self.seconds
 
     def row(self) -> str:
-        """A line of the table."""
+        """Return a line of the table."""
         p50, p95 = (quantile(self.latencies, share) for share in (0.5, 0.95))
         return (
             f"| {self.name} | {len(self.latencies):,} | {self.n_errors} | {self.throughput:.0f} | "
@@ -71,7 +71,7 @@ class Phase:
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value below which so large a share of `values` lies."""
+    """Return the value below which so large a share of `values` lies."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def translate_offline(run: Path, limit: int) -> dict[str, object]:
-    """The sentences, and the median of how many are translated in a second."""
+    """Return the sentences, and the median of how many are translated in a second."""
     from decode_speed import test_set
     from dragoman.predict.translator import Translator
 
@@ -116,7 +116,7 @@ def translate_offline(run: Path, limit: int) -> dict[str, object]:
 async def under_load(
     service: ServiceProcess, sources: list[str], options: argparse.Namespace
 ) -> tuple[list[Phase], list[float]]:
-    """The phases, and the service's memory in MiB at moments of the main one."""
+    """Return the phases, and the service's memory in MiB at moments of the main one."""
     requests = [request_bytes("/v1/translate", {"text": source, "split": False}) for source in sources]
     part = options.seconds / PART
     warm = Phase("warm-up")
@@ -167,7 +167,7 @@ async def closed_loop(
 async def open_loop(
     service: ServiceProcess, requests: list[bytes], phase: Phase, *, per_second: float, seconds: float
 ) -> None:
-    """Requests at random moments, whether those before are answered or not."""
+    """Send requests at random moments, without waiting for earlier answers."""
     rng = random.Random(1)
     idle: list[Connection] = []
     begun = time.perf_counter()

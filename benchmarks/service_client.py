@@ -11,7 +11,7 @@ from typing import Any
 
 
 def request_bytes(path: str, content: dict[str, Any]) -> bytes:
-    """A request with a body of JSON, as it is sent."""
+    """Return a request with a body of JSON, as it is sent."""
     body = json.dumps(content).encode()
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

@@ -46,7 +46,7 @@ def make_corpus(folder: Path, n_pairs: int) -> None:
 
 
 def peak_mib() -> float:
-    """The most memory that this process has had in use until now, mapped files included."""
+    """Return the most memory that this process has had in use until now, mapped files included."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 

@@ -88,7 +88,7 @@ def watch(training: subprocess.Popen[bytes], run: Path, aims: list[float], start
 
 
 def validations(run: Path) -> list[dict[str, float]]:
-    """The validations that history.jsonl has so far."""
+    """Return the validations that history.jsonl has so far."""
     path = run / "history.jsonl"
     if not path.exists():
         return []

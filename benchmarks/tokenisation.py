@@ -67,13 +67,13 @@ def main() -> None:
 
 
 def read(text: Text, files: tuple[str, ...]) -> list[str]:
-    """The lines of a side of a corpus."""
+    """Return the lines of a side of a corpus."""
     corpus = open_corpus(files, src_lang="en", tgt_lang=text.lang)
     return [pair[text.side] for pair in corpus.pairs()]
 
 
 def measure(text: Text, name: str, config: TokenizerConfig, train: list[str], valid: list[str]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     tokenizer = train_tokenizer(train, config, lang=text.lang)
     batch = tokenizer.encode_batch(valid)
     per_sentence = sum(map(len, batch)) / len(batch)

@@ -47,7 +47,7 @@ class Row(PeerProcess):
     shares: list[float] = field(default_factory=list)
 
     def seconds(self, number: int) -> float:
-        """The seconds of an update on the batch of this number."""
+        """Return the seconds of an update on the batch of this number."""
         return float(self.ask(str(number)))
 
 
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def prepare(folder: Path, n_batches: int) -> tuple[TranslationConfig, list[TranslationBatch], int]:
-    """The batches, written for the workers: src{i} (B, S), and tgt{i} (B, T + 1) from start to end token."""
+    """Return the batches for the workers: src{i} (B, S), and tgt{i} (B, T + 1) from start to end token."""
     config = configuration()
     task = TranslationTask(
         config, Run.create(folder / "run", config), torch.device("cpu"), TrainingListener()
@@ -96,7 +96,7 @@ def prepare(folder: Path, n_batches: int) -> tuple[TranslationConfig, list[Trans
 
 
 def rows(batches: str, vocab_size: int, options: argparse.Namespace) -> list[Row]:
-    """The libraries that are here, each started."""
+    """Return the libraries that are here, each started."""
     given, n = [batches, str(vocab_size)], options.threads
     ours = str(PEERS / "with_dragoman.py")
     found = [
@@ -137,7 +137,7 @@ def measure(
 
 
 def report(table: list[Row]) -> None:
-    """The table: median, spread, and how many times as fast the fastest of ours is."""
+    """Print the table: median, spread, and how many times as fast our fastest is."""
     best = max(statistics.median(row.speeds) for row in table if row.name.startswith("Dragoman"))
     print(f"\n{'':36}{'tokens/s (median)':>18}{'min':>8}{'max':>8}{'of ceiling':>12}{'best of ours':>14}")
     for row in table:
@@ -174,7 +174,7 @@ def matrix_flops(config: TranslationConfig, batch: TranslationBatch, vocab_size:
 
 
 def weights_per_token(config: TranslationConfig, vocab_size: int) -> tuple[int, int]:
-    """The weights that a source token is multiplied with, and those that a target token is."""
+    """Return the weights that a source token is multiplied with, and those that a target token is."""
     d, d_ff = config.model.d_model, config.model.d_ff
     encoder = config.model.n_encoder_layers * (4 * d * d + 2 * d * d_ff)
     memory = config.model.n_decoder_layers * 2 * d * d  # keys and values of the source

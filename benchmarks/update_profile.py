@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def time_of(updates: Sequence[Callable[[], None]]) -> list[float]:
-    """The seconds that each update takes."""
+    """Return the seconds that each update takes."""
     seconds = []
     for update in updates:
         start = time.perf_counter()

@@ -87,7 +87,7 @@ class TerminalPicture(TrainingListener):
 
 
 def without_training() -> dict[str, Callable[[Path], None]]:
-    """The pictures that need no model, by their names."""
+    """Return the pictures that need no model, by their names."""
     training = parse_config(PLACEHOLDER).training
     names = ("inverse_sqrt", "cosine", "linear", "constant", "wsd", "plateau")
     curves = [curve_of(training.model_copy(update={"schedule": name})) for name in names]
@@ -99,7 +99,7 @@ def without_training() -> dict[str, Callable[[Path], None]]:
 
 
 def of_a_translator(run: Path) -> dict[str, Callable[[Path], None]]:
-    """The pictures of attention, by their names."""
+    """Return the pictures of attention, by their names."""
     translator = Translator.load(run, device="cpu", precision="fp32")
     translation = translator.translate([SENTENCE])[0].text
     maps = attention_maps(translator, SENTENCE, translation)
@@ -114,7 +114,7 @@ def of_a_translator(run: Path) -> dict[str, Callable[[Path], None]]:
 
 
 def of_a_classifier(run: Path) -> dict[str, Callable[[Path], None]]:
-    """The pictures of a test set and its labels, by their names."""
+    """Return the pictures of a test set and its labels, by their names."""
     config = Run.open(run).config
     assert config.task == "classification"
     ((name, corpus),) = split_of(config, "test")
@@ -128,7 +128,7 @@ def of_a_classifier(run: Path) -> dict[str, Callable[[Path], None]]:
 
 
 def trained(recipe: str, folder: Path, listener: TrainingListener | None = None) -> Path:
-    """The run of one of the notebooks' recipes in `folder`, validated more often than there."""
+    """Return the run of one of the notebooks' recipes in `folder`, validated more often than there."""
     config = load_recipe(ROOT / "notebooks" / recipe, [MORE_OFTEN])
     return train(config, folder / config.name, listener=listener)
 

@@ -52,7 +52,7 @@ SIGNS = {"Ge": ("ge", "≥"), "Gt": ("gt", ">"), "Le": ("le", "≤"), "Lt": ("lt
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     docstrings = setting_docstrings()
     parts = [INTRODUCTION]
     for recipe in (config.TranslationConfig, config.ClassificationConfig):
@@ -72,7 +72,7 @@ def page() -> str:
 
 
 def section_text(name: str | None, section: Any, docstrings: dict[tuple[str, str], str]) -> str:
-    """A heading, what the section is for, and the table of its settings."""
+    """Return a heading, what the section is for, and the table of its settings."""
     title = "Top level" if name is None else f"`[{name}]`"
     about = "At the top of the file, before any section." if name is None else paragraph(section.__doc__)
     rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
@@ -95,7 +95,7 @@ def is_section(field: FieldInfo) -> bool:
 
 
 def setting_docstrings() -> dict[tuple[str, str], str]:
-    """The string that stands under each attribute, by class and attribute."""
+    """Return the string that stands under each attribute, by class and attribute."""
     found: dict[tuple[str, str], str] = {}
     for module in (config, serving):
         found |= _docstrings(ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8")))
@@ -118,7 +118,7 @@ def paragraph(text: str | None) -> str:
 
 
 def type_in_words(field: FieldInfo) -> str:
-    """The type of a setting and the range it must be in."""
+    """Return the type of a setting and the range it must be in."""
     annotation = field.annotation
     if choices := _choices(annotation):
         *first, last = (f"`{as_toml(value)}`" for value in choices)
@@ -151,7 +151,7 @@ def _range(field: FieldInfo) -> str:
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:
-    """The values of a Literal, or of several that are joined; none for other types."""
+    """Return the values of a Literal, or of several that are joined; none for other types."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
@@ -165,7 +165,7 @@ def default_as_toml(field: FieldInfo) -> str:
 
 
 def as_toml(value: Any) -> str:
-    """A setting's value as it is written in a recipe."""
+    """Return a setting's value as it is written in a recipe."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

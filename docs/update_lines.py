@@ -19,17 +19,20 @@ LINE_LINK = re.compile(r"\[`(?P<name>[\w.]+)`\]\((?P<path>[^)#\s]+\.py)#L(?P<lin
 
 
 def pages() -> list[Path]:
-    """The pages that a reader meets."""
+    """Return the pages that a reader meets."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def definitions(path: Path) -> dict[str, int]:
-    """The line of each name that the module `path` defines, in dots: "Class.method"."""
+    """Return the line of each name that the module `path` defines, in dots: "Class.method"."""
     return dict(_definitions(ast.parse(path.read_text(encoding="utf-8")).body, prefix=""))
 
 
 def updated(page: Path) -> str:
-    """The text of `page` with the lines of today. KeyError: a name is no longer where its link says."""
+    """Return the text of `page` with the lines of today.
+
+    KeyError: a name is no longer where its link says.
+    """
 
     def today(link: re.Match[str]) -> str:
         line = definitions(page.parent / link["path"])[link["name"]]

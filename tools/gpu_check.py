@@ -159,7 +159,7 @@ class Place:
         return list(sources), list(targets)
 
     def updates(self, n: int) -> str:
-        """The setting for this number of updates, or for a few with --short."""
+        """Return the setting for this number of updates, or for a few with --short."""
         return f"training.max_steps={6 if self.short else n}"
 
 
@@ -196,7 +196,7 @@ def kill(process: subprocess.Popen[Any]) -> None:
 
 
 def settings(place: Place, *overrides: str, device: str = "", classifier: bool = False) -> Config:
-    """A small model without dropout, in fp32; `device` goes before the check's."""
+    """Return a small model without dropout, in fp32; `device` goes before the check's."""
     recipe: dict[str, Any] = {"name": "gpu-check", "tokenizer": {"vocab_size": 1000}}
     shape = {"d_model": 64, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 2, "dropout": 0.0}
     if classifier:
@@ -219,7 +219,10 @@ def losses(run: Path) -> dict[int, float]:
 
 
 def farthest(run: Path, other: Path) -> float:
-    """The largest relative difference of the losses of two trainings; inf: they are of other updates."""
+    """Return the largest relative difference of the losses of two trainings.
+
+    Inf: they are of other updates.
+    """
     ours, theirs = losses(run), losses(other)
     if not ours or ours.keys() != theirs.keys():
         return float("inf")
@@ -462,7 +465,7 @@ def texts_of(translations: Sequence[Translation]) -> list[str]:
 
 
 def on_processor(place: Place, texts: Sequence[str], **options: Any) -> list[str]:
-    """The translations that the processor finds."""
+    """Return the translations that the processor finds."""
     return texts_of(loaded(place).translate(texts, **options))
 
 
@@ -621,7 +624,7 @@ def serve(place: Place) -> None:
 
 
 def bulk_program(place: Place, texts: list[str], *more: str) -> tuple[list[str], Path, list[str]]:
-    """A program that translates a file with two workers, where its output goes, and what it should be."""
+    """Return a program that translates a file with two workers, where its output goes, and what it should be."""
     source, out = place.work / "in.txt", place.work / "out.txt"
     source.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     files = ", ".join(f"Path({str(path)!r})" for path in (place.reference / "translator", source, out))

@@ -76,7 +76,7 @@ def _task_branches(path: Path, source: str) -> int:
 
 
 def import_circles(sources: dict[Path, str]) -> list[list[str]]:
-    """The groups of modules that import one another, imports inside functions included."""
+    """Return the groups of modules that import one another, imports inside functions included."""
     modules = {_module(path): path for path in sources}
     imports = {name: _imported(sources[path], set(modules)) - {name} for name, path in modules.items()}
     reach: dict[str, set[str]] = {}
@@ -99,7 +99,7 @@ def _module(path: Path) -> str:
 
 
 def _imported(source: str, modules: set[str]) -> set[str]:
-    """The modules that `source` imports from; those that only type checkers import do not count."""
+    """Return the modules that `source` imports from; those that only type checkers import do not count."""
     found: set[str] = set()
     tree = ast.parse(source)
     unread = {
@@ -122,7 +122,7 @@ def _imported(source: str, modules: set[str]) -> set[str]:
 
 
 def private_functions_used_once(sources: dict[Path, str]) -> int:
-    """The number of private top-level functions with a single use in their module."""
+    """Return the number of private top-level functions with a single use in their module."""
     once = 0
     for source in sources.values():
         names = Counter(re.findall(r"\b_\w+\b", source))
@@ -159,7 +159,7 @@ print(json.dumps(calls[: command + 1]))
 
 
 def calls_to_the_search() -> tuple[int, int]:
-    """The calls, and the files they lie in, from the command `dragoman translate` down to the search."""
+    """Count the calls, and their files, from the command `dragoman translate` down to the search."""
     run = next(ROOT.glob("tests/compatibility/*/translation"))
     command = [sys.executable, "-c", STACK, str(run)]
     done = subprocess.run(command, input="Hello.\n", capture_output=True, text=True, check=True)

@@ -123,7 +123,7 @@ def write_codes(folder: Path) -> None:
 
 
 def fairseq(folder: Path) -> dict[str, str]:
-    """The files of a post-norm model with byte-pair codes, by the names they are kept under."""
+    """Return the files of a post-norm model with byte-pair codes, by the names they are kept under."""
     write_codes(folder)
     program = (sys.executable, "-c", OLD_FAIRSEQ)
     run(
@@ -156,7 +156,7 @@ def fairseq(folder: Path) -> dict[str, str]:
 
 
 def opennmt(folder: Path) -> dict[str, str]:
-    """A checkpoint of OpenNMT-py with the byte-pair codes that its transform bpe names."""
+    """Return a checkpoint of OpenNMT-py with the byte-pair codes that its transform bpe names."""
     write_codes(folder)
     codes = {"src_subword_model": "bpecodes", "tgt_subword_model": "bpecodes"}
     model = {
@@ -179,7 +179,7 @@ def opennmt(folder: Path) -> dict[str, str]:
 
 
 def eole(folder: Path) -> dict[str, str]:
-    """A model folder of eole with the sentencepiece models that its transform names."""
+    """Return a model folder of eole with the sentencepiece models that its transform names."""
     import sentencepiece
 
     for lang in ("en", "de"):
@@ -209,7 +209,7 @@ def eole(folder: Path) -> dict[str, str]:
 
 
 def sockeye(folder: Path) -> dict[str, str]:
-    """A model folder of Sockeye, whose text comes in words."""
+    """Return a model folder of Sockeye, whose text comes in words."""
     run(
         "sockeye-train --source train.en --target train.de --validation-source valid.en --output model "
         "--validation-target valid.de --use-cpu --num-layers 2:1 --transformer-model-size 8 "

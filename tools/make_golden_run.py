@@ -124,13 +124,13 @@ def train(recipe: Path, out: Path, *, kill: bool = False) -> None:
 
 
 def history(run: Path) -> list[dict[str, Any]]:
-    """The whole lines of a run's history."""
+    """Return the whole lines of a run's history."""
     lines = (run / "history.jsonl").read_text().splitlines() if (run / "history.jsonl").exists() else []
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
 def later_history(run: Path) -> list[dict[str, Any]]:
-    """Steps and losses behind the checkpoint: what no clock and no machine decides."""
+    """Return the steps and losses after the checkpoint, which depend on no clock and no machine."""
     keys = ("step", "train_loss", "valid_loss")
     rows = [{key: row[key] for key in keys if key in row} for row in history(run)]
     return [row for row in rows if row["step"] > STOP_AT]

@@ -137,7 +137,7 @@ def _content(path: Path) -> bytes:
 
 
 def _inside(argv: Sequence[str], folder: Path, beside: Path, streams: Sequence[str | None]) -> int:
-    """The exit code of the command line in this fork, which looks like a new process to it."""
+    """Return the exit code of the command line in this fork, which looks like a new process to it."""
     os.setsid()
     os.chdir(folder)
     atexit._clear()  # what this script has registered
@@ -183,7 +183,7 @@ def _inside(argv: Sequence[str], folder: Path, beside: Path, streams: Sequence[s
 
 
 def _open(kind: str | None, path: Path) -> int | None:
-    """A stream of this kind; None: a closed one."""
+    """Return a stream of this kind; None: a closed one."""
     if kind in (None, "closed"):
         return None
     if kind == "broken":
@@ -195,7 +195,7 @@ def _open(kind: str | None, path: Path) -> int | None:
 
 
 def _left(main: Callable[[], None]) -> int:
-    """The exit code that Python makes of how `main` ends."""
+    """Return the exit code that Python makes of how `main` ends."""
     try:
         main()
     except SystemExit as left:
@@ -292,13 +292,13 @@ class Stage:
         }
 
     def made(self, name: str) -> Path:
-        """A run, or a file; runs are trained when they are first asked for."""
+        """Return a run, or a file; runs are trained when they are first asked for."""
         for argv in self.commands.pop(name, []):
             self.make(*argv)
         return self.folder / name
 
     def part(self, number: int) -> Stage:
-        """A stage with the same runs and texts, whose cases are in a folder of their own."""
+        """Return a stage with the same runs and texts, whose cases are in a folder of their own."""
         for name in list(self.commands):
             self.made(name)
         other = copy.copy(self)
@@ -312,7 +312,7 @@ class Stage:
             sys.exit(f"dragoman {' '.join(argv)}: exit code {ended.code}\n{ended.stderr}")
 
     def fresh(self, *names: str) -> Path:
-        """An empty folder for a case, with copies of these."""
+        """Return an empty folder for a case, with copies of these."""
         sources = [self.made(name) for name in names]
         for path in (self.case, self.case.with_name("case.streams")):
             shutil.rmtree(path, ignore_errors=True)

@@ -70,7 +70,7 @@ def hostile_text(rng: random.Random, lines: Sequence[str]) -> bytes:
 
 
 def words(text: str) -> list[str]:
-    """The words of a pool; "" and names with spaces are added by hand."""
+    """Return the words of a pool; "" and names with spaces are added by hand."""
     return text.split()
 
 
@@ -332,7 +332,7 @@ class CommandCase:
         )
 
     def parsed(self) -> tuple[list[str], dict[str, str]]:
-        """The words that belong to no option, and the last value of each option; a flag's is ""."""
+        """Return the words that belong to no option, and the last value of each option; a flag's is ""."""
         taking = {option.flag for option in self.options if option.flag and option.kind != "flag"}
         found: list[str] = []
         given: dict[str, str] = {}
@@ -381,7 +381,7 @@ def mutate(rng: random.Random, command: str, base: list[str], options: Sequence[
 
 
 def make_texts(rng: random.Random, pairs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
-    """The files of a case."""
+    """Return the files of a case."""
     src, tgt = [en for en, _ in pairs], [de for _, de in pairs]
     whole = rng.random() < 0.5
     lines = {"en": src, "de": tgt, "tsv": [f"{en}\t{de}" for en, de in pairs]}
@@ -432,7 +432,7 @@ class Commands:
         """There is nothing to close."""
 
     def prepare(self, case: CommandCase) -> Path:
-        """The folder of a case, with everything that its words name."""
+        """Return the folder of a case, with everything that its words name."""
         folder = self.stage.fresh("run", "classifier", "recipe.toml", "labelled.tsv")
         for side in ("en", "de"):
             for name in ("train", "valid", "test"):
@@ -473,7 +473,7 @@ class Commands:
         allowed |= {"keys.toml"} if case.command.startswith("key ") else set()
 
         def is_kept(path: str) -> bool:
-            """The run as CTranslate2 reads it is kept for the next time, also if what follows fails."""
+            """Keep a run's CTranslate2 conversion for the next command, even if a later step fails."""
             return path.startswith("run/ctranslate2") and "ctranslate2" in " ".join(case.argv)
 
         makes_folders = case.command in MAKES_FOLDERS or "--out-dir" in places

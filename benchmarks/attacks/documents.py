@@ -32,7 +32,7 @@ class Document(NamedTuple):
 
 
 def make(rng: random.Random, sentences: list[str]) -> Document:
-    """A document of any kind, mostly with something wrong."""
+    """Return a document of any kind, mostly with something wrong."""
     ending = rng.choice(ENDINGS)
     units = rng.sample(sentences, k=rng.randint(1, 8))
     for _ in range(rng.choice([0, 1, 3])):
@@ -52,7 +52,7 @@ def _escaped(text: str) -> str:
 
 
 def docx(rng: random.Random, units: list[str], body: str | None = None) -> bytes:
-    """A Word document with a paragraph for each unit."""
+    """Return a Word document with a paragraph for each unit."""
 
     def paragraph(unit: str) -> str:
         half = len(unit) // 2 if rng.random() < 0.3 else len(unit)
@@ -123,7 +123,7 @@ WRITERS: dict[str, Callable[[random.Random, list[str]], bytes]] = {
 
 
 def _damaged(rng: random.Random, content: bytes) -> bytes:
-    """A file that something has happened to."""
+    """Return a file that something has happened to."""
     i = rng.randint(0, len(content))
     text = content.decode("utf-8", "replace")
     return rng.choice([
@@ -181,7 +181,7 @@ def _hostile_markup(rng: random.Random, ending: str) -> bytes:
 
 
 def _hostile_zip(rng: random.Random, whole: bytes) -> bytes:
-    """An archive whose parts are the attack."""
+    """Return an archive whose parts are the attack."""
     with zipfile.ZipFile(io.BytesIO(whole)) as archive:
         parts = {name: archive.read(name).decode() for name in archive.namelist()}
     name = rng.choice(list(parts))

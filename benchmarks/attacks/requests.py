@@ -71,7 +71,7 @@ def malformed(seed: int = 1) -> Iterator[tuple[str, bytes]]:
 
 
 def post(path: str, body: bytes, content_type: str = "application/json", *more: str) -> bytes:
-    """A request in good HTTP, whatever its body is."""
+    """Return a request in good HTTP, whatever its body is."""
     lines = [
         f"POST {path} HTTP/1.1",
         "Host: localhost",
@@ -251,7 +251,7 @@ class Answer(NamedTuple):
 
 
 def described(rng: random.Random, api: dict[str, Any], sentences: list[str]) -> bytes:
-    """A request to any route of an OpenAPI description, with parameters good and bad."""
+    """Return a request to any route of an OpenAPI description, with parameters good and bad."""
     path, operations = rng.choice(list(api["paths"].items()))
     method, operation = rng.choice([(m, o) for m, o in operations.items() if isinstance(o, dict)])
     query = []
@@ -282,7 +282,7 @@ def described(rng: random.Random, api: dict[str, Any], sentences: list[str]) -> 
 
 
 def _value(rng: random.Random, api: dict[str, Any], schema: dict[str, Any], sentences: list[str]) -> Any:
-    """A value that the schema describes, or now and then one that it does not."""
+    """Return a value that the schema describes, or now and then one that it does not."""
     if rng.random() < 0.06:
         return rng.choice(WRONG)
     if "$ref" in schema:
@@ -319,7 +319,7 @@ def _value(rng: random.Random, api: dict[str, Any], schema: dict[str, Any], sent
 
 
 def _form(rng: random.Random, fields: dict[str, Any], sentences: list[str]) -> tuple[bytes, str]:
-    """A form with a document in it, and its content type."""
+    """Return a form with a document in it, and its content type."""
     document = documents.make(rng, sentences)
     ending = document.ending if rng.random() < 0.9 else rng.choice([".pdf", "", ".docx", "." * 300])
     boundary = uuid.UUID(int=rng.getrandbits(128)).hex
@@ -405,7 +405,7 @@ class Requests:
         return [each.get("translation") for each in json.loads(answer.body)["translations"]]
 
     def exchange(self, content: bytes) -> Answer:
-        """The answer to `content`, which may be no request at all. TimeoutError: none comes."""
+        """Return the answer to `content`, which may be no request at all. TimeoutError: none comes."""
         with socket.create_connection(("127.0.0.1", self.service.port), timeout=SECONDS) as wire:
             with suppress(ConnectionError):  # it may answer before the end
                 wire.sendall(content)

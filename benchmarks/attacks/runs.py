@@ -204,7 +204,7 @@ ACTS = [
 
 
 def _edited(rng: random.Random, path: Path, content: bytes, *_: object) -> bytes | None:
-    """A file of settings with one value or key changed; None: it holds none."""
+    """Return a file of settings with one value or key changed; None: it holds none."""
     try:
         if path.suffix == ".json":
             return _edited_json(rng, content)

@@ -66,7 +66,7 @@ def load(run):
 
 
 def renamed(name, tensor):
-    """The parts that the tensor of that name becomes."""
+    """Yield the parts of the tensor with that name."""
     side, number, *rest = name
     if side.endswith("_norm"):
         return {f"{side.removesuffix('_norm')}.layer_norm.{number}": tensor}

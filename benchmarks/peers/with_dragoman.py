@@ -87,7 +87,7 @@ def make_step(vocab_size, *, precision, kernels, processes=ALONE):
 
 
 def numbers(processes):
-    """The numbers of the batches: the first process reads them and tells the others."""
+    """Yield the numbers of the batches: the first process reads them and tells the others."""
     lines = iter(sys.stdin)
     while True:
         line = next(lines, "") if processes.first else ""

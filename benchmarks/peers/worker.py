@@ -34,7 +34,7 @@ def serve(make_step, numbers=None, *, speaks=True):
 
 
 def plain_step(model, logits_of):
-    """An update as PyTorch's tutorials write it; `logits_of(src, inputs)` are the model's, (B, T, V)."""
+    """Make an update as PyTorch's tutorials write it; `logits_of(src, inputs)` returns (B, T, V)."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
 
     def step(src, tgt):
@@ -50,7 +50,7 @@ def plain_step(model, logits_of):
 
 
 def teacher_forcing(tgt):
-    """The decoder's input and what it is to predict, from start token, sentence and end token."""
+    """Return the decoder's input and labels, from start token, sentence and end token."""
     inputs = tgt[:, :-1].clone()
     inputs[inputs == EOS] = PAD
     return inputs, tgt[:, 1:]

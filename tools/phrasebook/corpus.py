@@ -42,7 +42,7 @@ def sentences(seed: int) -> dict[str, tuple[Sentence, ...]]:
 
 
 def _distinct(generated: Iterable[Sentence], *, seed: int) -> list[Sentence]:
-    """The sentences in the order of a hash, without those that repeat another one in some language."""
+    """Return the sentences in the order of a hash, without those that repeat another one in some language."""
     seen: set[str] = set()
     kept = []
     for sentence in generated:

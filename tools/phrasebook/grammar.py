@@ -50,7 +50,7 @@ class Construction(NamedTuple):
 
 
 def read_table(name: str) -> list[Word]:
-    """The rows of <name>.tsv; a cell `-` is empty. The `id` of a row is its English text."""
+    """Return the rows of <name>.tsv; a cell `-` is empty. The `id` of a row is its English text."""
     lines = _read(f"{name}.tsv").splitlines()
     header = lines[0].split("\t")
     words = []
@@ -63,7 +63,7 @@ def read_table(name: str) -> list[Word]:
 
 
 def read_toml(name: str) -> dict[str, Any]:
-    """The table in the file `name` of this folder."""
+    """Return the table in the file `name` of this folder."""
     return tomllib.loads(_read(name))
 
 
@@ -97,7 +97,7 @@ class Grammar:
         return Construction(name, table["topic"], slots, fits, apart, [table[lang] for lang in LANGUAGES])
 
     def words(self, table: str, *wanted: str) -> list[Word]:
-        """The words of a table that are in one of the classes, or are the one word `=id` (`_` is a space)."""
+        """Return the words of a table in one of the classes, or the one word `=id` (`_` is a space)."""
         names = {name[1:].replace("_", " ") for name in wanted if name.startswith("=")}
         return [
             word
@@ -115,7 +115,10 @@ class Grammar:
                 yield Sentence(construction.id, fill(words), words, next(held, ""))
 
     def _filler(self, construction: Construction) -> Callable[[Mapping[str, Word]], tuple[str, ...]]:
-        """A function from words by slot to the texts; what a group says is worked out once per its words."""
+        """Return a function from words by slot to the texts.
+
+        What a group says is worked out once per its words.
+        """
         parsed = [
             (lang, [self._group(lang, part, construction, odd=i % 2 == 1) for i, part in enumerate(parts)])
             for lang, parts in zip(LANGUAGES, map(_GROUP.split, construction.templates), strict=True)
@@ -151,7 +154,7 @@ class Grammar:
 
 
 def _finish(lang: str, text: str) -> str:
-    """The text as it is printed: one space between words, a capital first, German prepositions contracted."""
+    """Return the printed form: one space between words, a capital first, German prepositions contracted."""
     text = _BEFORE_MARK.sub("", " ".join(text.split()))
     if lang == "zh":
         return text
@@ -192,5 +195,5 @@ def _draw(key: str, total: int, *, enough: int) -> Iterator[int]:
 
 
 def hash_of(text: str) -> bytes:
-    """A hash that is the same on every machine and Python."""
+    """Return a hash that is the same on every machine and Python."""
     return hashlib.sha256(text.encode()).digest()

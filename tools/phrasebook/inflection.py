@@ -47,7 +47,7 @@ KINDS |= {"verbs": "verb", "persons": "person"}
 
 
 def inflect(lang: str, words: Sequence[Word], features: Sequence[str], paradigms: Mapping[str, Any]) -> str:
-    """The text of a group. KeyError where the tables lack the form it asks for."""
+    """Return the text of a group. KeyError where the tables lack the form it asks for."""
     group = Group(lang, {KINDS.get(word.table, "phrase"): word for word in words}, features)
     rules = paradigms[lang]
     auxiliary = next((name for name in features if name in rules["auxiliaries"]), None)
@@ -67,7 +67,7 @@ def inflect(lang: str, words: Sequence[Word], features: Sequence[str], paradigms
 
 
 def _is_noun_phrase(group: Group) -> bool:
-    """False where the features name a column of the noun's row, such as `{place to}`."""
+    """Return whether the noun is inflected: not if the features name a column of its row (`{place to}`)."""
     column = "_".join((group.lang, *group.features))
     return len(group.words) > 1 or not group.features or column not in group.words["noun"].forms
 
@@ -118,7 +118,7 @@ def _english_noun_phrase(group: Group, rules: Mapping[str, Any]) -> str:
 
 
 def article(word: str) -> str:
-    """The indefinite article that `word` takes: "a" or "an"."""
+    """Return the indefinite article that `word` takes: "a" or "an"."""
     like_you = word.startswith(("uni", "eu", "use")) and not word.startswith("unim")
     return "an" if word[0] in "aeiou" and not like_you else "a"
 
@@ -130,7 +130,7 @@ COLUMNS = {"m": 0, "f": 1, "n": 2, "pl": 3}
 
 
 def _german_verb(group: Group) -> str:
-    """A verb such as `auf+machen`, whose prefix is on its own in the present of a main clause.
+    """Return a verb such as `auf+machen`, whose prefix is on its own in the present of a main clause.
 
     `aux`: hat or ist; `pp`: aufgemacht; `prefix`: auf; `joined`: aufmacht, as at the end of a clause.
     """
@@ -158,7 +158,10 @@ def german_gender(noun: Word) -> str:
 
 
 def german_noun(noun: Word, case: str, *, plural: bool) -> str:
-    """The noun in a case; `der Student/Studenten` has its second form in all cases but the nominative."""
+    """Return the noun in a case.
+
+    `der Student/Studenten` has its second form in all cases but the nominative.
+    """
     if plural:
         form = noun.form("de", "pl")
         return form + "n" if case == "dat" and not form.endswith(("n", "s")) else form
@@ -241,14 +244,14 @@ def polish_gender(word: Word) -> str:
 
 
 def _polish_column(gender: str, *, plural: bool) -> int:
-    """The column of masculine, feminine, neuter, virile plural, other plural."""
+    """Return the column of masculine, feminine, neuter, virile plural, other plural."""
     if plural:
         return 3 if gender == "p" else 4
     return {"f": 1, "n": 2, "o": 4}.get(gender, 0)
 
 
 def _polish_case(case: str, gender: str, *, plural: bool) -> str:
-    """The case whose form stands for the accusative: genitive for living men, nominative for things."""
+    """Return the case used for the accusative: genitive for living men, nominative for things."""
     if case != "acc":
         return case
     if plural:
@@ -257,7 +260,10 @@ def _polish_case(case: str, gender: str, *, plural: bool) -> str:
 
 
 def polish_noun(noun: Word, case: str, *, plural: bool) -> str:
-    """The noun in a case. The accusative of feminines in -a ends in -ę, of others equals the nominative."""
+    """Return the noun in a case.
+
+    The accusative of feminines in -a ends in -ę, of others equals the nominative.
+    """
     case = _polish_case(case, polish_gender(noun), plural=plural)
     if plural:
         return noun.form("pl", "pl") if case == "nom" else noun.form("pl", case, "pl")
@@ -270,7 +276,7 @@ def polish_noun(noun: Word, case: str, *, plural: bool) -> str:
 
 
 def polish_adjective(adjective: str, virile: str, case: str, column: int, rules: Mapping[str, Any]) -> str:
-    """An adjective given as `nowy` (with its virile plural `nowi`), in one case and column."""
+    """Return an adjective given as `nowy` (with its virile plural `nowi`), in one case and column."""
     if column == 3 and case == "nom":
         return virile
     velar = adjective.endswith(("ki", "gi"))
@@ -279,7 +285,7 @@ def polish_adjective(adjective: str, virile: str, case: str, column: int, rules:
 
 
 def polish_counted(number: Word, noun: Word) -> tuple[str, str]:
-    """The number in the gender of the noun, and the case it governs: nom after 2-4, 22-24 ..., else gen."""
+    """Return the number in the noun's gender, and the case it governs: nom after 2-4, 22-24 ..., else gen."""
     numeral = number.form("pl", "f") if polish_gender(noun) == "f" else number.form("pl")
     return numeral, number.form("pl", "governs")
 
@@ -339,7 +345,7 @@ def _chinese_noun_phrase(group: Group, rules: Mapping[str, Any]) -> str:
 
 
 def _like(group: Group, rules: Mapping[str, Any]) -> str:
-    """A predicate adjective, which agrees with its subject in Polish and does not in the others."""
+    """Return a predicate adjective, which agrees with its subject in Polish and does not in the others."""
     adjective = group.words["adjective"]
     more = ["more"] if group.has("more") else []
     if group.lang != "pl":

@@ -127,7 +127,7 @@ class ReviewGrammar:
             yield Review(label, text, tuple(draft.combinations))
 
     def _sentence(self, wanted: str, draft: Draft) -> str:
-        """A finished sentence of a kind that a frame names, such as "fact" or "turned:verdict"."""
+        """Return a finished sentence of a kind that a frame names, such as "fact" or "turned:verdict"."""
         opening, _, kind = wanted.rpartition(":")
         if kind == "verdict":
             cry = [] if opening else [CRIES[draft.label]]
@@ -142,14 +142,14 @@ class ReviewGrammar:
         return text[0].upper() + text[1:]
 
     def _tell(self, kinds: Sequence[str], draft: Draft) -> str:
-        """A sentence of the domain's own, without an adjective to choose."""
+        """Return a sentence of the domain's own, without an adjective to choose."""
         told = [text for kind in kinds for text in self._told[draft.domain, kind]]
         text = draft.choose([text for text in told if text not in draft.used])
         draft.used.add(text)
         return self._fill(text, Words({}, {}), draft)
 
     def _opinion(self, kind: str, draft: Draft, *, opened: bool) -> str:
-        """An opinion or a contrast; what speaks against one label speaks for the other."""
+        """Return an opinion or a contrast; what speaks against one label speaks for the other."""
         if kind == "against":
             draft = draft._replace(label=_opposite(draft.label))
         constructions = self.constructions["contrasts" if kind == "contrast" else "opinions"]
@@ -167,7 +167,7 @@ class ReviewGrammar:
         raise AssertionError(f"reviews.toml: nothing is left to say of {draft.subject.en!r}: {kind}")
 
     def _words(self, construction: Construction, kind: str, draft: Draft) -> Words | None:
-        """A word for every slot, or None where what was drawn is used up or does not fit."""
+        """Return a word for every slot, or None where what was drawn is used up or does not fit."""
         parts = self._parts[draft.domain]
         options = {"whole": [draft.subject], "against": parts}.get(kind, [draft.subject, *parts])
         words = Words({"noun": draft.choose(options)}, {})
@@ -186,7 +186,10 @@ class ReviewGrammar:
         return words
 
     def _fitting(self, construction: Construction, slot: str, noun: Noun, draft: Draft) -> list[Adjective]:
-        """The adjectives that a slot takes of a noun; kept, since the same are wanted thousands of times."""
+        """Return the adjectives that a slot takes of a noun.
+
+        Kept, since the same are wanted thousands of times.
+        """
         label = draft.label if slot.startswith("for") else _opposite(draft.label)
         wanted = draft.unseen and slot == construction.slots[0]
         key = (construction.id, slot, noun.en, label, wanted)

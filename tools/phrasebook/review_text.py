@@ -106,7 +106,7 @@ Text = tuple["str | Group", ...]
 
 
 def parse(text: str) -> Iterator[Text]:
-    """A text cut at its groups; one with a choice, [a|b], is two."""
+    """Yield a text cut at its groups; one with a choice, [a|b], is two."""
     choices = [part.split("|") if i % 2 else [part] for i, part in enumerate(_CHOICE.split(text))]
     for chosen in product(*choices):
         parts = _GROUP.split("".join(chosen))
@@ -114,13 +114,13 @@ def parse(text: str) -> Iterator[Text]:
 
 
 def slots_of(text: Text) -> list[str]:
-    """The slots of its adjectives, in the order of SLOTS."""
+    """Return the slots of its adjectives, in the order of SLOTS."""
     slots = {part.slot for part in text if isinstance(part, Group)}
     return [slot for slot in SLOTS if slot in slots]
 
 
 def say(group: Group, words: Words, tense: str) -> str:
-    """The English of a group about a noun, such as "a duller plot" for {a for more noun}."""
+    """Return the English of a group about a noun, such as "a duller plot" for {a for more noun}."""
     noun = words.nouns[group.noun]
     if group.kind in VERBS:
         return VERBS[group.kind][tense][noun.number == "many" and not group.singular]
