@@ -624,7 +624,7 @@ def serve(place: Place) -> None:
 
 
 def bulk_program(place: Place, texts: list[str], *more: str) -> tuple[list[str], Path, list[str]]:
-    """Return a program that translates a file with two workers, where its output goes, and what it should be."""
+    """Return a program that translates a file with two workers, its output, and the expected lines."""
     source, out = place.work / "in.txt", place.work / "out.txt"
     source.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     files = ", ".join(f"Path({str(path)!r})" for path in (place.reference / "translator", source, out))
