@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import DataError, MissingExtraError
-from dragoman.serving import detection
-from dragoman.serving.detection import detect_source
+from dragoman.serving import documents
+from dragoman.serving.documents import detect_source
 from dragoman.serving.languages import NAMES, known, name_of
 from dragoman.text import detection as identification
 from dragoman.text.detection import detect
@@ -55,7 +55,7 @@ def test_one_source_needs_no_detection_and_none_is_an_error(monkeypatch: pytest.
     def fail(*_: object) -> None:
         raise AssertionError("nothing is to be detected")
 
-    monkeypatch.setattr(detection, "detect", fail)
+    monkeypatch.setattr(documents, "detect", fail)
     assert detect_source("Das alte Haus", ["en", "en"]) == "en"
     with pytest.raises(DataError, match="no model translates into this language; ask for another target"):
         detect_source("Das alte Haus", [])

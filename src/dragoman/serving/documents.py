@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple
@@ -12,12 +13,12 @@ from fastapi import APIRouter, File, Form, Request, Response, UploadFile
 from dragoman.documents import FORMATS, DocumentFile
 from dragoman.errors import DataError
 from dragoman.serving.batching import Client
-from dragoman.serving.detection import AUTO, detect_source
 from dragoman.serving.downloads import MAX_STEM, safe_name
 from dragoman.serving.errors import too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.service import Service
+from dragoman.serving.service import AdmittedDep, Service
+from dragoman.text.detection import detect
 
 ENDINGS = FORMATS
 """Endings of the names of documents that are translated."""
@@ -30,18 +31,21 @@ MEDIA_TYPES = {
     ".html": "text/html",
 }
 
+AUTO = "auto"
+"""Source language of a request whose language is to be detected."""
+
 router = APIRouter(prefix="/v1")
 
 
 class DocumentRequest(NamedTuple):
-    """A document to be translated."""
+    """A document to translate."""
 
     name: str
-    """Safe, as `safe_name` makes it."""
+    """Made safe by `safe_name`."""
     content: bytes
     model: str | None = None
     source: str | None = None
-    """Or "auto"."""
+    """A language, "auto", or None."""
     target: str | None = None
 
 
@@ -69,6 +73,7 @@ class Translated(NamedTuple):
 )  # fmt: skip
 async def documents(
     request: Request,
+    service: AdmittedDep,
     file: Annotated[UploadFile, File(description=f"Its name ends in {', '.join(FORMATS)}.")],
     model: Annotated[
         str | None, Form(description="Its name; without one the first of the direction.")
@@ -76,19 +81,19 @@ async def documents(
     source: Annotated[str | None, Form(description='Its language, or "auto".', examples=["en"])] = None,
     target: Annotated[str | None, Form(description="That of the translation.", examples=["de"])] = None,
 ) -> Response:
-    """A document in another language: the same format, formatting and all else kept."""
-    service: Service = request.app.state.service
-    service.admit(request)
+    """Translate a document; its format and formatting stay."""
     asked = DocumentRequest(safe_name(file.filename or ""), await file.read(), model, source, target)
     translated = await translate_document(request, service, asked)
     return attachment(translated.name, translated.content)
 
 
 async def translate_document(request: Request, service: Service, asked: DocumentRequest) -> Translated:
-    """The document in another language.
+    """Translate a document.
 
-    HTTPError: it is too large, or takes too long. DataError: it is damaged, of no known format, or there
-    is no model for it. MissingExtraError: a package for its format is not installed.
+    Raises:
+        DataError: it is damaged, its format is unknown, or there is no model for it.
+        HTTPError: it is too large, or takes too long.
+        MissingExtraError: a package for its format is not installed.
     """
     limits = service.config.limits
     if len(asked.content) > limits.file_bytes:
@@ -116,15 +121,17 @@ async def translate_document(request: Request, service: Service, asked: Document
 
 
 def _in_language(name: str, language: str) -> str:
-    """The name of a document in another language: "letter.de.docx"."""
+    """Return the name of a document in another language: "letter.de.docx"."""
     path = PurePath(name)
     return safe_name(f"{path.stem[: MAX_STEM - len(language) - 1]}.{language}{path.suffix}")
 
 
 def opened(models: Models, asked: DocumentRequest, client: Client) -> tuple[ServedTranslator, DocumentFile]:
-    """A document, and the model for it.
+    """Return the model for a document, and the document.
 
-    DataError: it is damaged or too large, or there is none. GoneError: the client has left.
+    Raises:
+        DataError: it is damaged or too large, or there is no model for it.
+        GoneError: the client has left.
     """
     source = asked.source
     if source == AUTO:
@@ -134,7 +141,7 @@ def opened(models: Models, asked: DocumentRequest, client: Client) -> tuple[Serv
 
 
 def _detected(models: Models, asked: DocumentRequest, client: Client) -> str:
-    """The language of a document, among those that a model translates into the target."""
+    """Detect the language of a document, among those that a model translates into the target."""
     directions = [pair for pair in models.directions if asked.target in (None, pair[1])]
     sources = list(dict.fromkeys(source for source, _ in directions))
     if len(sources) < 2:
@@ -152,7 +159,7 @@ def _detected(models: Models, asked: DocumentRequest, client: Client) -> str:
 
 
 def attachment(name: str, content: bytes) -> Response:
-    """A file that a browser saves under `name`, in whatever script that is (RFC 6266, RFC 5987)."""
+    """Return a file that a browser saves as `name`, in any script (RFC 6266, RFC 5987)."""
     plain = name.encode("ascii", "replace").decode().replace("?", "_")
     headers: dict[str, Any] = {
         "Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}",
@@ -160,3 +167,11 @@ def attachment(name: str, content: bytes) -> Response:
         "Cache-Control": "no-store",
     }
     return Response(content, headers=headers)
+
+
+def detect_source(text: str, sources: Iterable[str]) -> str:
+    """Return the language of `text` among `sources`. DataError: there are none."""
+    languages = list(sources)
+    if not languages:
+        raise DataError('source = "auto": no model translates into this language; ask for another target')
+    return languages[0] if len(set(languages)) == 1 else detect(text, languages)[0].language

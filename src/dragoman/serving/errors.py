@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from starlette.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.responses import Response
 
 from dragoman.errors import ConfigError, DataError, DragomanError, MissingExtraError, printable
 from dragoman.serving.logs import log
+from dragoman.serving.schemas import Problem
 
 
 def one_line(message: str) -> str:
@@ -16,9 +18,17 @@ def one_line(message: str) -> str:
     return printable(" ".join(message.split()))
 
 
-def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The JSON response to a failed request."""
-    return JSONResponse({"error": one_line(message)}, status_code=status, headers=dict(headers or {}))
+def json_response(
+    message: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a message as a JSON response, without the fields that were not set."""
+    content = message.model_dump_json(exclude_unset=True)
+    return Response(content, status, dict(headers or {}), "application/json")
+
+
+def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the JSON response to a failed request."""
+    return json_response(Problem(error=one_line(message)), status, headers)
 
 
 class HTTPError(Exception):

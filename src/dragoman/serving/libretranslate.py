@@ -24,8 +24,8 @@ from urllib.parse import quote
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 
 from dragoman.config import parse_json
@@ -35,16 +35,14 @@ from dragoman.documents.hypertext import Hypertext, plain
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
-from dragoman.serving.detection import AUTO
-from dragoman.serving.documents import ENDINGS, DocumentRequest, attachment, translate_document
+from dragoman.serving.documents import AUTO, ENDINGS, DocumentRequest, attachment, translate_document
 from dragoman.serving.downloads import safe_name
-from dragoman.serving.errors import HTTPError, too_much
+from dragoman.serving.errors import HTTPError, json_response, too_much
 from dragoman.serving.languages import known, name_of
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.service import Service
-from dragoman.serving.translating import TranslationJob
-from dragoman.serving.v1 import begin, note
+from dragoman.serving.service import Service, ServiceDep
+from dragoman.serving.v1 import begin
 from dragoman.text.detection import Detected, detect
 
 FRONTEND_TIMEOUT = 500
@@ -83,9 +81,8 @@ router = APIRouter(tags=["LibreTranslate"], route_class=Route)
     responses={200: {"model": schemas.LibreTranslation}, **PROBLEMS},
     openapi_extra=schemas.body_of(schemas.LibreTranslate),
 )
-async def translate(request: Request) -> Response:
+async def translate(request: Request, service: ServiceDep) -> Response:
     """A text or several in another language; `alternatives` says how many more translations of each."""
-    service: Service = request.app.state.service
     fields = await read_fields(request)
     admit(service, request, fields)
     texts, source, target = _texts(fields), required(fields, "source"), required(fields, "target")
@@ -101,17 +98,19 @@ async def translate(request: Request) -> Response:
     if direction.served is None:
         found: list[Rendered] = [Rendered(text) for text in texts]
     else:
-        note(request, service, direction.served.info.name, texts)
+        service.note_texts(request, direction.served.info.name, texts)
         translated = translate_html if is_html else translate_text
         found = await translated(request, service, direction.served, texts, n_alternatives)
     is_batch = isinstance(fields["q"], list)
-    answer: dict[str, Any] = {"translatedText": [each.text for each in found] if is_batch else found[0].text}
+    answer = schemas.LibreTranslation(
+        translatedText=[each.text for each in found] if is_batch else found[0].text
+    )
     if source == AUTO:
         detected = _detected(direction.source)
-        answer["detectedLanguage"] = [detected] * len(texts) if is_batch else detected
+        answer.detectedLanguage = [detected] * len(texts) if is_batch else detected
     if n_alternatives:
-        answer["alternatives"] = [each.others for each in found] if is_batch else found[0].others
-    return JSONResponse(answer)
+        answer.alternatives = [list(each.others) for each in found] if is_batch else list(found[0].others)
+    return json_response(answer)
 
 
 class Rendered(NamedTuple):
@@ -128,27 +127,26 @@ async def translate_text(
     """Translate each text, with up to `n_alternatives` alternatives."""
     asked = schemas.TranslateRequest(text=list(texts), n_best=n_alternatives + 1)
 
-    def work(client: Client) -> dict[str, Any]:
-        job: TranslationJob = begin(request, service, served, asked, client)
-        return job.answer()
+    def work(client: Client) -> schemas.TranslateResponse:
+        return begin(request, service, served, asked, client).answer()
 
     answer = await service.run(request, work)
     found = []
-    for translation in answer["translations"]:
+    for translation in answer.translations:
         every = [alternative_of(translation, k) for k in range(n_alternatives + 1)]
-        others = dict.fromkeys(text for text in every[1:] if text not in ("", translation["text"]))
-        found.append(Rendered(translation["text"], tuple(others)))
+        others = dict.fromkeys(text for text in every[1:] if text not in ("", translation.text))
+        found.append(Rendered(translation.text, tuple(others)))
     return found
 
 
-def alternative_of(translation: dict[str, Any], k: int) -> str:
-    """The text of a `TranslationMessage`, made of the alternative `k` of each sentence, or its last one."""
-    text, written, position = translation["text"], "", 0
-    for sentence in translation["sentences"]:
-        alternatives = sentence["alternatives"]
-        written += text[position : sentence["start"]] + alternatives[min(k, len(alternatives) - 1)]["text"]
-        position = sentence["end"]
-    return written + text[position:]
+def alternative_of(translation: schemas.TranslationMessage, k: int) -> str:
+    """Return a translation made of the alternative `k` of each sentence, or of its last one."""
+    text, written, end = translation.text, "", 0
+    for sentence in translation.sentences:
+        alternatives = sentence.alternatives
+        written += text[end : sentence.start] + alternatives[min(k, len(alternatives) - 1)].text
+        end = sentence.end
+    return written + text[end:]
 
 
 async def translate_html(
@@ -185,15 +183,17 @@ async def translate_html(
     summary="List languages",
     responses={200: {"model": list[schemas.LibreLanguage]}},
 )
-def languages(request: Request) -> Response:
+def languages(service: ServiceDep) -> Response:
     """List all languages, each with its target languages. Needs no key."""
-    models: Models = request.app.state.service.models
-    return JSONResponse([
-        {"code": code, "name": name_of(code), "targets": sorted({
-            code, *(target for source, target in models.directions if source == code),
-        })}
+    models = service.models
+    return _json_list(
+        schemas.LibreLanguage(
+            code=code,
+            name=name_of(code),
+            targets=sorted({code, *(target for source, target in models.directions if source == code)}),
+        )
         for code in _languages(models)
-    ])  # fmt: skip
+    )
 
 
 @router.post(
@@ -203,16 +203,16 @@ def languages(request: Request) -> Response:
     responses={200: {"model": list[schemas.LibreDetection]}, **PROBLEMS},
     openapi_extra=schemas.body_of(schemas.LibreDetect),
 )
-async def detect_language(request: Request) -> Response:
+async def detect_language(request: Request, service: ServiceDep) -> Response:
     """Detect the language of a text among those of this service, most likely first."""
-    service: Service = request.app.state.service
     fields = await read_fields(request)
     admit(service, request, fields)
     text = "\n".join(_texts(fields))
-    note(request, service, "detection", [text])
+    service.note_texts(request, "detection", [text])
+    service.check_texts([text])
     there = _languages(service.models)
     found = [each for each in detect(text) if not there or each.language in there]
-    return JSONResponse([_detected(each) for each in found or [Detected("en", 0.0)]])
+    return _json_list(_detected(each) for each in found or [Detected("en", 0.0)])
 
 
 @router.post(
@@ -222,9 +222,8 @@ async def detect_language(request: Request) -> Response:
     responses={200: {"model": schemas.LibreFile}, **PROBLEMS},
     openapi_extra=schemas.body_of(schemas.LibreTranslateFile, "multipart/form-data"),
 )
-async def translate_file(request: Request) -> Response:
+async def translate_file(request: Request, service: ServiceDep) -> Response:
     """Translate a document; the response has the URL from which it can be downloaded for a while."""
-    service: Service = request.app.state.service
     fields = await read_fields(request)
     admit(service, request, fields)
     file = fields.get("file")
@@ -240,7 +239,8 @@ async def translate_file(request: Request) -> Response:
     asked = DocumentRequest(name, await file.read(), None, direction.source.language, direction.target)
     translated = await translate_document(request, service, asked)
     kept = await to_thread.run_sync(service.downloads.keep, *translated)
-    return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{quote(kept)}"})
+    address = f"{request.base_url}download_file/{quote(kept)}"
+    return json_response(schemas.LibreFile(translatedFileUrl=address))
 
 
 @router.get(
@@ -256,9 +256,8 @@ async def translate_file(request: Request) -> Response:
         404: {"model": schemas.Problem, "description": "There is no such file, or no more."},
     },
 )
-def download_file(request: Request, filename: str) -> Response:
+def download_file(service: ServiceDep, filename: str) -> Response:
     """Download a file of /translate_file. Its name is secret, so that no key is needed."""
-    service: Service = request.app.state.service
     found = service.downloads.fetch(filename)
     if found is None:
         raise HTTPError(404, "there is no such file, or no more; translate it again")
@@ -271,21 +270,23 @@ def download_file(request: Request, filename: str) -> Response:
     summary="Settings for a page",
     responses={200: {"model": schemas.LibreSettings}},
 )
-def frontend_settings(request: Request) -> Response:
+def frontend_settings(service: ServiceDep) -> Response:
     """Settings for a web page that uses this service. Needs no key."""
-    service: Service = request.app.state.service
-    automatic = {"code": AUTO, "name": "Auto Detect"}
-    targets = [{"code": target, "name": name_of(target)} for _, target in service.models.directions]
-    return JSONResponse({
-        "apiKeys": service.keys is not None,
-        "charLimit": service.config.limits.characters,
-        "filesTranslation": True,
-        "frontendTimeout": FRONTEND_TIMEOUT,
-        "keyRequired": service.keys is not None,
-        "language": {"source": automatic, "target": next(iter(targets), automatic)},
-        "suggestions": False,
-        "supportedFilesFormat": list(ENDINGS),
-    })  # fmt: skip
+    automatic = schemas.NamedLanguage(code=AUTO, name="Auto Detect")
+    targets = [target for _, target in service.models.directions][:1]
+    first = [schemas.NamedLanguage(code=target, name=name_of(target)) for target in targets]
+    return json_response(
+        schemas.LibreSettings(
+            apiKeys=service.keys is not None,
+            charLimit=service.config.limits.characters,
+            filesTranslation=True,
+            frontendTimeout=FRONTEND_TIMEOUT,
+            keyRequired=service.keys is not None,
+            language=schemas.LibreDirection(source=automatic, target=first[0] if first else automatic),
+            suggestions=False,
+            supportedFilesFormat=list(ENDINGS),
+        )
+    )
 
 
 @router.post(
@@ -349,9 +350,15 @@ def _languages(models: Models) -> list[str]:
     return list(dict.fromkeys(language for pair in models.directions for language in pair))
 
 
-def _detected(found: Detected) -> dict[str, Any]:
+def _detected(found: Detected) -> schemas.LibreDetection:
     """Return a language in LibreTranslate's format, with a confidence from 0 to 100."""
-    return {"confidence": round(100 * found.confidence, 1), "language": found.language}
+    return schemas.LibreDetection(confidence=round(100 * found.confidence, 1), language=found.language)
+
+
+def _json_list(messages: Iterable[BaseModel]) -> Response:
+    return Response(
+        f"[{','.join(each.model_dump_json() for each in messages)}]", media_type="application/json"
+    )
 
 
 async def read_fields(request: Request) -> dict[str, Any]:

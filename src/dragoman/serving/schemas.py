@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Number = float | None
-"""null where it is not finite."""
+"""A number; null = not finite."""
 
 
 def whole(text: str) -> str:
-    """`text`, if it can be written as UTF-8. ValueError: it holds half a character."""
+    """Return `text`. ValueError: it has half of a surrogate pair, so that it is not valid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -23,18 +23,18 @@ Text: TypeAlias = Annotated[str, AfterValidator(whole)]
 
 
 class Message(BaseModel):
-    """A request or an answer. Names that it does not know are an error."""
+    """A request or a response. Unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def examples(*values: dict[str, Any]) -> ConfigDict:
-    """Configuration of a message with examples of it."""
+    """Return the configuration of a message with these examples."""
     return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(values)})
 
 
 class Problem(BaseModel):
-    """What every request that fails is answered with."""
+    """The response to a failed request."""
 
     model_config = examples({"error": "text: is empty; send what is to be translated"})
 
@@ -43,7 +43,7 @@ class Problem(BaseModel):
 
 
 class TranslateRequest(Message):
-    """Texts to be translated, and how."""
+    """Texts to translate, with search settings."""
 
     model_config = examples(
         {"text": "A man is riding a bike.", "source": "en", "target": "de"},
@@ -83,14 +83,14 @@ class TranslateRequest(Message):
 
 
 class AlternativeMessage(Message):
-    """A candidate, and its score: log-probability over the length penalty."""
+    """A candidate with its score: log-probability over the length penalty."""
 
     text: str
     score: Number
 
 
 class LinkMessage(Message):
-    """A word of the source and one of the translation that stands for it: first character, one behind."""
+    """An aligned pair of words: half-open character spans of source and translation, and a weight."""
 
     source: tuple[int, int]
     target: tuple[int, int]
@@ -98,26 +98,36 @@ class LinkMessage(Message):
 
 
 class WordMessage(Message):
-    """A word of the translation, and how probable the model finds it after what stands before it."""
+    """A word of the translation with its probability, given the words before it."""
 
     start: int
     end: int
     probability: float
 
 
-class SentenceMessage(Message):
-    """The translation of a sentence. Positions count Unicode code points."""
+class SourceSentence(Message):
+    """A sentence of a text. Positions count Unicode code points."""
 
     source_start: int = Field(description="Where the sentence stands in its text.")
     source_end: int
-    start: int = Field(description="Where its translation stands in the text's translation.")
-    end: int
     source: str
+
+
+class TranslatedSentence(SourceSentence):
+    """The translation of a sentence."""
+
     text: str
     score: Number
     alternatives: list[AlternativeMessage] = Field(description="n_best of them; the first is `text`.")
     links: list[LinkMessage] | None = Field(description="Within `source` and `text`.")
     words: list[WordMessage] | None = Field(description="Within `text`.")
+
+
+class SentenceMessage(TranslatedSentence):
+    """The translation of a sentence, and its place in the translation of the text."""
+
+    start: int = Field(description="Where its translation stands in the text's translation.")
+    end: int
 
 
 class TranslationMessage(Message):
@@ -127,17 +137,50 @@ class TranslationMessage(Message):
     sentences: list[SentenceMessage]
 
 
-class TranslateResponse(Message):
-    """A translation for each text."""
+class DirectionMessage(Message):
+    """The model that translates, and its languages."""
 
     model: str
     source: str
     target: str
+
+
+class TranslateResponse(DirectionMessage):
+    """A translation for each text; with `stream`, the data of the event "done"."""
+
     translations: list[TranslationMessage]
 
 
+class SentencesMessage(Message):
+    """The sentences of a text."""
+
+    sentences: list[SourceSentence]
+
+
+class BeginEvent(DirectionMessage):
+    """The sentences that will be translated: the first event of a stream."""
+
+    translations: list[SentencesMessage]
+
+
+class PartialEvent(Message):
+    """The first words of a translation, sent while it is being written."""
+
+    text: int = Field(description="Number of the text, from 0.")
+    sentence: int = Field(description="Number of the sentence in its text, from 0.")
+    partial: str
+
+
+class SentenceEvent(Message):
+    """A translated sentence of a stream."""
+
+    text: int = Field(description="Number of the text, from 0.")
+    sentence: int = Field(description="Number of the sentence in its text, from 0.")
+    result: TranslatedSentence
+
+
 class AttentionRequest(Message):
-    """A sentence, and its translation, or what the model makes of it."""
+    """A sentence, and its translation; without one, the model translates it."""
 
     model_config = examples({"text": "A man sleeps.", "target": "Ein Mann schläft."})
 
@@ -147,7 +190,7 @@ class AttentionRequest(Message):
 
 
 class AttentionResponse(Message):
-    """Where the model looks in the source while it writes."""
+    """Cross-attention weights of a sentence pair."""
 
     source_tokens: list[str]
     target_tokens: list[str]
@@ -157,14 +200,14 @@ class AttentionResponse(Message):
 
 
 class PairMessage(Message):
-    """A sentence and a translation of it."""
+    """A sentence and its translation."""
 
     source: Text
     target: Text
 
 
 class ScoreRequest(Message):
-    """Translations whose probability is asked for."""
+    """Translations to score."""
 
     model_config = examples({"pairs": [{"source": "A man sleeps.", "target": "Ein Mann schläft."}]})
 
@@ -173,14 +216,14 @@ class ScoreRequest(Message):
 
 
 class ScoredTokenMessage(Message):
-    """A token, and its log-probability in nats."""
+    """A token with its log-probability in nats."""
 
     piece: str
     log_prob: Number
 
 
 class ScoreMessage(Message):
-    """The log-probability of a translation in nats, and that of its tokens, the end token last."""
+    """Log-probability of a translation in nats, and of its tokens, end token last."""
 
     log_prob: Number
     perplexity: float
@@ -195,7 +238,7 @@ class ScoreResponse(Message):
 
 
 class ClassifyRequest(Message):
-    """Texts to be classified."""
+    """Texts to classify."""
 
     model_config = examples({"text": "A lovely film.", "explain": True})
 
@@ -205,7 +248,7 @@ class ClassifyRequest(Message):
 
 
 class EffectMessage(Message):
-    """A word, and by how many nats its absence would lower the log-odds of the label."""
+    """A word, and by how many nats its removal lowers the log-odds of the label."""
 
     start: int
     end: int
@@ -213,7 +256,7 @@ class EffectMessage(Message):
 
 
 class ClassificationMessage(Message):
-    """The label of a text, and how likely each label is."""
+    """The label of a text, with the probability of each label."""
 
     label: str | None = Field(description="null for an empty text.")
     probabilities: dict[str, float] = Field(description="The most likely first.")
@@ -229,7 +272,7 @@ class ClassifyResponse(Message):
 
 
 class DetectRequest(Message):
-    """A text whose language is asked for."""
+    """A text whose language is to be detected."""
 
     model_config = examples({"text": "Wo ist der Bahnhof?"})
 
@@ -237,14 +280,14 @@ class DetectRequest(Message):
 
 
 class LanguageMessage(Message):
-    """A language, and how sure it is, 0 to 1."""
+    """A language with its confidence, 0 to 1."""
 
     language: str
     confidence: float
 
 
 class DetectResponse(Message):
-    """Languages, the most likely first."""
+    """Languages, most likely first."""
 
     languages: list[LanguageMessage]
 
@@ -265,7 +308,7 @@ class ModelMessage(Message):
 
 
 class LimitsMessage(Message):
-    """What a request may hold."""
+    """Limits of a request."""
 
     characters: int
     file_bytes: int
@@ -273,7 +316,7 @@ class LimitsMessage(Message):
 
 
 class ModelsResponse(Message):
-    """What there is."""
+    """The models and limits of the service."""
 
     models: list[ModelMessage]
     limits: LimitsMessage
@@ -282,7 +325,7 @@ class ModelsResponse(Message):
 
 
 class LibreTranslate(BaseModel):
-    """Texts to be translated, as LibreTranslate's clients ask for it."""
+    """Texts to translate, in LibreTranslate's format."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [
         {"q": "A man is riding a bike.", "source": "en", "target": "de"},
@@ -300,7 +343,7 @@ class LibreTranslate(BaseModel):
 
 
 class LibreDetect(BaseModel):
-    """A text whose language is asked for."""
+    """A text whose language is to be detected."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"q": "Wo ist der Bahnhof?"}]})
 
@@ -309,7 +352,7 @@ class LibreDetect(BaseModel):
 
 
 class LibreTranslateFile(BaseModel):
-    """A document to be translated."""
+    """A document to translate."""
 
     file: bytes = Field(json_schema_extra={"format": "binary"})
     source: str = Field(description='The language of the document, or "auto".', examples=["en"])
@@ -318,14 +361,14 @@ class LibreTranslateFile(BaseModel):
 
 
 class LibreDetection(Message):
-    """A language, and how sure it is, 0 to 100."""
+    """A language with its confidence, 0 to 100."""
 
     confidence: float
     language: str
 
 
 class LibreTranslation(Message):
-    """The translation; a list for a list of texts, as is all else. What was not asked for is not there."""
+    """A translation; every field is a list if the request has a list of texts."""
 
     translatedText: str | list[str]  # noqa: N815
     detectedLanguage: LibreDetection | list[LibreDetection] | None = Field(  # noqa: N815
@@ -337,7 +380,7 @@ class LibreTranslation(Message):
 
 
 class LibreLanguage(Message):
-    """A language, and those into which it is translated."""
+    """A language with its target languages."""
 
     code: str
     name: str
@@ -345,7 +388,7 @@ class LibreLanguage(Message):
 
 
 class LibreFile(Message):
-    """From where a translated document can be fetched."""
+    """The address of a translated document."""
 
     translatedFileUrl: str  # noqa: N815
 
@@ -358,14 +401,14 @@ class NamedLanguage(Message):
 
 
 class LibreDirection(Message):
-    """The languages with which a page begins."""
+    """The languages that a page selects first."""
 
     source: NamedLanguage
     target: NamedLanguage
 
 
 class LibreSettings(Message):
-    """What a page in front of the service has to know."""
+    """Settings for a web page that uses the service."""
 
     apiKeys: bool  # noqa: N815
     charLimit: int  # noqa: N815
@@ -378,7 +421,7 @@ class LibreSettings(Message):
 
 
 def body_of(model: type[BaseModel], *kinds: str) -> dict[str, Any]:
-    """The description of a request's body, which may come in several kinds, by default JSON or a form."""
+    """Return the OpenAPI description of a body of these content types, by default JSON or a form."""
     schema = model.model_json_schema()
     kinds = kinds or ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
     return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}

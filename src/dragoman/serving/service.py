@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import Request
+from fastapi import Depends, Request
+from pydantic import BaseModel
 
+from dragoman.errors import DataError
 from dragoman.serving.access import Keys, Rates, User
 from dragoman.serving.batching import Batcher, Client, GoneError
 from dragoman.serving.downloads import Downloads
-from dragoman.serving.errors import HTTPError, come_later
+from dragoman.serving.errors import HTTPError, come_later, too_much
 from dragoman.serving.figures import Figures, Metrics
 from dragoman.serving.models import Models
 from dragoman.serving.settings import ServeConfig
 
 Result = TypeVar("Result")
+Event: TypeAlias = tuple[str, BaseModel]
 
 SENTENCES_A_SECOND = 50
 """Assumed speed, for estimates of waiting time."""
@@ -120,6 +123,22 @@ class Service:
             raise come_later(f"more than {WRONG_KEYS} wrong keys a minute; retry in {wait:.0f} s", wait)
         raise HTTPError(403, "unknown API key; ask the operator of this service for one")
 
+    def note_texts(self, request: Request, model: str, texts: Sequence[str]) -> None:
+        """Record the model and the size of a request for its line in the log and for the metrics."""
+        n_characters = sum(map(len, texts))
+        request.state.model, request.state.characters = model, n_characters
+        if self.config.log_text:
+            request.state.text = "\n".join(texts)
+        self.metrics.characters.labels(model).inc(n_characters)
+
+    def check_texts(self, texts: Sequence[str]) -> None:
+        """Check the texts of a request. HTTPError: too many characters (413). DataError: no text."""
+        n_characters, limit = sum(map(len, texts)), self.config.limits.characters
+        if n_characters > limit:
+            raise too_much("characters", n_characters, limit, "characters")
+        if not texts:
+            raise DataError("there is no text; send one at least")
+
     def expect(self, n_items: int) -> None:
         """Check that `n_items` more sentences fit into the queue. HTTPError: it is full (429)."""
         waiting = self.batcher.n_waiting
@@ -160,14 +179,14 @@ class Service:
             client.leave()
 
     async def stream(
-        self, request: Request, work: Callable[[Client, Callable[[str, dict[str, Any]], None]], None]
-    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        self, request: Request, work: Callable[[Client, Callable[[str, BaseModel], None]], None]
+    ) -> AsyncIterator[Event]:
         """Yield the events of `work` as they arrive. Errors: as `run`, and those of `work`."""
         client = Client(self.batcher)
         loop = asyncio.get_running_loop()
-        events: asyncio.Queue[tuple[str, dict[str, Any]] | None] = asyncio.Queue()
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
 
-        def tell(name: str, data: dict[str, Any]) -> None:
+        def tell(name: str, data: BaseModel) -> None:
             if name == "partial" and events.qsize() > MAX_EVENTS:
                 return
             loop.call_soon_threadsafe(events.put_nowait, (name, data))
@@ -252,3 +271,20 @@ def key_of(request: Request) -> str | None:
     if scheme.lower() == "bearer" and credentials:
         return credentials.strip()
     return request.headers.get("X-API-Key") or request.query_params.get("api_key")
+
+
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+async def _admitted(request: Request, service: ServiceDep) -> Service:
+    service.admit(request)
+    return service
+
+
+ServiceDep: TypeAlias = Annotated[Service, Depends(_service)]
+"""The service, for a route that needs no key."""
+
+AdmittedDep: TypeAlias = Annotated[Service, Depends(_admitted)]
+"""The service, after the request's key and rate have been checked (`Service.admit`)."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from pydantic import BaseModel
+
 from dragoman.documents import Document
 from dragoman.errors import DataError
 from dragoman.predict.confidence import word_probabilities
@@ -18,10 +20,25 @@ from dragoman.predict.translator import Translation, Translator
 from dragoman.serving.batching import Client
 from dragoman.serving.errors import too_much
 from dragoman.serving.models import ServedTranslator
-from dragoman.serving.schemas import TranslateRequest
+from dragoman.serving.schemas import (
+    AlternativeMessage,
+    BeginEvent,
+    DirectionMessage,
+    LinkMessage,
+    PartialEvent,
+    SentenceEvent,
+    SentenceMessage,
+    SentencesMessage,
+    SourceSentence,
+    TranslatedSentence,
+    TranslateRequest,
+    TranslateResponse,
+    TranslationMessage,
+    WordMessage,
+)
 from dragoman.serving.settings import LimitsConfig
 
-Tell: TypeAlias = Callable[[str, dict[str, Any]], None]
+Tell: TypeAlias = Callable[[str, BaseModel], None]
 """Callback for stream events: name and data."""
 
 BETWEEN_PARTIALS = 0.04
@@ -41,7 +58,7 @@ class Text:
 
     @classmethod
     def read(cls, text: str, language: str, *, split: bool) -> Text:
-        """`text`, whose sentences are told apart where `split` says so."""
+        """Return `text`, split into sentences if `split`."""
         document = Document.read(text, language) if split else Document((text,), (1,), ("", ""))
         starts, position = [], 0
         for gap, sentence in zip(document.gaps, document.sentences, strict=False):
@@ -49,15 +66,17 @@ class Text:
             position += len(gap) + len(sentence)
         return cls(document, tuple(starts))
 
-    def written(self, sentences: Sequence[dict[str, Any]], languages: tuple[str, str]) -> dict[str, Any]:
-        """The translation of the text from those of its sentences, which learn where in it they stand."""
-        text = self.document.written([sentence["text"] for sentence in sentences], languages)
-        position = 0
+    def written(
+        self, sentences: Sequence[TranslatedSentence], languages: tuple[str, str]
+    ) -> TranslationMessage:
+        """Return the translation of the text from those of its sentences."""
+        text = self.document.written([sentence.text for sentence in sentences], languages)
+        placed, end = [], 0
         for sentence in sentences:
-            start = text.index(sentence["text"], position)
-            position = start + len(sentence["text"])
-            sentence.update(start=start, end=position)
-        return {"text": text, "sentences": list(sentences)}
+            start = text.index(sentence.text, end)
+            end = start + len(sentence.text)
+            placed.append(SentenceMessage(**dict(sentence), start=start, end=end))
+        return TranslationMessage(text=text, sentences=placed)
 
 
 class TranslationJob:
@@ -66,11 +85,13 @@ class TranslationJob:
     def __init__(
         self, served: ServedTranslator, request: TranslateRequest, limits: LimitsConfig, client: Client
     ) -> None:
-        """HTTPError: the request asks for more than `limits` allow. DataError: it contradicts itself."""
+        """Validate a request.
+
+        Raises:
+            DataError: its fields contradict each other.
+            HTTPError: too many sentences, hypotheses or alternatives (413).
+        """
         given = [request.text] if isinstance(request.text, str) else request.text
-        n_characters = sum(map(len, given))
-        if n_characters > limits.characters:
-            raise too_much("characters", n_characters, limits.characters, "characters")
         if (request.prefix or request.required) and (request.split or len(given) != 1):
             raise DataError("prefix and required are for one sentence: send one text, with split = false")
         self.served, self.request, self._client = served, request, client
@@ -91,27 +112,29 @@ class TranslationJob:
     def n_sentences(self) -> int:
         return len(self._places)
 
-    def answer(self) -> dict[str, Any]:
-        """All translations: a `TranslateResponse`."""
+    def answer(self) -> TranslateResponse:
+        """Return all translations."""
         return self._answer(list(self._translated(0, len(self._places))))
 
     def stream(self, tell: Tell) -> None:
-        """Tells of the sentences, of each as it is being written, and as it is written; at last of all.
+        """Send the events begin, partial and sentence for each sentence, and done.
 
-        Sentences come in their order: the first alone, so that it is there soon, then more at a time.
+        Sentences are translated in order: the first one alone, so that its translation arrives soon, then
+        more at a time.
         """
         self._client.see = self._teller(tell)
-        tell("begin", self._head() | {"translations": [
-            {"sentences": [self._place(i, k) for k in range(len(text.source_starts))]}
+        texts = [
+            SentencesMessage(sentences=[self._place(i, k) for k in range(len(text.source_starts))])
             for i, text in enumerate(self._texts)
-        ]})  # fmt: skip
-        sentences: list[dict[str, Any]] = []
+        ]
+        tell("begin", BeginEvent(**dict(self._direction), translations=texts))
+        sentences: list[TranslatedSentence] = []
         while len(sentences) < len(self._places):
             first = len(sentences)
             for sentence in self._translated(first, min(2 * first + 1, first + 32)):
                 i, k = self._places[len(sentences)]
                 sentences.append(sentence)
-                tell("sentence", {"text": i, "sentence": k, "result": sentence})
+                tell("sentence", SentenceEvent(text=i, sentence=k, result=sentence))
         tell("done", self._answer(sentences))
 
     def _teller(self, tell: Tell) -> Callable[[int, Sequence[int]], None] | None:
@@ -126,29 +149,30 @@ class TranslationJob:
             if ids and number <= len(self._places) and now - last.get(number, 0.0) >= BETWEEN_PARTIALS:
                 last[number] = now
                 i, k = self._places[number - 1]
-                tell("partial", {"text": i, "sentence": k, "partial": tokenizer.decode(list(ids))})
+                tell("partial", PartialEvent(text=i, sentence=k, partial=tokenizer.decode(list(ids))))
 
         return see
 
-    def _head(self) -> dict[str, Any]:
+    @property
+    def _direction(self) -> DirectionMessage:
         source, target = self.served.languages
-        return {"model": self.served.info.name, "source": source, "target": target}
+        return DirectionMessage(model=self.served.info.name, source=source, target=target)
 
-    def _answer(self, sentences: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def _answer(self, sentences: Sequence[TranslatedSentence]) -> TranslateResponse:
         found = iter(sentences)
         translations = [
             text.written([next(found) for _ in text.source_starts], self.served.languages)
             for text in self._texts
         ]
-        return self._head() | {"translations": translations}
+        return TranslateResponse(**dict(self._direction), translations=translations)
 
-    def _place(self, i: int, k: int) -> dict[str, Any]:
+    def _place(self, i: int, k: int) -> SourceSentence:
         text = self._texts[i]
         start, source = text.source_starts[k], text.document.sentences[k]
-        return {"source_start": start, "source_end": start + len(source), "source": source}
+        return SourceSentence(source_start=start, source_end=start + len(source), source=source)
 
-    def _translated(self, first: int, end: int) -> Iterator[dict[str, Any]]:
-        """The sentences `first` to `end` of all texts, as they are answered."""
+    def _translated(self, first: int, end: int) -> Iterator[TranslatedSentence]:
+        """Yield the translations of the sentences `first` to `end` of all texts."""
         places = self._places[first:end]
         sources = [self._texts[i].document.sentences[k] for i, k in places]
         translations = self._translate(sources, first)
@@ -160,29 +184,30 @@ class TranslationJob:
             texts = [translation.text for translation in translations]
             words = self._client.run(lambda: word_probabilities(self._translator, sources, texts), cost)
         for n, ((i, k), translation) in enumerate(zip(places, translations, strict=True)):
-            yield self._place(i, k) | {
-                "text": translation.text,
-                "score": finite(translation.score),
-                "alternatives": [
-                    {"text": a.text, "score": finite(a.score)}
+            yield TranslatedSentence(
+                **dict(self._place(i, k)),
+                text=translation.text,
+                score=finite(translation.score),
+                alternatives=[
+                    AlternativeMessage(text=a.text, score=finite(a.score))
                     for a in translation.alternatives[: self.request.n_best]
                 ],
-                "links": None if links is None else [
-                    {
-                        "source": (link.source_start, link.source_end),
-                        "target": (link.target_start, link.target_end),
-                        "weight": round(link.weight, 4),
-                    }
+                links=None if links is None else [
+                    LinkMessage(
+                        source=(link.source_start, link.source_end),
+                        target=(link.target_start, link.target_end),
+                        weight=round(link.weight, 4),
+                    )
                     for link in links[n]
                 ],
-                "words": None if words is None else [
-                    {"start": word.start, "end": word.end, "probability": round(word.probability, 4)}
+                words=None if words is None else [
+                    WordMessage(start=word.start, end=word.end, probability=round(word.probability, 4))
                     for word in words[n]
                 ],
-            }  # fmt: skip
+            )  # fmt: skip
 
     def _translate(self, sources: Sequence[str], first: int) -> list[Translation]:
-        """The translations of `sources`, the first of which is sentence `first`, counted from 0."""
+        """Translate `sources`, the first of which is sentence `first`, counted from 0."""
         content: dict[str, Any] = {}
         if self.request.prefix:
             content["prefixes"] = [self.request.prefix]

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 
-from dragoman.errors import DataError, DragomanError
+from dragoman.errors import DragomanError
 from dragoman.predict.attention import cross_attention, n_weights
-from dragoman.predict.classifier import Classification, Classifier
+from dragoman.predict.classifier import Classification
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
-from dragoman.serving.detection import AUTO, detect_source
-from dragoman.serving.documents import ENDINGS
-from dragoman.serving.errors import HTTPError, refusal_of, too_much
+from dragoman.serving.documents import AUTO, ENDINGS, detect_source
+from dragoman.serving.errors import HTTPError, json_response, refusal_of, too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.schemas import (
     AttentionRequest,
     AttentionResponse,
+    ClassificationMessage,
     ClassifyRequest,
     ClassifyResponse,
     DetectRequest,
     DetectResponse,
+    EffectMessage,
+    LanguageMessage,
+    LimitsMessage,
+    ModelMessage,
     ModelsResponse,
+    Problem,
+    ScoredTokenMessage,
+    ScoreMessage,
     ScoreRequest,
     ScoreResponse,
     TranslateRequest,
     TranslateResponse,
 )
-from dragoman.serving.service import Service
+from dragoman.serving.service import AdmittedDep, Event, Service, ServiceDep
 from dragoman.serving.translating import Tell, TranslationJob, finite
 from dragoman.text.detection import detect
 
@@ -53,26 +59,30 @@ def answers(model: type) -> dict[int | str, dict[str, Any]]:
 
 
 @router.get("/models", summary="List models", responses={200: {"model": ModelsResponse}})
-def models(request: Request) -> Response:
+def models(service: ServiceDep) -> Response:
     """List models, their languages or labels, and the limits of a request. Needs no key."""
-    service: Service = request.app.state.service
     limits = service.config.limits
-    found: list[dict[str, Any]] = []
+    found: list[ModelMessage] = []
     for served in service.models.served:
         info = served.info
-        facts = {"name": info.name, "parameters": info.n_parameters}
+        facts: dict[str, Any] = {"name": info.name, "parameters": info.n_parameters}
         facts |= {"precision": info.precision, "engine": info.engine}
         if isinstance(served, ServedTranslator):
             source, target = served.languages
             beam_size = served.translator.config.search.beam_size
             most = max(limits.beam_size, beam_size)
-            facts |= {"task": "translation", "source": source, "target": target}
-            found.append(facts | {"beam_size": beam_size, "max_n_best": most})
+            facts |= {"source": source, "target": target, "beam_size": beam_size, "max_n_best": most}
+            found.append(ModelMessage(task="translation", **facts))
         else:
-            found.append(facts | {"task": "classification", "labels": list(served.classifier.labels)})
-    sizes = {name: getattr(limits, name) for name in ("characters", "file_bytes", "file_characters")}
-    return JSONResponse(
-        {"models": found, "limits": sizes, "needs_key": service.keys is not None, "formats": list(ENDINGS)}
+            labels = list(served.classifier.labels)
+            found.append(ModelMessage(task="classification", labels=labels, **facts))
+    return json_response(
+        ModelsResponse(
+            models=found,
+            limits=LimitsMessage(**{name: getattr(limits, name) for name in LimitsMessage.model_fields}),
+            needs_key=service.keys is not None,
+            formats=list(ENDINGS),
+        )
     )
 
 
@@ -94,17 +104,16 @@ EVENTS = {
     summary="Translate text",
     responses=answers(TranslateResponse) | {200: {"model": TranslateResponse, **EVENTS}},
 )
-async def translate(request: Request, asked: TranslateRequest) -> Response:
+async def translate(request: Request, asked: TranslateRequest, service: AdmittedDep) -> Response:
     """Translate one or several texts; with `stream`, send server-sent events while translating."""
-    service: Service = request.app.state.service
-    service.admit(request)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
     served = choose(service.models, asked.model, asked.source, asked.target, "\n".join(texts))
-    note(request, service, served.info.name, texts)
+    service.note_texts(request, served.info.name, texts)
+    service.check_texts(texts)
 
     job = partial(begin, request, service, served, asked)
     if not asked.stream:
-        return JSONResponse(await service.run(request, lambda client: job(client).answer()))
+        return json_response(await service.run(request, lambda client: job(client).answer()))
 
     def work(client: Client, tell: Tell) -> None:
         job(client).stream(tell)
@@ -119,41 +128,45 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
 def begin(
     request: Request, service: Service, served: ServedTranslator, asked: TranslateRequest, client: Client
 ) -> TranslationJob:
-    """The job of a request, noted. Errors as `TranslationJob`, and HTTPError: too much waits already."""
+    """Return the job of a request, counted.
+
+    Raises:
+        DataError: fields of the request contradict each other.
+        HTTPError: too much for a limit (413), or the queue is full (429).
+    """
     job = TranslationJob(served, asked, service.config.limits, client)
     service.take_in(request, served.info.name, job.n_sentences)
     return job
 
 
-async def _sent(
-    first: tuple[str, dict[str, Any]], events: AsyncIterator[tuple[str, dict[str, Any]]]
-) -> AsyncIterator[bytes]:
-    """Events as they are sent: `event:` and `data:`, one line each. What goes wrong is the last of them."""
-    yield _event(*first)
+async def _sent(first: Event, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+    """Yield events as they are sent: `event:` and `data:`, one line each. An error is the last event."""
+    yield _event(first)
     try:
         async for event in events:
-            yield _event(*event)
+            yield _event(event)
     except GoneError:
         return
     except HTTPError as refusal:
-        yield _event("error", {"error": refusal.message})
+        yield _event(("error", Problem(error=refusal.message)))
     except DragomanError as error:
-        yield _event("error", {"error": refusal_of(error).message})
+        yield _event(("error", Problem(error=refusal_of(error).message)))
 
 
-def _event(name: str, data: dict[str, Any]) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+def _event(event: Event) -> bytes:
+    name, data = event
+    return f"event: {name}\ndata: {data.model_dump_json(exclude_unset=True)}\n\n".encode()
 
 
 @router.post("/attention", summary="Show attention", responses=answers(AttentionResponse))
-async def attention(request: Request, asked: AttentionRequest) -> Response:
+async def attention(request: Request, asked: AttentionRequest, service: AdmittedDep) -> Response:
     """Attention weights of a translator for a sentence and its translation, by layer and head."""
-    service: Service = request.app.state.service
-    service.admit(request)
     served = service.models.translator(asked.model)
-    note(request, service, served.info.name, [asked.text, asked.target or ""])
+    texts = [asked.text, asked.target or ""]
+    service.note_texts(request, served.info.name, texts)
+    service.check_texts(texts)
 
-    def work(client: Client) -> dict[str, Any]:
+    def work(client: Client) -> AttentionResponse:
         target = asked.target
         if target is None:
             target = served.for_client(client).translate([asked.text])[0].text
@@ -167,120 +180,104 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
             partial(cross_attention, served.translator, asked.text, target),
             len(asked.text) // CHARACTERS_A_TOKEN,
         )
-        return {
-            "source_tokens": list(found.src_tokens),
-            "target_tokens": list(found.tgt_tokens),
-            "weights": found.weights.astype(float).round(4).tolist(),
-        }
+        return AttentionResponse(
+            source_tokens=list(found.src_tokens),
+            target_tokens=list(found.tgt_tokens),
+            weights=found.weights.astype(float).round(4).tolist(),
+        )
 
-    return JSONResponse(await service.run(request, work))
+    return json_response(await service.run(request, work))
 
 
 @router.post("/score", summary="Score translations", responses=answers(ScoreResponse))
-async def score(request: Request, asked: ScoreRequest) -> Response:
+async def score(request: Request, asked: ScoreRequest, service: AdmittedDep) -> Response:
     """Score given translations, token by token."""
-    service: Service = request.app.state.service
-    service.admit(request)
     served = service.models.translator(asked.model)
     sources, targets = [pair.source for pair in asked.pairs], [pair.target for pair in asked.pairs]
-    note(request, service, served.info.name, sources + targets)
+    service.note_texts(request, served.info.name, sources + targets)
+    service.check_texts(sources + targets)
     if len(sources) > service.config.limits.sentences:
         raise too_much("pairs", len(sources), service.config.limits.sentences, "sentences")
     service.expect(1)
 
-    def work(client: Client) -> dict[str, Any]:
+    def work(client: Client) -> ScoreResponse:
         cost = sum(map(len, sources)) // CHARACTERS_A_TOKEN
         scored = client.run(partial(score_translations, served.translator, sources, targets), cost)
-        return {"model": served.info.name, "scores": [_score(each) for each in scored]}
+        return ScoreResponse(model=served.info.name, scores=[_score(each) for each in scored])
 
-    return JSONResponse(await service.run(request, work))
+    return json_response(await service.run(request, work))
 
 
-def _score(scored: ScoredTranslation) -> dict[str, Any]:
-    return {
-        "log_prob": finite(scored.log_prob),
-        "perplexity": round(scored.perplexity, 4),
-        "tokens": [{"piece": token.piece, "log_prob": finite(token.log_prob)} for token in scored.tokens],
-    }
+def _score(scored: ScoredTranslation) -> ScoreMessage:
+    return ScoreMessage(
+        log_prob=finite(scored.log_prob),
+        perplexity=round(scored.perplexity, 4),
+        tokens=[ScoredTokenMessage(piece=t.piece, log_prob=finite(t.log_prob)) for t in scored.tokens],
+    )
 
 
 @router.post("/classify", summary="Classify text", responses=answers(ClassifyResponse))
-async def classify(request: Request, asked: ClassifyRequest) -> Response:
+async def classify(request: Request, asked: ClassifyRequest, service: AdmittedDep) -> Response:
     """Classify one or several texts: label, label probabilities and, on request, word importance."""
-    service: Service = request.app.state.service
-    service.admit(request)
     served = service.models.classifier(asked.model)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
-    note(request, service, served.info.name, texts)
+    service.note_texts(request, served.info.name, texts)
+    service.check_texts(texts)
     if len(texts) > service.config.limits.sentences:
         raise too_much("texts", len(texts), service.config.limits.sentences, "sentences")
     service.take_in(request, served.info.name, len(texts))
 
-    def work(client: Client) -> dict[str, Any]:
+    def explained(client: Client, found: Classification) -> Explanation | None:
+        if not asked.explain or not found.label:
+            return None
+        cost = len(found.text) * len(found.text.split()) // CHARACTERS_A_TOKEN
+        return client.run(
+            lambda: word_importance(
+                served.classifier, [found.text], labels=[found.label], progress=client.go_on
+            ),
+            cost,
+        )[0]
+
+    def work(client: Client) -> ClassifyResponse:
         costs = [len(text) // CHARACTERS_A_TOKEN for text in texts]
         found = client.results(served.classifier.classify, texts, costs)
-        explained: list[Explanation | None] = [None] * len(texts)
-        if asked.explain:
-            explained = [_explained(client, served.classifier, each) for each in found]
-        results = [_classification(each, why) for each, why in zip(found, explained, strict=True)]
-        return {"model": served.info.name, "results": results}
+        results = [_classification(each, explained(client, each)) for each in found]
+        return ClassifyResponse(model=served.info.name, results=results)
 
-    return JSONResponse(await service.run(request, work))
+    return json_response(await service.run(request, work))
 
 
-def _explained(client: Client, classifier: Classifier, found: Classification) -> Explanation | None:
-    if not found.label:
-        return None
-    explain = partial(word_importance, classifier, [found.text], labels=[found.label], progress=client.go_on)
-    cost = len(found.text) * len(found.text.split()) // CHARACTERS_A_TOKEN
-    return client.run(explain, cost)[0]
-
-
-def _classification(found: Classification, why: Explanation | None) -> dict[str, Any]:
-    words = None if why is None else [
-        {"start": each.start, "end": each.end, "effect": round(each.effect, 4)} for each in why.effects
+def _classification(found: Classification, why: Explanation | None) -> ClassificationMessage:
+    effects = None if why is None else [
+        EffectMessage(start=each.start, end=each.end, effect=round(each.effect, 4)) for each in why.effects
     ]  # fmt: skip
-    return {
-        "label": found.label or None,
-        "probabilities": {label: round(p, 6) for label, p in found.probabilities.items()},
-        "n_cut": found.n_cut,
-        "words": words,
-    }
+    return ClassificationMessage(
+        label=found.label or None,
+        probabilities={label: round(p, 6) for label, p in found.probabilities.items()},
+        n_cut=found.n_cut,
+        words=effects,
+    )
 
 
 @router.post("/detect", summary="Detect a language", responses=answers(DetectResponse))
-def detect_language(request: Request, asked: DetectRequest) -> Response:
+def detect_language(request: Request, asked: DetectRequest, service: AdmittedDep) -> Response:
     """Detect the language of a text: the five most likely ones."""
-    service: Service = request.app.state.service
-    service.admit(request)
-    note(request, service, "detection", [asked.text])
+    service.note_texts(request, "detection", [asked.text])
+    service.check_texts([asked.text])
     languages = [
-        {"language": each.language, "confidence": round(each.confidence, 4)}
+        LanguageMessage(language=each.language, confidence=round(each.confidence, 4))
         for each in detect(asked.text)[:5]
     ]
-    return JSONResponse({"languages": languages})
+    return json_response(DetectResponse(languages=languages))
 
 
 def choose(
     models: Models, name: str | None, source: str | None, target: str | None, text: str
 ) -> ServedTranslator:
-    """The translator of this name or direction; of "auto", for the language of `text`. DataError: none is."""
+    """Return the translator of a name or direction; "auto" = the language of `text`. DataError: none fits."""
     if source == AUTO:
         if name is not None:
             return models.translator(name, None, target)
         sources = [src for src, tgt in models.directions if target in (None, tgt)]
         source = detect_source(text, sources)
     return models.translator(name, source, target)
-
-
-def note(request: Request, service: Service, model: str, texts: Sequence[str]) -> None:
-    """What the log and the figures hold of a request. HTTPError: its texts are longer than allowed."""
-    n_characters = sum(map(len, texts))
-    request.state.model, request.state.characters = model, n_characters
-    if service.config.log_text:
-        request.state.text = "\n".join(texts)
-    service.metrics.characters.labels(model).inc(n_characters)
-    if n_characters > service.config.limits.characters:
-        raise too_much("characters", n_characters, service.config.limits.characters, "characters")
-    if not texts:
-        raise DataError("there is no text; send one at least")
