@@ -3,11 +3,11 @@
     pip install ftfy py3langid
     python benchmarks/libraries.py
 
-Mojibake: lines of Tatoeba with a letter beyond ASCII, as they are and read in a wrong encoding. `mended`: share
-of the damaged lines that come back exactly; `changed`: share of the honest lines that are altered. Languages:
-share of honest lines, by number of words, that would be accused of being in another language, by the most
-likely of all languages and by the more likely of the pair's two; the doctor's own check sees the whole
-corpus. Seconds are of one thread. Corpora come from $DRAGOMAN_DATA.
+Mojibake: lines of Tatoeba with a letter beyond ASCII, as they are and read in a wrong encoding. `mended`:
+share of the damaged lines that come back exactly; `changed`: share of the honest lines that are altered.
+Languages: share of honest lines, by number of words, that would be accused of being in another language,
+by the most likely of all languages and by the more likely of the pair's two; the doctor's own check sees
+the whole corpus. Seconds are of one thread. Corpora come from $DRAGOMAN_DATA.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
@@ -23,7 +24,6 @@ from dragoman.data.doctor.encoding import mend
 from dragoman.data.doctor.language import check_languages
 from dragoman.data.doctor.words import Side, SideReader
 from dragoman.data.readers.files import open_lines
-from dragoman.errors import require
 from dragoman.text.detection import detect
 
 MISREADINGS = {"de": ("cp1252", "cp1250"), "pl": ("cp1252", "cp1250"), "zh": ("cp1252", "gb18030")}
@@ -47,9 +47,7 @@ def main() -> None:
 
 def mojibake(texts: dict[str, list[str]]) -> None:
     """Print how much of damaged text comes back, and how much of honest text is changed."""
-    require("ftfy", extra="ftfy", purpose="the comparison")
-    import ftfy
-
+    ftfy = import_module("ftfy")
     print("| language | read as | lines | ours: mended | changed | s | ftfy: mended | changed | s |")
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for lang, lines in texts.items():
