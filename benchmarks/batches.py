@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 
 from decode_speed import test_set
+from dragoman.hardware import environment
 from dragoman.predict.engine import Sentence
 from dragoman.predict.translator import Translator
-from dragoman.runs import environment
 from dragoman.text.tokenizer import EOS_ID
 
 N_SENTENCES = 192

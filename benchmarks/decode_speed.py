@@ -33,14 +33,14 @@ import torch
 
 from dragoman.errors import DragomanError
 from dragoman.evaluation.translation import read_pairs, split_of
-from dragoman.hardware import has_int8
+from dragoman.hardware import environment, has_int8
 from dragoman.interop.huggingface import write_huggingface
 from dragoman.metrics.translation import bleu
 from dragoman.model.packed import can_quantize
 from dragoman.predict.ctranslate2 import convert
 from dragoman.predict.loading import build_model
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, environment
+from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from peer_process import PeerProcess
 

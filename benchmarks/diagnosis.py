@@ -23,7 +23,8 @@ from dragoman.data.phrasebook import pairs as phrasebook_pairs
 from dragoman.data.store import TokenStore
 from dragoman.predict.loading import load_weights
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, load_tensors
+from dragoman.runs import Run
+from dragoman.tensors import load_tensors
 from dragoman.training.loop import train
 from dragoman.training.tasks.diagnosis import copies, diagnose, loops, silences, source_use
 from dragoman.training.tasks.translation import open_corpora

@@ -20,9 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dragoman.hardware import choose_dtype
+from dragoman.hardware import choose_dtype, environment
 from dragoman.model.kernels import FAST, PLAIN, Kernels
-from dragoman.runs import environment
 
 TOKENS, D, H, V = 4096, 256, 4, 8000
 B, T = 227, 18

@@ -36,11 +36,12 @@ from dragoman.config import TranslationConfig, load_recipe
 from dragoman.data.corpora import Pair
 from dragoman.errors import PausedError
 from dragoman.evaluation.translation import read_pairs, split_of
-from dragoman.hardware import choose_dtype
+from dragoman.hardware import choose_dtype, environment
 from dragoman.metrics.translation import bleu
 from dragoman.predict.loading import build_model, inference_copy
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, environment, load_tensors
+from dragoman.runs import Run
+from dragoman.tensors import load_tensors
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.loop import train
 from dragoman.training.state import average_weights

@@ -25,13 +25,13 @@ import torch
 
 from decode_speed import PEERS, Row, measure, test_set
 from dragoman.errors import DragomanError
+from dragoman.hardware import environment
 from dragoman.interop.exporting import export_run
 from dragoman.interop.parity import TOKEN, Parity, Search, compare, searches, sentences_to_compare
 from dragoman.metrics.translation import bleu
 from dragoman.predict.engine import NativeEngine
 from dragoman.predict.loading import inference_copy
 from dragoman.predict.translator import Translator
-from dragoman.runs import environment
 
 EXPORTS = {
     "CTranslate2, float32": ("ctranslate2", "float32"),

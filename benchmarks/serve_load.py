@@ -30,7 +30,7 @@ from pathlib import Path
 
 import torch
 
-from dragoman.runs import environment
+from dragoman.hardware import environment
 from service_client import Connection, request_bytes
 from service_process import ServiceProcess, running
 

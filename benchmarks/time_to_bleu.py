@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dragoman.runs import environment
+from dragoman.hardware import environment
 
 ROOT = Path(__file__).parent.parent
 RECIPE = ROOT / "recipes" / "multi30k-en-de" / "recipe.toml"

@@ -27,8 +27,8 @@ import torch
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch, make_batch
-from dragoman.hardware import matrix_ceiling
-from dragoman.runs import Run, environment
+from dragoman.hardware import environment, matrix_ceiling
+from dragoman.runs import Run
 from dragoman.text.vocabulary import EOS_ID, PAD_ID
 from dragoman.training.listener import TrainingListener
 from dragoman.training.tasks.translation import TranslationTask

@@ -23,8 +23,7 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from dragoman.hardware import matrix_ceiling
-from dragoman.runs import environment
+from dragoman.hardware import environment, matrix_ceiling
 from train_speed import PEERS, configuration, prepare, weights_per_token
 
 sys.path.insert(0, str(PEERS))

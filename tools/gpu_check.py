@@ -61,7 +61,7 @@ from dragoman.training.parallel.sharding import shard
 from dragoman.training.state import Position, TrainState, parameters
 from dragoman.training.tasks.translation import TranslationTask
 from dragoman.training.updates.optimizer import make_optimizer
-from dragoman.training.updates.update import LossModule, Part, update
+from dragoman.training.updates.updater import LossModule, Part, SyncUpdater
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -379,8 +379,9 @@ def sharding(place: Place) -> None:
         average = {key: value.clone() for key, value in parameters(task.model).items()}
         optimizer = make_optimizer(task.model, config.training)
         state = TrainState(task.model, optimizer, average, Position())
+        updater = SyncUpdater(task, state, config, module=module)
         for i, indices in enumerate(task.plan(0)[:12]):
-            update(state, task, [Part(task.batch(indices, device))], config, module=module)
+            updater.update([Part(task.batch(indices, device))])
             if i == 2:
                 state.save(run.path / "checkpoint", state.tensors(ALONE))
                 state.restore(run.path / "checkpoint")

@@ -21,7 +21,7 @@ from dragoman.training.state import Position, TrainState
 from dragoman.training.task import BatchResult, Task
 from dragoman.training.tasks.loss import batch_loss
 from dragoman.training.updates.optimizer import make_optimizer
-from dragoman.training.updates.update import Part, loss_module, update
+from dragoman.training.updates.updater import Part, SyncUpdater, loss_module
 
 CPU = torch.device("cpu")
 
@@ -76,12 +76,13 @@ def make_step(vocab_size, *, precision, kernels, processes=ALONE):
     task = Batches(model, config)
     module = loss_module(task, config, processes)
     state = TrainState(model, make_optimizer(model, config.training), None, Position())
+    updater = SyncUpdater(task, state, config, module=module, processes=processes)
 
     def step(src, tgt):
         inputs, targets = worker.teacher_forcing(tgt)
         rows = torch.from_numpy(processes.share(np.arange(len(src))))
         batch = TranslationBatch(*(ids[rows] for ids in (src, inputs, targets)))
-        update(state, task, [Part(batch)], config, module=module, processes=processes)
+        updater.update([Part(batch)])
 
     return step
 

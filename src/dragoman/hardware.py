@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import re
 import shutil
+import subprocess
 import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -283,3 +287,52 @@ def _text(path: str) -> str:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def environment() -> dict[str, Any]:
+    """Return what results depend on beside settings, as JSON: versions, processor, threads, GPUs."""
+    packages = ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu")
+    return {
+        **{name: _version(name) for name in packages},
+        "commit": _commit(),
+        "torch": str(torch.__version__),  # names the build too: 2.13.0+cu130
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **_processor(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "n_cores": os.cpu_count(),
+        "n_threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "cuda": torch.version.cuda,
+    }
+
+
+def _processor() -> dict[str, Any]:
+    """Return the processor's name, and whether it multiplies in bf16 and has AMX; None = unknown."""
+    name, flags = processor()
+    return {
+        "cpu": name or platform.processor() or platform.machine(),
+        "cpu_bf16": bool(flags & {"avx512_bf16", "amx_bf16", "bf16"}) if flags else None,
+        "cpu_amx": "amx_tile" in flags if flags else None,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+@cache
+def _commit() -> str | None:
+    """Return the commit of this package's source, with "-dirty" if files differ; None outside a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

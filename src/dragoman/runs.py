@@ -20,14 +20,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -63,9 +59,6 @@ MAX_JSON = 16 << 20
 
 MAX_HISTORY = 1 << 30
 """Bytes of history.jsonl, at most."""
-
-MAX_HEADER = 8 << 20
-"""Bytes of the list of tensors at the head of a safetensors file, at most: about 80,000 tensors."""
 
 
 class History(list[dict[str, Any]]):
@@ -214,11 +207,15 @@ class Run:
         return [path for path in _entries(self.path) if path.parent != self.path or path.name in OUR_FILES]
 
     def save_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Writes model.safetensors. RunError: it cannot be written."""
+        """Write model.safetensors. RunError: it cannot be written."""
+        from dragoman.tensors import save_tensors
+
         save_tensors(self.weights_path, weights)
 
     def load_weights(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-        """The weights to use. RunError: there are none yet, or the file is damaged."""
+        """Read the weights to use. RunError: there are none yet, or the file is damaged."""
+        from dragoman.tensors import load_tensors
+
         if not self.weights_path.exists():
             raise RunError(
                 f"{self.path}: holds no model.safetensors yet; train it until its first validation"
@@ -226,7 +223,9 @@ class Run:
         return load_tensors(self.weights_path, device=device)
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The name and shape of every weight, without reading the weights. RunError: as `load_weights`."""
+        """Return the name and shape of every weight, without reading them. RunError: as `load_weights`."""
+        from dragoman.tensors import tensor_shapes
+
         if not self.weights_path.exists():
             self.load_weights()  # complains
         return tensor_shapes(self.weights_path)
@@ -373,84 +372,6 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str =
             yield f"{prefix}{name} is {_said(old)} there, {_said(new)} here"
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Writes named tensors as a safetensors file, atomically.
-
-    Tensors that share memory are written under each of their names. RunError: it cannot be written.
-    """
-    from safetensors.torch import save
-
-    own: dict[str, Tensor] = {}
-    storages: set[int] = set()
-    for name, tensor in tensors.items():
-        own[name] = tensor.detach().cpu().contiguous()
-        storage = own[name].untyped_storage().data_ptr()
-        if storage in storages:
-            own[name] = own[name].clone()
-        storages.add(storage)
-    # Not save_file: it makes files that nobody but their owner may read.
-    metadata = {"format": "pt"}  # one entry: safetensors writes several in any order
-    write_atomically(path, save(own, metadata=metadata))
-
-
-def load_tensors(path: Path, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-    """The named tensors of a safetensors file. RunError: it is missing, damaged, or larger than memory."""
-    from safetensors.torch import load_file
-
-    _check_tensors(path)
-    with _safetensors_in_words(path):
-        return load_file(path, device=str(device))
-
-
-def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The name and shape of every tensor of a safetensors file; none of them is read.
-
-    RunError: the file is missing, damaged, or larger than memory.
-    """
-    from safetensors import safe_open
-
-    _check_tensors(path)
-    with _safetensors_in_words(path), safe_open(path, framework="pt") as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-
-
-@contextmanager
-def _safetensors_in_words(path: Path) -> Iterator[None]:
-    """Whatever safetensors says against a file becomes a RunError."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror or 'no such file'}); is it there?") from None
-    except SafetensorError as error:
-        why = str(error)[:300]  # it quotes the file
-        raise RunError(
-            f"{path}: is damaged or cut short ({why}); copy it again, or train the run again"
-        ) from None
-
-
-def _check_tensors(path: Path) -> None:
-    """RunError: the list of tensors is longer than any of ours, or the file larger than the memory."""
-    from dragoman.hardware import memory
-
-    try:
-        with path.open("rb") as file:
-            n_header = int.from_bytes(file.read(8), "little")
-            n_bytes = file.seek(0, os.SEEK_END)
-    except OSError:
-        return  # the code that reads the file reports it
-    if MAX_HEADER < n_header <= n_bytes:
-        raise RunError(
-            f"{path}: has a header of {n_header:,} bytes, larger than the limit of {MAX_HEADER:,}; "
-            "not a Dragoman file"
-        )
-    if 0 < memory() < n_bytes:
-        raise RunError(
-            f"{path}: has {n_bytes:,} bytes, and this machine {memory():,} of memory; take another"
-        )
-
-
 def check_size(path: Path, n_bytes: int) -> None:
     """RunError: the file `path` is larger than `n_bytes`, which none that Dragoman writes is."""
     with suppress(OSError):
@@ -495,59 +416,6 @@ def _entries(folder: Path) -> Iterator[Path]:
     for name in OURS:
         for inner, folders, files in os.walk(folder / name):  # follows no link
             yield from (Path(inner, entry) for entry in (*folders, *files))
-
-
-def environment() -> dict[str, Any]:
-    """What a result depends on beside its settings: versions, processor, threads, GPUs. As JSON has it."""
-    import torch
-
-    packages = ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu")
-    return {
-        **{name: _version(name) for name in packages},
-        "commit": _commit(),
-        "torch": str(torch.__version__),  # names the build too: 2.13.0+cu130
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        **_processor(),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "n_cores": os.cpu_count(),
-        "n_threads": torch.get_num_threads(),
-        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "cuda": torch.version.cuda,
-    }
-
-
-def _processor() -> dict[str, Any]:
-    """The processor's name, and whether it multiplies in bf16 and has AMX (None where it is not known)."""
-    from dragoman.hardware import processor
-
-    name, flags = processor()
-    return {
-        "cpu": name or platform.processor() or platform.machine(),
-        "cpu_bf16": bool(flags & {"avx512_bf16", "amx_bf16", "bf16"}) if flags else None,
-        "cpu_amx": "amx_tile" in flags if flags else None,
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-@cache
-def _commit() -> str | None:
-    """The commit of this package's source, "-dirty" behind it where files differ; None outside a checkout."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
 
 
 def _drop_half_written_line(file: BinaryIO) -> None:

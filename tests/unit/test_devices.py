@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -29,13 +30,14 @@ from dragoman.predict.engine import NativeEngine, Sentence
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator, _in_int8
 from dragoman.runs import Run
-from dragoman.training import loop
 from dragoman.training.loop import train
 from dragoman.training.parallel.processes import ALONE, Processes, device_of_process
 from dragoman.training.state import Position, TrainState, random_states
 from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.trainer import Trainer
+from dragoman.training.updates import memory
 from dragoman.training.updates.captured import Gradients, untouched
-from dragoman.training.updates.update import LossModule
+from dragoman.training.updates.updater import LossModule
 from elsewhere import Elsewhere, second_device
 from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled
 
@@ -355,17 +357,15 @@ def test_a_process_without_a_part_of_the_largest_batch_has_nothing_to_try(
 ) -> None:
     """Three processes, and two sentences in the largest batch."""
     tried: list[Any] = []
-    monkeypatch.setattr(loop, "plan_epoch", lambda context: [np.array([3, 4])])
-    monkeypatch.setattr(
-        loop.memory, "fit", lambda task, position, batch, device: tried.append(batch.tolist())
-    )
+    monkeypatch.setattr(Trainer, "plan", lambda self: [np.array([3, 4])])
+    monkeypatch.setattr(memory, "fit", lambda task, position, batch, device: tried.append(batch.tolist()))
     monkeypatch.setattr(Processes, "largest", lambda self, *values: list(values))
     for rank in range(3):
-        context: Any = SimpleNamespace(
-            state=SimpleNamespace(position=Position()), processes=Processes(rank, 3, SECOND), device=SECOND,
-            config=parse_config(TRANSLATION), task=SimpleNamespace(memory=len),
-        )  # fmt: skip
-        loop.find_room(context)
+        task: Any = SimpleNamespace(memory=len)
+        state: Any = SimpleNamespace(position=Position())
+        run, module, listener = Mock(), Mock(), Mock()
+        processes = Processes(rank, 3, SECOND)
+        Trainer(parse_config(TRANSLATION), run, task, state, module, listener, processes).find_room()
     assert tried == [[3], [4]]
 
 

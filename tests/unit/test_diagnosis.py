@@ -22,7 +22,7 @@ from dragoman.training.state import Position
 from dragoman.training.task import Validation
 from dragoman.training.tasks.diagnosis import SourceUse, copies, diagnose, loops, silences, source_use
 from dragoman.training.tasks.translation import Validator
-from dragoman.training.validation import should_be_learning, warn
+from dragoman.training.trainer import should_be_learning, warn
 from tiny import WORDS
 
 HEALTHY = SourceUse(loss=1.0, shuffled_loss=4.0)

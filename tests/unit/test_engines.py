@@ -18,7 +18,8 @@ from dragoman.model.packed import can_pack
 from dragoman.predict.ctranslate2 import FOLDER, ORIGIN
 from dragoman.predict.threads import map_in_threads
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run, save_tensors
+from dragoman.runs import Run
+from dragoman.tensors import save_tensors
 from dragoman.training.loop import train
 
 needs_int8 = pytest.mark.skipif(not has_int8(), reason="the processor has no instructions for int8")

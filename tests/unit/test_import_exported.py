@@ -15,7 +15,8 @@ from dragoman.interop.exporting import export_run
 from dragoman.interop.importing import import_model
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run, load_tensors
+from dragoman.runs import Run
+from dragoman.tensors import load_tensors
 from dragoman.text.tokenizer import TokenizerPair
 from tiny import WORDS
 

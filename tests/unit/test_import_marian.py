@@ -24,7 +24,8 @@ from dragoman.predict.ctranslate2 import CTranslate2Engine
 from dragoman.predict.engine import Sentence
 from dragoman.predict.scoring import score_ids, score_translations
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run, load_tensors
+from dragoman.runs import Run
+from dragoman.tensors import load_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from foreign_models import SENTENCES, write_marian
 from tiny import TINY, write_corpus

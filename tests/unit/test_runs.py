@@ -14,7 +14,9 @@ from safetensors import safe_open
 
 from dragoman.config import TranslationConfig, load_recipe, parse_config
 from dragoman.errors import DragomanError, RunError
-from dragoman.runs import Run, environment, load_tensors, only_writer, save_tensors
+from dragoman.hardware import environment
+from dragoman.runs import Run, only_writer
+from dragoman.tensors import load_tensors, save_tensors
 
 
 def recipe(*overrides: str) -> TranslationConfig:

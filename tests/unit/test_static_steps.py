@@ -218,12 +218,12 @@ def test_updates_that_are_not_waited_for_are_those_that_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the same batches: losses, weights and what is known of them."""
-    from dragoman.training import loop
-    from dragoman.training.updates.stepping import SyncUpdater
+    from dragoman.training import trainer
+    from dragoman.training.updates.updater import SyncUpdater
 
     settings = ("training.ema_decay=0.9", "training.update_freq=2", "training.precision=fp32")
     deferred = train(config(*settings), "deferred")
-    monkeypatch.setattr(loop, "make_stepper", SyncUpdater)
+    monkeypatch.setattr(trainer, "make_updater", SyncUpdater)
     waited_for = train(config(*settings), "waited-for")
     assert losses(deferred) == [(step, pytest.approx(loss, rel=1e-5)) for step, loss in losses(waited_for)]
     for name, weights in Run.open(waited_for).load_weights().items():

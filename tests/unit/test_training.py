@@ -22,7 +22,8 @@ from dragoman.errors import ConfigError, PausedError, RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run, load_tensors, only_writer, save_tensors
+from dragoman.runs import Run, only_writer
+from dragoman.tensors import load_tensors, save_tensors
 from dragoman.training import loop
 from dragoman.training.checkpoints import make_room, newest_checkpoint
 from dragoman.training.listener import TrainingListener
@@ -33,7 +34,7 @@ from dragoman.training.tasks.loss import batch_loss
 from dragoman.training.updates import divergence
 from dragoman.training.updates.divergence import N_USUAL, DivergenceError
 from dragoman.training.updates.optimizer import make_optimizer
-from dragoman.training.updates.update import Part, lower_loss_scale, raise_loss_scale, update
+from dragoman.training.updates.updater import Part, SyncUpdater, lower_loss_scale, raise_loss_scale
 
 TINY = {
     "name": "tiny",
@@ -103,8 +104,9 @@ class PairsTask(Task[TranslationBatch]):
 
 
 def update_on(state: TrainState, batches: list[TranslationBatch], config: TranslationConfig) -> float:
-    parts = [Part(batch) for batch in batches]
-    return update(state, PairsTask(state.model), parts, config).gradient_norm
+    updater = SyncUpdater(PairsTask(state.model), state, config)
+    updater.update([Part(batch) for batch in batches])
+    return updater.settle().gradient_norm
 
 
 def batch_of(*pairs: tuple[list[int], list[int]]) -> TranslationBatch:
@@ -163,12 +165,13 @@ def test_an_update_whose_loss_is_not_a_number_is_left_out() -> None:
     with torch.no_grad():
         state.model.decoder[0].feed_forward.linear1.bias[0] = torch.nan
     before = {name: value.clone() for name, value in parameters(state.model).items()}
+    updater = SyncUpdater(PairsTask(state.model), state, config)
     for step in (1, 2):
-        done = update(state, PairsTask(state.model), [Part(batch_of(*PAIRS))], config)
-        assert done.skipped == "the loss is not a number"
+        updater.update([Part(batch_of(*PAIRS))])
+        assert updater.settle().skipped == f"step {step} skipped: the loss is not a number"
         assert state.position.step == step
     with pytest.raises(DivergenceError, match="not a number, 3 times in a row"):
-        update(state, PairsTask(state.model), [Part(batch_of(*PAIRS))], config)
+        updater.update([Part(batch_of(*PAIRS))])
     for name, value in parameters(state.model).items():
         torch.testing.assert_close(value, before[name], equal_nan=True)
 

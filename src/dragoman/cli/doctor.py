@@ -39,7 +39,7 @@ def doctor(
 
 def rows(machine: Machine) -> list[tuple[str, str]]:
     """The names and values of the report, one pair per line."""
-    from dragoman.runs import environment
+    from dragoman.hardware import environment
 
     facts = environment()
     arithmetic = [name for name, has in (("bf16", machine.has_bf16), ("AMX", machine.has_amx)) if has]

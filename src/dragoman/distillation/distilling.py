@@ -20,9 +20,10 @@ from dragoman.distillation.teaching import Lessons, n_offered, teach
 from dragoman.evaluation.scores import score_record
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.files import replacing_folder, write_atomically
+from dragoman.hardware import environment
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, environment, only_writer
+from dragoman.runs import Run, only_writer
 
 RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"

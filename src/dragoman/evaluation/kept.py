@@ -21,10 +21,10 @@ from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import DataError, RunError
 from dragoman.evaluation.scores import keep_scores, read_score, score_record
 from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
-from dragoman.hardware import choose_dtype, find_device
+from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, environment
+from dragoman.runs import Run
 
 FOLDER = "report"
 """Where in a run the translations are kept."""

@@ -17,6 +17,7 @@ from dragoman.data.document_batching import make_documents
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
 from dragoman.files import replacing_folder, write_atomically
+from dragoman.hardware import environment
 from dragoman.interop import huggingface, onnx
 from dragoman.interop.parity import (
     Parity,
@@ -31,7 +32,7 @@ from dragoman.interop.portable import check_portable, check_texts, portable, to_
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run, environment
+from dragoman.runs import Run
 from dragoman.text.foreign import sentencepiece_processor
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
 

@@ -37,7 +37,8 @@ from dragoman.model.architecture import SIDES, embedding_names, parameters
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import FORBIDDEN, Sentence, StepEngine, longest_translation
-from dragoman.runs import Run, save_tensors
+from dragoman.runs import Run
+from dragoman.tensors import save_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 

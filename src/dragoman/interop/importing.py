@@ -17,6 +17,7 @@ from dragoman.config import TranslationConfig, parse_section, usual_max_length
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import replacing_folder
+from dragoman.hardware import environment
 from dragoman.interop import exported, fairseq, joeynmt, marian, opennmt, sockeye
 from dragoman.interop.foreign import (
     Foreign,
@@ -28,7 +29,7 @@ from dragoman.interop.foreign import (
 )
 from dragoman.interop.segmenting import cut_note
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run, environment
+from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 

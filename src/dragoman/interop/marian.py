@@ -35,7 +35,7 @@ from dragoman.interop.settings import Settings
 from dragoman.interop.torch_files import ForeignTensors, read_torch
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
-from dragoman.runs import load_tensors
+from dragoman.tensors import load_tensors
 from dragoman.text.foreign import LANGUAGE
 
 

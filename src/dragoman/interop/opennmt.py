@@ -27,7 +27,7 @@ from dragoman.interop.settings import Setting, Settings
 from dragoman.interop.torch_files import ForeignTensors, Inert, inert, read_torch
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
-from dragoman.runs import load_tensors
+from dragoman.tensors import load_tensors
 
 N_POSITIONS = 5000
 """Positions that both toolkits compute."""

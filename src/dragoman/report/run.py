@@ -9,9 +9,10 @@ from typing import Any
 
 from dragoman.card import licence_of
 from dragoman.config import to_toml
+from dragoman.hardware import environment
 from dragoman.report.curves import Curves, plot_learning_curves
 from dragoman.report.page import Facts, Figure, Group, Listing, Notice, Paragraph, Part, Section, Table, Text
-from dragoman.runs import Run, environment
+from dragoman.runs import Run
 
 UNKNOWN = "not recorded"
 NOT_MEASURED = "not measured"

@@ -15,7 +15,7 @@ from dragoman.errors import RunError
 from dragoman.files import sync, write_atomically
 from dragoman.model.transformer import Transformer
 from dragoman.predict.loading import load_weights
-from dragoman.runs import load_tensors, save_tensors
+from dragoman.tensors import load_tensors, save_tensors
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import all_whole, spread_like
 from dragoman.training.task import Weights

@@ -1,0 +1,343 @@
+"""The trainer: updates, validations, checkpoints and rollbacks of one training, until it is over."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+from torch import nn
+
+from dragoman.config import Config, TrainingConfig
+from dragoman.data.named import changed_files, hashes_of
+from dragoman.errors import PausedError, RunError, TrainingError
+from dragoman.hardware import environment, peak_memory
+from dragoman.runs import CORPORA, Run
+from dragoman.training.checkpoints import averaged_files, newest_checkpoint, save_checkpoint
+from dragoman.training.listener import TrainingListener
+from dragoman.training.parallel.processes import Processes
+from dragoman.training.parallel.sharding import all_whole
+from dragoman.training.state import Position, TrainState, average_weights
+from dragoman.training.task import Task, Validation, Weights
+from dragoman.training.updates import divergence, memory
+from dragoman.training.updates.memory import Indices
+from dragoman.training.updates.schedule import learning_rate
+from dragoman.training.updates.updater import make_updater
+
+REPORT = "report.json"
+"""Written last: a run that has it is finished."""
+
+N_TRIED = 10_000
+"""Batches among which the largest is looked for, to see whether it fits into memory."""
+
+TIME_IS_UP = 1000
+"""Why training pauses, beside the numbers of signals."""
+
+MIN_STEPS = 100
+"""Minimum updates before warnings about a model."""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """One call of `train`: a task, the state of its training, and the run that keeps it."""
+
+    config: Config
+    run: Run
+    task: Task[Any]
+    state: TrainState
+    module: nn.Module
+    """The task's loss, wrapped if there are several processes."""
+    listener: TrainingListener
+    processes: Processes
+    deadline: float = math.inf
+    """When to pause, in seconds of `time.monotonic`."""
+
+    def train(self, interrupted: Callable[[], int]) -> None:
+        """Update the weights until the training is over, with a rollback on divergence.
+
+        `interrupted` returns the number of the signal that asks for a pause, or 0.
+
+        Raises:
+            KeyboardInterrupt, PausedError: interrupted before the end, after saving a checkpoint.
+        """
+        while not is_over(self.state.position, self.config):
+            try:
+                self.make_updates(interrupted)
+            except divergence.DivergenceError as error:
+                self.roll_back(str(error))
+
+    def make_updates(self, interrupted: Callable[[], int]) -> None:
+        """Update the weights until the training is over, with validations and checkpoints.
+
+        Raises:
+            DivergenceError: the training diverges.
+            KeyboardInterrupt, PausedError: interrupted before the end, after saving a checkpoint.
+        """
+        state, config, processes = self.state, self.config, self.processes
+        updater = make_updater(
+            self.task, state, config, module=self.module, processes=processes, message=self.listener.message
+        )
+        training, position = config.training, state.position
+        clock = time.perf_counter()
+        logged_at = position.seconds
+        for batches in self.batches():
+            updater(batches)
+            self.listener.stepped(position)
+            logs = position.step % training.log_every == 0 or is_over(position, config)
+            if updater.deferred and not (logs or is_validated(position, config)):
+                continue
+            done = updater.settle()
+            if done.skipped:
+                self.listener.message(done.skipped)
+            now = time.perf_counter()
+            # Agreed among the processes once: what is acted upon below must also have been saved.
+            late = TIME_IS_UP if time.monotonic() >= self.deadline else 0
+            seconds, stop = processes.largest(position.seconds + now - clock, interrupted() or late)
+            position.seconds, clock = seconds, now
+            last = is_over(position, config)
+            if logs or last:
+                record = self.log_record(done.gradient_norm, position.seconds - logged_at)
+                logged_at = position.seconds
+                self.write_history(record)
+                self.listener.logged(record)
+            settled = position.n_in_a_row == 0  # else the weights may be wrong, and not to return to
+            if due := (is_validated(position, config) and settled) or last:
+                self.validate()
+                now = time.perf_counter()
+                position.seconds, clock = position.seconds + now - clock, now
+                logged_at = position.seconds
+            if due or (stop and settled):
+                save_checkpoint(state, self.run, config, processes)
+            if stop and settled and not is_over(position, config):
+                self.pause(int(stop))
+            if is_over(position, config):
+                return
+
+    def batches(self) -> Iterator[list[Indices]]:
+        """Yield the batches of one update after another from the position on, which is advanced.
+
+        They do not depend on the number of processes; each batch is spread over all of them.
+        """
+        position, frequency = self.state.position, self.config.training.update_freq
+        while True:
+            plan = self.plan()
+            while position.batch < len(plan):
+                batches = list(plan[position.batch : position.batch + frequency])
+                position.batch += len(batches)
+                if over := position.batch >= len(plan):
+                    position.epoch, position.batch = position.epoch + 1, 0
+                yield batches
+                if over:
+                    break
+
+    def plan(self) -> Sequence[Indices]:
+        """Return the batches of the epoch of the position."""
+        with self.processes.first_ahead():  # with BPE-dropout it draws tokens, which all must share
+            if self.config.tokenizer.dropout:
+                recognise_text(self.run, hashes_of(self.config, ["train"]))
+            return self.task.plan(self.state.position.epoch)
+
+    def find_room(self) -> None:
+        """Try a largest batch before the first update on a GPU, and split batches until it fits."""
+        position, processes = self.state.position, self.processes
+        spread = processes.size > 1 and self.config.training.sharding == "full"  # they compute together only
+        if position.step or processes.device.type != "cuda" or spread:
+            return
+        largest = max(self.plan()[:N_TRIED], key=self.task.memory)
+        if len(mine := processes.share(largest)):
+            memory.fit(self.task, position, mine, processes.device)
+        position.n_pieces = int(processes.largest(position.n_pieces)[0])
+        if position.n_pieces > 1:
+            self.listener.message(f"each batch is read in {position.n_pieces} pieces, to fit into memory")
+
+    def log_record(self, gradient_norm: float, seconds: float) -> dict[str, Any]:
+        """Return a record of the updates since the last log line, and reset the counters."""
+        position = self.state.position
+        peak = peak_memory(self.processes.device)
+        n_items = position.window_items
+        record = {
+            "kind": "train",
+            "step": position.step,
+            "epoch": position.epoch,
+            "train_loss": position.window_loss / n_items if n_items else math.nan,
+            "lr": learning_rate(position.step, self.config.training, factor=position.rate_factor),
+            "gradient_norm": gradient_norm,
+            "tokens_per_second": position.window_tokens / max(seconds, 1e-9),
+            "peak_memory_gb": None if peak is None else round(peak / 1e9, 3),  # of this process, so far
+            "seconds": position.seconds,
+        }
+        position.window_loss, position.window_items, position.window_tokens = 0.0, 0.0, 0
+        return record
+
+    def write_history(self, record: dict[str, Any]) -> None:
+        """Add a line to history.jsonl, in one of the processes."""
+        if self.processes.first:
+            self.run.append_history(record)
+
+    def pause(self, reason: int) -> NoReturn:
+        """Stop training: KeyboardInterrupt for Ctrl-C, otherwise PausedError."""
+        step = self.state.position.step
+        causes = {int(signal.SIGINT): "interrupted", int(signal.SIGTERM): "asked to end (SIGTERM)"}
+        what = causes.get(reason, "the time is up:")
+        self.listener.message(f"{what} at step {step}; the same command continues from here")
+        if reason == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise PausedError(reason)
+
+    def roll_back(self, reason: str) -> None:
+        """Return to the last checkpoint, with a lower learning rate.
+
+        Raises:
+            TrainingError: there is no checkpoint, or rollbacks do not help.
+        """
+        diverged, newest = self.state.position, newest_checkpoint(self.run)
+        if newest is None:
+            raise TrainingError(
+                f"{reason}, at step {diverged.step}, and there is no checkpoint yet. {divergence.ADVICE}"
+            )
+        self.processes.wait()
+        self.state.restore(newest, self.processes)
+        position = self.state.position
+        divergence.lower_rate(position, diverged, reason)
+        if self.processes.first:
+            self.run.truncate_history(position.step)
+        record = {"kind": "back", "step": position.step, "from_step": diverged.step, "reason": reason}
+        self.write_history({**record, "rate_factor": position.rate_factor})
+        self.listener.message(
+            f"step {diverged.step:,}: {reason}; back to step {position.step:,} with "
+            f"{position.rate_factor:g} times the rate"
+        )
+
+    def validate(self) -> None:
+        """Score the weights in rank 0, and keep them if they are the best so far."""
+        position, processes = self.state.position, self.processes
+        self.listener.validating()
+        weights = all_whole(self.state.weights(), processes)
+        if processes.first:
+            self.score(weights)
+        if processes.size > 1:
+            shared = json.loads(processes.from_first(json.dumps(asdict(position))))
+            for name, value in shared.items():
+                setattr(position, name, value)
+
+    def score(self, weights: Weights) -> None:
+        """Score `weights`, keep them if they are the best so far, and record the result."""
+        training, position = self.config.training, self.state.position
+        result = self.task.validate(weights)
+        position.scores[str(position.step)] = result.score
+        best = position.best_score is None or result.score > position.best_score
+        if best:
+            position.best_score, position.best_step = result.score, position.step
+            position.n_worse = position.n_stalled = position.n_times_back = 0
+            self.run.save_weights(weights)
+        else:
+            position.n_worse += 1
+            position.n_stalled += 1
+        if training.schedule == "plateau" and position.n_stalled >= training.plateau_patience:
+            position.rate_factor, position.n_stalled = position.rate_factor * training.plateau_factor, 0
+        record = {"kind": "valid", "step": position.step, "epoch": position.epoch, **result.record}
+        self._note_scores({**record, "best": best}, result)
+        if should_be_learning(position, training):
+            warn(position, result, self.listener)
+
+    def _note_scores(self, record: dict[str, Any], result: Validation) -> None:
+        position = self.state.position
+        self.run.append_history({**record, "seconds": position.seconds})
+        self.listener.logged(record)
+        self.listener.sampled(position.step, result.samples)
+
+    def finish(self) -> None:
+        """Average checkpoints, keep the average if it scores better, and close the run."""
+        run, training, position = self.run, self.config.training, self.state.position
+        files = averaged_files(run, position, self.config)
+        kept = "best"
+        if training.average != "none" and len(files) > 1:
+            self.listener.validating()
+            mean = average_weights(files)
+            result = self.task.validate(mean)
+            better = position.best_score is None or result.score > position.best_score
+            if better:
+                kept = "average"
+                position.best_score = result.score
+                run.save_weights(mean)
+            record = {"kind": "average", "step": position.step, "n": len(files), **result.record}
+            self._note_scores({**record, "best": better}, result)
+        self.task.finish(run.load_weights())
+        run.write_json("environment.json", environment())
+        report = {
+            "kept": kept,
+            "best_step": position.best_step,
+            "steps": position.step,
+            "steps_left_out": position.n_left_out,
+            "epochs": position.epoch,
+            "minutes": position.seconds / 60,
+            "n_parameters": self.state.model.n_parameters,
+            f"valid_{training.metric}": position.best_score,
+        }
+        run.write_json(REPORT, report)
+        shutil.rmtree(run.path / "cache", ignore_errors=True)
+
+
+def is_over(position: Position, config: Config) -> bool:
+    """Return whether steps, passes, time or patience have come to their end."""
+    training = config.training
+    return (
+        position.step >= training.max_steps
+        or 0 < training.max_epochs <= position.epoch
+        or 0 < 60 * training.max_minutes <= position.seconds
+        or 0 < training.patience <= position.n_worse
+    )
+
+
+def is_validated(position: Position, config: Config) -> bool:
+    """Return whether to validate after this update: every `valid_every` updates, or at an epoch's end."""
+    every = config.training.valid_every
+    return position.step % every == 0 if every else position.batch == 0
+
+
+def is_finished(run: Run) -> bool:
+    """Return whether the training came to its end: its report is the last thing it writes."""
+    return (run.path / REPORT).exists()
+
+
+def recognise_text(
+    run: Run, hashes: Mapping[str, Mapping[str, str]], *, allow_changes: bool = False
+) -> list[str]:
+    """Return the files whose text has changed since the run began.
+
+    A run of a version that kept no hashes recognises any text.
+
+    Raises:
+        RunError: some have, and `allow_changes` is not set.
+    """
+    there = run.read_json(CORPORA) if (run.path / CORPORA).exists() else {}
+    changed = changed_files(there, hashes)
+    if changed and not allow_changes:
+        more = f" and {len(changed) - 3} more files" if len(changed) > 3 else ""
+        raise RunError(
+            f"{', '.join(changed[:3])}{more}: changed since the training in {run.path} began; put "
+            "the old text back, choose another folder, or continue with the new text (--allow-changed-data)"
+        )
+    return changed
+
+
+def should_be_learning(position: Position, training: TrainingConfig) -> bool:
+    """Return whether warnings make sense yet: after warm-up, and after one pass over the data.
+
+    If the training makes fewer than five passes, a fifth of its updates replaces the pass.
+    """
+    passed = position.epoch >= 1 or 5 * position.step >= training.max_steps
+    return passed and position.step > max(MIN_STEPS, 3 * training.warmup_steps)
+
+
+def warn(position: Position, result: Validation, listener: TrainingListener) -> None:
+    """Print warnings about the model, each one once per training."""
+    for name, warning in result.warnings.items():
+        if name not in position.warned:
+            position.warned.append(name)
+            listener.message(f"warning: {warning}")

@@ -1,0 +1,282 @@
+"""Update the weights: gradients summed over batches and processes, and an optimizer step.
+
+Two updaters: synchronous, and asynchronous for batches of few shapes, with rare host synchronisation. Both
+take the batches of an update, and split batches that do not fit into memory.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from dragoman.config import Config
+from dragoman.errors import TrainingError
+from dragoman.training.parallel.processes import ALONE, Processes
+from dragoman.training.parallel.sharding import accumulates, shard, whole
+from dragoman.training.state import Position, TrainState
+from dragoman.training.task import Task
+from dragoman.training.updates import divergence, memory
+from dragoman.training.updates.captured import Gradients, Ledger
+from dragoman.training.updates.memory import Indices, OutOfMemoryError
+from dragoman.training.updates.optimizer import set_learning_rate
+from dragoman.training.updates.schedule import learning_rate
+
+
+class Part(NamedTuple):
+    """A process's share of a batch."""
+
+    batch: Any
+    weight: float = 1.0
+    """0 if the share is empty: `batch` is then a dummy that keeps this process in step with the others."""
+
+
+class Settled(NamedTuple):
+    """Result of the updates since the last call of `settle`."""
+
+    gradient_norm: float
+    """Gradient norm of the last update, before clipping."""
+    skipped: str = ""
+    """Message about skipped updates; "" = none was skipped."""
+
+
+class LossModule(nn.Module):
+    """A task's loss as a module, which DistributedDataParallel or FSDP can wrap."""
+
+    def __init__(self, task: Task[Any]) -> None:
+        super().__init__()
+        self.model = task.model
+        self._task = [task]  # in a list, for it is no module
+
+    def forward(self, batch: Any) -> tuple[Tensor, int]:
+        """Return the summed loss of `batch`, and its number of tokens."""
+        result = self._task[0].loss(batch)
+        return result.loss, result.n_tokens
+
+
+def loss_module(task: Task[Any], config: Config, processes: Processes) -> nn.Module:
+    """Return a task's loss module; with several processes, its backward pass averages their gradients.
+
+    With `training.sharding` = "full", this shards the model's weights.
+    """
+    module = LossModule(task)
+    if processes.size == 1:
+        return module
+    if config.training.sharding == "full":
+        shard(module, processes)
+        return module
+    return DistributedDataParallel(module)
+
+
+class Updater(ABC):
+    """Makes updates of `state` with the losses of `task`."""
+
+    deferred: ClassVar[bool]
+    """Whether the result of an update is unknown until `settle`."""
+
+    def __init__(
+        self,
+        task: Task[Any],
+        state: TrainState,
+        config: Config,
+        *,
+        module: nn.Module | None = None,
+        processes: Processes = ALONE,
+        message: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """`module`: the loss module if the model is wrapped; `message` receives lines for the user."""
+        self.task, self.state, self.training = task, state, config.training
+        self.module, self.processes, self.message = module or LossModule(task), processes, message
+
+    def __call__(self, batches: Sequence[Indices]) -> None:
+        """Make an update with these batches; if memory is too small, split batches from now on and retry.
+
+        Raises:
+            DivergenceError: skipping updates does not help.
+            TrainingError: a single example does not fit, or other processes are waiting for this one; fp16
+                gradients overflow at every loss scale.
+        """
+        position = self.state.position
+        while True:
+            try:
+                self.update([part for batch in batches for part in self._parts(batch)])
+                return
+            except OutOfMemoryError:
+                if self.processes.size > 1:
+                    raise TrainingError(
+                        f"out of memory at step {position.step}; the last checkpoint is kept. "
+                        "Set a smaller training.batch_tokens, and a larger training.update_freq"
+                    ) from None
+                self.state.optimizer.zero_grad(set_to_none=not self.task.static)
+            # Outside of the handler, which would keep what is to be freed.
+            memory.cut_smaller(position, max(batches, key=len))
+            self.message(
+                f"out of memory: each batch is read in {position.n_pieces} pieces from here on; "
+                "the updates are the same"
+            )
+
+    def _parts(self, batch: Indices) -> list[Part]:
+        """Return this process's share of a batch, in pieces that fit into memory."""
+        mine, device = self.processes.share(batch), self.processes.device
+        if not len(mine):
+            return [Part(self.task.batch(batch[:1], device), weight=0.0)]
+        pieces = memory.pieces(mine, self.state.position.n_pieces)
+        return [Part(self.task.batch(piece, device)) for piece in pieces]
+
+    def set_rate(self) -> None:
+        """Set the learning rate of the step that the position has reached."""
+        position = self.state.position
+        rate = learning_rate(position.step, self.training, factor=position.rate_factor)
+        set_learning_rate(self.state.optimizer, rate)
+
+    @abstractmethod
+    def update(self, parts: Sequence[Part]) -> None:
+        """Update the weights from the gradients of `parts`, this process's share of the batches."""
+
+    @abstractmethod
+    def settle(self) -> Settled:
+        """Return the result of the updates since the last call. DivergenceError: too many were skipped."""
+
+
+class SyncUpdater(Updater):
+    """Synchronous updates: the result of each one is known at once.
+
+    Gradients are summed and divided once, by the items of the whole update, so that the split into batches
+    and processes does not matter.
+    """
+
+    deferred = False
+    settled = Settled(0.0)
+
+    def update(self, parts: Sequence[Part]) -> None:
+        state, processes, position = self.state, self.processes, self.state.position
+        scale = position.loss_scale if state.model.dtype == torch.float16 else 1.0
+        (n_items,) = processes.total(sum(part.weight * self.task.n_items(part.batch) for part in parts))
+        total, n_tokens = processes.total(*self._backward(parts, processes.size * scale / n_items))
+        for parameter in state.model.parameters() if scale != 1.0 else ():
+            if parameter.grad is not None:
+                parameter.grad /= scale
+        limit = self.training.clip_norm or math.inf
+        norm = float(whole(torch.nn.utils.clip_grad_norm_(state.model.parameters(), limit)))
+        overflowed = scale != 1.0 and math.isfinite(total) and not math.isfinite(norm)
+        wrong = "" if overflowed else divergence.what_is_wrong(position, total / n_items, norm)
+        position.step += 1
+        if overflowed:
+            lower_loss_scale(position)
+        elif wrong:
+            divergence.record_skipped(position, wrong)
+        else:
+            self.set_rate()
+            state.optimizer.step()
+            raise_loss_scale(position)
+            divergence.record_update(position, total / n_items)
+        state.optimizer.zero_grad()
+        state.update_ema(self.training.ema_decay)
+        if not wrong:
+            position.window_loss += total
+            position.window_items += n_items
+            position.window_tokens += int(n_tokens)
+        self.settled = Settled(norm, f"step {position.step:,} skipped: {wrong}" if wrong else "")
+
+    def _backward(self, parts: Sequence[Part], factor: float) -> tuple[float, float]:
+        """Accumulate the gradients of `factor` × the losses; return the summed loss and the tokens.
+
+        Gradients are reduced among processes once, with the last part.
+        """
+        module, total, n_tokens = self.module, 0.0, 0.0
+        for i, (batch, weight) in enumerate(parts):
+            more = i < len(parts) - 1
+            accumulates(module, more=more)
+            with module.no_sync() if more and isinstance(module, DistributedDataParallel) else nullcontext():
+                loss, n = module(batch)
+                (loss * (factor * weight)).backward()
+            total += weight * loss.item()
+            n_tokens += weight * n
+        return total, n_tokens
+
+    def settle(self) -> Settled:
+        return self.settled
+
+
+class AsyncUpdater(Updater):
+    """Asynchronous updates of one process: no host synchronisation until `settle`.
+
+    The device decides whether to skip an update (`captured.Ledger`).
+    """
+
+    deferred = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Take the arguments of `Updater`; allocate the gradients, whose addresses stay fixed."""
+        super().__init__(*args, **options)
+        self.gradients = Gradients(self.module, self.processes.device)
+        self.ledger = Ledger(self.state.position, self.processes.device)
+
+    def update(self, parts: Sequence[Part]) -> None:
+        state = self.state
+        n_items = sum(part.batch.n_tgt_tokens for part in parts)
+        loss = torch.zeros((), dtype=torch.float64, device=self.processes.device)
+        try:
+            for part in parts:
+                loss += self.gradients.add(part.batch, 1 / n_items)
+        except OutOfMemoryError:
+            self.gradients.forget()  # what is recorded is for batches that are too large
+            raise
+        limit = self.training.clip_norm or torch.inf
+        norm = torch.nn.utils.clip_grad_norm_(state.model.parameters(), limit)
+        state.position.step += 1
+        self.set_rate()
+        # The attribute by which PyTorch's GradScaler has fused optimizers leave an update out, unasked.
+        state.optimizer.found_inf = self.ledger.judge(loss, n_items, norm)  # type: ignore[attr-defined]
+        state.optimizer.step()
+        state.optimizer.zero_grad(set_to_none=False)
+        state.update_ema(self.training.ema_decay)
+        state.position.window_tokens += sum(part.batch.n_tokens for part in parts)
+
+    def settle(self) -> Settled:
+        position = self.state.position
+        norm, n_skipped = self.ledger.settle(position)
+        many = "1 update was" if n_skipped == 1 else f"{n_skipped} updates were"
+        skipped = f"step {position.step:,}: {many} skipped, with a loss that was not a number, or exploded"
+        return Settled(norm, skipped if n_skipped else "")
+
+
+def make_updater(
+    task: Task[Any],
+    state: TrainState,
+    config: Config,
+    *,
+    module: nn.Module,
+    processes: Processes,
+    message: Callable[[str], None],
+) -> Updater:
+    """Return an updater that begins at the position of `state`; it is asynchronous if the task allows it."""
+    cls = AsyncUpdater if task.static and processes.size == 1 else SyncUpdater
+    return cls(task, state, config, module=module, processes=processes, message=message)
+
+
+def lower_loss_scale(position: Position) -> None:
+    """Halve the loss scale after fp16 gradients overflowed (Micikevicius et al. 2018).
+
+    Raises:
+        TrainingError: the scale is too low to be the cause.
+    """
+    position.loss_scale, position.n_unscaled = position.loss_scale / 2, 0
+    if position.loss_scale < 2**-10:
+        raise TrainingError(
+            f"fp16 gradients overflow at step {position.step} whatever the loss is scaled by; the last "
+            'checkpoint stands. Use training.precision = "bf16" or "fp32"'
+        )
+
+
+def raise_loss_scale(position: Position) -> None:
+    """Double the loss scale after every 2000 good updates."""
+    position.n_unscaled += 1
+    if position.n_unscaled >= 2000:
+        position.loss_scale, position.n_unscaled = min(2 * position.loss_scale, 2.0**24), 0
