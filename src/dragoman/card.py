@@ -49,7 +49,7 @@ def model_card(run: Run, *, name: str | None = None, licence: str | None = None)
 
 
 def published(config: Config) -> Config:
-    """The configuration as others may see it: of files outside the working directory, the names alone."""
+    """Return the configuration for others to see: of files outside the working directory, only the names."""
 
     def cut(file: str) -> str:
         if file.startswith((HUB, PHRASEBOOK)):
@@ -75,7 +75,7 @@ def published(config: Config) -> Config:
 
 
 def without_folders(value: Any) -> Any:
-    """What a JSON file of a run says, as others may see it: of absolute paths, the names alone."""
+    """Return the content of a run's JSON file for others to see: absolute paths become names."""
     if isinstance(value, Mapping):
         return {without_folders(key): without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -87,7 +87,7 @@ def without_folders(value: Any) -> Any:
 def _head(
     run: Run, scores: Sequence[Mapping[str, Any]], *, name: str | None, licence: str | None
 ) -> dict[str, Any]:
-    """What the hub shows beside a card, and finds it by."""
+    """Return the metadata that the hub shows and searches."""
     config = run.config
     on_hub = {file[len(HUB) :].split(":")[0] for file in _files(config) if file.startswith(HUB)}
     by_test = _chosen(config, scores)
@@ -179,7 +179,7 @@ def _scores(scores: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _values(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The scores in a record, those that are whole."""
+    """Return the scores in a record, those that are whole."""
     scores = record.get("scores")
     return [
         score
@@ -205,7 +205,7 @@ def _data(config: Config) -> str:
 
 
 def licence_of(files: CorpusFiles) -> tuple[str, str]:
-    """The licence of a corpus, and where it is from, as the catalogue knows them."""
+    """Return the licence of a corpus, and where it is from, as the catalogue knows them."""
     if files[0].startswith(PHRASEBOOK):
         return "MIT (made by Dragoman)", "the package"
     if files[0].startswith(HUB):
@@ -219,7 +219,7 @@ def _files(config: Config) -> Iterator[str]:
 
 
 def _type_of_test(config: Config, name: str) -> str:
-    """What the hub calls the type of a data set: its name there, or in the catalogue, or that of the file."""
+    """Return the hub's type of a data set: its name there, or in the catalogue, or that of the file."""
     files = file_names(config.data.valid if name == "valid" else config.data.test.get(name, ()))
     if not files:
         return UNKNOWN
@@ -230,7 +230,7 @@ def _type_of_test(config: Config, name: str) -> str:
 
 
 def _facts(run: Run, file: str) -> str:
-    """What a JSON file of the run says, as a table."""
+    """Return the content of a run's JSON file as a table."""
     if not (run.path / file).exists():
         return f"{UNKNOWN.capitalize()}: the run has no {file}."
     facts = without_folders(run.read_json(file))

@@ -92,7 +92,7 @@ class Section(BaseModel):
     @field_validator("*")
     @classmethod
     def _is_utf8(cls, value: Any) -> Any:
-        """Settings are kept in a file of UTF-8; names of files, which may be any bytes, are no exception."""
+        """Check that all strings are UTF-8, as in config.toml; names of files may be any bytes."""
         for text in _strings(value):
             try:
                 text.encode()
@@ -150,7 +150,7 @@ class DataConfig(Section):
         return self.split_seed if self.split_seed >= 0 else seed
 
     def named(self) -> dict[str, Corpora]:
-        """The files of train, of valid where there is one, and of each test, by name: "test.news"."""
+        """Return the files of train, of valid where there is one, and of each test, by name: "test.news"."""
         named = {"train": self.train, "valid": self.valid}
         tests = {f"test.{name}": files for name, files in self.test.items()}
         return {name: files for name, files in named.items() if files} | tests
@@ -418,7 +418,10 @@ class TrainingConfig(Section):
         return self
 
     def wants_free_steps(self) -> str:
-        """The first setting that static steps do not go with, as in a recipe; "" where there is none."""
+        """Return the first setting that static steps do not go with, as in a recipe.
+
+        "" where there is none.
+        """
         wanting = {"precision": "fp16", "sharding": "full", "optimizer": "muon"}
         return next(
             (f'{name} = "{value}"' for name, value in wanting.items() if getattr(self, name) == value), ""
@@ -529,7 +532,7 @@ class SearchConfig(Section):
         return self
 
     def changed(self, settings: Mapping[str, Any], *, where: str) -> SearchConfig:
-        """These settings with others in their place; a value of None leaves what is there.
+        """Return these settings with others in their place; a value of None leaves what is there.
 
         Where a beam is given and n_best or diversity_groups is not, the latter become 1 if they do not fit.
         ConfigError: a setting is unknown, of the wrong type or out of range, or some contradict each other.
@@ -689,7 +692,7 @@ def _check_positions(max_length: int, model: EncoderConfig) -> None:
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """The configuration in the TOML file `path`, with `overrides` such as "model.d_model=128" on top.
+    """Return the configuration in the TOML file `path`, with `overrides` such as "model.d_model=128" on top.
 
     ConfigError: the file is missing, is not TOML, or holds mistakes (all of them are in the message).
     """
@@ -724,7 +727,7 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def _read_small(path: Path) -> str:
-    """The text of a recipe. ConfigError: it is longer, or has more points, than recipes have.
+    """Return the text of a recipe. ConfigError: it is longer, or has more points, than recipes have.
 
     The time that the parser takes for a key is quadratic in its points.
     """
@@ -740,7 +743,7 @@ def _read_small(path: Path) -> str:
 def parse_config(
     settings: Mapping[str, Any], *, overrides: Sequence[str] = (), where: str = "settings"
 ) -> Config:
-    """The checked configuration of nested `settings`, `overrides` applied first.
+    """Return the checked configuration of nested `settings`, `overrides` applied first.
 
     ConfigError: with every problem found, in one line. Those of `settings` stand behind `where`, those that
     `overrides` have brought behind `--set`.
@@ -755,7 +758,7 @@ def parse_config(
 def parse_section(
     section: type[Settings], settings: Mapping[str, Any], *, overrides: Sequence[str] = (), where: str
 ) -> Settings:
-    """The checked `section` of nested `settings`, `overrides` applied first. ConfigError: as above."""
+    """Return the checked `section` of nested `settings`, `overrides` applied first. ConfigError: as above."""
     merged, refused = _merged(settings, overrides, where)
     config, problems = _validated(section, merged)
     if config is not None and not refused:
@@ -770,7 +773,7 @@ def parse_section(
 def _merged(
     settings: Mapping[str, Any], overrides: Sequence[str], where: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """A copy of `settings` with `overrides` in it, and what is wrong with those that cannot be."""
+    """Return a copy of `settings` with `overrides` in it, and what is wrong with those that cannot be."""
     try:
         merged: dict[str, Any] = copy.deepcopy(dict(settings))
     except RecursionError:
@@ -779,7 +782,7 @@ def _merged(
 
 
 def _validated(section: type[Settings], settings: Mapping[str, Any]) -> tuple[Settings | None, list[str]]:
-    """`settings` as a `section`, or None and what is wrong with them."""
+    """Return `settings` as a `section`, or None and their mistakes."""
     try:
         return section.model_validate(settings), []
     except ValidationError as error:
@@ -789,7 +792,10 @@ def _validated(section: type[Settings], settings: Mapping[str, Any]) -> tuple[Se
 
 
 def to_toml(config: Config) -> str:
-    """The configuration as TOML, every default written out; `load_recipe` reads it back to an equal one."""
+    """Return the configuration as TOML, every default written out.
+
+    `load_recipe` reads it back to an equal one.
+    """
     return tomli_w.dumps(config.model_dump(mode="json"))
 
 
@@ -864,7 +870,7 @@ def _near(name: str, known: Sequence[str]) -> list[str]:
 
 
 def _paths(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The dotted name of every setting in `section`, without its sections."""
+    """Yield the dotted name of every setting in `section`, without its sections."""
     for name, field in section.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _paths(field.annotation, f"{prefix}{name}.")
@@ -873,7 +879,7 @@ def _paths(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def _names_beside(location: Sequence[str], section: type[BaseModel]) -> list[str]:
-    """The names of the settings in the section of a recipe that `location` points into."""
+    """Return the names of the settings in the section of a recipe that `location` points into."""
     for part in location[:-1]:
         field = section.model_fields.get(part)
         annotation = field.annotation if field else None

@@ -126,7 +126,7 @@ def printable(text: str) -> str:
 
 
 def escape_control_characters(text: str) -> str:
-    """The output of a model for a terminal: as `printable`, but marks of direction belong to text."""
+    """Return the output of a model for a terminal: as `printable`, but marks of direction belong to text."""
     return _CONTROL.sub(_spelt_out, text)
 
 

@@ -176,7 +176,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 
 def destination(path: Path) -> Path | None:
-    """The file to which writing to `path` leads, behind its links; None for a device or pipe.
+    """Return the file to which writing to `path` leads, behind its links; None for a device or pipe.
 
     Raises:
         OSError: it is a folder, or its links lead in a circle.
@@ -209,7 +209,7 @@ def _open(path: Path, flags: int = 0, mode: int = 0) -> BinaryIO:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The number of the open stream that `path` names, if it names one."""
+    """Return the number of the open stream that `path` names, if it names one."""
     named = {"-": 1, "/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}.get(path.as_posix())
     found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", path.as_posix())
     return int(found[1]) if found else named
@@ -268,7 +268,7 @@ def sync(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> RunError:
-    """The complaint about a file that cannot be written."""
+    """Return the complaint about a file that cannot be written."""
     return RunError(
         f"{path}: cannot be written ({error.strerror or error}); free some space, or choose a folder that "
         "is yours"
@@ -347,7 +347,7 @@ def _acquire(file: BinaryIO) -> bool:
 
 
 def _holder(path: Path) -> str:
-    """The process that wrote its number into a lock file, in words."""
+    """Return the process that wrote its number into a lock file, in words."""
     try:
         number, host = path.read_text(encoding="utf-8").split()
     except (OSError, ValueError):

@@ -23,7 +23,7 @@ from dragoman.errors import ConfigError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device called `name`, on which this thread computes from here on; "auto": the first GPU or the CPU.
+    """Return the device `name` and make it this thread's current one; "auto" = the first GPU, or the CPU.
 
     ConfigError: there is no such device here, it cannot be used, or its kind is not supported.
     """
@@ -38,7 +38,10 @@ def choose_device(name: str) -> torch.device:
 
 
 def find_device(name: str) -> torch.device:
-    """The device called `name`, left alone. ConfigError: it is not here, or its kind is not supported."""
+    """Return the device called `name`, left alone.
+
+    ConfigError: it is not here, or its kind is not supported.
+    """
     if str(name) == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     known = re.fullmatch(r"cpu|cuda(?::([0-9]+))?", str(name))
@@ -56,7 +59,7 @@ def find_device(name: str) -> torch.device:
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The type of activations: "fp32", "bf16", "fp16", or for "auto" bf16 where `device` multiplies in it.
+    """Return the type of activations: "fp32", "bf16", "fp16"; "auto" = bf16 if `device` supports it.
 
     ConfigError: unknown precision.
     """
@@ -87,7 +90,10 @@ def resident_bytes(device: torch.device) -> float:
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """The most bytes that this process has held so far, on `device`; None where that is not to be had."""
+    """Return the most bytes that this process has held so far, on `device`.
+
+    None where that is not to be had.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

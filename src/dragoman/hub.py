@@ -67,7 +67,7 @@ def is_on_hub(path: str | Path) -> bool:
 
 
 def fetch(name: HubName, *, token: str | None = None) -> Path:
-    """The folder of a run of the hub, fetched now as far as it is not in the cache.
+    """Return the folder of a run of the hub, fetched now as far as it is not in the cache.
 
     Where the hub cannot be reached, or HF_HUB_OFFLINE is set, it is the version fetched last. `token` is for
     private models; None: the one that `hf auth login` keeps, or HF_TOKEN. RunError: there is no such model or
@@ -82,7 +82,7 @@ def fetch(name: HubName, *, token: str | None = None) -> Path:
 
 
 def folder_of(name: str | Path, *, revision: str | None = None, token: str | None = None) -> Path:
-    """The folder of a run given by its path, or, where there is no such folder, by its name on the hub.
+    """Return the folder of a run, given by its path or, if no such folder exists, its name on the hub.
 
     Errors: as `fetch`.
     """
@@ -92,7 +92,7 @@ def folder_of(name: str | Path, *, revision: str | None = None, token: str | Non
 
 
 def import_hub() -> Any:
-    """The package huggingface_hub. MissingExtraError: it is not installed."""
+    """Return the package huggingface_hub. MissingExtraError: it is not installed."""
     return optional("huggingface_hub", extra="hub", purpose="the Hugging Face hub")
 
 

@@ -28,7 +28,7 @@ class Row(Protocol):
     """An object that a table shows as a row."""
 
     def notebook_row(self) -> Mapping[str, Cell]:
-        """The cells by their headings."""
+        """Return the cells by their headings."""
 
 
 Item = TypeVar("Item", bound=Row)
@@ -53,7 +53,7 @@ class Shown(list[Item]):
 
 
 def table_of(items: Sequence[Row], *, caption: str = "") -> str:
-    """The rows of `items` as one table; of many, the first MAX_ROWS and how many more there are."""
+    """Return the rows of `items` as one table; of many, the first MAX_ROWS and how many more there are."""
     rows = [item.notebook_row() for item in items[:MAX_ROWS]]
     headings = list(dict.fromkeys(heading for row in rows for heading in row))
     cells = [[row.get(heading) for heading in headings] for row in rows]
@@ -63,7 +63,10 @@ def table_of(items: Sequence[Row], *, caption: str = "") -> str:
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, caption: str = "", n_more: int = 0
 ) -> str:
-    """A table. Numbers stand to the right, text in its own direction; `n_more` rows are only told of."""
+    """Return a table. Numbers stand to the right, text in its own direction.
+
+    `n_more` rows are only told of.
+    """
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     parts = ["<table>"]
@@ -76,12 +79,12 @@ def table(
 
 
 def facts(rows: Mapping[str, Cell], *, caption: str = "") -> str:
-    """Names and what they stand for, one below the other."""
+    """Name and what they stand for, one below the other."""
     return table(("", ""), rows.items(), caption=caption)
 
 
 def curve(points: Sequence[tuple[float, float]], *, name: str, width: int = 240, height: int = 48) -> Html:
-    """A line through `points` (x, y), drawn to its own scale, with its first and last value in words.
+    """Return a line through `points` (x, y), drawn to its own scale, with its first and last value in words.
 
     What is not a number is left out.
     """
@@ -106,7 +109,10 @@ def heat_map(
     caption: str,
     marked: Iterable[tuple[int, int]] = (),
 ) -> str:
-    """A table of weights from 0 to 1, a percentage and a shade each; `marked` (row, column) have a frame."""
+    """Return a table of weights from 0 to 1, a percentage and a shade each.
+
+    `marked` (row, column) have a frame.
+    """
     framed = set(marked)
     cells = [
         [Html(escape(name)), *(_shade(weight, (r, c) in framed) for c, weight in enumerate(row))]
@@ -116,7 +122,7 @@ def heat_map(
 
 
 def share(value: float) -> Html:
-    """A share from 0 to 1 as a percentage beside a bar."""
+    """Return a share from 0 to 1 as a percentage beside a bar."""
     width = round(60 * min(1.0, max(0.0, value)))
     bar = f'<svg width="60" height="10"><rect width="{width}" height="10" fill="#0072B2"/></svg>'
     return Html(f"{bar} {100 * value:.1f} %")
@@ -133,7 +139,7 @@ def _cell(value: Cell) -> str:
 
 
 def _shade(weight: float, framed: bool) -> Html:
-    """A figure of two digits on a blue that is as strong as the weight."""
+    """Return a figure of two digits on a blue that is as strong as the weight."""
     ink = "#ffffff" if weight > 0.6 else "#000000"
     frame = ";outline:2px solid #D55E00" if framed else ""
     style = f"background:rgba(0,114,178,{weight:.2f});color:{ink};padding:2px 4px{frame}"

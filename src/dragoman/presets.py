@@ -93,7 +93,7 @@ N_STUDENT_VALIDATIONS = 6
 
 
 def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any]]:
-    """The sections [tokenizer], [model] and [training] for a corpus of `n_pairs` pairs.
+    """Return the sections [tokenizer], [model] and [training] for a corpus of `n_pairs` pairs.
 
     ConfigError: there is no such effort.
     """
@@ -133,7 +133,7 @@ def steps_per_pass(n_pairs: int, tokens_per_step: int) -> int:
 
 
 def fine_tuning_for(n_pairs: int) -> dict[str, Any]:
-    """The section [training] for a trained model that goes on to a corpus of `n_pairs` pairs."""
+    """Return the section [training] for a trained model that goes on to a corpus of `n_pairs` pairs."""
     training = preset_for(n_pairs)["training"]
     max_steps = max(1, training["max_steps"] // 3)
     return {
@@ -146,7 +146,7 @@ def fine_tuning_for(n_pairs: int) -> dict[str, Any]:
 
 
 def student_training_for(teacher: Mapping[str, Any]) -> dict[str, Any]:
-    """The section [training] for a student that begins with the weights of a teacher trained as `teacher`."""
+    """Return the section [training] of a student that starts from a teacher trained as `teacher`."""
     max_steps = max(1, round(teacher["max_steps"] * STUDENT.steps))
     return {
         **teacher,
@@ -161,7 +161,7 @@ def student_training_for(teacher: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def student_dropout_for(teacher: float) -> float:
-    """The dropout of such a student, whose teacher had `teacher`: it reads its text less often."""
+    """Return the dropout of such a student, whose teacher had `teacher`: it reads its text less often."""
     return min(teacher, round(max(0.1, teacher + STUDENT.dropout), 2))
 
 
@@ -201,7 +201,7 @@ LONG_WORD = 15
 def classification_preset_for(
     *, n_texts: int, n_words: int, n_characters: int, n_labels: int
 ) -> dict[str, dict[str, Any]]:
-    """The sections [data], [tokenizer], [model] and [training] for labelled texts.
+    """Return the sections [data], [tokenizer], [model] and [training] for labelled texts.
 
     `n_words` are what stands between spaces, and `n_characters` what they consist of, both of all texts.
     """
@@ -245,7 +245,7 @@ _NO_LANGUAGES = {
 
 
 def guess_language(file: str, *, option: str) -> str:
-    """The language that a file's name ends in: "en" for train.en, train.en.gz or news.en.txt.
+    """Return the language that a file's name ends in: "en" for train.en, train.en.gz or news.en.txt.
 
     ConfigError: there is none; `option` is what the message tells the user to say.
     """

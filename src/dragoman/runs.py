@@ -65,7 +65,7 @@ class History(list[dict[str, Any]]):
     """The records of a history.jsonl; a notebook shows the validations, and losses and score as curves."""
 
     def series(self, kind: str, key: str) -> list[tuple[float, float]]:
-        """The steps and values of `key` in the records of a kind; NaN where there was no number."""
+        """Return the steps and values of `key` in the records of a kind; NaN where there was no number."""
         records = [record for record in self if record.get("kind") == kind and key in record]
         return [(r["step"], math.nan if r[key] is None else r[key]) for r in records]
 
@@ -75,7 +75,7 @@ class History(list[dict[str, Any]]):
         return "bleu" if any("bleu" in record for record in self) else "accuracy"
 
     def curves(self) -> dict[str, Cell]:
-        """The learning curves as small pictures, by their names."""
+        """Return the learning curves as small pictures, by their names."""
         named = {
             "training loss": ("train", "train_loss"),
             "validation loss": ("valid", "valid_loss"),
@@ -103,7 +103,7 @@ class Run:
 
     @classmethod
     def create(cls, path: str | Path, config: Config) -> Run:
-        """The run in `path`, made with its config.toml if it is not there yet.
+        """Return the run in `path`, made with its config.toml if it is not there yet.
 
         A run that is there already is returned, to be continued; test sets that it does not name yet are
         added to its config.toml. RunError: it has other settings (the message names them), or is damaged, or
@@ -143,7 +143,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """The run that is in the folder `path`, or on the hub, hf:user/model or hf:user/model@revision.
+        """Open the run in the folder `path`, or on the hub: hf:user/model or hf:user/model@revision.
 
         RunError: there is none, its config.toml cannot be understood, or a link leads out of its folder; the
         hub does not give it. MissingExtraError: huggingface_hub is not installed.
@@ -203,7 +203,7 @@ class Run:
         return self.path / "history.jsonl"
 
     def files(self) -> list[Path]:
-        """The files that the run consists of; none that a user put beside them."""
+        """Return the files that the run consists of; none that a user put beside them."""
         return [path for path in _entries(self.path) if path.parent != self.path or path.name in OUR_FILES]
 
     def save_weights(self, weights: Mapping[str, Tensor]) -> None:
@@ -241,7 +241,7 @@ class Run:
                     )
 
     def append_history(self, record: Mapping[str, Any]) -> None:
-        """Adds one line to history.jsonl; NaN and infinity, which JSON has not, become null.
+        """Add one line to history.jsonl; NaN and infinity, which JSON has not, become null.
 
         RunError: it cannot be written.
         """
@@ -254,7 +254,7 @@ class Run:
             raise cannot_write(self.history_path, error) from None
 
     def history(self) -> History:
-        """The records of history.jsonl; a last line that a kill left half-written is no record.
+        """Return the records of history.jsonl; a last line that a kill left half-written is no record.
 
         RunError: a line is not a JSON object, or the file is too large.
         """
@@ -275,7 +275,7 @@ class Run:
         return records
 
     def truncate_history(self, step: int, *, also: Sequence[str] = ()) -> None:
-        """Removes what a training continued at `step` writes again: later steps, and a closing average.
+        """Remove what a training continued at `step` writes again: later steps, and a closing average.
 
         `also`: kinds of lines about `step` itself that came after its checkpoint.
         """
@@ -292,12 +292,12 @@ class Run:
         write_atomically(self.history_path, "".join(lines).encode())
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Writes a file such as report.json; NaN and infinity become null. RunError: it cannot be written."""
+        """Write a file such as report.json; NaN and infinity become null. RunError: it cannot be written."""
         text = json.dumps(_jsonable(content), indent=2, ensure_ascii=False, allow_nan=False)
         write_atomically(self.path / name, text.encode() + b"\n")
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """What a file such as report.json holds. RunError: it is missing, damaged or too large."""
+        """Read a file such as report.json. RunError: it is missing, damaged or too large."""
         path = self.path / name
         check_size(path, MAX_JSON)
         try:
@@ -338,7 +338,7 @@ def _with_tests(config: Config, tests: Mapping[str, Any]) -> Config:
 
 
 def saved_scores(run: Run) -> list[dict[str, Any]]:
-    """The scores that a run's scores.json holds, oldest first. RunError: the file is damaged."""
+    """Return the scores that a run's scores.json holds, oldest first. RunError: the file is damaged."""
     if not (run.path / SCORES).exists():
         return []
     results = run.read_json(SCORES).get("results")
@@ -408,7 +408,7 @@ def _target(path: Path) -> Path:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """What is in a run's folder, and in those of its folders that are ours, at any depth."""
+    """Yield the entries of a run's folder, and of its own subfolders at any depth."""
     try:
         yield from folder.iterdir()
     except OSError as error:
@@ -430,7 +430,7 @@ def _drop_half_written_line(file: BinaryIO) -> None:
 
 
 def _cell(value: Any) -> Cell:
-    """A value of a record as a table shows it."""
+    """Return a value of a record as a table shows it."""
     if isinstance(value, bool):
         return "yes" if value else ""
     return f"{value:.2f}" if isinstance(value, float) else value

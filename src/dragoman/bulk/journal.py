@@ -40,7 +40,7 @@ class Journal:
     """The journal of an output file, which resumes an unfinished output. A context manager."""
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
-        """`settings` is everything that the output depends on besides its input, as a JSON value.
+        """Take everything that the output depends on besides its input as `settings`, a JSON value.
 
         Raises:
             RunError: `out` is a folder, its folder is missing, or an unfinished output has other settings.

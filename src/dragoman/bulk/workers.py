@@ -85,7 +85,7 @@ class Worker:
         self.busy = False
 
     def send(self, chunk: Chunk) -> None:
-        """Gives it a chunk. RunError: it died."""
+        """Give it a chunk. RunError: it died."""
         try:
             self.connection.send(chunk)
         except OSError:
@@ -93,7 +93,7 @@ class Worker:
         self.busy = True
 
     def receive(self) -> Done | int:
-        """What became of its chunk, or how many more lines of it are translated.
+        """Receive the result of its chunk, or the number of lines translated since the last message.
 
         DragomanError: a complaint. RunError: it died.
         """
@@ -108,7 +108,7 @@ class Worker:
         return message
 
     def end(self) -> None:
-        """Ends the process, whatever it is doing."""
+        """End the process, whatever it is doing."""
         self.process.terminate()
         self.process.join()
         self.connection.close()
@@ -142,7 +142,7 @@ def _without_ctrl_c() -> Iterator[None]:
 
 
 def serve(connection: Connection, job: Job, number: int, n_workers: int) -> None:
-    """The life of a worker: chunks come in, what becomes of them goes out, until the other end is closed."""
+    """Run a worker: receive chunks and send their results until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends its workers
     with suppress(EOFError, OSError):
         translate: ChunkTranslator | None = None
@@ -156,7 +156,7 @@ def serve(connection: Connection, job: Job, number: int, n_workers: int) -> None
 
 
 def _warm(job: Job, number: int, n_workers: int) -> ChunkTranslator:
-    """A translator with this worker's share of cores, or one of the GPUs."""
+    """Return a translator with this worker's share of cores, or one of the GPUs."""
     import torch
 
     torch.set_num_threads(min(torch.get_num_threads(), max(1, n_cores() // n_workers)))
@@ -165,15 +165,15 @@ def _warm(job: Job, number: int, n_workers: int) -> ChunkTranslator:
 
 
 def n_cores() -> int:
-    """The cores that this process may use."""
+    """Return the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def device_of_worker(device: str, number: int, *, n_gpus: int) -> str:
-    """The device of worker `number`: where any GPU will do, they take turns."""
+    """Return the device of worker `number`: where any GPU will do, they take turns."""
     return f"cuda:{number % n_gpus}" if n_gpus and device in ("auto", "cuda") else device
 
 
 def gpu_of_worker(device: str, *, n_workers: int, n_gpus: int) -> float:
-    """What each worker needs of a GPU, 0 to 1: where there are fewer GPUs than workers, several share one."""
+    """Return each worker's share of a GPU, 0 to 1; several share one if there are fewer GPUs than workers."""
     return 1 / -(-n_workers // n_gpus) if n_gpus and device != "cpu" else 0.0

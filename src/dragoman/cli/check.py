@@ -150,7 +150,7 @@ def _jobs_of_recipe(config: Config) -> Iterator[Job]:
 
 
 def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
-    """The files of the validation set and of each test set, by name."""
+    """Return the files of the validation set and of each test set, by name."""
     named = {} if valid is None else {"valid": valid.split(",")}
     for files in tests:
         name = "test" if len(tests) == 1 else Path(files.partition(",")[0]).name

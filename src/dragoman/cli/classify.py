@@ -82,13 +82,16 @@ def classify(
 
 
 def as_line(classification: Classification, top: int | None) -> str:
-    """The `top` labels with their probabilities, separated by tabs; an empty line for an empty text."""
+    """Return the `top` labels with their probabilities, separated by tabs.
+
+    An empty line for an empty text.
+    """
     likely = list(classification.probabilities.items())[: top or 1]
     return "\t".join(f"{label}\t{probability:.4f}" for label, probability in likely)
 
 
 def as_json(classification: Classification, top: int | None) -> str:
-    """A classification as one line of JSON; the label of an empty text is null."""
+    """Return a classification as one line of JSON; the label of an empty text is null."""
     likely = list(classification.probabilities.items())[:top]
     record = {
         "text": classification.text,

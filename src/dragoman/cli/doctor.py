@@ -38,7 +38,7 @@ def doctor(
 
 
 def rows(machine: Machine) -> list[tuple[str, str]]:
-    """The names and values of the report, one pair per line."""
+    """Return the names and values of the report, one pair per line."""
     from dragoman.hardware import environment
 
     facts = environment()

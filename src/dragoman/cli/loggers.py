@@ -116,7 +116,7 @@ def text_event(tag: str, text: str, *, step: int) -> Any:
 
 
 def scalars(record: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a record of history.jsonl, by names such as "train/lr" and "valid/bleu"."""
+    """Return the numbers of a record of history.jsonl, by names such as "train/lr" and "valid/bleu"."""
     return {
         f"{record['kind']}/{name}": float(value)
         for name, value in record.items()

@@ -76,7 +76,7 @@ def score_model(
 
 
 def as_lines(number: int, scored: ScoredTranslation, per_token: bool) -> Iterator[str]:
-    """The output lines of a pair: one, or one per token."""
+    """Yield the output lines of a pair: one, or one per token."""
     if per_token:
         yield from (f"{number}\t{token.piece}\t{token.log_prob:.4f}" for token in scored.tokens)
     else:
@@ -84,7 +84,7 @@ def as_lines(number: int, scored: ScoredTranslation, per_token: bool) -> Iterato
 
 
 def as_json(scored: ScoredTranslation, per_token: bool) -> str:
-    """A pair as one line of JSON."""
+    """Return a pair as one line of JSON."""
     record: dict[str, Any] = {
         "source": scored.source,
         "target": scored.target,

@@ -52,7 +52,7 @@ class TranslationBatch(NamedTuple):
         return self.n_src_tokens + self.n_tgt_tokens
 
     def to(self, device: torch.device) -> TranslationBatch:
-        """The same batch on `device`."""
+        """Return the same batch on `device`."""
         return TranslationBatch(*(ids.to(device) for ids in self))
 
 
@@ -85,7 +85,7 @@ class EpochPlan(Sequence[Indices]):
         return self._part(k)[i - int(self._ends[k])]  # counted from its end
 
     def _part(self, k: int) -> list[Indices]:
-        """The batches of part `k`; those of another one are let go."""
+        """Return the batches of part `k`; those of another one are let go."""
         if self._planned[0] != k:
             self._planned = -1, []
             self._planned = k, self._parts[k]()
@@ -93,7 +93,7 @@ class EpochPlan(Sequence[Indices]):
 
 
 def plan_epoch(store: TokenStore, *, batch_tokens: int, seed: int, epoch: int) -> EpochPlan:
-    """The indices of each batch's pairs, in the order of training: every pair once.
+    """Return the indices of each batch's pairs, in the order of training: every pair once.
 
     The pairs of a batch lie in one shard, and shards come in a random order. A batch has at most
     `batch_tokens` target tokens, padding included; a longer pair is alone. Its source may be half as long
@@ -109,7 +109,7 @@ def plan_shards(
     seed: int,
     epoch: int,
 ) -> EpochPlan:
-    """The batches of all shards, which come in a random order; `planned` makes those of one."""
+    """Return the batches of all shards, which come in a random order; `planned` makes those of one."""
 
     def batches(k: int) -> list[Indices]:
         rng = np.random.default_rng([seed, epoch, k])  # k = 0: the same numbers as without it
@@ -121,7 +121,7 @@ def plan_shards(
 
 
 def plan_shard(sides: Sides, rng: np.random.Generator, *, batch_tokens: int) -> list[Indices]:
-    """The indices of each batch's pairs of a shard: see `plan_epoch`."""
+    """Return the indices of each batch's pairs of a shard: see `plan_epoch`."""
     src, tgt = sides.src.lengths, sides.tgt.lengths
     if not len(tgt):
         return []
@@ -164,7 +164,7 @@ def _cut(
 
 
 def make_batch(store: TokenStore, indices: Indices) -> TranslationBatch:
-    """The pairs at `indices` of the store, in that order; they lie in one shard."""
+    """Return the pairs at `indices` of the store, in that order; they lie in one shard."""
     src, tgt_out = map(torch.from_numpy, store.padded(indices))
     tgt_in = tgt_out.roll(1, dims=1)
     tgt_in[tgt_in == EOS_ID] = PAD_ID
@@ -186,7 +186,7 @@ def source_mask(src: Tensor, *, with_end: bool) -> Tensor:
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> Tensor:
-    """The sequences as rows (B, S) of int64, filled up with PAD_ID."""
+    """Return the sequences as rows (B, S) of int64, filled up with PAD_ID."""
     rows = torch.full((len(sequences), max(map(len, sequences), default=0)), PAD_ID, dtype=torch.int64)
     for row, ids in zip(rows, sequences, strict=True):
         row[: len(ids)] = torch.tensor(ids, dtype=torch.int64)

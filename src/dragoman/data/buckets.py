@@ -93,7 +93,7 @@ def count_lengths(store: TokenStore) -> npt.NDArray[np.int64]:
 
 
 def plan_buckets(store: TokenStore, buckets: Sequence[Bucket], *, seed: int, epoch: int) -> EpochPlan:
-    """The indices of each batch's pairs, in the order of training: every pair once, a bucket a batch.
+    """Return the indices of each batch's pairs, in the order of training: every pair once, a bucket a batch.
 
     As in `batching.plan_epoch` the pairs of a batch lie in one shard.
     """
@@ -101,7 +101,7 @@ def plan_buckets(store: TokenStore, buckets: Sequence[Bucket], *, seed: int, epo
 
 
 def _plan_shard(sides: Sides, rng: np.random.Generator, *, buckets: Sequence[Bucket]) -> list[Indices]:
-    """The indices of each batch's pairs of a shard."""
+    """Return the indices of each batch's pairs of a shard."""
     bucket = find_bucket(sides.src.lengths, sides.tgt.lengths, buckets)
     batches: list[Indices] = []
     for i, shape in enumerate(buckets):
@@ -115,7 +115,7 @@ def _plan_shard(sides: Sides, rng: np.random.Generator, *, buckets: Sequence[Buc
 def find_bucket(
     src_lengths: npt.NDArray[np.int32], tgt_lengths: npt.NDArray[np.int32], buckets: Sequence[Bucket]
 ) -> npt.NDArray[np.int64]:
-    """The number of the narrowest bucket that holds each pair."""
+    """Return the number of the narrowest bucket that holds each pair."""
     fits = [(src_lengths <= b.src_length) & (tgt_lengths <= b.tgt_length) for b in buckets]
     return np.argmax(fits, axis=0)
 
@@ -142,7 +142,10 @@ class StaticBatches:
         return self._opened[1]
 
     def __call__(self, indices: Indices) -> StaticBatch:
-        """The pairs at `indices`: as many as their bucket has room for, or half, a quarter, ... as many."""
+        """Return the pairs at `indices`: as many as their bucket has room for, or half, a quarter, ...
+
+        As many.
+        """
         src_lengths, tgt_lengths = self.store.lengths(indices)
         bucket = self.buckets[int(find_bucket(src_lengths, tgt_lengths, self.buckets).max())]
         n_rows = bucket.n_pairs
@@ -172,7 +175,7 @@ class SideTensors:
             self.offsets = torch.tensor(side.offsets, device=device)
 
     def padded(self, indices: Indices, n_rows: int, length: int) -> Tensor:
-        """The sentences at `indices` as rows of int64 (n_rows, length), filled up with PAD_ID."""
+        """Return the sentences at `indices` as rows of int64 (n_rows, length), filled up with PAD_ID."""
         if not self.on_device:
             rows = np.full((n_rows, length), PAD_ID, dtype=np.int64)
             found = self.side.padded(indices)

@@ -78,7 +78,7 @@ class Corpus(ABC):
             )
 
     def _because(self) -> str:
-        """What was left out, for a complaint about what remains."""
+        """Describe skipped lines, for an error about the rest."""
         skipped = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
         return skipped and f" ({skipped})"
 
@@ -87,15 +87,15 @@ class Corpus(ABC):
         """Every pair in order."""
 
     def notes(self) -> list[str]:
-        """What was left out while the pairs were last read, a line each; nothing by default."""
+        """Return a line for each kind of pairs skipped in the last reading; by default none."""
         return []
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A hash of the content: corpora of equal hash hold the same pairs."""
+        """Return a hash of the content: corpora of equal hash hold the same pairs."""
 
     def hashes(self) -> dict[str, str]:
-        """A hash of each file, or other source, that it is read from."""
+        """Return a hash of each file, or other source, that it is read from."""
         return {self.name: self.fingerprint()}
 
 
@@ -129,11 +129,11 @@ class AlignedFiles(Corpus):
         return {str(path): hash_file(path) for path in (self.src, self.tgt)}
 
     def _texts(self, path: Path) -> Iterator[str]:
-        """The texts of one side."""
+        """Yield the texts of one side."""
         return open_lines(path)
 
     def _lengths(self, path: Path) -> np.ndarray:
-        """The characters of each text."""
+        """Return the characters of each text."""
         return np.fromiter((len(text) for text in self._texts(path)), dtype=np.int64)
 
 
@@ -312,7 +312,7 @@ def open_corpus(
     tgt_lang: str,
     columns: tuple[Column, Column] = DEFAULT_COLUMNS,
 ) -> Corpus:
-    """The corpus in two aligned files, in one file of any format, or in a set such as "phrasebook:train".
+    """Open a corpus: two aligned files, one file of any format, or a set such as "phrasebook:train".
 
     A list of such lists is one corpus as well, read in their order. One file is read by its suffix: .csv,
     .jsonl (.ndjson, .json), .parquet, .tmx, .po, and anything else as tab-separated columns;
@@ -351,7 +351,7 @@ def open_corpus(
 
 
 def guess_parallel_columns(name: str, *, src_lang: str, tgt_lang: str) -> tuple[Column, Column]:
-    """The columns with source and target of the file or data set `name`, by their names.
+    """Return the columns with source and target of the file or data set `name`, by their names.
 
     (0, 1) for a tab-separated file whose first line names no languages. DataError: the names don't tell.
     """
@@ -366,7 +366,7 @@ def guess_parallel_columns(name: str, *, src_lang: str, tgt_lang: str) -> tuple[
 def _columns_of(
     table: Table, columns: tuple[Column, Column], *, src_lang: str, tgt_lang: str
 ) -> tuple[Column, Column]:
-    """The columns to read. DataError: they are negative, or left to a table that does not tell."""
+    """Return the columns to read. DataError: they are negative, or left to a table that does not tell."""
     negative = [column for column in columns if isinstance(column, int) and column < 0]
     if negative:
         raise DataError(f"{table.name}: column {negative[0]}; columns are counted from 0 ({SETTING})")
@@ -389,7 +389,7 @@ _BILINGUAL: dict[str, tuple[PairReader, str]] = {
 
 
 def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[Corpus, Corpus]:
-    """The corpus without, and the corpus of, about `n_held_out` random pairs: at most that, or a tenth.
+    """Split off about `n_held_out` random pairs, at most a tenth: return the rest, and the held-out pairs.
 
     Pairs with the same source stay together, so that no held-out source is also trained on. The choice
     depends on `seed` and the text alone, not on the order of lines. DataError: too few different sources.

@@ -77,11 +77,11 @@ class Dataset:
         return next(part.n_lines for part in self.parts if part.path == path)
 
     def missing(self, folder: Path) -> list[str]:
-        """The files that `folder` lacks to be the complete set."""
+        """Return the files that `folder` lacks to be the complete set."""
         return [part.path for part in self.parts if not part.optional and not (folder / part.path).is_file()]
 
     def present(self, folder: Path) -> list[Part]:
-        """The files of the set that are in `folder`."""
+        """Return the files of the set that are in `folder`."""
         return [part for part in self.parts if (folder / part.path).is_file()]
 
 
@@ -95,12 +95,12 @@ class Place:
 
 
 def names() -> list[str]:
-    """The names of the data sets there are."""
+    """Return the names of the data sets there are."""
     return list(_catalogue())
 
 
 def get(name: str) -> Dataset:
-    """The data set of this name. DataError: there is none; the message names those there are."""
+    """Return the data set of this name. DataError: there is none; the message names those there are."""
     try:
         return _catalogue()[name]
     except KeyError:
@@ -110,7 +110,7 @@ def get(name: str) -> Dataset:
 
 
 def providing(file: str) -> Dataset | None:
-    """The data set whose file a recipe names so, such as "multi30k/train.en.gz"; None: none has it."""
+    """Return the data set whose file a recipe names so, such as "multi30k/train.en.gz"; None: none has it."""
     for dataset in _catalogue().values():
         if file in {f"{dataset.folder}/{part.path}" for part in dataset.parts}:
             return dataset
@@ -118,7 +118,7 @@ def providing(file: str) -> Dataset | None:
 
 
 def locate(name: str) -> Path | None:
-    """The folder in which the data set is complete; None where it is not. DataError: no such name."""
+    """Return the folder in which the data set is complete; None where it is not. DataError: no such name."""
     place = whereabouts(get(name))
     return None if place.missing else place.folder
 

@@ -54,7 +54,7 @@ class Documents(NamedTuple):
         return model(self.ids, self.real, self.document, self.n_documents, self.ngrams)
 
     def to(self, device: torch.device) -> Documents:
-        """The same on `device`."""
+        """Return the same on `device`."""
         ngrams = None if self.ngrams is None else self.ngrams.to(device)
         return Documents(self.ids.to(device), self.document.to(device), self.n_documents, ngrams)
 
@@ -67,12 +67,12 @@ class ClassificationBatch(NamedTuple):
     """(B,): int64 class numbers."""
 
     def to(self, device: torch.device) -> ClassificationBatch:
-        """The same batch on `device`."""
+        """Return the same batch on `device`."""
         return ClassificationBatch(self.documents.to(device), self.labels.to(device))
 
 
 def plan_documents(lengths: Ids, *, max_length: int, batch_tokens: int, seed: int, epoch: int) -> list[Ids]:
-    """The indices of each batch's texts, in the order of training: every text once.
+    """Return the indices of each batch's texts, in the order of training: every text once.
 
     A batch has at most `batch_tokens` tokens, padding included; a longer text is alone. The plan follows
     from `seed` and `epoch` alone.
@@ -85,7 +85,7 @@ def plan_documents(lengths: Ids, *, max_length: int, batch_tokens: int, seed: in
 
 
 def plan_by_length(lengths: Ids, *, max_length: int, batch_tokens: int) -> list[Ids]:
-    """The same for predicting: batches of texts of similar length, the longest last."""
+    """Return the same for predicting: batches of texts of similar length, the longest last."""
     order = np.arange(len(lengths))
     return _cut(lengths, order, np.zeros_like(order), max_length=max_length, batch_tokens=batch_tokens)
 
@@ -106,7 +106,7 @@ def _cut(lengths: Ids, order: Ids, pools: Ids, *, max_length: int, batch_tokens:
 
 
 def windows_needed(lengths: Ids, *, max_length: int) -> Ids:
-    """The fewest windows of `max_length` tokens that hold texts of these lengths, one at least."""
+    """Return the fewest windows of `max_length` tokens that hold texts of these lengths, one at least."""
     return np.maximum(1, -(-lengths // max_length))
 
 
@@ -141,7 +141,7 @@ def make_documents(
 def make_classification_batch(
     store: LabelledStore, indices: Ids, config: ClassificationConfig
 ) -> ClassificationBatch:
-    """The texts at `indices` of the store, in that order, as a training sees them.
+    """Return the texts at `indices` of the store, in that order, as a training sees them.
 
     Word dropout hides tokens from the encoder, as PyTorch's random state will have it; a text that would
     lose all of them keeps its first.

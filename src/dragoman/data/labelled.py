@@ -80,15 +80,15 @@ class LabelledCorpus(ABC):
         """Every example that has a text and a label, in order."""
 
     def notes(self) -> list[str]:
-        """What was left out while the examples were last read, a line each; nothing by default."""
+        """Return a line for each kind of examples skipped in the last reading; by default none."""
         return []
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A hash of the content: corpora of equal hash hold the same examples."""
+        """Return a hash of the content: corpora of equal hash hold the same examples."""
 
     def hashes(self) -> dict[str, str]:
-        """A hash of each file, or other source, that it is read from."""
+        """Return a hash of each file, or other source, that it is read from."""
         return {self.name: self.fingerprint()}
 
 
@@ -176,7 +176,7 @@ def open_labelled(
     text_column: Column = DEFAULT_COLUMNS[0],
     label_column: Column = DEFAULT_COLUMNS[1],
 ) -> LabelledCorpus:
-    """The labelled corpus in a file, a data set "hf:owner/name:split", or "phrasebook:reviews-train".
+    """Return the labelled corpus in a file, a data set "hf:owner/name:split", or "phrasebook:reviews-train".
 
     The file is read by its suffix: .csv, .jsonl (.ndjson, .json), .parquet, and anything else as
     tab-separated columns. Columns are numbers, counted from 0, or names; where both are left at the
@@ -201,7 +201,7 @@ def open_labelled(
 
 
 def guess_labelled_columns(name: str) -> tuple[Column, Column]:
-    """The columns with text and label of the file or data set `name`.
+    """Return the columns with text and label of the file or data set `name`.
 
     By their names, such as "review" and "sentiment"; or else by what is in them: the label is the column
     with few different values, the text the one with by far the longest. DataError: neither tells.
@@ -210,7 +210,7 @@ def guess_labelled_columns(name: str) -> tuple[Column, Column]:
 
 
 def _guess(table: Table) -> tuple[Column, Column]:
-    """The columns with text and label."""
+    """Return the columns with text and label."""
     if isinstance(table, TabSeparated):
         cells = table.first_line()
         found = match_labelled(cells) if looks_like_names(cells) else None
@@ -227,7 +227,7 @@ class _Content:
         self.example = ""
 
     def add(self, cell: object) -> None:
-        """Counts a cell in; a list or an object counts as a value of its own."""
+        """Count a cell in; a list or an object counts as a value of its own."""
         text = cell if isinstance(cell, str) else "" if cell is None else str(cell)
         self.n += 1
         self.n_characters += len(text)
@@ -246,7 +246,7 @@ class _Content:
 
 
 def _guess_by_content(table: Table, columns: Sequence[Column]) -> tuple[Column, Column]:
-    """The columns with text and label, by what the first records hold. DataError: they don't tell."""
+    """Return the columns with text and label, by what the first records hold. DataError: they don't tell."""
     contents = {column: _Content() for column in columns}
     for _, cells in islice(table.rows(list(columns), Notes("records")), SAMPLE):
         for content, cell in zip(contents.values(), cells, strict=True):
@@ -268,7 +268,7 @@ def _guess_by_content(table: Table, columns: Sequence[Column]) -> tuple[Column, 
 
 
 def _open_reviews(split: str) -> Reviews:
-    """A split of the reviews. DataError: there is none of that name."""
+    """Return a split of the reviews. DataError: there is none of that name."""
     from dragoman.data.phrasebook import SPLITS
 
     if split not in SPLITS:
@@ -280,7 +280,7 @@ def _open_reviews(split: str) -> Reviews:
 def split_labelled(
     corpus: LabelledCorpus, *, n_held_out: int, seed: int
 ) -> tuple[LabelledCorpus, LabelledCorpus]:
-    """The corpus without, and the corpus of, about `n_held_out` random examples: at most that, or a tenth.
+    """Split off about `n_held_out` random examples, at most a tenth: return the rest, and the held-out ones.
 
     Equal texts stay together, so that no held-out text is also trained on, and every label has its share
     in both parts. The choice depends on `seed` and the texts alone, not on the order of lines.
@@ -310,7 +310,7 @@ def split_labelled(
 def _choose(
     texts: npt.NDArray[np.uint64], labels: npt.NDArray[np.int64], *, n_held_out: int
 ) -> frozenset[int]:
-    """The texts to hold out, label by label: those of the lowest hashes, which are random.
+    """Return the texts to hold out, label by label: those of the lowest hashes, which are random.
 
     `texts` are hashes; `labels` are numbers in the alphabetical order of their names. A text with several
     labels counts as one of the first of them. One text of each label is always left.

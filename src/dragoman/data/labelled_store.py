@@ -46,7 +46,7 @@ class Cut(NamedTuple):
     """... and the tokens it had."""
 
     def describe(self, *, n_kept: int) -> list[str]:
-        """What was left out, a line for each kind."""
+        """Return a line for each kind of skipped examples."""
         lines = []
         if self.n_empty:
             lines.append(f"skipped {self.n_empty} of {n_kept + self.n_empty} texts: they are empty")
@@ -61,7 +61,7 @@ class LabelledStore:
     """The texts of a corpus that are not empty, as ids, and their labels, in the corpus' order."""
 
     def __init__(self, folder: Path) -> None:
-        """The finished store in `folder`; `prepare` makes one. ValueError: it is not complete."""
+        """Open the finished store in `folder`; `prepare` makes one. ValueError: it is not complete."""
         try:
             meta = parse_json((folder / "meta.json").read_bytes())
             n_texts = int(meta["n_texts"])
@@ -85,7 +85,7 @@ class LabelledStore:
         return self.text.lengths
 
     def notes(self) -> list[str]:
-        """What of the corpus was left out, a line each."""
+        """Return a line for each kind of skipped examples of the corpus."""
         return self.cut.describe(n_kept=len(self))
 
     @classmethod
@@ -100,7 +100,7 @@ class LabelledStore:
         dropout: bool = False,
         draw: int = 0,
     ) -> LabelledStore:
-        """The store of `corpus` in the folder `cache`: opened where it is complete, made where it is not.
+        """Return the store of `corpus` in the folder `cache`; make it if it is missing or incomplete.
 
         `labels` are the names of the classes in their order. Texts end after `max_tokens` tokens (0: never);
         what that cuts is counted. `dropout` and `draw`: see `TokenStore.prepare`. DataError: the corpus
@@ -119,12 +119,12 @@ class LabelledStore:
 
 
 def class_numbers(labels: Sequence[str]) -> dict[str, int]:
-    """The number of each class by its name."""
+    """Return the number of each class by its name."""
     return {label: i for i, label in enumerate(labels)}
 
 
 def class_number(label: str, numbers: Mapping[str, int], *, where: str) -> int:
-    """The class number of a label. DataError: the classifier does not know it."""
+    """Return the class number of a label. DataError: the classifier does not know it."""
     try:
         return numbers[label]
     except KeyError:
@@ -136,7 +136,7 @@ def class_number(label: str, numbers: Mapping[str, int], *, where: str) -> int:
 
 
 def shorten(ids: list[int], max_tokens: int) -> list[int]:
-    """The first `max_tokens` of `ids`; all of them where that is 0."""
+    """Return the first `max_tokens` of `ids`; all of them where that is 0."""
     return ids[:max_tokens] if max_tokens else ids
 
 
@@ -149,7 +149,7 @@ def _build(
     max_tokens: int,
     dropout: bool,
 ) -> None:
-    """Writes all the files of a store into the empty `folder`."""
+    """Write all the files of a store into the empty `folder`."""
     numbers = class_numbers(labels)
     n_empty = n_cut = n_tokens_cut = labels_crc = 0
     with (

@@ -17,20 +17,23 @@ def open_text(data: ClassificationDataConfig, files: Corpora) -> LabelledCorpus:
 def open_text(
     data: TranslationDataConfig | ClassificationDataConfig, files: Corpora
 ) -> Corpus | LabelledCorpus:
-    """The corpus in `files`, of the languages or in the columns that `data` says. DataError: as they have."""
+    """Return the corpus in `files`, of the languages or in the columns that `data` says.
+
+    DataError: as they have.
+    """
     if isinstance(data, ClassificationDataConfig):
         return open_labelled(files, text_column=data.text_column, label_column=data.label_column)
     return open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
 
 
 def hashes_of(config: Config, names: Collection[str] = ("train", "valid")) -> dict[str, dict[str, str]]:
-    """The hash of each file, or other source, that the corpora of these names are read from."""
+    """Return the hash of each file, or other source, that the corpora of these names are read from."""
     named = {name: files for name, files in config.data.named().items() if name in names}
     return {name: open_text(config.data, files).hashes() for name, files in named.items()}
 
 
 def changed_files(before: Mapping[str, Any], now: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The sources in `now` that had another hash `before`; a file that was only moved had the same."""
+    """Return the sources in `now` that had another hash `before`; a file that was only moved had the same."""
     changed = []
     for name, hashes in now.items():
         known = before.get(name)

@@ -55,7 +55,7 @@ class Skipped(NamedTuple):
     too_long: int
 
     def describe(self, *, n_kept: int, max_length: int) -> str:
-        """What was left out, in one line; "" where nothing was."""
+        """Describe skipped pairs in one line; "" = none."""
         reasons = []
         if self.empty:
             reasons.append(f"{self.empty} empty on one side")
@@ -81,7 +81,7 @@ class Side:
         return self.ids[self.offsets[i] : self.offsets[i + 1]]
 
     def padded(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The sentences at `indices` as rows (B, S), filled up with PAD_ID."""
+        """Return the sentences at `indices` as rows (B, S), filled up with PAD_ID."""
         lengths = self.lengths[indices][:, None]  # (B, 1)
         columns = np.arange(lengths.max())[None, :]  # (1, S)
         is_token = columns < lengths  # (B, S)
@@ -101,7 +101,7 @@ class Shard:
     """The usable ones of consecutive pairs of a corpus, as ids in files; `len(shard)` is their number."""
 
     def __init__(self, folder: Path) -> None:
-        """The finished shard in `folder`; `TokenStore.prepare` makes one. ValueError: it is not complete."""
+        """Open the finished shard in `folder`, made by `TokenStore.prepare`. ValueError: it is incomplete."""
         self.folder = folder
         try:
             self._meta = parse_json((folder / "meta.json").read_bytes())
@@ -160,18 +160,18 @@ class TokenStore:
         return sum(shard.n_tgt_tokens for shard in self.shards)
 
     def sides(self, k: int) -> Sides:
-        """The sentences of shard `k`. Those of the shard before are let go: memory is that of one."""
+        """Return the sentences of shard `k`. Those of the shard before are let go: memory is that of one."""
         if self._opened[0] != k:
             self._opened = k, self.shards[k].open()
         return self._opened[1]
 
     def src(self, i: int) -> npt.NDArray[Any]:
-        """The source ids of pair `i`, the end token last."""
+        """Return the source ids of pair `i`, the end token last."""
         k = self._shard_of(i)
         return self.sides(k).src[i - self.starts[k]]
 
     def tgt(self, i: int) -> npt.NDArray[Any]:
-        """The target ids of pair `i`, the end token last."""
+        """Return the target ids of pair `i`, the end token last."""
         k = self._shard_of(i)
         return self.sides(k).tgt[i - self.starts[k]]
 
@@ -191,7 +191,7 @@ class TokenStore:
         return sides.src.lengths[inside], sides.tgt.lengths[inside]
 
     def locate(self, indices: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.int64]]:
-        """The number of the shard that holds the pairs at `indices`, and their places in it."""
+        """Return the number of the shard that holds the pairs at `indices`, and their places in it."""
         k = self._shard_of(indices[0])
         inside = indices - self.starts[k]
         assert inside.min() >= 0
@@ -199,7 +199,7 @@ class TokenStore:
         return k, inside
 
     def _shard_of(self, i: int | np.int64) -> int:
-        """The number of the shard that holds pair `i`."""
+        """Return the number of the shard that holds pair `i`."""
         return int(np.searchsorted(self.starts, i, side="right")) - 1
 
     def skipped_message(self) -> str:
@@ -219,7 +219,7 @@ class TokenStore:
         shard_pairs: int = SHARD_PAIRS,
         progress: Callable[[int], None] | None = None,
     ) -> TokenStore:
-        """The store of `corpus` in the folder `cache`: opened where it is complete, made where it is not.
+        """Return the store of `corpus` in the folder `cache`; make it if it is missing or incomplete.
 
         Shards of `shard_pairs` pairs are made one after the other; those that are there already are kept.
 
@@ -260,7 +260,7 @@ def prepare_store(
     opened: Callable[[Path], Store],
     build: Callable[[Path], None],
 ) -> Store:
-    """What `opened` makes of the folder of `key` in `cache`, where `build` first writes it if need be.
+    """Open the folder of `key` in `cache` by `opened`; `build` writes it first if it is missing.
 
     `opened` raises ValueError for a folder that is not complete. DataError: the disk is full.
     """
@@ -296,7 +296,7 @@ class Reading:
         self._ahead: list[Pair] = []
 
     def take(self, n: int) -> list[Pair]:
-        """The next `n` pairs, or those that are left. DataError: see `Corpus.pairs`."""
+        """Return the next `n` pairs, or those that are left. DataError: see `Corpus.pairs`."""
         pairs = [*self._ahead[:n], *islice(self._pairs, max(0, n - len(self._ahead)))]
         self._ahead = self._ahead[n:]
         self.n_read += len(pairs)
@@ -305,7 +305,7 @@ class Reading:
         return pairs
 
     def stretch(self, start: int, n_pairs: int) -> Iterator[list[Pair]]:
-        """The pairs from `start` on, `n_pairs` at most, in chunks; none of them may have been read."""
+        """Yield the pairs from `start` on, `n_pairs` at most, in chunks; none of them may have been read."""
         assert self.n_read <= start
         while self.n_read < start and self.take(min(CHUNK, start - self.n_read)):
             pass
@@ -328,7 +328,7 @@ class Encoder:
     dropout: bool
 
     def __call__(self, pairs: Sequence[Pair]) -> tuple[list[tuple[list[int], list[int]]], Skipped]:
-        """The ids of the usable pairs, end tokens last, and how many pairs are left out."""
+        """Return the ids of the usable pairs, end tokens last, and how many pairs are left out."""
         src = self.tokenizers.src.encode_batch([pair.src for pair in pairs], dropout=self.dropout)
         tgt = self.tokenizers.tgt.encode_batch([pair.tgt for pair in pairs], dropout=self.dropout)
         filled = [(s, t) for s, t in zip(src, tgt, strict=True) if s and t]
@@ -342,7 +342,7 @@ class Encoder:
 def _prepare_shard(
     cache: Path, key: str, reading: Reading, encoder: Encoder, *, start: int, n_pairs: int
 ) -> Shard:
-    """The shard of the `n_pairs` pairs from `start` on, in the folder `cache`, of the store of `key`."""
+    """Return the shard with `n_pairs` pairs from `start` on of the store of `key` in the folder `cache`."""
 
     def build(folder: Path) -> None:
         _build(folder, reading, encoder, start=start, n_pairs=n_pairs)
@@ -352,7 +352,7 @@ def _prepare_shard(
 
 
 def _build(folder: Path, reading: Reading, encoder: Encoder, *, start: int, n_pairs: int) -> None:
-    """Writes all the files of a shard into the empty `folder`."""
+    """Write all the files of a shard into the empty `folder`."""
     tokenizers, n_empty, n_long = encoder.tokenizers, 0, 0
     with (
         SideWriter(folder, "src", vocab_size=tokenizers.src.vocab_size) as src,
@@ -377,7 +377,7 @@ def _build(folder: Path, reading: Reading, encoder: Encoder, *, start: int, n_pa
 
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
-    """Writes the meta.json of a store, as the last of its files."""
+    """Write the meta.json of a store, as the last of its files."""
     with (folder / "meta.json").open("w", encoding="utf-8") as file:
         json.dump(meta, file, indent=1)
         flush(file)
@@ -404,7 +404,7 @@ class SideWriter:
         return self
 
     def append(self, sentences: Sequence[list[int]]) -> None:
-        """Writes the sentences."""
+        """Write the sentences."""
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
         self._write("offsets", self.n_tokens + np.cumsum(lengths))
         n_tokens = int(lengths.sum())
@@ -425,13 +425,16 @@ class SideWriter:
 
 
 def chunks(items: Iterator[Item], n: int) -> Iterator[list[Item]]:
-    """Lists of `n` items, the last one shorter."""
+    """Yield lists of `n` items, the last one shorter."""
     while chunk := list(islice(items, n)):
         yield chunk
 
 
 def open_side(folder: Path, name: str, meta: dict[str, Any], *, n_sentences: int) -> Side:
-    """A side of a finished store, mapped and not read. ValueError: a file has not the size it should have."""
+    """Return a side of a finished store, mapped and not read.
+
+    ValueError: a file has not the size it should have.
+    """
     dtype, n_tokens = np.dtype(meta["dtype"]), meta["n_tokens"]
     sizes = {"ids": n_tokens * dtype.itemsize, "offsets": (n_sentences + 1) * 8}
     for suffix, size in sizes.items():
@@ -443,7 +446,7 @@ def open_side(folder: Path, name: str, meta: dict[str, Any], *, n_sentences: int
 
 
 def check_side(folder: Path, name: str, meta: dict[str, Any]) -> None:
-    """Compares the files of a side with their checksums. ValueError: one has changed since it was written."""
+    """Compare the files of a side with their checksums. ValueError: one has changed since it was written."""
     for suffix, expected in meta.get("crc", {}).items():  # stores of earlier versions have none
         crc = 0
         with (folder / f"{name}.{suffix}").open("rb") as file:
@@ -454,14 +457,14 @@ def check_side(folder: Path, name: str, meta: dict[str, Any]) -> None:
 
 
 def _mapped(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """What is in a file, read where it is looked at."""
+    """Map a file into memory."""
     if not path.stat().st_size:
         return np.empty(0, dtype)  # nothing cannot be mapped
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
 
 
 def _publish(partial: Path, folder: Path, opened: Callable[[Path], Store]) -> None:
-    """Gives a finished store its name, in place of a damaged one if need be."""
+    """Give a finished store its name, in place of a damaged one if need be."""
     if folder.exists():
         try:
             opened(folder)
@@ -474,13 +477,13 @@ def _publish(partial: Path, folder: Path, opened: Callable[[Path], Store]) -> No
 
 
 def _remove_abandoned(cache: Path) -> None:
-    """Removes what builds left behind that were killed more than a day ago."""
+    """Remove what builds left behind that were killed more than a day ago."""
     for partial in cache.glob("*.partial"):
         if time.time() - partial.stat().st_mtime > 24 * 3600:
             shutil.rmtree(partial, ignore_errors=True)
 
 
 def flush(file: Any) -> None:
-    """What was written to `file` is on the disk."""
+    """Sync `file` to the disk."""
     file.flush()
     os.fsync(file.fileno())

@@ -173,7 +173,7 @@ class _Beam:
         n_tokens: int,
         eos_id: int,
     ) -> _Candidates:
-        """The best 2 * width continuations of each sentence by `log_probs` (N, V), less `penalties` (A, V).
+        """Return each sentence's best 2 * width continuations by `log_probs` (N, V) - `penalties` (A, V).
 
         These always include width that live on, since each parent ends in one way. For the same reason
         width + 1 per row are enough to choose from. `banks` have their own choice, among all.

@@ -88,7 +88,7 @@ class Paths:
         return log_probs / length_penalty(self.n_tokens + 1, self.alpha) + terms
 
     def hypotheses(self, n_sentences: int, n_best: int) -> list[list[Hypothesis]]:
-        """The best `n_best` closed rows of each sentence, best first; of equals, the first closed.
+        """Return the best `n_best` closed rows of each sentence, best first; of equals, the first closed.
 
         A row of log-probability -inf is left out, unless it is all its sentence has.
         """
@@ -111,7 +111,7 @@ class Paths:
         return results
 
     def _read(self, rows: Tensor, lengths: Tensor) -> list[list[int]]:
-        """The tokens on the way to each of `rows` (M,), which lie in the columns `lengths` (M,)."""
+        """Return the tokens on the way to each of `rows` (M,), which lie in the columns `lengths` (M,)."""
         ids = torch.zeros(len(rows), self.n_tokens, dtype=torch.long)
         rows = rows.clone()
         for t in range(self.n_tokens, 0, -1):

@@ -109,7 +109,7 @@ class Phrases:
         self._complete[node] |= 1 << p
 
     def _link(self) -> None:
-        """Sets `_shorter` of each node, shorter nodes first, and adds what the shorter end has."""
+        """Set `_shorter` of each node, shorter nodes first, and add what the shorter end has."""
         waiting = deque(self._children[0].values())
         while waiting:
             node = waiting.popleft()
@@ -171,11 +171,11 @@ class PhraseBanks:
         )
 
     def widths(self, beam_size: int) -> list[int]:
-        """The slots of each sentence."""
+        """Return the slots of each sentence."""
         return [max(beam_size, phrases.need(Phrases.start) + 1) for phrases in self._phrases]
 
     def follow(self, last: Tensor, parents: Tensor) -> None:
-        """Notes a call of the next-token function: row i continues row `parents[i]` by `last[i]`."""
+        """Note a call of the next-token function: row i continues row `parents[i]` by `last[i]`."""
         if not self._states:
             self._states = [Phrases.start] * len(last)
             return
@@ -206,7 +206,7 @@ class PhraseBanks:
         return torch.cat([values, found], dim=1), torch.cat([tokens, extra.clamp(min=0)], dim=1)
 
     def _wanted(self, row: int) -> tuple[int, ...]:
-        """The tokens that are candidates after `row`, however improbable."""
+        """Return the tokens that are candidates after `row`, however improbable."""
         phrases, state = self._phrases[self._sentences[row]], self._states[row]
         return (self._eos_id,) if phrases.satisfied(state) else phrases.advancing(state)
 
@@ -231,7 +231,10 @@ class PhraseBanks:
         return self._phrases[self._sentences[row]].need(self._states[row])
 
     def _need(self, row: int, token: int, n_tokens: int) -> int:
-        """The tokens needed behind `token`, the `n_tokens`-th, after `row`; -1 if it may not come there."""
+        """Return the tokens needed behind `token`, the `n_tokens`-th, after `row`.
+
+        -1 if it may not come there.
+        """
         sentence = self._sentences[row]
         phrases, state = self._phrases[sentence], self._states[row]
         if token == self._eos_id:

@@ -92,7 +92,7 @@ def truncated(log_probs: Tensor, *, temperature: float = 1.0, top_k: int = 0, to
 
 
 def _best_weights(log_probs: Tensor, k: int, temperature: float) -> tuple[Tensor, Tensor]:
-    """The weights of the `k` best tokens of each row, and these tokens: (N, k) on the CPU."""
+    """Return the weights of the `k` best tokens of each row, and these tokens: (N, k) on the CPU."""
     values, tokens = best_tokens(log_probs, k)
     return _weights(values.float(), temperature), tokens
 

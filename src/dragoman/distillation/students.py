@@ -35,7 +35,7 @@ STUDENTS = {
 def student_config(
     teacher: TranslationConfig, preset: str, *, start: Path, lessons: Path, overrides: tuple[str, ...] = ()
 ) -> TranslationConfig:
-    """The configuration of a student that learns from the files in the folder `lessons`.
+    """Return the configuration of a student that learns from the files in the folder `lessons`.
 
     Vocabulary, search and test sets are the teacher's. A student of the teacher's width starts from the
     weights of the run `start`, the teacher's (`training.depth`), and trains with the settings of `presets`.
@@ -70,7 +70,7 @@ def student_config(
 
 
 def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:
-    """The same, searched with another beam."""
+    """Return the same, searched with another beam."""
     search = config.search.changed({"beam_size": beam_size}, where="settings of the student")
     return config.model_copy(update={"search": search})
 

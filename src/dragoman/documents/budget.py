@@ -62,5 +62,5 @@ class Budget:
             self._check()
 
     def renewed(self) -> Budget:
-        """A budget of the same document that counts from 0, for what is written."""
+        """Return a budget of the same document that counts from 0, for what is written."""
         return Budget(self.name, self._check)

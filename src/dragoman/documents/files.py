@@ -25,7 +25,7 @@ class Format(Protocol):
     passages: Sequence[Passage]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """The file with a translation in place of each passage, or beside it."""
+        """Return the file with a translation in place of each passage, or beside it."""
         ...
 
 
@@ -71,7 +71,7 @@ class DocumentFile:
     """Those of all sentences, without tags."""
 
     def __init__(self, file: Format, languages: tuple[str, str], budget: Budget) -> None:
-        """Cuts the passages of `file` into sentences. `languages`: source and target.
+        """Cut the passages of `file` into sentences. `languages`: source and target.
 
         DataError: a line is too long, or there are too many sentences. MissingExtraError: sentencex is not
         installed.
@@ -125,7 +125,7 @@ class DocumentFile:
         ending: str | None = None,
         check: Check | None = None,
     ) -> DocumentFile:
-        """The document `content`, whose format the ending of `name` says; `languages`: source and target.
+        """Parse the document `content`, whose format is the suffix of `name`; `languages`: source and target.
 
         `ending` is one of `FORMATS`, for a name that does not end so. `check` is called now and then while
         the document is read, translated and written; an error that it raises ends that.
@@ -143,7 +143,7 @@ class DocumentFile:
         return cls(module.read(name, content, languages, budget), languages, budget)
 
     def protection(self, other: Protection | None = None) -> Protection | None:
-        """What `translate_protected` needs to keep the tags in `sentences`, and what `other` protects.
+        """Return the protection of the tags in `sentences`, and of the spans of `other`.
 
         None: there is nothing to protect.
         """
@@ -152,7 +152,7 @@ class DocumentFile:
         return (other or Protection(())).including(self._tags.pattern)
 
     def written(self, translations: Sequence[str]) -> bytes:
-        """The file with a translation in place of each sentence, whatever has become of the tags in it.
+        """Return the file with a translation in place of each sentence, even if tags were lost in it.
 
         A thing without its tag stands at the end of its sentence, and formatting without its tags is lost.
         """
@@ -175,7 +175,10 @@ class DocumentFile:
         protection: Protection | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> bytes:
-        """The file in the other language; see `translate_file`, and for `align` `translate_protected`."""
+        """Return the file in the other language.
+
+        See `translate_file`, and for `align` `translate_protected`.
+        """
 
         def batch_done(n_sentences: int) -> None:
             self._budget.check()
@@ -203,7 +206,7 @@ def translate_file(
     progress: Callable[[int], None] | None = None,
     check: Check | None = None,
 ) -> bytes:
-    """The document `content` in the other language: same format, formatting kept. `name` ends in its format.
+    """Translate the document `content`; format and formatting stay. The suffix of `name` is the format.
 
     All sentences go through `translate`, by default `translator.translate`, and more than once where tags or
     what `protection` protects do not come out whole. `progress` is called with the number of sentences

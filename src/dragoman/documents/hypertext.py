@@ -61,7 +61,7 @@ class Hypertext:
     noun = "paragraph"
 
     def __init__(self, text: str, budget: Budget, encoding: Encoding | None = None) -> None:
-        """`encoding` is how `written` writes; without one in UTF-8. DataError: too many tags."""
+        """Parse `text`; `written` uses `encoding`, by default UTF-8. DataError: too many tags."""
         self._encoding, self._budget = encoding or Encoding("utf-8"), budget
         self._parts: list[str | dict[Code, str]] = []
         """In order: markup and text as they are, or what the codes of the next passage stand for."""
@@ -83,7 +83,7 @@ class Hypertext:
         self.passages: Sequence[Passage] = passages
 
     def _taken(self, run: Sequence[Token], place: int, *, keeps_lines: bool) -> list[Passage]:
-        """The passage that `run` is, if there is a letter in it; what its codes stand for is noted."""
+        """Return the passage that `run` is, if there is a letter in it; what its codes stand for is noted."""
         texts = [html.unescape(token.raw) if token.kind == "text" else "" for token in run]
         if not is_wordy("".join(texts)):
             self._parts.append("".join(token.raw for token in run))
@@ -106,7 +106,7 @@ class Hypertext:
         return [Passage(tuple(pieces), place)]
 
     def text(self, translations: Sequence[Pieces]) -> str:
-        """The HTML with a translation in place of each passage."""
+        """Return the HTML with a translation in place of each passage."""
         left = iter(translations)
         written: list[str] = []
         for part in self._parts:
@@ -118,18 +118,18 @@ class Hypertext:
         return "".join(written)
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """The file in its encoding."""
+        """Return the file in its encoding."""
         return self._encoding.encoded(self.text(translations))
 
 
 def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Hypertext:
-    """The HTML file `content`. DataError: it is no text, or has too many tags."""
+    """Return the HTML file `content`. DataError: it is no text, or has too many tags."""
     text, encoding = decoded(name, content)
     return Hypertext(text, budget, encoding)
 
 
 def plain(text: str) -> str:
-    """What a reader sees of `text`, more or less."""
+    """Return about what a reader sees of `text`."""
     found = _untranslated_as_one(tokens(text, Budget("text")))
     return "".join(html.unescape(token.raw) if token.kind == "text" else " " for token in found)
 
@@ -166,7 +166,7 @@ def tokens(text: str, budget: Budget) -> Iterator[Token]:
 
 
 def _tag(text: str, start: int, budget: Budget) -> Token:
-    """The tag that begins at `start`."""
+    """Return the tag that begins at `start`."""
     named = _NAME.match(text, start)
     assert named is not None
     position = named.end()
@@ -186,7 +186,7 @@ def _tag(text: str, start: int, budget: Budget) -> Token:
 
 
 def _other(text: str, start: int) -> Token:
-    """The comment or declaration that begins at `start`."""
+    """Return the comment or declaration that begins at `start`."""
     if text.startswith("<!--", start):
         end, length = text.find("-->", start + 2), 3
     else:

@@ -52,7 +52,7 @@ class Reader:
         end: Callable[[str], None] | None = None,
         text: Callable[[str], None] | None = None,
     ) -> None:
-        """Calls `start`, `end` and `text` for what is there. DataError: it is no XML, or refused."""
+        """Call `start`, `end` and `text` for what is there. DataError: it is no XML, or refused."""
         self._start, self._end = start, end
         self.parser.CharacterDataHandler = text
         content = memoryview(self._content)
@@ -75,7 +75,7 @@ class Reader:
         raise DataError(f"{self._name}, {self.place()}: {why}")
 
     def place(self) -> str:
-        """The line that is being read."""
+        """Return the line that is being read."""
         return f"line {self.parser.CurrentLineNumber}"
 
     def _started(self, tag: str, attributes: dict[str, str]) -> None:

@@ -99,7 +99,10 @@ class Memory:
         ]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """The file with the translations; characters that its encoding has not are numbered references."""
+        """Return the file with the translations.
+
+        Characters that its encoding has not are numbered references.
+        """
         parts: list[bytes] = []
         done = 0
         for unit, translation in zip(self._units, translations, strict=True):
@@ -129,13 +132,13 @@ class Memory:
 
     @staticmethod
     def _space(content: bytes, *, at_end: bool = False) -> str:
-        """The white space that `content` begins or ends with."""
+        """Return the white space that `content` begins or ends with."""
         rest = content.rstrip() if at_end else content.lstrip()
         return (content[len(rest) :] if at_end else content[: len(content) - len(rest)]).decode()
 
 
 def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Memory:
-    """The translation memory `content`. DataError: see `Memory`."""
+    """Return the translation memory `content`. DataError: see `Memory`."""
     return Memory(name, content, languages, budget)
 
 
@@ -195,7 +198,7 @@ class _Units:
             self._variant.text = (end, end)
 
     def _start_inline(self, tag: str, attributes: dict[str, str], start: int) -> None:
-        """An element within a segment begins."""
+        """Handle the start of an element within a segment."""
         assert self._variant is not None
         is_hidden = bool(self._within) and self._within[-1][2]
         number = len(self._variant.items)
@@ -240,7 +243,7 @@ class _Units:
         return place if self._tag_at(start)[1] else self._tag_at(place)[0]
 
     def _end_inline(self, place: int) -> None:
-        """An element within a segment ends."""
+        """Handle the end of an element within a segment."""
         assert self._variant is not None
         _, number, is_code = self._within.pop()
         if self._within and self._within[-1][2]:
@@ -254,7 +257,7 @@ class _Units:
             self._variant.items.append(Item("close", item.name, place, end))
 
     def _finish(self) -> None:
-        """A unit has ended: is there anything to translate?"""
+        """Handle the end of a unit: find the text to translate."""
         source, target = (self._variant_in(language) for language in self._languages)
         if source is None or source.segment is None:
             return
@@ -266,13 +269,13 @@ class _Units:
             self.places.append(self._n_units)
 
     def _variant_in(self, language: str) -> Variant | None:
-        """The one in the language itself, else in a variant of it; one that is filled comes first."""
+        """Return the one in the language itself, else in a variant of it; one that is filled comes first."""
         fitting = [v for v in self._variants if language_matches(v.language, language) and v.segment]
         fitting.sort(key=lambda v: (not v.is_filled, len(v.language) != len(language)))
         return next(iter(fitting), None)
 
     def _pieces(self, variant: Variant) -> tuple[Pieces, dict[Code, str]]:
-        """A segment as text and codes, and what each code is in the file."""
+        """Return a segment as text and codes, and what each code is in the file."""
         items = [(i, item) for i, item in enumerate(variant.items) if isinstance(item, Item)]
         partners = pairs([(item.side, item.name) for _, item in items])
         codes: dict[int, Code] = {}
@@ -288,7 +291,10 @@ class _Units:
 
 
 def _decoded(name: str, content: bytes) -> tuple[bytes, str, str]:
-    """The byte order mark, the encoding and the text of an XML file. DataError: it is not in its encoding."""
+    """Return the byte order mark, the encoding and the text of an XML file.
+
+    DataError: it is not in its encoding.
+    """
     marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
     mark = next((mark for mark in marks if content.startswith(mark)), b"")
     declared = _DECLARATION.match(content)

@@ -52,7 +52,7 @@ class Passage:
 
 
 def text_of(pieces: Iterable[str | Code]) -> str:
-    """What is left without the codes."""
+    """Return the text without codes."""
     return "".join(piece for piece in pieces if isinstance(piece, str))
 
 
@@ -140,7 +140,7 @@ class Sentence(NamedTuple):
         return cls(tuple(outer), pieces[len(outer) : len(pieces) - len(outer)], line)
 
     def whole(self, translation: Pieces) -> Pieces:
-        """A translation of it, enclosed as it is."""
+        """Return a translation of it, enclosed as it is."""
         opens = tuple(Code("open", key) for key in self.outer)
         return (*opens, *translation, *(Code("close", key) for key in reversed(self.outer)))
 
@@ -183,7 +183,7 @@ class CutPassage(NamedTuple):
         return cls(tuple(sentences), tuple(gap[0] if len(gap) == 1 else joined(gap) for gap in gaps))
 
     def written(self, translations: Sequence[Pieces], languages: tuple[str, str]) -> Pieces:
-        """The passage with a translation in place of each sentence. `languages`: source and target."""
+        """Return the passage with a translation in place of each sentence. `languages`: source and target."""
         parts: list[Pieces] = [self.gaps[0]]
         for i, (sentence, translation) in enumerate(zip(self.sentences, translations, strict=True)):
             gap = self.gaps[i + 1]
@@ -224,7 +224,7 @@ class Tags(NamedTuple):
         return rf'<(?:{self.pair} id="[0-9]+"|/{self.pair}|(?:{self.point}|{self.gap}) id="[0-9]+"/)>'
 
     def written(self, code: Code) -> str:
-        """The tag of a code."""
+        """Return the tag of a code."""
         if code.kind == "close":
             return f"</{self.pair}>"
         name = {"open": self.pair, "point": self.point, "gap": self.gap}[code.kind]
@@ -235,7 +235,7 @@ class Tags(NamedTuple):
         return "".join(piece if isinstance(piece, str) else self.written(piece) for piece in pieces)
 
     def read(self, text: str, original: Pieces) -> Pieces:
-        """The pieces that `text`, a translation of `original`, means, whatever has become of its tags.
+        """Return the pieces that `text`, a translation of `original`, means, whatever has become of its tags.
 
         Missing single codes are added at the end; pairs without both ends are dropped.
         """

@@ -21,12 +21,12 @@ class TextFile:
         self._encoding = encoding
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """The file in its encoding."""
+        """Return the file in its encoding."""
         return self._encoding.encoded(text_of(translations[0]))
 
 
 def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> TextFile:
-    """The text file `content`. DataError: it is no text, or has too many lines."""
+    """Return the text file `content`. DataError: it is no text, or has too many lines."""
     text, encoding = decoded(name, content)
     budget.spend(text.count("\n") + text.count("\r") - text.count("\r\n"))
     return TextFile(text, encoding)
@@ -39,12 +39,12 @@ class Encoding(NamedTuple):
     byte_order_mark: bytes = b""
 
     def encoded(self, text: str) -> bytes:
-        """The file that holds `text`; what UTF cannot hold is a question mark."""
+        """Return the file that holds `text`; what UTF cannot hold is a question mark."""
         return self.byte_order_mark + text.encode(self.name, "replace")
 
 
 def decoded(name: str, content: bytes) -> tuple[str, Encoding]:
-    """The text of a file, and how it is written.
+    """Return the text of a file, and how it is written.
 
     In UTF-8, with a byte order mark or without, or in UTF-16 with one. DataError: it is in neither.
     """

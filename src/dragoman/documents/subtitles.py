@@ -58,7 +58,7 @@ class Cue:
 
     @classmethod
     def of(cls, block: str) -> Cue | None:
-        """The cue that `block` is, if it is one. OverflowError: a time is beyond all bounds."""
+        """Return the cue that `block` is, if it is one. OverflowError: a time is beyond all bounds."""
         found = _HEAD.match(block)
         if found is None:
             return None
@@ -121,7 +121,7 @@ class Saying:
         self.passage = Passage(_pieces(text, self.tags), lines[0].cue + 1)
 
     def rewrapped(self, translation: Pieces, *, spaces: bool) -> list[str]:
-        """The translation on as many lines, some of them empty where it has too few words.
+        """Return the translation on as many lines, some of them empty where it has too few words.
 
         `spaces`: lines may only end where a space is.
         """
@@ -179,7 +179,7 @@ class Subtitles:
         self.passages = [saying.passage for saying in self._sayings]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """The file with a translation in place of what is said. A cue may become empty."""
+        """Return the file with a translation in place of what is said. A cue may become empty."""
         texts: list[list[str]] = [[] for _ in self._cues]
         for saying, translation in zip(self._sayings, translations, strict=True):
             self._budget.step(len(saying.lines))
@@ -192,7 +192,7 @@ class Subtitles:
 
 
 def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Subtitles:
-    """The subtitles `content`. DataError: they are damaged, too large, or no text."""
+    """Return the subtitles `content`. DataError: they are damaged, too large, or no text."""
     text, encoding = decoded(name, content)
     budget.spend(text.count("\n"))
     cues: list[Cue] = []
@@ -215,7 +215,7 @@ def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) 
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
-    """The cues of a file, the number of the line where each begins, and what it is."""
+    """Yield the cues of a file, the number of the line where each begins, and what it is."""
     lines = text.split("\n")
     starts = []
     for i, line in enumerate(lines):
@@ -237,13 +237,13 @@ def _blocks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _shown(text: str) -> str:
-    """The first line of `text` that says something, not too long of it."""
+    """Return the first line of `text` that says something, not too long of it."""
     line = next(iter(text.strip().splitlines()), "")
     return repr(line if len(line) <= 40 else f"{line[:40]}…")
 
 
 def _sayings(cues: Sequence[Cue], budget: Budget) -> list[list[Line]]:
-    """The lines of all cues, together where one goes on in the next."""
+    """Return the lines of all cues, together where one goes on in the next."""
     sayings: list[list[Line]] = []
     for k, cue in enumerate(cues):
         budget.step()
@@ -258,7 +258,7 @@ def _sayings(cues: Sequence[Cue], budget: Budget) -> list[list[Line]]:
 
 
 def _goes_on(lines: list[Line], line: Line, cues: Sequence[Cue], *, is_first: bool) -> bool:
-    """What `lines` say goes on in `line`, the first one of another cue or not.
+    """Return whether the text of `lines` continues in `line`, which may begin another cue.
 
     From one cue to the next only a sentence does that has not ended, and goes on with a small letter at once.
     """

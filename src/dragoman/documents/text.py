@@ -34,7 +34,7 @@ class Document:
 
     @classmethod
     def read(cls, text: str, language: str, budget: Budget | None = None) -> Document:
-        """The document `text`, whose sentences are told apart by the rules of `language`, such as "en".
+        """Split `text` into sentences by the rules of `language`, such as "en".
 
         A line is a paragraph: no sentence goes on in the next. "\\n", "\\r\\n" and "\\r" end one.
         Sentences count in the `budget`.
@@ -56,7 +56,7 @@ class Document:
         return cls(tuple(sentences), tuple(line_numbers), (*gaps, gap))
 
     def written(self, translations: Sequence[str], languages: tuple[str, str]) -> str:
-        """The document with a translation in place of each sentence. `languages`: source and target.
+        """Return the document with a translation in place of each sentence. `languages`: source and target.
 
         White space and line ends stay as they are. Only between sentences of a line it depends on the
         languages: see `splitting.gap_between`.
@@ -71,7 +71,7 @@ class Document:
 
 
 def segments(line: str, language: str, budget: Budget | None = None) -> list[str]:
-    """The sentences of a line, each with the white space behind it; joined, they are the line.
+    """Return the sentences of a line, each with the white space behind it; joined, they are the line.
 
     By the rules of sentencex, which knows the abbreviations of many languages, and takes those of a related
     one for others. MissingExtraError, DataError: as `Document.read`.

@@ -93,7 +93,7 @@ class Container:
     content: Any
 
     def emptied(self, budget: Budget) -> tuple[Any, Any]:
-        """A copy of the element without what was in it, and the one in it that is to be filled."""
+        """Return a copy of the element without what was in it, and the one in it that is to be filled."""
         _clear(self.content)
         element = _copy(self.element, budget)
         return element, element if self.content is self.element else element.find(f"{_W}sdtContent")
@@ -128,7 +128,7 @@ class Paragraph:
         self.passage = Passage(self._pieces(items, most), place, separators="\t")
 
     def write(self, pieces: Pieces, budget: Budget) -> None:
-        """Puts another text into the paragraph. DataError: it takes more pieces than the `budget` has."""
+        """Put another text into the paragraph. DataError: it takes more pieces than the `budget` has."""
         _clear(self._element, but=f"{_W}pPr")
         parents, properties = [self._element], [self._properties]
         for piece in pieces:
@@ -152,12 +152,12 @@ class Paragraph:
                 parents.pop()
 
     def _add(self, thing: Point | Format | Container) -> int:
-        """The key of a new thing."""
+        """Return the key of a new thing."""
         self._things[len(self._things)] = thing
         return len(self._things) - 1
 
     def _collect(self, parent: Any, items: list[_Text | Code]) -> None:
-        """Adds text, begins and ends of containers, and points to `items`; points in a row are one."""
+        """Add text, begin and end of containers, and point to `items`; point in a row are one."""
         for child in parent:
             self._budget.step()
             content = child.find(f"{_W}sdtContent") if child.tag == f"{_W}sdt" else child
@@ -233,7 +233,10 @@ class WordFile:
         self.passages = [paragraph.passage for paragraph in paragraphs]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """The file with a translation in place of each paragraph. DataError: it has too many pieces."""
+        """Return the file with a translation in place of each paragraph.
+
+        DataError: it has too many pieces.
+        """
         from docx.opc.oxml import serialize_part_xml
 
         copied = self._budget.renewed()
@@ -249,7 +252,7 @@ class WordFile:
 
 
 def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> WordFile:
-    """The Word document `content`.
+    """Return the Word document `content`.
 
     DataError: it is damaged, protected by a password, no .docx, or too large when unpacked, or it declares
     entities.
@@ -267,7 +270,7 @@ def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) 
 
 
 def _opened(unpacked: io.BytesIO) -> tuple[Document, list[Story]]:
-    """The document in an archive, and its parts with text, the body first."""
+    """Return the document in an archive, and its parts with text, the body first."""
     import docx
     from docx.opc.part import XmlPart
     from docx.oxml import parse_xml
@@ -284,7 +287,7 @@ def _opened(unpacked: io.BytesIO) -> tuple[Document, list[Story]]:
 
 
 def _unpacked(name: str, content: bytes, budget: Budget) -> io.BytesIO:
-    """The same archive, not compressed: no part of it is larger than it was found to be.
+    """Return the same archive, not compressed: no part of it is larger than it was found to be.
 
     What an archive says of its sizes may be a lie, on which who unpacks a part at once relies.
     """
@@ -314,7 +317,7 @@ def _unpacked(name: str, content: bytes, budget: Budget) -> io.BytesIO:
 
 
 def _blocks(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
-    """The parts of an archive, each by its name and in blocks; an empty one comes at the end of a part.
+    """Yield the parts of an archive, each by its name and in blocks; an empty one comes at the end of a part.
 
     DataError: the archive is damaged, or has too many parts, or one with too long a name.
     """
@@ -367,7 +370,7 @@ class _PieceCounter:
 
 
 def _contents(run: Any) -> Iterator[_Text | Item]:
-    """What is in a run: text, with tabs and line breaks, and other elements."""
+    """Return the content of a run: text, with tabs and line breaks, and other elements."""
     properties = run.find(f"{_W}rPr")
     form = _form(properties)
     texts = {f"{_W}tab": "\t", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "\u2011"}
@@ -388,19 +391,22 @@ def _contents(run: Any) -> Iterator[_Text | Item]:
 
 
 def _form(properties: Any) -> str:
-    """What a reader sees of a run's properties, to be compared. Equal ones are one object."""
+    """Return the visible properties of a run, for comparison. Equal ones are one object."""
     if properties is None:
         return ""
     return sys.intern("".join(_shape(child) for child in properties if child.tag not in _INVISIBLE))
 
 
 def _shape(element: Any) -> str:
-    """An element as text, without the namespaces that are declared around it and never used."""
+    """Return an element as text, without the namespaces that are declared around it and never used."""
     return f"<{element.tag}{sorted(element.attrib.items())}{''.join(map(_shape, element))}>"
 
 
 def _form_around(items: list[_Text | Code], i: int, most: str) -> str:
-    """The formatting of a point between two texts of the same; else, and of a container, that of `most`."""
+    """Return the formatting of a point between two texts of the same.
+
+    Else, and of a container, that of `most`.
+    """
     item = items[i]
     sides = items[max(0, i - 1) : i + 2 : 2]
     if isinstance(item, Code) and item.kind == "point" and len(sides) == 2:
@@ -411,7 +417,7 @@ def _form_around(items: list[_Text | Code], i: int, most: str) -> str:
 
 
 def _field_runs(story: Any, budget: Budget) -> set[Any]:
-    """The runs of fields, from their begins to their ends, which may be some paragraphs further."""
+    """Return the runs of fields, from their begins to their ends, which may be some paragraphs further."""
     runs = list(story.iter(f"{_W}r"))
     found: set[Any] = set()
     begins: list[int] = []
@@ -429,13 +435,13 @@ def _field_runs(story: Any, budget: Budget) -> set[Any]:
 
 
 def _copy(element: Any, budget: Budget) -> Any:
-    """A copy of an element. DataError: it has more pieces than the `budget` has."""
+    """Return a copy of an element. DataError: it has more pieces than the `budget` has."""
     budget.spend(sum(1 + len(child.attrib) for child in element.iter()))
     return deepcopy(element)
 
 
 def _run(properties: Any, text: str, budget: Budget) -> Any:
-    """A run of `text`, with tabs and line breaks."""
+    """Return a run of `text`, with tabs and line breaks."""
     from docx.oxml import OxmlElement
 
     run = OxmlElement("w:r")
@@ -453,14 +459,14 @@ def _run(properties: Any, text: str, budget: Budget) -> Any:
 
 
 def _run_of(item: Item, budget: Budget) -> Any:
-    """A run that holds the element alone."""
+    """Return a run that holds the element alone."""
     run = _run(item.properties, "", budget)
     run.append(item.element)
     return run
 
 
 def _clear(element: Any, *, but: str = "") -> None:
-    """Takes all children out, but for those with the tag `but`."""
+    """Take all children out, but for those with the tag `but`."""
     for child in list(element):
         if child.tag != but:
             element.remove(child)

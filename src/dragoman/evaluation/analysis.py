@@ -153,7 +153,7 @@ def rare_words(buckets: Sequence[FrequencyBucket]) -> Recall:
 
 
 def numbers(text: str) -> Counter[str]:
-    """The numbers written in digits, such as 3, 1.000 or 12:30, and how often each is there."""
+    """Return the numbers written in digits, such as 3, 1.000 or 12:30, and how often each is there."""
     return Counter(_NUMBER.findall(text))
 
 

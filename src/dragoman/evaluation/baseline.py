@@ -41,7 +41,7 @@ class Baseline:
 
     @classmethod
     def train(cls, examples: Iterable[Labelled], *, balanced: bool = False) -> Baseline:
-        """The baseline learnt from `examples`; `balanced` gives rare labels the weight of frequent ones.
+        """Train the baseline on `examples`; `balanced` gives rare labels the weight of frequent ones.
 
         The same examples give the same baseline. MissingExtraError: scikit-learn is not installed.
         """
@@ -67,7 +67,7 @@ class Baseline:
         return cls(vectorizer, regression, len(texts))
 
     def predict(self, texts: Sequence[str]) -> list[str]:
-        """The label of each text."""
+        """Return the label of each text."""
         return [str(label) for label in self._regression.predict(self._vectorizer.transform(texts))]
 
     @property

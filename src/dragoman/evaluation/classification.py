@@ -97,14 +97,14 @@ class Evaluation:
         return negative_log_likelihood(self.logits, self.expected, temperature=temperature)
 
     def confident_mistakes(self, n: int) -> list[int]:
-        """The indices of the `n` mistakes, at most, of which the classifier was surest, the surest first."""
+        """Return the indices of up to `n` mistakes, the most confident ones first."""
         sure = self.probabilities().max(1)
         wrong = np.flatnonzero(self.found != self.expected)
         ranked: list[int] = wrong[np.argsort(-sure[wrong], kind="stable")].tolist()
         return ranked[:n]
 
     def part(self, name: str, indices: Sequence[int]) -> Evaluation:
-        """The texts at `indices` alone; the time is their share."""
+        """Return the texts at `indices` alone; the time is their share."""
         chosen = list(indices)
         return replace(
             self,
@@ -156,7 +156,7 @@ class Evaluation:
         return f"  baseline: {NAME} on the same {n_train} texts; the classifier's accuracy is {verdict}"
 
     def _describe_confusion(self) -> Iterator[str]:
-        """The matrix, or of many classes the most frequent mistakes."""
+        """Yield the matrix, or of many classes the most frequent mistakes."""
         if len(self.labels) <= N_CONFUSED:
             yield "  label in the row, given in the column"
             rows = zip(self.labels, self.confusion.tolist(), strict=True)
@@ -187,7 +187,7 @@ class Evaluation:
         )
 
     def record(self) -> dict[str, Any]:
-        """What scores.json keeps of it."""
+        """Return the record for scores.json."""
         return {
             "name": self.name,
             "n_texts": len(self.expected),
@@ -230,7 +230,7 @@ class BaselineResult:
     """A hash of the texts it was scored on."""
 
     def record(self) -> dict[str, Any]:
-        """What scores.json keeps of it."""
+        """Return the record for scores.json."""
         return {
             "name": NAME,
             "n_train": self.n_train,
@@ -242,7 +242,7 @@ class BaselineResult:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> BaselineResult:
-        """What `record` kept. KeyError, TypeError: it is no such record."""
+        """Read a `record`. KeyError, TypeError: it is malformed."""
         scores = tuple(read_score(score) for score in record["scores"])
         facts = (str(record[name]) for name in ("signature", "train", "test"))
         return cls(scores, int(record["n_train"]), *facts)
@@ -255,7 +255,7 @@ def evaluate(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """The labels that `classifier` gives the texts of `examples`, scored against theirs.
+    """Return the labels that `classifier` gives the texts of `examples`, scored against theirs.
 
     DataError: there is no example, or the classifier does not know a label.
     """
@@ -280,7 +280,7 @@ class BaselineScorer:
     """Scores the baseline on test sets, training it once and only where its score is not known yet."""
 
     def __init__(self, config: ClassificationConfig, saved: Sequence[dict[str, Any]]) -> None:
-        """`saved` are the records of the run's scores.json."""
+        """Take the records of the run's scores.json as `saved`."""
         self._config = config
         self._known = [record["baseline"] for record in saved if record.get("baseline")]
         self._baseline: Baseline | None = None
@@ -289,7 +289,7 @@ class BaselineScorer:
     def beside(
         self, evaluation: Evaluation, examples: Sequence[Labelled], listen: Callable[[str], None]
     ) -> Evaluation:
-        """The evaluation of `examples` with the baseline's scores, or with the reason why there are none.
+        """Evaluate `examples` and add the baseline's scores, or the reason why there are none.
 
         `listen` is told before the baseline is trained, which may take a while.
         """
@@ -303,7 +303,7 @@ class BaselineScorer:
         return replace(evaluation, baseline=result)
 
     def _saved(self, test: str) -> BaselineResult | None:
-        """What was kept for this test and these training texts, or whatever they were if they are gone."""
+        """Return the kept record of this test and these training texts, or of any if they are gone."""
         known = [record for record in self._known if record.get("test") == test]
         try:
             self._train = self._train or hash_strings(
@@ -338,7 +338,7 @@ class BaselineScorer:
 
 
 def training_part(config: ClassificationConfig) -> LabelledCorpus:
-    """The texts that the classifier was trained on, without those that were held out."""
+    """Return the texts that the classifier was trained on, without those that were held out."""
     data = config.data
     corpus = open_labelled(data.train, text_column=data.text_column, label_column=data.label_column)
     if data.valid:
@@ -347,7 +347,7 @@ def training_part(config: ClassificationConfig) -> LabelledCorpus:
 
 
 def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, LabelledCorpus]]:
-    """The corpora of "test" or "valid" by name; a part held out of train is the valid that was not named.
+    """Yield the corpora of "test" or "valid" by name; without valid files, the part held out of train.
 
     DataError: a file is missing.
     """

@@ -112,7 +112,7 @@ class TranslatorComparison:
         return scores + spread_records(self.name, self.spreads)
 
     def changed(self, system: str, n: int) -> tuple[list[Changed], list[Changed]]:
-        """The `n` sentences that `system` translates better than the first by most, and the `n` worse.
+        """Return the `n` sentences that `system` translates better than the first by most, and the `n` worse.
 
         By chrF2 of the sentence; those without a difference are in neither.
         """
@@ -128,7 +128,7 @@ class TranslatorComparison:
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """A name for each run: its folder's, with as many folders before it as tell all apart.
+    """Return a name for each run: its folder's, with as many folders before it as tell all apart.
 
     ConfigError: two are the same run.
     """
@@ -230,7 +230,7 @@ def check_comparable(first: tuple[str, TranslatedSet], second: tuple[str, Transl
 
 
 def _text_difference(one: TranslatedSet, other: TranslatedSet) -> str:
-    """What differs first, in words."""
+    """Describe the first difference."""
     n, n_other = len(one.sources), len(other.sources)
     if n != n_other:
         return f"they have {n:,} and {n_other:,} sentences"
@@ -244,7 +244,7 @@ def _text_difference(one: TranslatedSet, other: TranslatedSet) -> str:
 
 
 def differing_settings(configs: Mapping[str, Config]) -> dict[str, tuple[Any, ...]]:
-    """The settings that are not the same in all runs, by their dotted names, and the value in each."""
+    """Return the settings that are not the same in all runs, by their dotted names, and the value in each."""
     flat = [_flat(config.model_dump(mode="json")) for config in configs.values()]
     names = sorted({name for settings in flat for name in settings})
     values = {name: tuple(settings.get(name) for settings in flat) for name in names}
@@ -252,7 +252,7 @@ def differing_settings(configs: Mapping[str, Config]) -> dict[str, tuple[Any, ..
 
 
 def seed_groups(configs: Mapping[str, Config]) -> dict[str, list[str]]:
-    """The systems that share all settings but the seed, by a title; only groups of two seeds or more.
+    """Return the systems that share all settings but the seed, by a title; only groups of two seeds or more.
 
     The title has the settings that differ between the groups; of a single group, its seeds.
     """

@@ -114,7 +114,7 @@ class Translations:
     def translated(
         self, name: str, pairs: Sequence[Pair], *, split: str, files: CorpusFiles, n_lines: int
     ) -> TranslatedSet:
-        """The set of `pairs`, from the run's folder or translated now, and then kept there."""
+        """Return the set of `pairs`, from the run's folder or translated now, and then kept there."""
         fingerprint = self._fingerprint(pairs)
         place = f"{FOLDER}/{kept_name(split, name)}"
         kept = _read_kept(self.run, place, fingerprint)
@@ -135,7 +135,7 @@ class Translations:
         )
 
     def _keep(self, write: Callable[[], None]) -> None:
-        """Calls what writes into the run; a run that cannot be written is translated again the next time."""
+        """Call what writes into the run; a run that cannot be written is translated again the next time."""
         try:
             write()
         except RunError as error:
@@ -151,7 +151,7 @@ class Translations:
         self.run.write_json(place, record)
 
     def _translate(self, name: str, pairs: Sequence[Pair]) -> dict[str, Any]:
-        """The record of what is translated now."""
+        """Return the record of what is translated now."""
         evaluation = evaluate(
             self.translator, name, pairs, progress=lambda done: self._progress(done, len(pairs))
         )
@@ -167,7 +167,10 @@ class Translations:
         }
 
     def _fingerprint(self, pairs: Sequence[Pair]) -> str:
-        """A hash of all that translations and scores depend on. RunError: the run has no weights yet."""
+        """Return a hash of all that translations and scores depend on.
+
+        RunError: the run has no weights yet.
+        """
         if not self._model_hash:
             if not self.run.weights_path.exists():
                 raise RunError(
@@ -189,7 +192,7 @@ class Translations:
 def confidences(
     translator: Translator, sources: Sequence[str], hypotheses: Sequence[str]
 ) -> list[float | None]:
-    """The mean log-probability, in nats, of a token of each translation, its end token included.
+    """Return the mean log-probability, in nats, of a token of each translation, its end token included.
 
     No length penalty is in it, as there is in the score of a search. None where a text is empty or has more
     tokens than the model accepts.
@@ -205,19 +208,19 @@ def confidences(
 
 
 def files_of(config: TranslationConfig, split: str, name: str) -> CorpusFiles:
-    """The files of a set as the run names them; none for pairs that were held out."""
+    """Return the files of a set as the run names them; none for pairs that were held out."""
     return file_names(config.data.test[name] if split == "test" else config.data.valid)
 
 
 def kept_name(split: str, name: str) -> str:
-    """The name of the file that keeps a set: never one that leads elsewhere, never that of another set."""
+    """Return a safe file name for a set; different sets have different names."""
     plain = re.sub(r"[^\w-]", "_", name)[:60]
     mark = "" if plain == name else "-" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
     return f"{split}-{plain}{mark}.json"
 
 
 def _read_kept(run: Run, place: str, fingerprint: str) -> dict[str, Any] | None:
-    """The record in a file of the run, if it is whole and of this fingerprint."""
+    """Return the record in a file of the run, if it is whole and of this fingerprint."""
     path = Path(run.path) / place
     if not path.is_file():
         return None

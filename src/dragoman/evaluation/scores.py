@@ -30,7 +30,7 @@ def check_split(split: str | None) -> None:
 
 
 def score_record(score: Score) -> dict[str, Any]:
-    """A score as JSON has it."""
+    """Return a score as JSON has it."""
     return {
         "name": score.name,
         "value": score.value,
@@ -47,7 +47,7 @@ def read_score(record: dict[str, Any]) -> Score:
 
 
 def keep_scores(run: Run, records: Sequence[dict[str, Any]]) -> None:
-    """Adds the scores to the run's scores.json, in place of older ones of the same test and search."""
+    """Add the scores to the run's scores.json, in place of older ones of the same test and search."""
     with locked(run.path / ".scores.lock", what=run.path / SCORES, wait=60):
         kept = [old for old in saved_scores(run) if all(_key(old) != _key(record) for record in records)]
         run.write_json(SCORES, {"results": [*kept, *records]})

@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 def word_diff(reference: str, hypothesis: str) -> list[Difference]:
-    """The pieces of both texts in order, marked.
+    """Return the pieces of both texts in order, marked.
 
     Those that are "same" or "missing" make up the reference, those that are "same" or "extra" the
     hypothesis, white space included. Words are compared whole, those of scripts without spaces by letter;
@@ -51,7 +51,7 @@ def word_diff(reference: str, hypothesis: str) -> list[Difference]:
 
 
 def _changed(missing: str, extra: str) -> list[Difference]:
-    """What stands in one text only, that of the reference first."""
+    """Yield the pieces that are in one text only, the reference's first."""
     pieces = (Difference("missing", missing), Difference("extra", extra))
     return [piece for piece in pieces if piece.text]
 
@@ -70,7 +70,7 @@ class Extremes(NamedTuple):
 
 
 def extremes(scores: Sequence[float], n: int) -> Extremes:
-    """The `n` best sentences, best first, the `n` in the middle, and the `n` worst, worst first.
+    """Return the `n` best sentences, best first, the `n` in the middle, and the `n` worst, worst first.
 
     Of fewer than 3n sentences there are fewer of each. Ties are broken by the order of the sentences.
     """

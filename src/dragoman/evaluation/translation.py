@@ -44,7 +44,7 @@ class Evaluation:
         return table_of(self.scores, caption=caption)
 
     def record(self) -> dict[str, Any]:
-        """What scores.json keeps of it."""
+        """Return the record for scores.json."""
         return {
             "name": self.name,
             "n_sentences": len(self.hypotheses),
@@ -69,7 +69,7 @@ class Evaluation:
         return self.hypotheses
 
     def part(self, name: str, indices: Sequence[int], *, tgt_lang: str) -> Evaluation:
-        """The scores of the sentences at `indices` alone; the time is their share."""
+        """Return the scores of the sentences at `indices` alone; the time is their share."""
         hypotheses = tuple(self.hypotheses[i] for i in indices)
         references = tuple(self.references[i] for i in indices)
         return replace(
@@ -90,7 +90,7 @@ def evaluate(
     settings: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """The translations of the sources of `pairs`, scored against the targets.
+    """Return the translations of the sources of `pairs`, scored against the targets.
 
     `settings` are those of [search] that are not the run's own; None among them is. DataError: there is no
     pair. ConfigError: a setting is wrong.
@@ -120,7 +120,7 @@ def scores_of(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang:
 
 
 def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpus]]:
-    """The corpora of "test" or "valid" by name; a part held out of train is the valid that was not named.
+    """Yield the corpora of "test" or "valid" by name; without valid files, the part held out of train.
 
     DataError: a file is missing.
     """

@@ -56,7 +56,7 @@ def _named(names: Names, side: str, part: str) -> str:
 
 
 def their_names(names: Names, parameter: Parameter) -> list[str]:
-    """The tensors that hold a parameter in a format: several are its rows, one after another."""
+    """Return the tensors that hold a parameter in a format: several are its rows, one after another."""
     name = _named(names, parameter.side, parameter.part).rstrip("?")
     if parameter.layer is not None:
         layer = _named(names, parameter.side, "layer").replace("#", str(parameter.layer))
@@ -121,7 +121,7 @@ def assemble(
     learned: bool = False,
     order: Tensor | None = None,
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """The parameters of a model by our names, and its settings with what only its weights say.
+    """Return the parameters of a model by our names, and its settings with what only its weights say.
 
     That is which embeddings are one matrix: those that are equal, whatever the settings say; and what kind
     of positions it has. `tables` gives the position encodings (P, D) of source and target, of which the
@@ -166,7 +166,7 @@ def halved_sinusoids(first: int, length: int, d_model: int) -> Tensor:
 
 
 def model_config(settings: Mapping[str, Any], *, where: Path) -> ModelConfig:
-    """The checked settings of a model. RunError: no Transformer of ours is so, and why."""
+    """Return the checked settings of a model. RunError: no Transformer of ours is so, and why."""
     model = _checked(ModelConfig, settings, where)
     if model.max_positions * model.d_model > MAX_TABLE:
         raise RunError(
@@ -176,7 +176,7 @@ def model_config(settings: Mapping[str, Any], *, where: Path) -> ModelConfig:
 
 
 def checked_search(settings: Mapping[str, Any], *, where: Path) -> SearchConfig:
-    """The checked settings of its search. RunError: no search of ours is so, and why."""
+    """Return the checked settings of its search. RunError: no search of ours is so, and why."""
     return _checked(SearchConfig, settings, where)
 
 

@@ -20,7 +20,10 @@ def _detects(folder: ForeignFolder) -> bool:
 
 
 def read(folder: ForeignFolder, options: Options) -> Imported:
-    """The run in a folder. RunError: it is incomplete, damaged, or of parts that do not belong together."""
+    """Return the run in a folder.
+
+    RunError: it is incomplete, damaged, or of parts that do not belong together.
+    """
     kept: Any = folder.json("config.json").get(RUN)
     config = _config(kept, folder, options)
     tokenizers = _tokenizers(folder)
@@ -47,7 +50,7 @@ FORMAT = Format(
 
 
 def _config(kept: Any, folder: ForeignFolder, options: Options) -> TranslationConfig:
-    """The configuration of the run, in the languages that the user says, if any."""
+    """Return the configuration of the run, in the languages that the user says, if any."""
     if not isinstance(kept, dict) or kept.get("version") != 1 or not isinstance(kept.get("config"), dict):
         raise RunError(
             f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
@@ -63,7 +66,7 @@ def _config(kept: Any, folder: ForeignFolder, options: Options) -> TranslationCo
 
 
 def _tokenizers(folder: ForeignFolder) -> TokenizerPair:
-    """The run's tokenizers, in a folder of their own, which transformers does not know and leaves behind."""
+    """Return the run's tokenizers from their own folder, which transformers ignores."""
     names = ["shared.json"] if folder.has(f"{RUN}/shared.json") else ["src.json", "tgt.json"]
     for name in names:
         if not folder.has(f"{RUN}/{name}"):

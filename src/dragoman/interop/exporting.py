@@ -62,14 +62,14 @@ class ExportReport:
     """Those of a source that a translator reads at once, its end included."""
 
     def record(self) -> dict[str, object]:
-        """What REPORT keeps of it."""
+        """Return the record for REPORT."""
         return {
             "to": self.to, "compute_type": self.compute_type, "parity": asdict(self.parity),
             "files": self.files, "notes": list(self.notes), "max_tokens": self.max_tokens,
         }  # fmt: skip
 
     def describe(self) -> dict[str, str]:
-        """The report in words."""
+        """Return the report in words."""
         size = f"{sum(self.files.values()) / 1e6:.1f} MB in {len(self.files)} files"
         return {"format": f"{self.to}, {self.compute_type}", "size": size, **describe(self.parity)}
 
@@ -95,7 +95,7 @@ def export_run(
     n_sentences: int = N_SENTENCES,
     progress: Progress | None = None,
 ) -> ExportReport:
-    """Writes the run at `run_path` into the folder `out` for another runtime, and compares the two.
+    """Write the run at `run_path` into the folder `out` for another runtime, and compare the two.
 
     `to` is "ctranslate2" (whose `compute_type` may be "int8"), "onnx" or "huggingface". Searches and
     log-probabilities are compared on `n_sentences` of the run's validation data, or random ones. The folder
@@ -273,7 +273,7 @@ EXPORTERS: dict[str, Exporter] = {
 def _export_classifier(
     run: Run, folder: Path, to: str, n_texts: int, progress: Progress | None
 ) -> tuple[Parity, tuple[str, ...]]:
-    """A classifier as ONNX, its tokenizer, and classifier.json with labels and settings.
+    """Return a classifier as ONNX, its tokenizer, and classifier.json with labels and settings.
 
     ConfigError: another format, or a tokenizer that only Dragoman has.
     """

@@ -104,7 +104,7 @@ def _detects(folder: ForeignFolder) -> bool:
 
 
 def read(folder: ForeignFolder, options: Options) -> Foreign:
-    """The model in a folder. RunError: it is not whole, or computes what ours does not."""
+    """Return the model in a folder. RunError: it is not whole, or computes what ours does not."""
     path = folder.file(folder.checkpoint or _checkpoint(folder))
     state = read_torch(path, harmless=HARMLESS)
     settings = Settings(_arguments(state), where=path)
@@ -138,7 +138,7 @@ FORMAT = Format(
 
 
 def _checkpoint(folder: ForeignFolder) -> str:
-    """The name of the checkpoint. RunError: there are several, and none has the name of the best."""
+    """Return the name of the checkpoint. RunError: there are several, and none has the name of the best."""
     name, all_of_them = beside(folder, *CHECKPOINTS), folder.names("*.pt")
     if name is None and len(all_of_them) != 1:
         raise RunError(
@@ -149,7 +149,7 @@ def _checkpoint(folder: ForeignFolder) -> str:
 
 
 def _arguments(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of model, task and tokenizers of either kind of checkpoint, flat as in `args`."""
+    """Return the settings of model, task and tokenizers of either kind of checkpoint, flat as in `args`."""
     flat = _section(state.get("args"))
     cfg = {} if flat else _section(state.get("cfg"))
     for name in ("generation", "bpe", "tokenizer", "task", "model"):
@@ -164,7 +164,7 @@ def _arguments(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _section(value: Any) -> dict[str, Any]:
-    """The settings in a section, whatever holds them; none where there is no such section."""
+    """Return the settings in a section, whatever holds them; none where there is no such section."""
     plain = _plain(value)
     return dict(plain) if isinstance(plain, Mapping) else {}
 
@@ -185,7 +185,7 @@ def _plain(value: Any, depth: int = 5) -> Any:
 
 
 def _vocabulary(folder: ForeignFolder, name: str) -> ForeignVocabulary:
-    """The tokens of a dictionary: four special ones, then a token and its count a line."""
+    """Return the tokens of a dictionary: four special ones, then a token and its count a line."""
     if not folder.has(name):
         raise RunError(
             f"{folder.path}: holds no {name}, the vocabulary of a language; copy it from the data of the "
@@ -205,7 +205,7 @@ def _vocabulary(folder: ForeignFolder, name: str) -> ForeignVocabulary:
 def _convert(
     tensors: ForeignTensors, settings: Settings, src: ForeignVocabulary, tgt: ForeignVocabulary
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Settings and parameters in our terms."""
+    """Return settings and parameters in Dragoman's names."""
     lengths = [
         settings.count(f"max_{text}_positions", settings.count("max_positions", 1024))
         for text in ("source", "target")
@@ -234,7 +234,7 @@ def _convert(
 
 
 def _modernise(tensors: ForeignTensors, settings: Settings, model: ModelConfig) -> None:
-    """Gives the tensors of old checkpoints their later names, and drops those that hold nothing."""
+    """Give the tensors of old checkpoints their later names, and drop those that hold nothing."""
     for side, oldest in (("encoder", 2), ("decoder", 3)):
         name = f"{side}.version"
         if name in tensors and tensors.take(name, 1).item() < oldest and model.norm == "pre":

@@ -31,7 +31,10 @@ class SentencePiece:
     lowercase: bool = False
 
     def tokenizer(self, pieces: Sequence[str]) -> Tokenizer:
-        """The tokenizer with these pieces in Dragoman's order. ValueError: the model cannot be used."""
+        """Return the tokenizer with these pieces in Dragoman's order.
+
+        ValueError: the model cannot be used.
+        """
         return SentencePieceTokenizer(sentencepiece_spec(self.model, pieces, lowercase=self.lowercase))
 
 
@@ -46,7 +49,10 @@ class Pieces:
     """What is not in the vocabulary is cut on, as far as merges can be undone."""
 
     def tokenizer(self, pieces: Sequence[str]) -> Tokenizer:
-        """The tokenizer with these pieces in Dragoman's order. ValueError: the codes cannot be used."""
+        """Return the tokenizer with these pieces in Dragoman's order.
+
+        ValueError: the codes cannot be used.
+        """
         settings = {"lowercase": self.lowercase, "known_only": self.known_only}
         return PiecesTokenizer(pieces_spec(self.codes, pieces, **settings))
 
@@ -140,7 +146,7 @@ class ForeignFolder:
         """What was read, by name: the origin of the run."""
 
     def names(self, pattern: str = "*") -> list[str]:
-        """The files of the folder, in the order of their names."""
+        """Return the files of the folder, in the order of their names."""
         return sorted(path.name for path in self.path.glob(pattern) if path.is_file())
 
     def has(self, *names: str) -> bool:
@@ -164,11 +170,14 @@ class ForeignFolder:
         return path
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file of text or settings. RunError: it cannot be read, or is absurdly large."""
+        """Return the bytes of a file of text or settings.
+
+        RunError: it cannot be read, or is absurdly large.
+        """
         return self.read_given(self.file(name))
 
     def read_given(self, path: Path) -> bytes:
-        """The same of a file that the user has named, wherever it is."""
+        """Return the same of a file that the user has named, wherever it is."""
         try:
             if path.stat().st_size > MAX_TEXT_BYTES:
                 raise RunError(f"{path}: has more than {MAX_TEXT_BYTES >> 20} MB, and is not what it seems")
@@ -186,7 +195,7 @@ class ForeignFolder:
             raise RunError(f"{self.path / name}: is not UTF-8 text; copy it again") from None
 
     def json(self, name: str) -> dict[str, Any]:
-        """The JSON object in a file. RunError: as `text`, or it holds none."""
+        """Return the JSON object in a file. RunError: as `text`, or it holds none."""
         try:
             content = parse_json(self.text(name))
         except ValueError:

@@ -74,7 +74,7 @@ def unknown(name: str, known: tuple[str, ...]) -> str:
 
 
 def _length(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The longest translation, whatever the length of its source."""
+    """Return the longest translation, whatever the length of its source."""
     given = {name: n for name in ("max_length", "max_new_tokens") if (n := arguments.get(name)) is not None}
     if len(given) == 2:
         raise ConfigError("pipeline: max_length and max_new_tokens: give one of them")

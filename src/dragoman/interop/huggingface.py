@@ -110,7 +110,7 @@ def order_of_width(config: ModelConfig, weights: Mapping[str, Tensor]) -> Tensor
 
 
 def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor], *, shared: bool) -> dict[str, Tensor]:
-    """The weights of a model, by our names, as Marian or Pegasus has them. `shared`: one vocabulary.
+    """Return the weights of a model, by our names, as Marian or Pegasus has them. `shared`: one vocabulary.
 
     A matrix that the other side ties is there once. ConfigError: positions or norms that it cannot have.
     """
@@ -152,7 +152,7 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor], *, shared
 def from_huggingface(
     tensors: ForeignTensors, config: ModelConfig, kept: Mapping[str, Any], n_src: int, n_tgt: int
 ) -> dict[str, Tensor]:
-    """The weights of a run, by our names, from those that `to_huggingface` made: its inverse, to the bit.
+    """Return the weights of a run by our names: the exact inverse of `to_huggingface`.
 
     `kept` is what config.json has under RUN. RunError: a weight is missing, is left over, or is not as
     `config` says.
@@ -239,7 +239,7 @@ def generation_config(search: SearchConfig, model: Mapping[str, Any]) -> dict[st
 
 
 def tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
-    """What AutoTokenizer reads, for the tokenizers in a run's `folder`. ConfigError: it has none like it."""
+    """Return files for AutoTokenizer from the tokenizers in `folder`. ConfigError: there is no equal."""
     if "sentencepiece" not in config.tokenizer.kinds:
         return fast_tokenizer_files(folder, config)
     if not config.tokenizer.shared:
@@ -307,7 +307,7 @@ def fast_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, b
 def write_huggingface(
     run: Run, config: TranslationConfig, model: Seq2SeqTransformer, tokenizers: TokenizerPair, folder: Path
 ) -> None:
-    """Writes what transformers loads into `folder`. ConfigError: something cannot be expressed."""
+    """Write what transformers loads into `folder`. ConfigError: something cannot be expressed."""
     weights = {name: tensor.detach() for name, tensor in model.named_parameters()}
     described = model_config(config, weights, tokenizers)
     files = tokenizer_files(run.tokenizer_folder, config) | {
@@ -349,7 +349,7 @@ class HuggingFaceEngine(StepEngine):
 
     @torch.inference_mode()
     def generate(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """What `generate` finds, ranked by Dragoman's length penalty; without an end where it is cut."""
+        """Return the hypotheses of `generate`, ranked by Dragoman's length penalty; cut ones have no end."""
         beam_size = settings.beam_size
         limits = [longest_translation(s, settings, limit=self.longest) for s in sentences]
         src = self._read(pad([sentence.source for sentence in sentences]))
@@ -404,7 +404,7 @@ class HuggingFaceSteps:
 def check_tokenizer(
     folder: Path, tokenizers: TokenizerPair, texts: Sequence[str], *, first: int, end: bool
 ) -> None:
-    """Reads and writes `texts` with AutoTokenizer. RunError: otherwise than the run does."""
+    """Read and write `texts` with AutoTokenizer. RunError: otherwise than the run does."""
     with quiet_transformers() as transformers:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     check_texts(
@@ -419,7 +419,7 @@ def check_tokenizer(
 
 @contextmanager
 def quiet_transformers() -> Iterator[Any]:
-    """The package, without its bars and recommendations. MissingExtraError: it is not installed."""
+    """Import transformers, without its bars and recommendations. MissingExtraError: it is not installed."""
     transformers = optional("transformers", extra="huggingface", purpose="exporting to Hugging Face")
     logging = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -56,7 +56,7 @@ FORMATS: dict[str, Format] = {
 def import_model(
     path: str | Path, out: str | Path, *, format_name: str | None = None, options: Options | None = None
 ) -> Run:
-    """The run `out`, made of the model of another toolkit in `path`; it appears whole or not at all.
+    """Return the run `out`, made of the model of another toolkit in `path`; it appears whole or not at all.
 
     `format_name` is one of FORMATS, None: by what files are there. RunError: it is of no known format or of
     several, damaged or incomplete; it computes what Dragoman's Transformer does not; or `out` is not empty
@@ -98,7 +98,7 @@ def detect(folder: ForeignFolder) -> str:
 
 
 def in_our_terms(foreign: Foreign, folder: ForeignFolder) -> Imported:
-    """A model with its vocabularies in Dragoman's order. RunError: its parts do not fit together."""
+    """Return a model with its vocabularies in Dragoman's order. RunError: its parts do not fit together."""
     where, src, tgt = folder.given, foreign.src, foreign.tgt
     for vocabulary in (src, tgt):
         special = {"start": vocabulary.start, "end": vocabulary.eos, "unknown": vocabulary.unk}
@@ -123,7 +123,7 @@ def in_our_terms(foreign: Foreign, folder: ForeignFolder) -> Imported:
 
 
 def our_rows(vocabulary: ForeignVocabulary) -> list[int | None]:
-    """The foreign row of each of Dragoman's tokens: special ones first, then the others as they were.
+    """Return the foreign row of each of Dragoman's tokens: special ones first, then the others as they were.
 
     None where the other side has no such token.
     """
@@ -134,7 +134,7 @@ def our_rows(vocabulary: ForeignVocabulary) -> list[int | None]:
 
 
 def our_pieces(vocabulary: ForeignVocabulary) -> list[str]:
-    """The vocabulary in Dragoman's order, every piece another: a second one of a name gets its number."""
+    """Return the vocabulary in Dragoman's order; a duplicate piece gets its number as a suffix."""
     pieces = list(SPECIAL_TOKENS)
     seen = set(pieces)
     for i in our_rows(vocabulary)[len(SPECIAL_TOKENS) :]:
@@ -148,7 +148,7 @@ def our_pieces(vocabulary: ForeignVocabulary) -> list[str]:
 
 
 def reorder(foreign: Foreign) -> dict[str, Tensor]:
-    """The weights, what has a row a token in Dragoman's order.
+    """Return the weights, what has a row a token in Dragoman's order.
 
     A token that the other side has not gets zeros, and the output bias NEVER; so does <s> where the decoder
     starts with the end token, for its row is that one's.
@@ -172,7 +172,7 @@ def reorder(foreign: Foreign) -> dict[str, Tensor]:
 
 
 def write_run(format_name: str, imported: Imported, out: Path, folder: ForeignFolder) -> Run:
-    """Writes a complete run, and tries it. RunError: it cannot be written, or does not translate."""
+    """Write a complete run, and try it. RunError: it cannot be written, or do not translate."""
     with replacing_folder(out) as partial:
         run = Run.create(partial, imported.config)
         imported.tokenizers.save(run.tokenizer_folder)
@@ -209,7 +209,7 @@ def _check_run(run: Run, origin: Path) -> None:
 
 
 def _config(foreign: Foreign, tokenizers: TokenizerPair, *, where: Path) -> TranslationConfig:
-    """The configuration of the run: what the model says, and defaults for the rest."""
+    """Return the configuration of the run: what the model says, and defaults for the rest."""
     src_kind, tgt_kind = foreign.src_segmentation.kind, foreign.tgt_segmentation.kind
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", where.resolve().name).lstrip("._-")
     settings = {

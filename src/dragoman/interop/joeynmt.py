@@ -69,7 +69,7 @@ def _detects(folder: ForeignFolder) -> bool:
 
 
 def read(folder: ForeignFolder, options: Options) -> Foreign:
-    """The model in a folder. RunError: it is not whole, or computes what ours does not."""
+    """Return the model in a folder. RunError: it is not whole, or computes what ours does not."""
     where = folder.path / "config.yaml"
     settings = Settings(parse_yaml(folder.text("config.yaml"), where=where), where=where)
     for setting in CHECKED:
@@ -107,7 +107,7 @@ FORMAT = Format(
 
 
 def _checkpoint(folder: ForeignFolder, settings: Settings) -> str:
-    """The name of the file that the user named, or that JoeyNMT would test: the best, the latest."""
+    """Return the name of the file that the user named, or that JoeyNMT would test: the best, the latest."""
     name = folder.checkpoint or beside(
         folder, settings.text("testing.load_model"), "best.ckpt", "latest.ckpt"
     )
@@ -118,7 +118,7 @@ def _checkpoint(folder: ForeignFolder, settings: Settings) -> str:
 
 
 def _vocabulary(folder: ForeignFolder, settings: Settings, side: str) -> ForeignVocabulary:
-    """The tokens of a side. Special ones come first, as JoeyNMT puts them where its file has none."""
+    """Return the tokens of a side. Special ones come first, as JoeyNMT puts them where its file has none."""
     name = beside(folder, f"{side}_vocab.txt", settings.text(f"data.{side}.voc_file"))
     lines = folder.text(name or f"{side}_vocab.txt").splitlines()
     named = "data.special_symbols"
@@ -151,7 +151,7 @@ def _norm(tensors: ForeignTensors, settings: Settings) -> str:
 
 
 def _residual_weight(settings: Settings, side: str, model: ModelConfig) -> float:
-    """What a residual is multiplied by: JoeyNMT sets DeepNet's where weights begin as "xavier_normal"."""
+    """Return the factor of the residuals: JoeyNMT uses DeepNet's with the initializer "xavier_normal"."""
     alpha = settings.number(f"model.{side}.alpha", 1.0)
     if settings.text("model.initializer") == "xavier_normal":
         n_encoder, n_decoder = model.n_encoder_layers, model.n_decoder_layers
@@ -164,7 +164,7 @@ def _residual_weight(settings: Settings, side: str, model: ModelConfig) -> float
 
 
 def _segmentation(folder: ForeignFolder, settings: Settings, options: Options, side: str) -> Segmentation:
-    """What cuts the text of a side."""
+    """Return the tokenizer of a side."""
     at = f"data.{side}"
     kind = settings.text(f"{at}.tokenizer_type", settings.text(f"{at}.bpe_type", "sentencepiece"))
     files = {
@@ -184,7 +184,7 @@ def _segmentation(folder: ForeignFolder, settings: Settings, options: Options, s
 
 
 def _notes(settings: Settings, side: str, lang: str) -> list[str]:
-    """What JoeyNMT does to the text of a side before it is cut, and is not done here."""
+    """Return JoeyNMT's preprocessing of a side that Dragoman does not do."""
     at, notes = f"data.{side}", []
     if settings.text(f"{at}.tokenizer_cfg.pretokenizer", "none").lower() == "moses":
         notes.append(f"{lang}: text was cut by Moses' tokenizer first (pretokenizer): give and take it so")

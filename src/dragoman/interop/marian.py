@@ -48,7 +48,7 @@ def _detects(folder: ForeignFolder) -> bool:
 
 
 def read(folder: ForeignFolder, options: Options) -> Foreign:
-    """The model in a folder. RunError: it is incomplete or damaged, or computes something else."""
+    """Return the model in a folder. RunError: it is incomplete or damaged, or computes something else."""
     settings = read_settings(folder, "config.json")
     has_search = folder.has("generation_config.json")  # in old folders it is among the settings
     search = read_settings(folder, "generation_config.json") if has_search else settings
@@ -86,7 +86,7 @@ FORMAT = Format(
 def our_weights(
     tensors: ForeignTensors, settings: Settings, vocabularies: tuple[ForeignVocabulary, ForeignVocabulary]
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """The architecture and its weights by our names, rows of tokens in Marian's order.
+    """Return the architecture and its weights by our names, rows of tokens in Marian's order.
 
     RunError: a weight is missing, is left over, or is not as config.json says.
     """
@@ -120,7 +120,7 @@ def our_weights(
 
 
 def read_weights(folder: ForeignFolder) -> ForeignTensors:
-    """The weights in a folder of transformers: in one file or several, of safetensors or of torch.save.
+    """Read the weights in a folder of transformers: one file or several, of safetensors or of torch.save.
 
     RunError: there are none, or a file is damaged or named outside of the folder.
     """
@@ -136,7 +136,7 @@ def read_weights(folder: ForeignFolder) -> ForeignTensors:
 
 
 def _parts(folder: ForeignFolder, index: str) -> list[str]:
-    """The files that an index names."""
+    """Return the files that an index names."""
     weight_map = folder.json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(part, str) for part in weight_map.values()):
         raise RunError(f"{folder.path / index}: names no files of weights; copy it again")
@@ -182,7 +182,10 @@ def _ids(folder: ForeignFolder, name: str) -> dict[str, int]:
 def _vocabulary(
     folder: ForeignFolder, ids: Mapping[str, int], size: int, *, start: int, pad: int
 ) -> ForeignVocabulary:
-    """The tokens by their ids; numbers that no token has, as where a matrix was filled up, are named so."""
+    """Return the tokens by their ids.
+
+    Numbers that no token has, as where a matrix was filled up, are named so.
+    """
     if not 0 < size <= len(ids) + 1024 or not all(0 <= i < size for i in ids.values()):
         raise RunError(
             f"{folder.path}: the vocabulary has {len(ids):,} tokens, up to number {max(ids.values()):,}, and "
@@ -194,7 +197,7 @@ def _vocabulary(
 
 
 def search_config(settings: Settings) -> SearchConfig:
-    """The search that `generate` would make. Its length penalty is another one (`_notes`)."""
+    """Return the search that `generate` would make. Its length penalty is another one (`_notes`)."""
     alpha = settings.number("length_penalty", 1.0)
     if not math.isfinite(alpha):
         raise settings.refusal("length_penalty", "it is no number")
@@ -207,12 +210,12 @@ def search_config(settings: Settings) -> SearchConfig:
 
 
 def _segmentation(folder: ForeignFolder, given: Path | None, name: str) -> SentencePiece:
-    """The sentencepiece model that the user names, else the one in the folder."""
+    """Return the sentencepiece model that the user names, else the one in the folder."""
     return SentencePiece(folder.read_given(given) if given else folder.read(name))
 
 
 def _notes(settings: Settings, search: Settings, model: ModelConfig, languages: list[str]) -> Iterator[str]:
-    """What did not carry over, or is another thing here."""
+    """Return notes on settings that were not carried over, or differ."""
     if search.count("num_beams", 1) > 1:
         alpha = search.number("length_penalty", 1.0)
         yield (

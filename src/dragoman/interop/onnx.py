@@ -163,12 +163,12 @@ def hidden_bias(real: Tensor) -> Tensor:
 
 
 def cache_names(kind: str, n_layers: int) -> list[str]:
-    """The names of the keys and values of each layer, in the order of inputs and outputs."""
+    """Return the names of the keys and values of each layer, in the order of inputs and outputs."""
     return [f"{kind}.{i}.{part}" for i in range(n_layers) for part in ("key", "value")]
 
 
 def write_translator(model: Seq2SeqTransformer, folder: Path) -> None:
-    """Writes ENCODER and DECODER. MissingExtraError: onnx is not installed."""
+    """Write ENCODER and DECODER. MissingExtraError: onnx is not installed."""
     n = model.config.n_decoder_layers
     cross, past, present = (cache_names(kind, n) for kind in ("cross", "past", "present"))
     encoder, decoder = EncoderGraph(model).eval(), DecoderGraph(model).eval()
@@ -192,7 +192,7 @@ def write_translator(model: Seq2SeqTransformer, folder: Path) -> None:
 
 
 def write_classifier(model: TransformerClassifier, folder: Path) -> None:
-    """Writes CLASSIFIER. MissingExtraError: onnx is not installed."""
+    """Write CLASSIFIER. MissingExtraError: onnx is not installed."""
     ids, document = torch.tensor([[5, 6, 7], [5, 0, 0], [6, 7, 0]]), torch.tensor([0, 0, 1])
     inputs: dict[str, dict[int, str]] = {"ids": {0: "W", 1: "L"}, "document": {0: "W"}}
     arguments: tuple[Tensor, ...] = (ids, document)
@@ -216,7 +216,7 @@ def write_graph(
     inputs: Mapping[str, dict[int, str]],
     outputs: Mapping[str, dict[int, str]],
 ) -> None:
-    """Writes `module` as ONNX; inputs and outputs by name, each with its axes of any length.
+    """Write `module` as ONNX; inputs and outputs by name, each with its axes of any length.
 
     By tracing: torch.export stumbles over the decoder (docs/decisions.md). ConfigError: it is too large.
     """
@@ -288,7 +288,7 @@ class OnnxSteps:
         return torch.from_numpy(log_probs)
 
     def _follow(self, parents: np.ndarray[Any, Any]) -> None:
-        """Lets the caches follow the rows that go on."""
+        """Let the caches follow the rows that go on."""
         if np.array_equal(parents, np.arange(len(self.sentences))):
             return
         self.past = {name: value[parents] for name, value in self.past.items()}
@@ -310,7 +310,7 @@ def classifier_logits(graph: Any, documents: Documents) -> np.ndarray[Any, np.dt
 
 
 def session(path: Path, threads: int = 0) -> Any:
-    """A graph, ready to run. MissingExtraError: onnxruntime is not installed."""
+    """Return a graph, ready to run. MissingExtraError: onnxruntime is not installed."""
     onnxruntime = import_package("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -319,5 +319,5 @@ def session(path: Path, threads: int = 0) -> Any:
 
 
 def import_package(name: str) -> Any:
-    """The package `name` of the extra "onnx". MissingExtraError: it is not installed."""
+    """Return the package `name` of the extra "onnx". MissingExtraError: it is not installed."""
     return optional(name, extra="onnx", purpose="exporting to ONNX")

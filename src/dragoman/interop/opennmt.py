@@ -138,7 +138,7 @@ def _detects(folder: ForeignFolder) -> bool:
 
 
 def _detects_eole(folder: ForeignFolder) -> bool:
-    """A step's folder, or the folder of the model, which links to the last step's files.
+    """Return a step's folder, or the folder of the model, which links to the last step's files.
 
     A training that may be continued leaves its optimizer.pt there, which is no checkpoint of OpenNMT-py.
     """
@@ -146,7 +146,10 @@ def _detects_eole(folder: ForeignFolder) -> bool:
 
 
 def read(folder: ForeignFolder, options: Options) -> Foreign:
-    """The model in a checkpoint of OpenNMT-py. RunError: it is not whole, or computes what ours does not."""
+    """Return the model in a checkpoint of OpenNMT-py.
+
+    RunError: it is not whole, or computes what ours does not.
+    """
     path = folder.file(folder.checkpoint or _checkpoint(folder))
     state = read_torch(path, harmless=HARMLESS)
     model, generator, vocab = (state.get(name) for name in ("model", "generator", "vocab"))
@@ -172,7 +175,7 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
 
 
 def read_eole(folder: ForeignFolder, options: Options) -> Foreign:
-    """The model in a folder of eole. RunError: it is not whole, or computes what ours does not."""
+    """Return the model in a folder of eole. RunError: it is not whole, or computes what ours does not."""
     where = folder.path / "config.json"
     config = folder.json("config.json")
     model = Settings(config.get("model"), where=where)
@@ -205,7 +208,7 @@ def _foreign(
     src: ForeignVocabulary,
     tgt: ForeignVocabulary,
 ) -> Foreign:
-    """The model with what cuts the text, and what is written round it."""
+    """Return the model with what cuts the text, and what is written round it."""
     languages = options.languages(None, None, where=folder.given)
     ends = _transform(settings, "suffix", "src_suffix") == src.pieces[src.eos]
     model, weights = _convert(dialect, settings, tensors, (src, tgt), ends=ends)
@@ -234,7 +237,7 @@ def _convert(
     *,
     ends: bool,
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Settings and parameters in our terms; `ends`: the encoder reads the end of a source."""
+    """Return settings and parameters in Dragoman's names; `ends`: the encoder reads the end of a source."""
     at, first = dialect.at, dialect.at.replace("*", "encoder")
     settings.refuse_where_set({f"{at}{name}": reason for name, reason in UNKNOWN_HERE.items()})
     for name, known in KNOWN_HERE.items():
@@ -300,14 +303,14 @@ def _convert(
 
 
 def _transform(settings: Settings, transform: str, name: str) -> str:
-    """A setting of a transform: beside the others (OpenNMT-py), or below its name (eole)."""
+    """Return a setting of a transform: beside the others (OpenNMT-py), or below its name (eole)."""
     if transform not in settings.texts("transforms"):
         return ""
     return settings.text(f"transforms_configs.{transform}.{name}", settings.text(name))
 
 
 def _checkpoint(folder: ForeignFolder) -> str:
-    """The name of the checkpoint of most steps. RunError: several, and it cannot be told."""
+    """Return the name of the checkpoint of most steps. RunError: several, and it cannot be told."""
     names = folder.names("*.pt")
     steps = {name: int(match.group(1)) for name in names if (match := re.search(r"_step_(\d+)\.pt$", name))}
     if len(names) == 1:
@@ -320,7 +323,7 @@ def _checkpoint(folder: ForeignFolder) -> str:
 
 
 def _itos(entry: Any) -> Any:
-    """The tokens of one side, wherever its objects keep them."""
+    """Return the tokens of one side, wherever its objects keep them."""
     for attribute in ("fields", "vocab", "itos"):
         state = vars(entry) if isinstance(entry, Inert) else {}
         if attribute in state:

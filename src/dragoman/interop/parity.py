@@ -35,7 +35,7 @@ class Scorer(Protocol):
     """What gives the log-probabilities of translations."""
 
     def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probability of each token of each target, and of eos behind it."""
+        """Return the log-probability of each token of each target, and of eos behind it."""
 
 
 class Search(NamedTuple):
@@ -62,7 +62,7 @@ class Parity:
     """The largest difference, by what differs."""
 
     def widen(self, what: str, difference: float) -> None:
-        """Takes `difference` into account."""
+        """Take `difference` into account."""
         self.largest[what] = max(self.largest.get(what, 0.0), difference)
 
 
@@ -167,7 +167,7 @@ def _compare_scores(
     pairs: Sequence[tuple[Sentence, tuple[int, ...]]],
     parity: Parity,
 ) -> None:
-    """Widens the differences of `parity` by those of these translations."""
+    """Widen the differences of `parity` by those of these translations."""
     for start in range(0, len(pairs), BATCH):
         sentences, targets = zip(*pairs[start : start + BATCH], strict=True)
         ours = score_ids([translator.model], [s.source for s in sentences], targets)
@@ -180,7 +180,7 @@ def _compare_scores(
 
 
 def describe(parity: Parity) -> dict[str, str]:
-    """The comparison in words, by what was compared."""
+    """Return the comparison in words, by what was compared."""
     shares = {f"same, {name}": f"{share:.1%}" for name, share in parity.same.items()}
     largest = ", ".join(f"{difference:.2g} {what}" for what, difference in parity.largest.items())
     sentences = f"{parity.n_sentences} ({parity.sentences_from})"

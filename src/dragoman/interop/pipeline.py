@@ -56,7 +56,7 @@ def pipeline(
     use_fast: bool | None = None,
     **arguments: Any,
 ) -> TranslationPipeline | TextClassificationPipeline:
-    """What translates, or classifies, when it is called.
+    """Return a callable that translates or classifies.
 
     `task` is "translation", "translation_en_to_de", "text-classification" or "sentiment-analysis"; None: what
     the model is for. `model` is the folder of a run, its name on the hub, or what is loaded already.
@@ -113,7 +113,7 @@ class Pipeline(ABC):
         return next(self._model.parameters()).device
 
     def _prepare(self, arguments: Mapping[str, Any]) -> tuple[Answer, int | None]:
-        """What answers a call with these arguments, and its batch size. ConfigError: unknown argument."""
+        """Return the function for these arguments, and its batch size. ConfigError: unknown argument."""
         given = {**self.arguments, **arguments}
         given.pop("num_workers", None)
         batch_size = given.pop("batch_size", None)
@@ -123,14 +123,14 @@ class Pipeline(ABC):
 
     @abstractmethod
     def _answering(self, arguments: dict[str, Any], batch_size: int | None) -> Answer:
-        """What gives the result for each text, as the arguments ask. ConfigError: unknown argument."""
+        """Return the function from texts to results for these arguments. ConfigError: unknown argument."""
 
     def _each(self, items: Sequence[Any], n_before: int, answer: Answer) -> list[Any]:
-        """The result for each item. DataError: one is not a text."""
+        """Return the result for each item. DataError: one is not a text."""
         return answer(_texts(items, n_before))
 
     def _stream(self, inputs: Any, answer: Answer, batch_size: int | None) -> Iterator[Any]:
-        """A result for each input, in order.
+        """Yield a result for each input, in order.
 
         What has a length is read in buckets; of what has none, as much as is translated at once, and without
         a batch size one: more may not come before the result of the first has gone somewhere.
@@ -167,7 +167,7 @@ class TranslationPipeline(Pipeline):
         super().__init__(translator.model, task, arguments, default_batch=batch)
 
     def __call__(self, inputs: Any, *ignored: Any, **arguments: Any) -> Any:
-        """The translations of a text or of a list of texts as a list, of anything else one after another.
+        """Translate a text or a list of texts to a list; for other iterables, yield the results one by one.
 
         Each is a list of {"translation_text": …}, one for each of `num_return_sequences`; of a list of
         texts with one translation each, these alone; a list in the list has those of all its texts. Other
@@ -195,7 +195,7 @@ class TranslationPipeline(Pipeline):
         return self._stream(inputs, answer, batch_size)
 
     def _each(self, items: Sequence[Any], n_before: int, answer: Answer) -> list[Any]:
-        """The translations for each item: of a text, or of all texts of a list."""
+        """Return the translations for each item: of a text, or of all texts of a list."""
         groups = [item if isinstance(item, (list, tuple)) else [item] for item in items]
         found = iter(answer(_texts([*chain(*groups)], n_before)))
         return [[record for _ in group for record in next(found)] for group in groups]
@@ -251,7 +251,7 @@ class TextClassificationPipeline(Pipeline):
         super().__init__(classifier.model, task, arguments, default_batch=100)
 
     def __call__(self, inputs: Any, **arguments: Any) -> Any:
-        """The label of a text or of a list of texts as a list, of anything else one after another.
+        """Return the label of a text or of a list of texts as a list, of anything else one after another.
 
         `top_k` is how many labels each text has (None: all), `function_to_apply` "softmax" (by default: the
         calibrated probabilities), "sigmoid" or "none". Texts may be of any length: `truncation` cuts nothing.
@@ -311,7 +311,7 @@ def clean_up(text: str) -> str:
 
 
 def _texts(inputs: Sequence[Any], n_before: int) -> list[str]:
-    """The inputs, all of them texts. DataError: one is not; it is counted from 1."""
+    """Return the inputs, all of them texts. DataError: one is not; it is counted from 1."""
     texts = []
     for number, given in enumerate(inputs, start=n_before + 1):
         text = given.get("text") if isinstance(given, dict) and given.keys() == {"text"} else given
@@ -337,7 +337,7 @@ def _purpose(model: Translator | Classifier) -> str:
 
 
 def _device(device: int | str | torch.device | None) -> str:
-    """A device as Dragoman names it; numbers are those of GPUs, -1 the processor."""
+    """Return a device as Dragoman names it; numbers are those of GPUs, -1 the processor."""
     if device is None:
         return "auto"
     if isinstance(device, int):

@@ -39,7 +39,7 @@ FINAL_SIGMA = r"(?<=\p{L})Σ(?!\p{L})"
 
 
 def portable(path: Path, *, end: bool = True) -> Spec:
-    """The tokenizer in Dragoman's file `path`; with `end` it writes the end token behind a text.
+    """Return the tokenizer in Dragoman's file `path`; with `end` it writes the end token behind a text.
 
     ConfigError: that format has no way to say it.
     """
@@ -95,7 +95,7 @@ def portable_pair(src: Path, tgt: Path, *, end: bool = True) -> Spec:
 
 
 def pieces_of(spec: Spec) -> list[str]:
-    """The tokens in the order of their ids."""
+    """Return the tokens in the order of their ids."""
     vocab = spec["model"]["vocab"]
     if isinstance(vocab, list):
         return [piece for piece, _ in vocab]
@@ -103,7 +103,7 @@ def pieces_of(spec: Spec) -> list[str]:
 
 
 def to_json(spec: Spec) -> str:
-    """The file. It is read once to see that it can be."""
+    """Return the file. It is read once to see that it can be."""
     text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
     Tokenizer.from_str(text)
     return text
@@ -112,7 +112,7 @@ def to_json(spec: Spec) -> str:
 def check_portable(
     source: Path, target: Path, tokenizers: TokenizerPair, texts: Sequence[str], *, end: bool = True
 ) -> None:
-    """Reads `texts` by one file and writes them by the other. RunError: otherwise than by the run."""
+    """Read `texts` by one file and write them by the other. RunError: otherwise than by the run."""
     reader, writer = (Tokenizer.from_file(str(path)) for path in (source, target))
     where = source.name
     check_texts(lambda text: reader.encode(text).ids, writer.decode, tokenizers, texts, end=end, where=where)
@@ -141,7 +141,7 @@ def check_texts(
 
 
 def _whole(ours: Spec, last: Any, splitter: Any, decoder: Any) -> Spec:
-    """A tokenizer of words or characters; `last` comes behind what normalises all texts."""
+    """Return a tokenizer of words or characters; `last` comes behind what normalises all texts."""
     spec = _frame(bool(ours["lowercase"]))
     steps = _as_json(last)
     spec["normalizer"]["normalizers"] += steps.get("normalizers", [steps])
@@ -155,7 +155,7 @@ def _whole(ours: Spec, last: Any, splitter: Any, decoder: Any) -> Spec:
 
 
 def _frame(lowercase: bool) -> Spec:
-    """What all have in common: how a text is normalised, and its end token."""
+    """Return the common part of the specs: normalisation and end token."""
     spaces = [normalizers.Replace(Regex(WHITE_SPACE), " "), normalizers.Strip()]
     controls = [normalizers.Replace(*pair) for pair in CONTROLS.items()]
     steps: list[Any] = [*controls, normalizers.Replace(META_SPACE, "_"), normalizers.NFC(), *spaces]
@@ -180,5 +180,5 @@ def _strip() -> Any:
 
 
 def _as_json(part: Any) -> Spec:
-    """A part of a tokenizer as it stands in the file."""
+    """Return a part of a tokenizer as it stands in the file."""
     return dict(json.loads(part.__getstate__()))

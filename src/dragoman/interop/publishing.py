@@ -25,7 +25,7 @@ def push_to_hub(
     token: str | None = None,
     message: str = "",
 ) -> str:
-    """Puts the run in the folder `path` on the hub as "user/model", in one commit; gives back its address.
+    """Put the run in the folder `path` on the hub as "user/model", in one commit; give back its address.
 
     A model that is not there yet is made, seen by its owner alone unless `private` is False. Its card is the
     run's README.md, if it has one, or `card.model_card`, with `licence`, one of the hub's identifiers. Files
@@ -62,7 +62,7 @@ def push_to_hub(
 
 
 def files_to_publish(run: Run, name: str, *, licence: str | None) -> dict[str, bytes | str]:
-    """The files of a run on the hub: content, or where it is.
+    """Return the files of a run on the hub: content, or where it is.
 
     Settings and reports name no folder of this machine. RunError: the run has no weights yet, or a file of it
     is damaged.

@@ -12,7 +12,7 @@ from dragoman.text.normalisation import META_SPACE
 
 
 def beside(folder: ForeignFolder, *names: str) -> str | None:
-    """The first of these files that is in the folder, wherever a setting says that it is."""
+    """Return the first of these files that is in the folder, wherever a setting says that it is."""
     bases = (PurePosixPath(name.replace("\\", "/")).name for name in names)
     return next((base for base in bases if base and folder.has(base)), None)
 
@@ -44,7 +44,7 @@ def segmentation(
 
 
 def cut_note(segmentation: Segmentation, pieces: Sequence[str], lang: str) -> list[str]:
-    """What a user must know where subwords are in a vocabulary and nothing is there to cut text into them."""
+    """Return a note for a vocabulary of subwords without the tokenizer that makes them."""
     if isinstance(segmentation, SentencePiece) or segmentation.codes is not None:
         return []
     if any(piece.startswith(META_SPACE) for piece in pieces):

@@ -33,7 +33,7 @@ class Settings:
         self.where = where
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a setting, or `default` where it is not set or null."""
+        """Return the value of a setting, or `default` where it is not set or null."""
         value = self.values
         for part in name.split("."):
             if isinstance(value, argparse.Namespace):
@@ -42,7 +42,7 @@ class Settings:
         return default if value is None else value
 
     def section(self, name: str) -> dict[str, Any]:
-        """The settings below a name, "" for all of them; none where there is no such section."""
+        """Return the settings below a name, "" for all of them; none where there is no such section."""
         value = self.get(name) if name else self.values
         return dict(value) if isinstance(value, Mapping) else {}
 
@@ -51,7 +51,7 @@ class Settings:
         return {ours: self.value(setting) for ours, setting in wanted.items()}
 
     def value(self, setting: Setting) -> Any:
-        """What one setting means here. RunError: as `read`, or the two sides differ in it."""
+        """Return the meaning of a setting that both sides share. RunError: as `read`, or the sides differ."""
         name, default, known = setting
         there, here = (self._typed(name.replace("*", side), default) for side in SIDES)
         name = name.replace("*", "encoder")
@@ -73,7 +73,7 @@ class Settings:
         return self.text(name, default) if isinstance(default, str) else self.number(name, default)
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A number. RunError: it is not set, or something else."""
+        """Return a number. RunError: it is not set, or something else."""
         value = self.get(name, default)
         if isinstance(value, list) and len(value) == 1:  # one for each stage of a training
             value = value[0]
@@ -82,28 +82,28 @@ class Settings:
         return value
 
     def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
-        """A whole number of at least `least`. RunError: it is not set, or something else."""
+        """Return a whole number of at least `least`. RunError: it is not set, or something else."""
         value = self.number(name, default)
         if not (least <= value < 10**9 and value == int(value)):
             raise self._wrong(name, value, "a count")
         return int(value)
 
     def text(self, name: str, default: str | None = "") -> str:
-        """A string. RunError: it is something else."""
+        """Return a string. RunError: it is something else."""
         value = self.get(name, default)
         if not isinstance(value, str):
             raise self._wrong(name, value, "text")
         return value
 
     def texts(self, name: str) -> list[str]:
-        """A list of strings, empty where it is not set. RunError: it is something else."""
+        """Return a list of strings, empty where it is not set. RunError: it is something else."""
         value = self.get(name, [])
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise self._wrong(name, value, "a list of texts")
         return value
 
     def flag(self, name: str, default: bool | None = False) -> bool:
-        """True or false. RunError: it is something else."""
+        """Read a boolean. RunError: it is something else."""
         value = self.get(name, default)
         if not isinstance(value, bool):
             raise self._wrong(name, value, "true or false")
@@ -120,12 +120,12 @@ class Settings:
                     raise self.refusal(name, reason)
 
     def refusal(self, name: str, reason: str) -> RunError:
-        """The error that a setting cannot be expressed, for this reason."""
+        """Return the error that a setting cannot be expressed, for this reason."""
         return RunError(f"{self.where}: {name} = {self.get(name)!r}: {reason}; the model cannot be imported")
 
 
 def parse_yaml(text: str, *, where: Path) -> dict[str, Any]:
-    """The mapping that a YAML file holds; what is tagged as an object is read as the plain values below it.
+    """Read the mapping in a YAML file; an object tag is ignored, and its plain values are read.
 
     No object is made. RunError: the text is no mapping in YAML. MissingExtraError: PyYAML is not installed.
     """

@@ -75,7 +75,7 @@ def _detects(folder: ForeignFolder) -> bool:
 
 
 def read(folder: ForeignFolder, options: Options) -> Foreign:
-    """The model in a folder. RunError: it is not whole, or computes what ours does not."""
+    """Return the model in a folder. RunError: it is not whole, or computes what ours does not."""
     where = folder.path / "config"
     settings = Settings(parse_yaml(folder.text("config"), where=where), where=where)
     if settings.text("dtype", "float32") == "int8":

@@ -24,7 +24,7 @@ class Inert:
     """Stands for an object of a class that a checkpoint names: it keeps its state, and does nothing."""
 
     def __init__(self, *arguments: object) -> None:
-        """What the object would have been made with is let go."""
+        """Discard the object's arguments."""
 
     def __setstate__(self, state: object) -> None:
         """Attributes are kept, other states let go."""
@@ -52,11 +52,11 @@ class ForeignTensors:
         return name in self._tensors
 
     def __iter__(self) -> Iterator[str]:
-        """The names that have not been taken yet."""
+        """Yield the names that have not been taken yet."""
         return iter(self._tensors)
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """The tensor `name`, in fp32. RunError: it is not there, of another shape, or not finite."""
+        """Return the tensor `name`, in fp32. RunError: it is not there, of another shape, or not finite."""
         if name not in self._tensors:
             raise RunError(f"{self.where}: holds no {name}; its settings are of another model")
         tensor = self._tensors.pop(name)
@@ -73,26 +73,26 @@ class ForeignTensors:
         return tensor
 
     def take_table(self, name: str, width: int) -> Tensor:
-        """The tensor `name` as (rows, width), however many rows it has. RunError: as `take`."""
+        """Return the tensor `name` as (rows, width), however many rows it has. RunError: as `take`."""
         shape = self._tensors[name].shape if name in self._tensors else ()
         return self.take(name, *shape[:-1], width).reshape(-1, width)
 
     def put(self, name: str, tensor: Tensor) -> None:
-        """Adds a tensor that was made of others, to be taken."""
+        """Add a tensor that was made of others, to be taken."""
         self._tensors[name] = tensor
 
     def rename(self, name: str, other: str) -> None:
-        """Lets the tensor `name`, where it is there, be there under the name `other` instead."""
+        """Let the tensor `name`, where it is there, be there under the name `other` instead."""
         if name in self._tensors:
             self._tensors[other] = self._tensors.pop(name)
 
     def repeat(self, name: str, other: str) -> None:
-        """Lets `other`, where it is not there, be the tensor `name`: they are one, and written once."""
+        """Let `other`, where it is not there, be the tensor `name`: they are one, and written once."""
         if other not in self._tensors and name in self._tensors:
             self._tensors[other] = self._tensors[name]
 
     def unite(self, names: Sequence[str]) -> None:
-        """Lets the tensor that is there under some of `names` be there under all. RunError: they differ."""
+        """Let the tensor that is there under some of `names` be there under all. RunError: they differ."""
         there = [name for name in names if name in self._tensors]
         for name, other in pairwise(there):
             one, two = self._tensors[name], self._tensors[other]
@@ -105,7 +105,7 @@ class ForeignTensors:
             self.repeat(there[0] if there else name, name)
 
     def drop(self, *names: str) -> None:
-        """Takes away what is not needed, where it is there."""
+        """Take away what is not needed, where it is there."""
         for name in names:
             self._tensors.pop(name, None)
 
@@ -120,7 +120,7 @@ class ForeignTensors:
 
 
 def read_torch(path: Path, *, harmless: Sequence[type | tuple[type, str]] = ()) -> dict[str, Any]:
-    """What torch.save wrote into `path`, a dictionary; tensors are on the CPU.
+    """Read the dictionary that torch.save wrote to `path`; tensors are on the CPU.
 
     `harmless` are classes that a format needs beside tensors and containers, such as argparse.Namespace, and
     that do nothing when they are made; with a name, a class that stands for the one of that name (`inert`).
@@ -161,7 +161,7 @@ def _check_archive(path: Path) -> bool:
 
 
 def _refused(message: str) -> str:
-    """What a file asked for, in words, from the message of torch's restricted unpickler."""
+    """Describe what a file requested, from the message of torch's restricted unpickler."""
     found = re.search(r"GLOBAL (\S+)", message) or re.search(r"(?:class|function|global)\s+(\S+)", message)
     if found is None:
         return f"is damaged, or holds more than weights ({_first_line(message)}); it is not read"

@@ -90,14 +90,14 @@ def confusion_matrix(labels: Ids, predictions: Ids, *, n_classes: int) -> Ids:
 
 
 def accuracy(confusion: Ids) -> Score:
-    """The share of texts that were given their label, with Wilson's interval (Wilson 1927), 0–100."""
+    """Return the share of texts that were given their label, with Wilson's interval (Wilson 1927), 0–100."""
     n, right = int(confusion.sum()), int(np.trace(confusion))
     low, high = wilson_interval(right, n)
     return Score("accuracy", 100 * right / n, f"n:{n}|interval:Wilson", (100 * low, 100 * high))
 
 
 def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
-    """The 95 % interval of a share, 0–1: those p for which n_right of n lies within 1.96 deviations."""
+    """Return the 95 % interval of a share, 0–1: the p for which n_right of n is within 1.96 deviations."""
     share, z2 = n_right / n, Z_95**2 / n
     centre = (share + z2 / 2) / (1 + z2)
     half = math.sqrt(z2 * (share * (1 - share) + z2 / 4)) / (1 + z2)
@@ -105,7 +105,7 @@ def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
 
 
 def macro_f1(confusion: Ids, *, n_bootstrap: int = 1000, seed: int = 12345) -> Score:
-    """The mean F1 of the classes, each counting the same however many texts it has, 0–100.
+    """Return the mean F1 of the classes, each counting the same however many texts it has, 0–100.
 
     Classes that no text has and none was given do not count. The interval holds the central 95 % of
     `n_bootstrap` resamples of the texts.
@@ -120,13 +120,13 @@ def macro_f1(confusion: Ids, *, n_bootstrap: int = 1000, seed: int = 12345) -> S
 
 
 def _mean_f1(confusions: Ids) -> Floats:
-    """The macro-F1 of each matrix of (R, C, C) -> (R,)."""
+    """Return the macro-F1 of each matrix of (R, C, C) -> (R,)."""
     counts = (confusions.sum(1) + confusions.sum(2)) > 0
     return np.asarray(100 * _class_f1(confusions).sum(1) / counts.sum(1), dtype=np.float64)
 
 
 def _class_f1(confusions: Ids) -> Floats:
-    """The F1 of each class of each matrix of (R, C, C) -> (R, C), 0–1; 0 where there is no text."""
+    """Return the F1 of each class of each matrix of (R, C, C) -> (R, C), 0–1; 0 where there is no text."""
     right = np.diagonal(confusions, axis1=1, axis2=2)  # (R, C)
     found_and_there = confusions.sum(1) + confusions.sum(2)  # (R, C): twice the denominator of F1's mean
     return np.asarray(2 * right / np.where(found_and_there > 0, found_and_there, 1), dtype=np.float64)
@@ -173,7 +173,7 @@ def softmax(logits: Floats, *, temperature: float = 1.0) -> Floats:
 
 
 def negative_log_likelihood(logits: Floats, labels: Ids, *, temperature: float = 1.0) -> float:
-    """The mean of -log p(label), in nats a text."""
+    """Return the mean of -log p(label), in nats a text."""
     log_probabilities = _log_softmax(logits / temperature)
     return float(-log_probabilities[np.arange(len(labels)), labels].mean())
 
@@ -212,7 +212,7 @@ def expected_calibration_error(probabilities: Floats, labels: Ids, *, n_bins: in
 
 
 def fit_temperature(logits: Floats, labels: Ids) -> float:
-    """The temperature under which `labels` are most likely (Guo et al. 2017, section 4.2).
+    """Return the temperature under which `labels` are most likely (Guo et al. 2017, section 4.2).
 
     Above 1 for a model that is too sure of itself. It changes no label, only how sure they are. The
     likelihood is concave in 1/temperature, so halving an interval finds its one maximum. Between
@@ -231,7 +231,7 @@ def fit_temperature(logits: Floats, labels: Ids) -> float:
 
 
 def balanced_weights(counts: Sequence[int]) -> list[float]:
-    """The weight of each class's examples that makes all classes count the same, and the mean weight 1.
+    """Return the weight per example of each class that balances the classes; their mean over examples is 1.
 
     N / (C n) for n of N examples and C classes that have any; 0 for a class that has none.
     """

@@ -25,7 +25,7 @@ class Score:
     """
 
     def notebook_row(self) -> dict[str, Cell]:
-        """What a notebook shows of it."""
+        """Return the row of a notebook's table."""
         interval = "" if self.interval is None else f"{self.interval[0]:.1f} – {self.interval[1]:.1f}"
         return {
             "score": self.name,
@@ -39,7 +39,7 @@ class Score:
 
 
 def signature_differences(first: str, second: str) -> list[str]:
-    """What keeps two scores from being compared: each choice in which their signatures differ, in words.
+    """Describe each choice in which two signatures differ, so that their scores cannot be compared.
 
     A signature is "name:value|name:value"; a name that is in one only is "absent" in the other.
     """

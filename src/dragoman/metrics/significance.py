@@ -160,7 +160,7 @@ def _hierarchical(
     n_samples: int,
     seed: int,
 ) -> GroupTest:
-    """The bootstrap of `compare_label_groups`.
+    """Return the bootstrap of `compare_label_groups`.
 
     `groups` hold the statistics (R, N, K) of R trainings and N sentences; `score` takes their sum (K,).
     """
@@ -185,7 +185,7 @@ def _hierarchical(
 def mcnemar(
     expected: npt.NDArray[np.int64], first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]
 ) -> float:
-    """The p-value of McNemar's exact test: whether two classifiers are right equally often.
+    """Return the p-value of McNemar's exact test: whether two classifiers are right equally often.
 
     Of the n texts that only one of them labels as `expected`, the number which is the first one's has a
     binomial distribution with p = 1/2 if they are equally good (McNemar 1947; Dietterich 1998); two-sided,

@@ -72,7 +72,7 @@ def ter(
     n_bootstrap: int = 1000,
     seed: int = 12345,
 ) -> Score:
-    """Translation edit rate: edits and shifts per 100 reference words, case ignored (Snover et al. 2006).
+    """Compute the translation edit rate: edits and shifts per 100 reference words, case-insensitive.
 
     Lower is better. Chinese and Japanese are split into characters, as Tercom's Asian support does.
     The slowest of the three: about 2 ms a sentence. DataError: as in `bleu`.
@@ -123,7 +123,7 @@ def metrics_for(tgt_lang: str) -> list[Metric]:
 
 
 def words(text: str, *, lang: str) -> list[str]:
-    """The words of `text` as BLEU counts them in this language: punctuation marks are words of their own."""
+    """Return the words of `text` as BLEU counts them in this language; punctuation is separate."""
     return str(_tokenizer(_tokenisation(lang))(text)).split()
 
 
@@ -160,7 +160,7 @@ def _ter_metric(tgt_lang: str) -> TER:
 
 
 def _primary(language: str) -> str:
-    """The language in a code such as "zh-Hans", "zh_CN" or "zho_Hans"."""
+    """Return the language in a code such as "zh-Hans", "zh_CN" or "zho_Hans"."""
     return language.lower().replace("_", "-").partition("-")[0]
 
 
@@ -175,7 +175,7 @@ def _tokenisation(tgt_lang: str) -> str:
 def _score(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[str], n_bootstrap: int, seed: int
 ) -> Score:
-    """The score of `metric`, with an interval if n_bootstrap > 1."""
+    """Return the score of `metric`, with an interval if n_bootstrap > 1."""
     check_sentences(hypotheses, references)
     with bootstrap_seed(seed):
         result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=n_bootstrap)
@@ -204,7 +204,7 @@ def check_sentences(hypotheses: Sequence[str], references: Sequence[str]) -> Non
 
 @contextmanager
 def bootstrap_seed(seed: int) -> Iterator[None]:
-    """Gives sacreBLEU its seed in the one way it has, the environment, and takes it back."""
+    """Give sacreBLEU its seed in the one way it has, the environment, and take it back."""
     with _seed_lock:
         before = os.environ.get("SACREBLEU_SEED")
         os.environ["SACREBLEU_SEED"] = str(seed)

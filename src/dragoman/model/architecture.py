@@ -81,7 +81,7 @@ def parameters(config: ModelConfig, n_src: int, n_tgt: int) -> list[Parameter]:
 
 
 def embedding_names(config: ModelConfig) -> tuple[str, str, str]:
-    """The parameters that hold the embeddings of source and target, and the projection: tied ones are one."""
+    """Return the parameters of source embedding, target embedding and projection; tied ones are one."""
     src, tgt, output = "src_embedding.tokens.weight", "tgt_embedding.tokens.weight", "output.weight"
     ties = {"all": (src, src, src), "output": (src, tgt, tgt), "none": (src, tgt, output)}
     return ties[config.tie_embeddings]

@@ -65,7 +65,7 @@ class TransformerClassifier(Transformer):
 
 
 def pool(name: str, encoded: Tensor, real: Tensor, document: Tensor, n_documents: int) -> Tensor:
-    """encoded (W, L, D) -> (B, D): the "mean" or the "max" of the vectors of all tokens of each text.
+    """Pool encoded (W, L, D) to (B, D): the "mean" or "max" of the vectors of all tokens of each text.
 
     Sums run first over a window and then over the windows of a text, as a matrix product: on a GPU too,
     the same input gives the same bits.

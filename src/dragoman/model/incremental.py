@@ -83,7 +83,7 @@ class IncrementalDecoder:
         return attention.merge_heads(context).view(y.shape)
 
     def _remember(self, i: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Appends this step's k and v (N, H, 1, d) and returns all so far, (N, H, position + 1, d)."""
+        """Append this step's k and v (N, H, 1, d) and return all so far, (N, H, position + 1, d)."""
         past, t = self.past[i], self.position
         if past is None or t >= past[0].shape[2]:
             room = max(16, 2 * t)
@@ -97,7 +97,7 @@ class IncrementalDecoder:
         return past[0][:, :, : t + 1], past[1][:, :, : t + 1]
 
     def _follow(self, parents: Tensor) -> None:
-        """Lets every cache follow the rows that go on, and forgets sentences that are finished."""
+        """Let every cache follow the rows that go on, and forget sentences that are finished."""
         n_before = len(self.sentences)
         if len(parents) == n_before and torch.equal(parents, torch.arange(n_before, device=parents.device)):
             return
@@ -125,7 +125,10 @@ def mean_attention(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _take(cache: Tensor, parents: Tensor, length: int) -> Tensor:
-    """The rows `parents` of a cache (N, H, room, d); only the first `length` positions hold anything."""
+    """Return the rows `parents` of a cache (N, H, room, d).
+
+    Only the first `length` positions hold anything.
+    """
     taken = cache.new_empty(len(parents), *cache.shape[1:])
     taken[:, :, :length] = cache[:, :, :length].index_select(0, parents)
     return taken

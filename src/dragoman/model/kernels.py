@@ -35,7 +35,7 @@ class Loss(Protocol):
     def __call__(
         self, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """Summed smoothed cross-entropy of softmax(hidden weight^T), and summed log-loss, in nats.
+        """Return summed smoothed cross-entropy and log-loss of softmax(hidden weight^T), in nats.
 
         hidden (R, D), weight (V, D), targets (R,), where a row of target IGNORED takes no part. Only the
         first result carries a gradient.
@@ -46,7 +46,7 @@ class ConsistencyLoss(Protocol):
     def __call__(
         self, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
     ) -> tuple[Tensor, Tensor]:
-        """The loss of two passes over the same R targets, and what they disagree: half of
+        """Return the loss of two passes over the same R targets, and what they disagree: half of
 
             CE_1 + CE_2 + alpha/2 (KL(p_1 || p_2) + KL(p_2 || p_1)),
 
@@ -144,14 +144,14 @@ def minus_target_(probs: Tensor, targets: Tensor, smoothing: float, weight: floa
 
 
 def to_gradient_(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """The losses and log-losses (n, 2) of some rows, whose `logits` (n, V) become their gradient."""
+    """Return the losses and log-losses (n, 2) of some rows, whose `logits` (n, V) become their gradient."""
     probs, _, losses = softmax_losses_(to_exact(logits), targets, smoothing)
     logits.copy_(minus_target_(probs, targets, smoothing))
     return losses
 
 
 def to_gradients_(first: Tensor, second: Tensor, targets: Tensor, smoothing: float, alpha: float) -> Tensor:
-    """The same for the rows of two passes, with half a loss for each and what they disagree.
+    """Return the same for the rows of two passes, with half a loss for each and what they disagree.
 
     With d = log p - log q the divergences' gradient is p (d - KL(p || q)) + p - q by the logits of the
     first pass; that of the second follows by exchanging p and q.
@@ -226,7 +226,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 def chunked_linear_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The summed loss, with the gradient of hidden and weight already computed when it returns."""
+    """Return the summed loss, with the gradient of hidden and weight already computed when it returns."""
     loss, log_loss = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden, weight, targets, smoothing
     )
@@ -277,7 +277,7 @@ class _ChunkedConsistency(torch.autograd.Function):
 def chunked_consistent_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
 ) -> tuple[Tensor, Tensor]:
-    """The summed loss, with the gradient of hidden and weight already computed when it returns."""
+    """Return the summed loss, with the gradient of hidden and weight already computed when it returns."""
     loss, log_loss = _ChunkedConsistency.apply(  # type: ignore[no-untyped-call]
         hidden, weight, targets, smoothing, alpha
     )
@@ -292,7 +292,7 @@ FAST_ON_GPU = Kernels(
 
 
 def choose_kernels(name: str, device: torch.device) -> Kernels:
-    """The kernels that `training.kernels` = "fast" or "plain" means on `device`."""
+    """Return the kernels that `training.kernels` = "fast" or "plain" means on `device`."""
     if name == "plain":
         return PLAIN
     return FAST if device.type == "cpu" else FAST_ON_GPU

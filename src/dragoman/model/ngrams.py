@@ -37,7 +37,7 @@ class NgramBags(NamedTuple):
     """(B,): how many of them each text has."""
 
     def to(self, device: torch.device) -> NgramBags:
-        """The same on `device`."""
+        """Return the same on `device`."""
         return NgramBags(self.buckets.to(device), self.counts.to(device))
 
 
@@ -61,7 +61,7 @@ def hash_ngrams(tokens: Ids, lengths: Ids, *, longest: int, bits: int) -> Ids:
 
 
 def bags_of_ngrams(tokens: Ids, lengths: Ids, config: ClassifierConfig) -> NgramBags:
-    """The bags of texts: tokens (T,) one text after the other, lengths (B,)."""
+    """Return the bags of texts: tokens (T,) one text after the other, lengths (B,)."""
     bits = config.ngram_bits
     buckets = hash_ngrams(tokens, lengths, longest=config.ngrams, bits=bits)  # (T, n)
     document = np.repeat(np.arange(len(lengths)), lengths)  # (T,)
@@ -90,12 +90,12 @@ class NgramVotes(nn.Module):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets what was learnt: no n-gram votes."""
+        """Forget what was learnt: no n-gram votes."""
         nn.init.zeros_(self.weight.weight)
 
     @torch.no_grad()
     def count(self, counts: Tensor) -> None:
-        """Takes over the log-count ratios of naive Bayes, a class against all others.
+        """Take over the log-count ratios of naive Bayes, a class against all others.
 
         counts (2^bits, C): how many texts of each class have an n-gram in each bucket.
         """

@@ -60,7 +60,7 @@ class PackedDecoder:
     layers: Sequence[PackedDecoderLayer | QuantizedDecoderLayer]
 
     def __init__(self, model: Seq2SeqTransformer, *, int8: bool = False) -> None:
-        """Packs a copy of the weights, in `model.dtype`, or in int8 what `can_quantize`."""
+        """Pack a copy of the weights, in `model.dtype`, or in int8 what `can_quantize`."""
         self.model = model
         self.dtype = model.dtype
         self.n_heads, self.d_model = model.config.n_heads, model.d_model
@@ -127,11 +127,11 @@ class PackedDecoder:
         return _filled_up(self.merge_heads(torch.matmul(softmax_(scores), v)))
 
     def before(self, norm: PackedNorm | QuantizedNorm, x: Tensor) -> Tensor:
-        """What a sub-layer with this norm reads, where x is the residual stream."""
+        """Return the input of a sub-layer with this norm, from the residual stream x."""
         return norm(x) if self.pre_norm else x
 
     def after(self, norm: PackedNorm | QuantizedNorm, x: Tensor) -> Tensor:
-        """What becomes of x, the residual stream with what that sub-layer has added."""
+        """Return the residual stream x after a sub-layer with this norm."""
         return x if self.pre_norm else norm(x)
 
     def feed_forward(self, layer: PackedLayer | QuantizedLayer, x: Tensor) -> Tensor:
@@ -213,7 +213,7 @@ class PackedSteps:
         return self.decoder.merge_heads(context.view(B, H, K, -1))
 
     def _attend_to_source(self, i: int, queries: Tensor) -> Tensor:
-        """queries (B K, D) -> (B K, D)."""
+        """Attend: queries (B K, D) -> (B K, D)."""
         B, K, _ = self.ancestors.shape
         keys, values = self.crosses[i]
         q = queries.view(B, K, self.decoder.n_heads, -1).transpose(1, 2).float()
@@ -236,7 +236,7 @@ class PackedSteps:
         return self.log_probs[:n_rows]
 
     def _follow(self, parents: Tensor) -> None:
-        """Makes room for the rows of this step: who descends from whom, and which sentences are left."""
+        """Make room for the rows of this step: who descends from whom, and which sentences are left."""
         old = self.places[parents]  # (N,): where the parents stand
         B, old_rows, _ = self.ancestors.shape
         sentences, ranks, counts = by_sentence(old, old_rows, B)
@@ -253,7 +253,7 @@ class PackedSteps:
         self.ancestors = torch.cat([self.ancestors, own.expand(len(self.ancestors), K, K)], dim=2)
 
     def _forget(self, alive: Tensor, n_kept: int) -> None:
-        """Leaves out sentences that are not `alive`, (B,) bool, but for some that make them `n_kept`."""
+        """Leave out sentences that are not `alive`, (B,) bool, but for some that make them `n_kept`."""
         stay = alive.clone()
         stay[(~alive).nonzero()[: n_kept - int(alive.sum()), 0]] = True
         kept = stay.nonzero()[:, 0]
@@ -266,7 +266,7 @@ class PackedSteps:
 
 
 def by_sentence(rows: Tensor, n_rows: int, n_sentences: int) -> tuple[Tensor, Tensor, Tensor]:
-    """What continues `rows` (N,), of which every sentence has `n_rows`: its sentence, its number in it, (N,).
+    """Return for each of `rows` (N,), `n_rows` a sentence, its sentence and its number within it, (N,).
 
     And how many of them each sentence has, (n_sentences,). Those of a sentence stand together.
     """
@@ -293,7 +293,7 @@ def can_quantize(model: Seq2SeqTransformer) -> bool:
 
 
 def softmax_(scores: Tensor) -> Tensor:
-    """The softmax of each row of `scores`, in their memory.
+    """Return the softmax of each row of `scores`, in their memory.
 
     PyTorch's own takes the exponentials of rows of less than 16 one by one.
     """
@@ -330,7 +330,7 @@ class _Cache:
         return both[0], both[1]
 
     def keep(self, sentences: Tensor) -> None:
-        """Leaves out all others."""
+        """Leave out all others."""
         H, room, d = self.tensors.shape[2:]
         kept = self.tensors.new_empty(2, len(sentences), H, room, d)
         used = self.tensors[:, :, :, : self.n_columns]

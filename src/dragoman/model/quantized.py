@@ -137,7 +137,7 @@ def largest(weight: Tensor) -> Tensor:
 
 
 def _with_values(weight: Tensor, bias: Tensor, *, n_others: int) -> tuple[QuantizedLinear, Tensor]:
-    """A projection to `n_others` and then to values in units of their own, (D,), which are returned too.
+    """Return a projection to `n_others` and then to values, with a unit per value (D,), and these units.
 
     Of values so measured every weighted mean, which is what attention makes, is within +-LEVELS.
     """

@@ -59,5 +59,5 @@ def record(
 
 @cache
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream that everything on `device` is recorded on: libraries keep workspace for every stream."""
+    """Return the one stream for recording on `device`; libraries allocate a workspace for each stream."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

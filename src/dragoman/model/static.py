@@ -79,7 +79,7 @@ class StaticDecoder:
         return next((s.recording.graph.pool() for s in self.stages.values() if s.recording), None)
 
     def stage(self, shape: Shape) -> Stage:
-        """This thread's stage of that shape, with whatever was left on it."""
+        """Return this thread's buffers of that shape, with their old content."""
         stages = self.stages
         if shape not in stages:
             n_bytes = stage_bytes(self.model, shape)
@@ -122,7 +122,7 @@ class StaticSteps:
         return log_probs[self.places.to(log_probs.device)]
 
     def _follow(self, parents: Tensor) -> Tensor:
-        """Finds places for the rows of this step, on another stage if need be; (N,) where each came from."""
+        """Find places for the rows of this step, on another stage if need be; (N,) where each came from."""
         shape, old = self.stage.shape, self.places[parents]
         sentences, ranks, counts = by_sentence(old, shape.n_rows, shape.n_sentences)
         kept = torch.arange(shape.n_sentences)
@@ -187,7 +187,7 @@ class Stage:
         self.position.fill_(0)
 
     def take_over(self, other: Stage, kept: Tensor, came_from: Tensor) -> None:
-        """Goes on where `other` is: with its sentences `kept`, and row i as its row `came_from[i]`."""
+        """Go on where `other` is: with its sentences `kept`, and row i as its row `came_from[i]`."""
         kept, rows = kept.to(self.device), came_from.to(self.device)
         self.cross[:, :, : len(kept)] = other.cross[:, :, kept]
         self.cross_bias.fill_(0.0)
@@ -256,5 +256,5 @@ def stage_bytes(model: Seq2SeqTransformer, shape: Shape) -> int:
 
 
 def power_of_two(n: int, least: int = 1) -> int:
-    """The smallest power of two that is neither below `n` nor below `least`, itself one."""
+    """Return the smallest power of two that is neither below `n` nor below `least`, itself one."""
     return max(least, 1 << (n - 1).bit_length())

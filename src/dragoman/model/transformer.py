@@ -111,22 +111,22 @@ class Seq2SeqTransformer(Transformer):
 
 
 def final_norm(config: EncoderConfig) -> nn.Module:
-    """What stands behind the last layer: a norm with pre-norm, nothing with post-norm."""
+    """Return the module after the last layer: a norm with pre-norm, the identity with post-norm."""
     return LayerNorm(config.d_model, eps=config.norm_eps) if config.norm == "pre" else nn.Identity()
 
 
 def encoder_layers(model: Transformer) -> list[EncoderLayer]:
-    """The layers of its encoder, first to last."""
+    """Return the layers of its encoder, first to last."""
     return [layer for layer in model.encoder if isinstance(layer, EncoderLayer)]
 
 
 def decoder_layers(model: Seq2SeqTransformer) -> list[DecoderLayer]:
-    """The layers of its decoder, first to last."""
+    """Return the layers of its decoder, first to last."""
     return [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]
 
 
 def attention_bias(mask: Tensor) -> Tensor | None:
-    """What a mask (B, S), True where attention is allowed, adds to scores: (B, 1, 1, S); None: nothing."""
+    """Return the bias (B, 1, 1, S) of a mask (B, S), True = attention is allowed; None = no bias."""
     if mask.device.type == "cpu" and mask.all():  # a GPU is not asked: the answer would have to be waited for
         return None
     bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, float("-inf"))

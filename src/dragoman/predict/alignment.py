@@ -68,7 +68,7 @@ Align: TypeAlias = Callable[[Sequence[Translation]], list[list[Link]]]
 
 
 def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[list[Link]]:
-    """The links between the words of each source and its translation, in the order of the target's words.
+    """Align the words of each source and its translation; links are in the order of the target's words.
 
     Every word of the target is linked with the word of the source that it attends to most; `WORD` says what
     is one. Offsets are those of the text as it was given, before it was normalised. A pair of which a side
@@ -92,7 +92,7 @@ def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]
 
 
 def align_words(translator: Translator, source: str, target: str) -> WordAlignment:
-    """What `align` finds for a pair, with the weights between all words, to be looked at.
+    """Return the links of `align` for a pair, with the weights between all words.
 
     DataError: a side is empty, or has more tokens than the model accepts.
     """
@@ -112,7 +112,10 @@ def align_words(translator: Translator, source: str, target: str) -> WordAlignme
 
 
 def align_translations(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
-    """The links of each translation with its source, as `align` has them; of one in parts, part by part."""
+    """Return the links of each translation with its source, as `align` has them.
+
+    Of one in parts, part by part.
+    """
     split = [_joined_parts(translation) for translation in translations]
     whole = [part for t, parts in zip(translations, split, strict=True) for part in parts or (t,)]
     found = iter(align(translator, [part.source for part in whole], [part.text for part in whole]))
@@ -123,7 +126,7 @@ def align_translations(translator: Translator, translations: Sequence[Translatio
 
 
 def pharaoh(links: Sequence[Link], source: str, target: str) -> str:
-    """The links as pairs such as "0-0 1-2": which word of `source` stands for which of `target`, sorted.
+    """Return the links in Pharaoh format, such as "0-0 1-2": word numbers of `source` and `target`, sorted.
 
     Words are what white space separates, counted from 0, as tools that read this format have it.
     """
@@ -143,7 +146,7 @@ def word_attention(
     layers: Sequence[int],
     step: Literal[0, 1] = 0,
 ) -> Iterator[tuple[int, Floats]]:
-    """The attention between words: the index of a pair, and (layers, target words, source words) of it.
+    """Yield the attention between words: the index of a pair, and (layers, target words, source words) of it.
 
     The words are those of `words_of`. Heads are averaged. The row of a word is the mean of its tokens', each
     from the step that predicts the token (0) or has it as input (1); the column is the sum of its tokens'.
@@ -177,7 +180,10 @@ def contrasted(weights: Floats) -> Floats:
 
 
 def words_of(text: str) -> list[tuple[int, int]]:
-    """The first character of each word of `text`, and the one behind it; `WORD` says what is a word."""
+    """Return the first character of each word of `text`, and the one behind it.
+
+    `WORD` says what is a word.
+    """
     return [span for _, span in _splitter().pre_tokenize_str(text.translate(_BLANKED))]
 
 
@@ -197,7 +203,10 @@ def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[
 
 
 def _word_origins(word: str, normalise: Callable[[str], str]) -> Iterator[tuple[int, int]]:
-    """The same for a word. It is cut wherever both sides are normalised as if the other were not there."""
+    """Yield the same for a word.
+
+    It is cut wherever both sides are normalised as if the other were not there.
+    """
     normal = normalise(word)
     if normal == word or (word.isascii() and len(normal) == len(word)):
         yield from ((i, i + 1) for i in range(len(word)))
@@ -256,7 +265,7 @@ def _attention(
 def _best_links(
     weights: Floats, src_words: list[tuple[int, int]], tgt_words: list[tuple[int, int]]
 ) -> list[Link]:
-    """A link for each row of `weights`, (target words, source words), that is not all 0."""
+    """Return a link for each row of `weights`, (target words, source words), that is not all 0."""
     best = weights.argmax(1)
     return [
         Link(src_words[s][0], src_words[s][1], tgt_words[t][0], tgt_words[t][1], float(weights[t, s]))
@@ -266,13 +275,16 @@ def _best_links(
 
 
 def _joined_parts(translation: Translation) -> tuple[Translation, ...]:
-    """The parts whose sources make up that of `translation`; none where something was taken out before."""
+    """Return the parts whose sources make up that of `translation`.
+
+    None where something was taken out before.
+    """
     joined = "".join(part.source for part in translation.parts)
     return translation.parts if joined == translation.source else ()
 
 
 def _shifted(translation: Translation, found: Iterator[list[Link]]) -> list[Link]:
-    """The links of the parts of `translation`, which come next in `found`, with offsets into the whole."""
+    """Return the links of the parts of `translation`, the next items of `found`, within the whole."""
     links, src_start, tgt_start = [], 0, 0
     for part in translation.parts:
         tgt_start = translation.text.index(part.text, tgt_start)
@@ -293,7 +305,7 @@ def _shifted(translation: Translation, found: Iterator[list[Link]]) -> list[Link
 
 @cache
 def _splitter() -> Any:
-    """What finds the words. (The standard library's expressions know no marks, as in Hindi.)"""
+    """Return the expression of a word. (The standard library's know no combining marks, as in Hindi.)"""
     from tokenizers import Regex, pre_tokenizers
 
     return pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)

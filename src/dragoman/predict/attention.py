@@ -67,7 +67,7 @@ class AttentionMaps(NamedTuple):
 
 
 def cross_attention(translator: Translator, source: str, target: str | None = None) -> CrossAttention:
-    """The attention while `source` is translated as `target`, by default as the translator would itself.
+    """Return the attention weights for `source` and `target`, by default the translator's own translation.
 
     DataError: a text is empty, or has more tokens than the model accepts.
     """
@@ -126,14 +126,14 @@ def attention_weights(
 
 
 def _shown(name: str, attention: CrossAttention | SelfAttention) -> str:
-    """The mean of the heads of the last layer, as a table of percentages."""
+    """Return the mean of the heads of the last layer, as a table of percentages."""
     caption = f"{name}, layer {len(attention.weights)} of {len(attention.weights)}, mean of the heads, %"
     mean = attention.weights[-1].mean(0).tolist()
     return heat_map(mean, attention.rows, attention.columns, caption=caption)
 
 
 def _watch(attention: MultiHeadAttention, weights: list[Tensor]) -> RemovableHandle:
-    """Appends to `weights` what `attention` does when it is called next."""
+    """Append to `weights` what `attention` does when it is called next."""
 
     def look(_: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
         x, memory, bias = inputs
@@ -143,7 +143,7 @@ def _watch(attention: MultiHeadAttention, weights: list[Tensor]) -> RemovableHan
 
 
 def _stacked(weights: list[Tensor]) -> npt.NDArray[np.float32]:
-    """The (1, H, T, S) of each layer as (layers, H, T, S)."""
+    """Return the (1, H, T, S) of each layer as (layers, H, T, S)."""
     stacked: npt.NDArray[np.float32] = torch.cat(weights).cpu().numpy()
     return stacked
 

@@ -49,7 +49,7 @@ class Classification(NamedTuple):
     """Tokens at the text's end that were not read, because of data.max_windows."""
 
     def notebook_row(self) -> dict[str, Cell]:
-        """What a notebook shows of it."""
+        """Return the row of a notebook's table."""
         sure = share(self.probabilities[self.label]) if self.label else ""
         return {"text": self.text, "label": self.label, "probability": sure}
 
@@ -68,7 +68,7 @@ class Logits(NamedTuple):
 
 
 def classification_config(run: Run) -> ClassificationConfig:
-    """The configuration of a run that classifies. RunError: it is a translator."""
+    """Return the configuration of a run that classifies. RunError: it is a translator."""
     if run.config.task != "classification":
         raise RunError(f"{run.path}: is a translator; try: dragoman translate {shlex.quote(str(run.path))}")
     return run.config
@@ -86,7 +86,7 @@ class Classifier:
         *,
         temperature: float = 1.0,
     ) -> None:
-        """Takes `model` as it is; `inference_copy` makes one whose weights need no casting."""
+        """Take `model` as it is; `inference_copy` makes one whose weights need no casting."""
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.labels = tuple(labels)
@@ -95,7 +95,7 @@ class Classifier:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", precision: str = "auto") -> Classifier:
-        """The classifier in the run directory `path`. Its temperature is 1 until its training is finished.
+        """Load the classifier in the folder `path`. Its temperature is 1 until its training is finished.
 
         RunError: no run is there, training has not yet written weights, or a file is damaged.
         """
@@ -118,7 +118,7 @@ class Classifier:
         device: str = "auto",
         precision: str = "auto",
     ) -> Classifier:
-        """The classifier that is on the Hugging Face hub as "user/model", or in a folder of that path.
+        """Return the classifier that is on the Hugging Face hub as "user/model", or in a folder of that path.
 
         `revision` is a branch, a tag or a commit; errors and `token` as `hub.fetch`, all else as `load`.
         """
@@ -128,7 +128,7 @@ class Classifier:
     def classify(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
     ) -> list[Classification]:
-        """The label of each text, in order. Texts may be of any length; an empty one has no label.
+        """Return the label of each text, in order. Texts may be of any length; an empty one has no label.
 
         `progress` is called with the number of texts finished.
         """
@@ -145,7 +145,7 @@ class Classifier:
         return results
 
     def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Logits:
-        """The logits of each text; of one that is empty, those of an unknown token."""
+        """Return the logits of each text; of one that is empty, those of an unknown token."""
         ids = self.tokenizer.encode_batch(texts)
         return self._logits([tokens or [UNK_ID] for tokens in ids], progress)
 
@@ -189,7 +189,7 @@ def max_tokens(config: ClassificationConfig) -> int:
 
 
 def load_labels(run: Run) -> list[str]:
-    """The names of the classes. RunError: there are none yet, or the file is damaged."""
+    """Return the names of the classes. RunError: there are none yet, or the file is damaged."""
     labels = run.read_json(LABELS).get("labels")
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels) or len(labels) < 2:
         raise RunError(f"{run.path / LABELS}: is damaged, for it holds no labels; train the run again")
@@ -209,7 +209,7 @@ def check_labels(labels: Sequence[str], *, where: str) -> None:
 
 
 def load_temperature(run: Run) -> float:
-    """What logits are divided by; 1 where the training is not finished. RunError: the file is damaged."""
+    """Read the temperature of the logits; 1 = training is not finished. RunError: the file is damaged."""
     if not (run.path / CALIBRATION).exists():
         return 1.0
     temperature = run.read_json(CALIBRATION).get("temperature")

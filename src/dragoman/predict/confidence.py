@@ -25,7 +25,7 @@ class WordProbability(NamedTuple):
 def word_probabilities(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
 ) -> list[list[WordProbability]]:
-    """The probability of each word of each target: the product of those of its tokens.
+    """Return the probability of each word of each target: the product of those of its tokens.
 
     A token that is part of several words counts for each by its share (`alignment.token_shares`), and one
     that is white space alone for the word behind it. Words are those of `alignment.words_of`. A pair that

@@ -111,19 +111,19 @@ class CTranslate2Engine:
         return [self._best(result, settings, limit) for result, limit in zip(found, limits, strict=True)]
 
     def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probability of each token of each target, and of eos behind it."""
+        """Return the log-probability of each token of each target, and of eos behind it."""
         sources = self._sources(sentences)
         pieces = [[self.tgt_pieces[i] for i in ids] for ids in targets]
         scored = self.translator.score_batch(sources, pieces, max_input_length=0)
         return [list(result.log_probs) for result in scored]
 
     def _sources(self, sentences: Sequence[Sentence]) -> list[list[str]]:
-        """The pieces that the model reads."""
+        """Return the pieces that the model reads."""
         end = None if self.source_end else -1
         return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
 
     def _best(self, result: Any, settings: SearchConfig, limit: int) -> list[Hypothesis]:
-        """The hypotheses of one sentence, `limit` tokens at most, ranked by Dragoman's length penalty."""
+        """Return a sentence's hypotheses of up to `limit` tokens, ranked by Dragoman's length penalty."""
         hypotheses = []
         for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
             ids = tuple(self.tgt_ids[piece] for piece in pieces[:limit])
@@ -149,7 +149,7 @@ def _refuse_what_it_has_not(sentences: Sequence[Sentence], settings: SearchConfi
 def converted(
     run: Run, model: Seq2SeqTransformer, tokenizers: TokenizerPair, compute_type: ComputeType
 ) -> Path:
-    """The folder of the run's model as CTranslate2 reads it; converted now if its weights have changed.
+    """Return the folder of the run's CTranslate2 model; convert it if the weights have changed.
 
     RunError: CTranslate2 does not compute what the model computes, or the run's directory cannot be
     written. MissingExtraError: it is not installed.
@@ -213,7 +213,7 @@ def convert(
     *,
     compute_type: ComputeType = "float32",
 ) -> None:
-    """Writes `model` into `folder`, as CTranslate2 reads it.
+    """Write `model` into `folder`, as CTranslate2 reads it.
 
     MissingExtraError: CTranslate2 is not installed.
     """
@@ -251,7 +251,7 @@ def convert(
 
 
 def _fill_layers(spec: Any, model: Seq2SeqTransformer) -> None:
-    """The layers of both sides, and the norms behind them, by the table of the architecture."""
+    """Write the layers of both sides and their final norms, by the table of the architecture."""
     own = dict(model.named_parameters())
     n_src, n_tgt = len(model.src_embedding.tokens.weight), len(model.output.weight)
     for parameter in parameters(model.config, n_src, n_tgt):
@@ -275,5 +275,5 @@ def _array(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def import_ctranslate2() -> Any:
-    """The package. MissingExtraError: it is not installed."""
+    """Return the package. MissingExtraError: it is not installed."""
     return optional("ctranslate2", extra="ctranslate2", purpose='engine = "ctranslate2"')

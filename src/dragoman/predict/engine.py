@@ -59,7 +59,7 @@ class Engine(Protocol):
     """Searches for translations of tokens."""
 
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """The best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
+        """Return the best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
 
         A translation has room for what its sentence needs: `n_needed` tokens and the end token.
         """
@@ -80,7 +80,7 @@ class StepEngine(ABC):
 
     @abstractmethod
     def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
-        """The next-token function for `src` (B, S), and what a search adds to its scores.
+        """Return the next-token function for `src` (B, S), and what a search adds to its scores.
 
         Forbidden tokens have log-probability -inf. ConfigError: a setting is beyond this engine.
         """
@@ -129,7 +129,7 @@ class StepEngine(ABC):
 
     @torch.inference_mode()
     def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probability of each token of each target, and of eos behind it, a token at a time."""
+        """Return the log-probability of each target's tokens and of eos, computed token by token."""
         src = pad([sentence.source for sentence in sentences]).to(self.device)
         step, _ = self.step(src, SearchConfig(beam_size=1))
         tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
@@ -190,7 +190,7 @@ class NativeEngine(StepEngine):
         return self._search(sentences[:half], settings) + self._search(sentences[half:], settings)
 
     def _attending(self, src: Tensor) -> AttendingStep:
-        """The next-token function that says where it looks."""
+        """Return the next-token function that says where it looks."""
         decoders = [
             IncrementalDecoder(model, src, _mask(model, src), forbidden=FORBIDDEN, keep_attention=True)
             for model in self.models
@@ -198,7 +198,7 @@ class NativeEngine(StepEngine):
         return decoders[0] if len(decoders) == 1 else AttendingEnsemble(decoders)
 
     def _start(self, i: int, src: Tensor) -> NextToken:
-        """The next-token function of model i for sources (B, S), the fastest there is."""
+        """Return the next-token function of model i for sources (B, S), the fastest there is."""
         model = self.models[i]
         src_mask = _mask(model, src)
         if can_record(model):
@@ -208,7 +208,7 @@ class NativeEngine(StepEngine):
         return IncrementalDecoder(model, src, src_mask, forbidden=FORBIDDEN)
 
     def _pack(self, i: int, model: Seq2SeqTransformer) -> PackedDecoder:
-        """The weights of model i as they are now, packed."""
+        """Return the weights of model i as they are now, packed."""
         versions = [parameter._version for parameter in model.parameters()]
         with self._packing:
             if i not in self._packed or self._packed[i][0] != versions:
@@ -222,7 +222,7 @@ def _mask(model: Seq2SeqTransformer, src: Tensor) -> Tensor:
 
 
 def longest_translation(sentence: Sentence, settings: SearchConfig, *, limit: int) -> int:
-    """The most tokens that a translation of `sentence` may have, `limit` at most.
+    """Return the most tokens that a translation of `sentence` may have, `limit` at most.
 
     What must be in it has its place, whatever the length of the source.
     """

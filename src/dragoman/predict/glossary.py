@@ -39,7 +39,7 @@ class Glossary:
 
     @classmethod
     def load(cls, name: str | Path) -> Glossary:
-        """The glossary in a UTF-8 file: source, tab, target on every line; empty lines are passed over.
+        """Read a glossary from a UTF-8 file: source, tab, target on each line; empty lines are skipped.
 
         DataError: the file cannot be read, has no entry or a line that is not one, or a source has two
         targets.
@@ -64,7 +64,7 @@ class Glossary:
         return cls((source, target) for source, (target, _) in entries.items())
 
     def required(self, text: str) -> list[str]:
-        """The target phrases that a translation of `text` must hold, each once, as the source has them."""
+        """Return the target phrases that a translation of `text` must have, each once, in source order."""
         check_texts([text], what="sentence")
         words = _words(normalise(text))
         folded = _fold(words)

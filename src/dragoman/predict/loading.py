@@ -27,7 +27,10 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 def build_model(
     config: TranslationConfig, tokenizers: TokenizerPair, *, device: torch.device, placed: bool = True
 ) -> Seq2SeqTransformer:
-    """A model with fresh weights for these tokenizers, on `device`; or for it, and not `placed` there yet."""
+    """Return a model with fresh weights for these tokenizers, on `device`.
+
+    Or for it, and not `placed` there yet.
+    """
     model = Seq2SeqTransformer(
         config.model,
         src_vocab_size=tokenizers.src.vocab_size,
@@ -52,7 +55,10 @@ def build_classifier(
 def load_translator_model(
     run: Run, config: TranslationConfig, tokenizers: TokenizerPair, *, device: torch.device
 ) -> Seq2SeqTransformer:
-    """The run's model with its weights. RunError: they do not fit its configuration, or are damaged."""
+    """Return the run's model with its weights.
+
+    RunError: they do not fit its configuration, or are damaged.
+    """
     tables = {(side.vocab_size, config.model.d_model) for side in (tokenizers.src, tokenizers.tgt)}
     check_sizes(run, config.model, lambda there: build_model(config, tokenizers, device=there), tables=tables)
     model = build_model(config, tokenizers, device=device)
@@ -63,7 +69,10 @@ def load_translator_model(
 def load_classifier_model(
     run: Run, config: ClassificationConfig, tokenizer: Tokenizer, *, n_classes: int, device: torch.device
 ) -> TransformerClassifier:
-    """The run's classifier with its weights. RunError: they do not fit its configuration, or are damaged."""
+    """Return the run's classifier with its weights.
+
+    RunError: they do not fit its configuration, or are damaged.
+    """
     tables = {(tokenizer.vocab_size, config.model.d_model)}
     if config.model.ngrams:
         tables.add((2**config.model.ngram_bits, n_classes))
@@ -129,7 +138,7 @@ def load_weights(
     where: str,
     placed: Callable[[Tensor, Tensor], Tensor] = lambda tensor, like: tensor,
 ) -> None:
-    """Puts `weights` into `model`, each as `placed` makes it like the model's own.
+    """Put `weights` into `model`, each as `placed` makes it like the model's own.
 
     RunError: names or shapes are not its own, or a number is not finite.
     """
@@ -174,7 +183,7 @@ def inference_copy(
     weights: dict[str, Tensor] | None = None,
     device: torch.device | None = None,
 ) -> Model:
-    """A copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
+    """Return a copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
     frozen = copy.deepcopy(model).requires_grad_(False).eval().to(dtype).to(device)
     if weights is not None:
         load_weights(frozen, weights, where="weights")

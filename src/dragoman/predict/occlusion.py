@@ -101,14 +101,17 @@ def log_odds(logits: Floats, number: int) -> Floats:
 
 
 def parts_of(text: str, *, max_parts: int) -> list[tuple[int, int]]:
-    """The words of `text` as spans of characters; of a text with more than `max_parts`, several in one."""
+    """Return the words of `text` as spans of characters.
+
+    Of a text with more than `max_parts`, several in one.
+    """
     words = _words(text)
     n_each = -(-len(words) // max_parts) if words else 1
     return [(words[i][0], words[min(i + n_each, len(words)) - 1][1]) for i in range(0, len(words), n_each)]
 
 
 def _words(text: str) -> list[tuple[int, int]]:
-    """The spans of `words_of`, but an apostrophe within a word divides it no more."""
+    """Return the spans of `words_of`, but an apostrophe within a word divides it no more."""
     joined: list[tuple[int, int]] = []
     for start, end in words_of(text):
         touches = bool(joined) and joined[-1][1] == start

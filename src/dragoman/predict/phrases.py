@@ -18,7 +18,7 @@ _BEFORE = ","
 
 
 def encode_phrase(tokenizer: Tokenizer, phrase: str) -> list[int]:
-    """The tokens of `phrase` as they stand within a sentence; none for white space.
+    """Return the tokens of `phrase` as they stand within a sentence; none for white space.
 
     Behind a space, as a sentence begins for subwords; in a script without spaces, behind a comma.
     """
@@ -30,7 +30,7 @@ def encode_phrase(tokenizer: Tokenizer, phrase: str) -> list[int]:
 
 
 def continuing_tokens(tokenizer: Tokenizer) -> frozenset[int]:
-    """The tokens that make a word longer: written behind a letter, they begin with a letter, mark or digit.
+    """Return the tokens that continue a word: after a letter, they begin with a letter, mark or digit.
 
     A byte of a character that is longer than one byte counts as such, for most are letters. There are none
     where tokens are words.

@@ -89,7 +89,7 @@ class Protection:
         return other
 
     def spans(self, text: str) -> list[Span]:
-        """What is protected in `text`, in order. Of overlapping spans the first counts, then the kind."""
+        """Return the protected spans of `text`, in order. Of overlapping ones the first wins."""
         found = [
             (match.start(), rank, match.end())
             for rank, pattern in enumerate(self._patterns)
@@ -118,7 +118,7 @@ def translate_protected(
     align: Align | None = None,
     report: Callable[[int, Outcome], None] | None = None,
 ) -> list[Translation]:
-    """The translation of each text by `translate`, by default `translator.translate`, with what is protected.
+    """Translate each text by `translate`, by default `translator.translate`, and keep protected spans.
 
     What is put back stands where `align` says, by default `align_translations`.
 
@@ -170,7 +170,7 @@ def _unchanged(text: str) -> Translation:
 def _only_whole(
     translation: Translation, skeleton: _Skeleton, protection: Protection, spans: list[Span]
 ) -> Translation | None:
-    """`translation` with those of its alternatives that hold the spans left in `skeleton`, and no others.
+    """Return `translation` with only the alternatives that have the spans of `skeleton`.
 
     None: there is none. What was put together from parts is not any more, if its first one went.
     """
@@ -197,7 +197,7 @@ def _restored(
     protection: Protection,
     spans: list[Span],
 ) -> Translation | None:
-    """The translation of `source` from that of its skeleton. None: a span would not be what it was.
+    """Return the translation of `source` from that of its skeleton. None: a span would not be what it was.
 
     Where the words have an order of their own, so have elements; only if this makes an untruth of the order
     of the spans that are no tags does everything stay in the order of the source.
@@ -284,7 +284,7 @@ def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:
 
 
 def _tree(taken: list[tuple[Span, int]]) -> list[_Node]:
-    """The spans as a forest, in which a pair of tags is one node."""
+    """Return the spans as a forest, in which a pair of tags is one node."""
     tags = [_TAG.fullmatch(span.text) if span.is_tag else None for span, _ in taken]
     partners = pairs([
         ("" if tag is None or tag["empty"] else "close" if tag["closes"] else "open",
@@ -319,12 +319,12 @@ class _Places:
         self._ends = [x.source_end for x in self._by_end]
 
     def within(self, start: int, end: int) -> list[Link]:
-        """The links of the words between two places of the skeleton."""
+        """Return the links of the words between two places of the skeleton."""
         chosen = self._by_start[bisect_left(self._starts, start) : bisect_left(self._starts, end)]
         return [x for x in chosen if x.source_end <= end]
 
     def beside(self, place: int) -> int:
-        """The place in the translation that is next to what stands next to `place` in the skeleton.
+        """Return the place in the translation that is next to what stands next to `place` in the skeleton.
 
         Before the word that stands for the next linked one of the source, or behind that for the one before
         where this is nearer. The end if there is no link at all.
@@ -338,7 +338,7 @@ class _Places:
 
 
 def _place(nodes: list[_Node], places: _Places) -> None:
-    """Finds where in the translation each node belongs."""
+    """Find where in the translation each node belongs."""
     order = list(nodes)
     for node in order:  # which grows: parents before their children
         order += node.children
@@ -361,7 +361,7 @@ class _Writer:
         self._space_is_due = False
 
     def write(self, text: str) -> None:
-        """Adds a piece of the translation."""
+        """Add a piece of the translation."""
         if text:
             if self._space_is_due and not text[0].isspace() and text[0] not in _CLOSING:
                 self._add_space()
@@ -369,7 +369,7 @@ class _Writer:
             self._end, self._space_is_due = len(self.text), False
 
     def write_span(self, span: Span) -> None:
-        """Adds what was taken out. Tags stand as close as the words they came to."""
+        """Add what was taken out. Tags stand as close as the words they came to."""
         if span.is_tag:
             self.text += span.text
             return
@@ -380,7 +380,7 @@ class _Writer:
         self._end, self._space_is_due = len(self.text), True
 
     def write_closing(self, span: Span) -> None:
-        """Adds a closing tag; a space that is due comes behind it."""
+        """Add a closing tag; a space that is due comes behind it."""
         self.text += span.text
         self._end = len(self.text)
 
@@ -400,7 +400,7 @@ class _Level:
 
 
 def _write(writer: _Writer, nodes: list[_Node], text: str, *, in_order: bool) -> None:
-    """Writes `text` with `nodes` among it, none across another."""
+    """Write `text` with `nodes` among it, none across another."""
 
     def arranged(nodes: list[_Node]) -> Iterator[_Node]:
         return iter(nodes if in_order else sorted(nodes, key=lambda node: (node.low, node.high)))

@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def minimum_risk(translation: Translation) -> Translation:
-    """`translation` with its alternatives in the order of their expected chrF, the highest first.
+    """Return `translation` with its alternatives sorted by expected chrF, highest first.
 
     Minimum Bayes risk (Kumar and Byrne 2004): each alternative is compared with all of them, which stand for
     what the translation might be. Each counts the same, as is right for samples (Eikema and Aziz 2020); equal
@@ -32,7 +32,7 @@ def minimum_risk(translation: Translation) -> Translation:
 
 
 def _reordered(translation: Translation, order: Sequence[int]) -> Translation:
-    """`translation` with these of its alternatives; and so with its parts, whose k-th ones make the k-th."""
+    """Return `translation` with these alternatives, in this order, and its parts likewise."""
     alternatives = tuple(translation.alternatives[i] for i in order)
     parts = tuple(_reordered(part, order) for part in translation.parts)
     ids = tuple(translation.ids[i] for i in order) if translation.ids else ()

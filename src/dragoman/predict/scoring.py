@@ -61,7 +61,7 @@ def score_translations(
     first_number: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> list[ScoredTranslation]:
-    """The log-probability of each target given its source, in order.
+    """Return the log-probability of each target given its source, in order.
 
     As in a search, tokens that are never written take no share of the probability. A target with a word
     that is not in the vocabulary, which no search finds, is scored with <unk> in its place, and then <unk>
@@ -96,7 +96,7 @@ def score_translations(
 def score_ids(
     models: Sequence[Seq2SeqTransformer], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> list[list[float]]:
-    """The log-probability of each token of each target, and of eos behind it, all in one batch.
+    """Return the log-probability of each token of each target, and of eos behind it, all in one batch.
 
     Sources end with eos, targets do not. Of several models it is the mean probability.
     """
@@ -126,7 +126,7 @@ def _log_probs(
 
 
 def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], batch_tokens: int) -> list[list[int]]:
-    """The numbers of pairs of similar length: up to `batch_tokens` a side, padding included, or one pair."""
+    """Return batches of pairs of similar length: up to `batch_tokens` a side with padding, or one pair."""
     order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])), reverse=True)
     batches: list[list[int]] = []
     longest = 0

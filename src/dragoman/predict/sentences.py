@@ -36,7 +36,7 @@ class InputEncoder:
         *,
         first_number: int,
     ) -> list[Sentence]:
-        """What the search needs to know of each text; those too long for the model are among them.
+        """Return the search's input for each text, including texts that are too long for the model.
 
         DataError: there is not one prefix or list of phrases for each text, or one is more than the model
         can write.

@@ -55,7 +55,7 @@ def _best_cut(text: str) -> int | None:
 
 
 def _outwards(middle: int, first: int, last: int) -> Iterator[int]:
-    """The places inside `first` and `last`, the nearest to `middle` first."""
+    """Yield the places inside `first` and `last`, the nearest to `middle` first."""
     for distance in range(last - first):
         for place in dict.fromkeys((middle - distance, middle + distance)):
             if first < place < last:
@@ -69,7 +69,7 @@ def _is_between_characters(text: str, place: int) -> bool:
 
 
 def gap_between(space: str, languages: tuple[str, str]) -> str:
-    """What stands between two translations where `space`, maybe nothing, stood between their sources.
+    """Return the gap between two translations whose sources have `space`, maybe "", between them.
 
     The same, but for a translation from a language that puts spaces between sentences into one that does not,
     where it is nothing, and the other way round, where it is one space. `languages`: source and target.
@@ -81,5 +81,5 @@ def gap_between(space: str, languages: tuple[str, str]) -> str:
 
 
 def has_spaces(language: str) -> bool:
-    """It is written with spaces between words and sentences."""
+    """Return whether a language is written with spaces between words and sentences."""
     return language.lower().replace("_", "-").partition("-")[0] not in _WITHOUT_SPACES

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 def map_in_threads(
     function: Callable[[Item], Result], items: Sequence[Item], *, n_threads: int
 ) -> Iterator[Result]:
-    """`function` of every item, in order; `n_threads` are worked on at once, on the CPU.
+    """Return `function` of every item, in order, in `n_threads` threads on the CPU.
 
     One item alone has one thread, too: others would only wait with it, and keep processors from others. An
     error in one of them is raised where its result would have come, and the rest is not begun.

@@ -60,7 +60,7 @@ class Translation(NamedTuple):
     of all parts. Nothing where the alternatives are others than those the search found."""
 
     def notebook_row(self) -> dict[str, Cell]:
-        """What a notebook shows of it."""
+        """Return the row of a notebook's table."""
         return {"source": self.source, "translation": self.text, "score": f"{self.score:.2f}"}
 
     def _repr_html_(self) -> str:
@@ -78,7 +78,7 @@ Translate: TypeAlias = Callable[[Sequence[str]], list[Translation]]
 
 
 def translation_config(run: Run) -> TranslationConfig:
-    """The configuration of a run that translates. RunError: it is a classifier."""
+    """Return the configuration of a run that translates. RunError: it is a classifier."""
     if run.config.task != "translation":
         raise RunError(f"{run.path}: is a classifier; try: dragoman classify {shlex.quote(str(run.path))}")
     return run.config
@@ -95,7 +95,7 @@ class Translator:
         *,
         ensemble: Sequence[Seq2SeqTransformer] = (),
     ) -> None:
-        """Takes `model` as it is; `inference_copy` makes one whose weights need no casting.
+        """Take `model` as it is; `inference_copy` makes one whose weights need no casting.
 
         `ensemble` are more models with the same vocabularies: the mean of all probabilities is searched.
         """
@@ -114,7 +114,7 @@ class Translator:
         precision: str = "auto",
         engine: str = "native",
     ) -> Translator:
-        """The translator in the run directory `path`, or the ensemble of several; settings are the first's.
+        """Load the translator in the folder `path`, or an ensemble of several, with the first's settings.
 
         `device` is "cpu", "cuda", "cuda:1", or "auto": the first GPU, or the CPU where there is none.
         `precision` is "fp32", "bf16", "int8" (of the search's products; the rest is fp32), or "auto", the one
@@ -159,7 +159,7 @@ class Translator:
         precision: str = "auto",
         engine: str = "native",
     ) -> Translator:
-        """The translator that is on the Hugging Face hub as "user/model", or in a folder of that path.
+        """Return the translator that is on the Hugging Face hub as "user/model", or in a folder of that path.
 
         `revision` is a branch, a tag or a commit; errors and `token` as `hub.fetch`, all else as `load`.
         """
@@ -246,7 +246,7 @@ class Translator:
         return InputEncoder(self.tokenizers, self.max_positions)
 
     def _settings(self, given: Mapping[str, Any], required: Sequence[Sequence[str]] | None) -> SearchConfig:
-        """The run's settings with those given. DataError: n_best is more than the beam."""
+        """Return the run's settings with those given. DataError: n_best is more than the beam."""
         own = self.config.search
         n_best = given.get("n_best")
         beam_size = own.beam_size if given.get("beam_size") is None else given["beam_size"]
@@ -262,7 +262,7 @@ class Translator:
         return search
 
     def _split(self, texts: Sequence[str], sentences: Sequence[Sentence]) -> dict[int, list[str]]:
-        """The parts of each text that is too long for the model.
+        """Return the parts of each text that is too long for the model.
 
         DataError: a character alone is, or phrases are required of a text in parts.
         """
@@ -283,7 +283,7 @@ class Translator:
         return split
 
     def _join(self, source: str, parts: tuple[Translation, ...]) -> Translation:
-        """The translation of `source` from those of its parts."""
+        """Return the translation of `source` from those of its parts."""
         gaps = [
             gap_between(" " if part.source[-1].isspace() else "", self.config.languages) for part in parts
         ]
@@ -303,12 +303,15 @@ class Translator:
 
 
 def _for_first(prefixes: Sequence[str] | None, i: int, n_parts: int) -> list[str]:
-    """The prefixes of the parts of text i: its own is the first one's."""
+    """Return the prefixes of the parts of text i: its own is the first one's."""
     return ["" if prefixes is None else prefixes[i], *[""] * (n_parts - 1)]
 
 
 def _in_int8(models: Sequence[Seq2SeqTransformer]) -> Engine:
-    """The native engine with products in int8. ConfigError: models or processor are not made for it."""
+    """Return the native engine with products in int8.
+
+    ConfigError: models or processor are not made for it.
+    """
     if any(model.output.weight.device.type != "cpu" for model in models):
         raise ConfigError('precision int8: is for processors; use device = "cpu", or precision "auto"')
     if not has_int8() or not all(map(can_quantize, models)):
@@ -322,7 +325,7 @@ def _in_int8(models: Sequence[Seq2SeqTransformer]) -> Engine:
 def _ctranslate2(
     runs: list[Run], translator: Translator, engine: str, precision: str, *, device: torch.device
 ) -> Engine:
-    """The engine `engine`, which is not the native one."""
+    """Return the engine `engine`, which is not the native one."""
     from dragoman.predict.ctranslate2 import ComputeType, CTranslate2Engine, converted
 
     if engine != "ctranslate2":

@@ -23,7 +23,7 @@ class ConfidencePoints(NamedTuple):
 
 
 def plot_scores_by_length(buckets: Sequence[LengthBucket], path: Path) -> None:
-    """Draws BLEU and chrF2 of each bucket with their intervals, and how many sentences are in it.
+    """Draw BLEU and chrF2 of each bucket with their intervals, and how many sentences are in it.
 
     `path` ends in .svg, .png or .pdf. MissingExtraError: matplotlib is not installed. RunError: `path` has
     another ending or cannot be written.
@@ -41,7 +41,7 @@ def plot_scores_by_length(buckets: Sequence[LengthBucket], path: Path) -> None:
 
 
 def _score_bars(axes: Any, scores: Sequence[Score], few: Sequence[bool], *, color: str, title: str) -> None:
-    """A bar for each score, its interval as a line, its value above."""
+    """Draw a bar for each score, with its interval as a line and its value above."""
     values = [score.value for score in scores]
     lows, highs = zip(*(score.interval or (score.value, score.value) for score in scores), strict=True)
     errors = [
@@ -65,7 +65,7 @@ def _score_bars(axes: Any, scores: Sequence[Score], few: Sequence[bool], *, colo
 
 
 def plot_f1_by_frequency(buckets: Sequence[FrequencyBucket], path: Path) -> None:
-    """Draws precision, recall and F1 of the words in each bucket. `path` and errors as above."""
+    """Draw precision, recall and F1 of the words in each bucket. `path` and errors as above."""
     shown = [bucket for bucket in buckets if bucket.words.n_reference or bucket.words.n_hypothesis]
     lines = (
         ("recall", [b.words.recall for b in shown], ORANGE, "s", "--"),
@@ -86,7 +86,7 @@ def plot_f1_by_frequency(buckets: Sequence[FrequencyBucket], path: Path) -> None
 
 
 def plot_confidence(points: ConfidencePoints, path: Path) -> None:
-    """Draws a point for each sentence: its confidence, and its chrF2. `path` and errors as above."""
+    """Draw a point for each sentence: its confidence, and its chrF2. `path` and errors as above."""
     pairs = [(c, q) for c, q in zip(points.confidences, points.qualities, strict=True) if c is not None]
     with picture(path, size=(5.2, 3.6), purpose="drawing confidence") as figure:
         axes = figure.subplots()
@@ -106,7 +106,7 @@ def plot_confidence(points: ConfidencePoints, path: Path) -> None:
 
 
 def interval_name(least: int, most: int | None) -> str:
-    """A bucket in words: 0, 1–4, or 1000+."""
+    """Return a bucket in words: 0, 1–4, or 1000+."""
     if most is None:
         return f"{least}+"
     return str(least) if least == most else f"{least}–{most}"

@@ -23,7 +23,7 @@ PURPOSE = "drawing attention"
 def plot_attention(
     attention: CrossAttention | SelfAttention, path: Path, *, layer: int = -1, title: str = ""
 ) -> None:
-    """Draws the heads of one layer and their mean, a heat map each.
+    """Draw the heads of one layer and their mean, a heat map each.
 
     Rows are the tokens that look, columns those that are looked at; dark is much attention. A negative
     `layer` counts from the last. `path` ends in .svg, .png or .pdf. DataError: there is no such layer.
@@ -58,7 +58,7 @@ def plot_attention(
 
 
 def plot_layers(maps: AttentionMaps, folder: Path, *, suffix: str = ".svg") -> dict[str, Path]:
-    """Draws every layer of a model into `folder`, a picture each, and returns the files by their titles.
+    """Draw every layer of a model into `folder`, a picture each, and return the files by their titles.
 
     Errors: those of `plot_attention`.
     """
@@ -78,7 +78,7 @@ def plot_layers(maps: AttentionMaps, folder: Path, *, suffix: str = ".svg") -> d
 
 
 def plot_alignment(alignment: WordAlignment, path: Path, *, title: str = "") -> None:
-    """Draws the attention between words, with a frame round each pair of words that is linked.
+    """Draw the attention between words, with a frame round each pair of words that is linked.
 
     Rows are the words of the translation, columns those of the source. Errors: those of `plot_attention`.
     """
@@ -98,7 +98,7 @@ def plot_alignment(alignment: WordAlignment, path: Path, *, title: str = "") -> 
 
 
 def _draw_map(axes: Any, weights: Any, *, title: str) -> Any:
-    """A heat map of weights from 0 to 1, one cell wide to each token."""
+    """Return a heat map of weights from 0 to 1, one cell wide to each token."""
     image = axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
     axes.set_title(title)
     axes.tick_params(length=0)
@@ -109,6 +109,6 @@ def _draw_map(axes: Any, weights: Any, *, title: str) -> Any:
 
 
 def _label(axes: Any, rows: Sequence[str], columns: Sequence[str]) -> None:
-    """Names the tokens at the left and below; none where there are none."""
+    """Name the tokens at the left and below; none where there are none."""
     axes.set_xticks(range(len(columns)), columns, rotation=90)
     axes.set_yticks(range(len(rows)), rows)

@@ -15,7 +15,7 @@ DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 def braille_curve(
     points: Sequence[tuple[float, float]], *, width: int, height: int, low: float, high: float
 ) -> list[str]:
-    """The line through `points` (x, y) in `height` rows of `width` characters, the uppermost first.
+    """Return the line through `points` (x, y) in `height` rows of `width` characters, the uppermost first.
 
     The first x is at the left edge and the last at the right one; `low` is the lowest dot, `high` the
     uppermost. The x must rise. A y that is not a number leaves a gap.
@@ -35,7 +35,7 @@ def braille_curve(
 def dot_heights(
     points: Sequence[tuple[float, float]], *, n_columns: int, n_rows: int, low: float, high: float
 ) -> list[int | None]:
-    """The row of dots, 0 at the bottom, at which the line through `points` crosses each column."""
+    """Return the row of dots, 0 at the bottom, at which the line through `points` crosses each column."""
     if not points:
         return [None] * n_columns
     first, last = points[0][0], points[-1][0]
@@ -52,7 +52,7 @@ def dot_heights(
 
 
 def _between(left: tuple[float, float], right: tuple[float, float], x: float) -> float:
-    """The y at `x` of the straight line from `left` to `right`."""
+    """Return the y at `x` of the straight line from `left` to `right`."""
     if right[0] == left[0]:
         return left[1]
     share = min(1.0, max(0.0, (x - left[0]) / (right[0] - left[0])))

@@ -33,14 +33,14 @@ class ClassRow(NamedTuple):
 
 
 def class_rows(evaluation: Evaluation) -> tuple[ClassRow, ...]:
-    """The scores of every class with their intervals, in the order of the labels."""
+    """Return the scores of every class with their intervals, in the order of the labels."""
     intervals = class_intervals(evaluation.confusion)
     rows = zip(evaluation.per_class.items(), intervals, strict=True)
     return tuple(ClassRow(label, score, interval) for (label, score), interval in rows)
 
 
 def frequent_confusions(evaluation: Evaluation, n: int = 10) -> tuple[tuple[str, str, int], ...]:
-    """The `n` pairs of label and label given, at most, that are mistaken most often."""
+    """Return the `n` pairs of label and label given, at most, that are mistaken most often."""
     labels, confusion = evaluation.labels, evaluation.confusion
     pairs = [
         (labels[i], labels[j], int(confusion[i, j]))
@@ -51,7 +51,7 @@ def frequent_confusions(evaluation: Evaluation, n: int = 10) -> tuple[tuple[str,
 
 
 def plot_confusion(evaluation: Evaluation, path: Path) -> None:
-    """Draws the confusion matrix: counts, on a shade that is the share of the row's texts.
+    """Draw the confusion matrix: counts, on a shade that is the share of the row's texts.
 
     `path` ends in .svg, .png or .pdf. MissingExtraError: matplotlib is not installed. RunError: `path` has
     another ending or cannot be written.
@@ -81,7 +81,7 @@ def plot_confusion(evaluation: Evaluation, path: Path) -> None:
 
 
 def plot_classes(evaluation: Evaluation, path: Path) -> None:
-    """Draws precision, recall and F1 of each class with their 95 % intervals. Errors: as above."""
+    """Draw precision, recall and F1 of each class with their 95 % intervals. Errors: as above."""
     chosen = _chosen_classes(evaluation)
     every = class_rows(evaluation)
     rows = [every[i] for i in chosen]
@@ -110,7 +110,7 @@ def plot_classes(evaluation: Evaluation, path: Path) -> None:
 
 
 def plot_reliability(evaluation: Evaluation, path: Path) -> None:
-    """Draws accuracy by confidence, before and after the temperature, and how many texts each bin has.
+    """Draw accuracy by confidence, before and after the temperature, and how many texts each bin has.
 
     A classifier that is as sure as it should be lies on the diagonal. Errors: as above.
     """
@@ -162,13 +162,13 @@ def _draw_bins(
 
 
 def _lowest(evaluation: Evaluation) -> float:
-    """The least confidence that a label can be given with, to the border of a bin below it."""
+    """Return the least confidence that a label can be given with, to the border of a bin below it."""
     n_bins = len(reliability(evaluation.probabilities(), evaluation.expected))
     return int(n_bins / len(evaluation.labels)) / n_bins
 
 
 def _chosen_classes(evaluation: Evaluation) -> list[int]:
-    """The numbers of the classes to draw, in their order."""
+    """Return the numbers of the classes to draw, in their order."""
     confusion = evaluation.confusion
     mistakes = confusion.sum(0) + confusion.sum(1) - 2 * np.diagonal(confusion)
     ranked = np.argsort(-mistakes, kind="stable")[:MAX_CLASSES]
@@ -177,7 +177,7 @@ def _chosen_classes(evaluation: Evaluation) -> list[int]:
 
 
 def _title(what: str, evaluation: Evaluation, n_classes: int | None) -> str:
-    """What is drawn, and of which texts."""
+    """Write the title: what is drawn, and of which texts."""
     title = f"{what} · {evaluation.name}, {len(evaluation.expected):,} texts"
     if n_classes is not None and n_classes < len(evaluation.labels):
         title += f"\nthe {n_classes} of {len(evaluation.labels)} labels with most mistakes"

@@ -71,7 +71,7 @@ def classification_page(
     reference: Curves | None = None,
     listen: Callable[[str], None] = lambda message: None,
 ) -> Page:
-    """The page; its figures are written into the folder `figures`. The first of `sets` is analysed.
+    """Return the page; its figures are written into the folder `figures`. The first of `sets` is analysed.
 
     Without a set, or without a classifier, there is a page about the training alone. `problems` say what
     could not be had. MissingExtraError: matplotlib is not installed. RunError: a file of the run is damaged,
@@ -92,7 +92,7 @@ def classification_page(
 
 
 def marked(explanation: Explanation) -> list[Span]:
-    """The text of an explanation in pieces that make it up again, marked by what each word speaks for.
+    """Return the text of an explanation in pieces that make it up again, marked by what each word speaks for.
 
     Marks are relative to the greatest effect in the text.
     """
@@ -130,7 +130,7 @@ def shortened(pieces: Sequence[Span], n_characters: int = LONGEST) -> list[Span]
 
 
 def _piece(share: float, text: str) -> Span:
-    """A word with a share from -1 to 1 of the greatest effect."""
+    """Return a word with a share from -1 to 1 of the greatest effect."""
     if abs(share) < FAINT:
         return Span("same", text)
     if share > 0:
@@ -274,7 +274,7 @@ def _confidence(main: ClassifiedSet, figures: Path) -> Section:
 
 
 def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> Section:
-    """The mistakes it is surest of, with the words that speak for them."""
+    """Return the mistakes it is surest of, with the words that speak for them."""
     evaluation, title = main.evaluation, "Most confident mistakes"
     chosen = evaluation.confident_mistakes(n_mistakes)
     if not chosen:
@@ -311,7 +311,7 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
 
 
 def _strongest(explanation: Explanation, n: int = 5) -> str:
-    """The words with the greatest effects, and these."""
+    """Return the words with the greatest effects, and these."""
     ranked = sorted(explanation.effects, key=lambda each: -abs(each.effect))[:n]
     words = [f"{explanation.text[each.start : each.end]} {each.effect:+.1f}" for each in ranked]
     several = f" ({explanation.n_words_each} words at a time)" if explanation.n_words_each > 1 else ""

@@ -136,7 +136,7 @@ def seeds_table(test_set: str, spreads: Sequence[Spread]) -> Table:
 
 
 def settings_section(runs: Mapping[str, Run]) -> Section:
-    """The settings that differ."""
+    """Return the settings that differ."""
     differing = differing_settings({name: run.config for name, run in runs.items()})
     if not differing:
         return Section("Settings", [Paragraph("All settings are the same.")])
@@ -150,7 +150,7 @@ def settings_section(runs: Mapping[str, Run]) -> Section:
 
 
 def curves_of_runs(runs: Mapping[str, Run], figures: Path, *, key: str, title: str) -> Section:
-    """The validations of all runs in one figure."""
+    """Return the validations of all runs in one figure."""
     path = figures / "curves.svg"
     curves = [Curves(name, run.history(), run.config.training.max_steps) for name, run in runs.items()]
     plot_runs(curves, path, key=key, title=title)
@@ -182,7 +182,7 @@ def _changed_sentences(runs: Mapping[str, Run], comparison: TranslatorComparison
 def _change(
     runs: Mapping[str, Run], comparison: TranslatorComparison, first: str, system: str, change: Changed
 ) -> Example:
-    """A sentence with its reference and both translations."""
+    """Return a sentence with its reference and both translations."""
     data = runs[first].config.data
     src_lang, tgt_lang = getattr(data, "src_lang", ""), getattr(data, "tgt_lang", "")
     source, evaluation = comparison.sets[first].sources[change.sentence], comparison.sets[first].evaluation
@@ -224,13 +224,13 @@ def _changed_text(comparison: ClassifierComparison, first: str, system: str, i: 
 
 
 def signed(points: float) -> str:
-    """A difference in points: +0.7, −1.6."""
+    """Return a difference in points: +0.7, −1.6."""
     shown = f"{points:+.1f}"
     return "0.0" if float(shown) == 0 else shown.replace("-", "−")
 
 
 def p_text(p_value: float | None) -> str:
-    """A p-value in three digits; nothing for the first system."""
+    """Return a p-value in three digits; nothing for the first system."""
     if p_value is None:
         return ""
     return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"

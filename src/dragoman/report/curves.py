@@ -32,7 +32,7 @@ class Curves(NamedTuple):
 
 
 def plot_learning_curves(run: Run, path: Path, *, reference: Curves | None = None) -> None:
-    """Draws loss, score and learning rate over the steps of `run`; `path` ends in .svg, .png or .pdf.
+    """Draw loss, score and learning rate over the steps of `run`; `path` ends in .svg, .png or .pdf.
 
     The score is BLEU or accuracy. The validations of `reference` stand beside it, dashed and grey; if its
     schedule has another length, at the same shares of the steps. MissingExtraError: matplotlib is not
@@ -57,7 +57,7 @@ def plot_learning_curves(run: Run, path: Path, *, reference: Curves | None = Non
 
 
 def plot_runs(runs: Sequence[Curves], path: Path, *, key: str, title: str) -> None:
-    """Draws validation loss and the score `key` of several runs, each over its own steps.
+    """Draw validation loss and the score `key` of several runs, each over its own steps.
 
     `path` and errors as for `plot_learning_curves`; a run without validations has no line.
     """
@@ -82,7 +82,7 @@ def plot_runs(runs: Sequence[Curves], path: Path, *, key: str, title: str) -> No
 
 
 def _draw_reference(axes: Any, run: Run, reference: Curves, *, key: str) -> None:
-    """The validations of the reference; the axes grow where it does not fit."""
+    """Draw the validations of the reference, and extend the axes if it does not fit."""
     steps, values = _series(reference.history, "valid", key)
     if not steps:
         return
@@ -114,7 +114,7 @@ def _draw_loss(axes: Any, history: Sequence[dict[str, Any]], *, item: str) -> No
 
 
 def _draw_score(axes: Any, history: Sequence[dict[str, Any]], *, key: str, title: str) -> None:
-    """The score of the validations, the best one named."""
+    """Draw the score of the validations, and mark the best."""
     steps, scores = _series(history, "valid", key)
     axes.set_title(title)
     axes.set_ylim(0, 100)
@@ -135,7 +135,7 @@ def _draw_score(axes: Any, history: Sequence[dict[str, Any]], *, key: str, title
 
 
 def _draw_rate(axes: Any, history: Sequence[dict[str, Any]]) -> None:
-    """The learning rate, in thousandths, so that no exponent floats above the axis."""
+    """Draw the learning rate in thousandths, so that no exponent floats above the axis."""
     steps, rates = _series(history, "train", "lr")
     axes.plot(steps, [1000 * rate for rate in rates], color=GREY, linewidth=1.4)
     axes.set_title("Learning rate, 10⁻³")
@@ -143,7 +143,7 @@ def _draw_rate(axes: Any, history: Sequence[dict[str, Any]]) -> None:
 
 
 def _series(history: Sequence[dict[str, Any]], kind: str, key: str) -> tuple[list[int], list[float]]:
-    """The steps and values of `key` in the records of a kind; a gap where it was not a number."""
+    """Return the steps and values of `key` in the records of a kind; a gap where it was not a number."""
     records = [record for record in history if record["kind"] == kind and key in record]
     values = [math.nan if record[key] is None else record[key] for record in records]
     return [record["step"] for record in records], values

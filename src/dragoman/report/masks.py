@@ -39,7 +39,7 @@ class Mask(NamedTuple):
 
 
 def masks_of(source: str = PAIR[0], target: str = PAIR[1], *, n_padded: int = N_PADDED) -> list[Mask]:
-    """The masks of the encoder, the decoder and the attention between them, as the model computes them.
+    """Return the masks of encoder, decoder and cross-attention, as the model computes them.
 
     Words stand for tokens; `n_padded` padding tokens follow the source.
     """
@@ -57,7 +57,7 @@ def masks_of(source: str = PAIR[0], target: str = PAIR[1], *, n_padded: int = N_
 
 
 def plot_masks(masks: Sequence[Mask], path: Path) -> None:
-    """Draws masks side by side: what is allowed is blue and bears a dot.
+    """Draw masks side by side: what is allowed is blue and bears a dot.
 
     `path` ends in .svg, .png or .pdf. MissingExtraError: matplotlib is not installed. RunError: `path` has
     another ending or cannot be written.

@@ -137,7 +137,7 @@ class Page:
 
 
 def page_html(page: Page) -> bytes:
-    """The file's content, less than MAX_BYTES of it.
+    """Return the file's content, less than MAX_BYTES of it.
 
     Figures are embedded in their order while there is room; for the others their files are named.
     MissingExtraError: jinja2 is not installed. RunError: a figure is missing, or the page is too large even
@@ -173,7 +173,7 @@ def _rendered(template: Any, page: Page, images: dict[Path, str]) -> bytes:
 
 
 def _data_address(path: Path) -> str:
-    """The file as an address that holds it whole."""
+    """Return the file as an address that holds it whole."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -198,5 +198,5 @@ def _template() -> Any:
 
 @cache
 def _style() -> str:
-    """The style sheet, as it stands between the tags: the policy names its hash."""
+    """Return the style sheet, as it stands between the tags: the policy names its hash."""
     return (Path(__file__).parent / "templates" / "page.css").read_text(encoding="utf-8")

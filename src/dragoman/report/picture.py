@@ -32,7 +32,7 @@ STYLE: Any = {
 
 @contextmanager
 def picture(path: Path, *, size: tuple[float, float], purpose: str) -> Iterator[Any]:
-    """A figure of `size` inches to draw on; on leaving it is written to `path` (.svg, .png or .pdf).
+    """Make a figure of `size` inches; at the end of the block it is written to `path` (.svg, .png or .pdf).
 
     MissingExtraError: matplotlib is not installed; `purpose` says what for. RunError: `path` has another
     ending or cannot be written.
@@ -60,7 +60,7 @@ def picture(path: Path, *, size: tuple[float, float], purpose: str) -> Iterator[
 
 
 def _saved(figure: Any, kind: str) -> bytes:
-    """The figure as a file's content."""
+    """Return the figure as a file's content."""
     content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     return content.getvalue()

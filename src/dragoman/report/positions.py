@@ -37,7 +37,7 @@ def likeness(n_positions: int, d_model: int) -> Floats:
 
 
 def plot_positions(path: Path, *, d_model: int, n_positions: int = N_DRAWN) -> None:
-    """Draws the encodings of the first positions, some of their dimensions, and how alike positions are.
+    """Draw the encodings of the first positions, some of their dimensions, and how alike positions are.
 
     `path` ends in .svg, .png or .pdf. MissingExtraError: matplotlib is not installed. RunError: `path` has
     another ending or cannot be written.
@@ -77,7 +77,7 @@ def plot_positions(path: Path, *, d_model: int, n_positions: int = N_DRAWN) -> N
 
 
 def describe_positions(d_model: int, *, n_positions: int = 16, width: int = 64) -> Iterator[str]:
-    """The sines of the first positions in shades, `width` characters at most; no matplotlib needed."""
+    """Yield the sines of the first positions in shades, `width` characters at most; no matplotlib needed."""
     n_sines = d_model // 2
     columns = min(width, n_sines)
     chosen = [2 * (i * n_sines // columns) for i in range(columns)]
@@ -98,6 +98,6 @@ def describe_positions(d_model: int, *, n_positions: int = 16, width: int = 64) 
 
 
 def shade(value: float) -> str:
-    """The character of a value from -1 to 1."""
+    """Return the character of a value from -1 to 1."""
     share = (min(1.0, max(-1.0, float(value))) + 1) / 2
     return SHADES[min(len(SHADES) - 1, int(share * len(SHADES)))]

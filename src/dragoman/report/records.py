@@ -20,14 +20,14 @@ LATEX = {
 
 
 def as_json(records: Sequence[Record]) -> str:
-    """A list of objects that all have the same keys; null is an empty cell."""
+    """Return a list of objects that all have the same keys; null is an empty cell."""
     columns = _columns(records)
     rows = [{column: record.get(column) for column in columns} for record in records]
     return json.dumps(rows, ensure_ascii=False, indent=1) + "\n"
 
 
 def as_csv(records: Sequence[Record]) -> str:
-    """A line of names, then a line for each record; numbers in full."""
+    """Return a line of names, then a line for each record; numbers in full."""
     written = io.StringIO()
     writer = csv.DictWriter(written, _columns(records), lineterminator="\n")
     writer.writeheader()
@@ -36,7 +36,7 @@ def as_csv(records: Sequence[Record]) -> str:
 
 
 def as_latex(records: Sequence[Record]) -> str:
-    """A tabular that needs no package: numbers with two digits, p-values with three."""
+    """Return a tabular that needs no package: numbers with two digits, p-values with three."""
     columns = _columns(records)
     words = {c for c in columns if any(isinstance(record.get(c), str) for record in records)}
     lines = [
@@ -52,7 +52,7 @@ def as_latex(records: Sequence[Record]) -> str:
 
 
 def _columns(records: Sequence[Record]) -> list[str]:
-    """The names of all columns, in the order in which they come up."""
+    """Return the names of all columns, in the order in which they come up."""
     return list(dict.fromkeys(column for record in records for column in record))
 
 

@@ -19,7 +19,7 @@ NOT_MEASURED = "not measured"
 
 
 def summary_facts(run: Run) -> Iterator[tuple[str, Text]]:
-    """The state of a training, its size, its length, what it cost, and by which commit and seed."""
+    """Yield the state of a training, its size, its length, what it cost, and by which commit and seed."""
     report, facts = read_facts(run, "report.json"), read_facts(run, "environment.json")
     config = run.config
     step = max((record.get("step", 0) for record in run.history()), default=0)
@@ -63,7 +63,7 @@ def curves_section(run: Run, figures: Path, reference: Curves | None) -> Section
 
 
 def card_section(run: Run) -> Section:
-    """What the model card says (`dragoman card`), as a section: text and licences, settings, environment."""
+    """Return the model card as a section: text and licences, settings, environment."""
     config = run.config
     rows = []
     for name, files in config.data.corpora():
@@ -86,7 +86,7 @@ def card_section(run: Run) -> Section:
 
 
 def read_facts(run: Run, name: str) -> Mapping[str, Any]:
-    """What a JSON file of the run says; nothing where there is none. RunError: it is damaged."""
+    """Read a JSON file of the run; {} = it does not exist. RunError: it is damaged."""
     return run.read_json(name) if (run.path / name).exists() else {}
 
 
@@ -101,7 +101,7 @@ def footer(run: Run) -> str:
 
 
 def said(value: Any) -> str:
-    """A value of a JSON file in words."""
+    """Return a value of a JSON file in words."""
     if value is None or value == []:
         return "none"
     if isinstance(value, float):

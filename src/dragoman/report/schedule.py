@@ -28,7 +28,7 @@ class ScheduleCurve(NamedTuple):
 
 
 def plot_schedules(curves: Sequence[ScheduleCurve], path: Path, *, title: str) -> None:
-    """Draws each curve on axes of its own, all to one scale; `path` ends in .svg, .png or .pdf.
+    """Draw each curve on axes of its own, all to one scale; `path` ends in .svg, .png or .pdf.
 
     MissingExtraError: matplotlib is not installed. RunError: `path` has another ending or cannot be written.
     """
@@ -65,7 +65,7 @@ def _draw(axes: Any, curve: ScheduleCurve) -> None:
 
 
 def text_chart(curve: ScheduleCurve, *, width: int = 60, height: int = 8) -> Iterator[str]:
-    """The curve in `height` lines of `width` characters, with its scales; no matplotlib needed."""
+    """Yield the curve in `height` lines of `width` characters, with its scales; no matplotlib needed."""
     columns = [value * 8 * height for value in _columns(curve, width)]
     top = rate_in_words(curve.peak)
     for row in reversed(range(height)):
@@ -78,7 +78,7 @@ def text_chart(curve: ScheduleCurve, *, width: int = 60, height: int = 8) -> Ite
 
 
 def text_line(curve: ScheduleCurve, *, width: int = 40) -> str:
-    """The curve as one line of `width` characters."""
+    """Return the curve as one line of `width` characters."""
     return "".join(BLOCKS[max(1, round(8 * value))] for value in _columns(curve, width))
 
 
@@ -89,7 +89,7 @@ def rate_in_words(rate: float) -> str:
 
 
 def _columns(curve: ScheduleCurve, width: int) -> list[float]:
-    """The mean rate in each of `width` equal parts of the training, as a share of the peak."""
+    """Return the mean rate in each of `width` equal parts of the training, as a share of the peak."""
     n_steps = len(curve.rates)
     means = []
     for i in range(width):

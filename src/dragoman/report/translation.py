@@ -78,7 +78,7 @@ class ReportData:
 
 
 def gather(translations: Translations, *, split: str | None) -> ReportData:
-    """Translates and scores, or finds kept, what a report needs; what cannot be had is told.
+    """Translate and score, or find kept, what a report needs; what cannot be had is told.
 
     The split that is asked for must be there. Without one it is the test sets, or else the validation pairs,
     and a report is made of what there is. ConfigError, DataError, RunError.
@@ -122,7 +122,7 @@ def translation_page(
     reference: Curves | None = None,
     listen: Callable[[str], None] = lambda message: None,
 ) -> Page:
-    """The page; its figures are written into the folder `figures`.
+    """Return the page; its figures are written into the folder `figures`.
 
     `reference` are the curves of the recipe's reference run. MissingExtraError: matplotlib is not installed.
     RunError: a file of the run is damaged, or something cannot be written.
@@ -389,7 +389,7 @@ def _sentences(
     check: analysis.Correlation | None,
     n_sentences: int,
 ) -> Section:
-    """The best, those in the middle, and the worst."""
+    """Return the best, those in the middle, and the worst."""
     sure = main.confidences if check is not None and check.helps else None
     parts: list[Part] = [
         Paragraph(
@@ -421,7 +421,7 @@ def _sentence_title(
 
 
 def _example(config: TranslationConfig, main: TranslatedSet, i: int, *, title: str) -> Example:
-    """A sentence with its reference and its translation, their differences marked."""
+    """Return a sentence with its reference and its translation, their differences marked."""
     data, evaluation = config.data, main.evaluation
     differences = word_diff(evaluation.references[i], evaluation.hypotheses[i])
     reference = [Span(*d) for d in differences if d.kind != "extra"]
@@ -498,7 +498,7 @@ def _attention(
 
 
 def _readable(translations: Translations, main: TranslatedSet, qualities: Sequence[float]) -> dict[str, int]:
-    """A good, a middling and a bad sentence among those short enough for a picture, by these words."""
+    """Return a good, a middling and a bad sentence among those short enough for a picture, by these words."""
     tokenizers = translations.translator.tokenizers
     hypotheses = main.evaluation.hypotheses
     lengths = zip(

@@ -100,20 +100,20 @@ class Expected(Section):
     """Other recipes of the folder, such as seed.toml, by their names."""
 
     def version(self, version: str) -> Expectation | None:
-        """What is expected of "full", "quick" or a variant; None where nothing was recorded."""
+        """Return the expected scores of "full", "quick" or a variant; None = not recorded."""
         if version in ("full", "quick"):
             return self.full if version == "full" else self.quick
         return self.variants.get(version)
 
     def updated(self, version: str, expectation: Expectation) -> Expected:
-        """The same with another expectation of one version."""
+        """Return the same with another expectation of one version."""
         if version in ("full", "quick"):
             return self.model_copy(update={version: expectation})
         return self.model_copy(update={"variants": {**self.variants, version: expectation}})
 
 
 def load_expected(path: Path) -> Expected:
-    """What the file says. ConfigError: it cannot be read, or holds mistakes (all are in the message)."""
+    """Read the file. ConfigError: it is unreadable, or has mistakes (all are in the message)."""
     try:
         return Expected.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -126,7 +126,7 @@ def load_expected(path: Path) -> Expected:
 
 
 def expected_json(expected: Expected) -> bytes:
-    """The file's content; `load_expected` reads it back to an equal one."""
+    """Return the file's content; `load_expected` reads it back to an equal one."""
     return expected.model_dump_json(indent=2, exclude_defaults=True).encode() + b"\n"
 
 

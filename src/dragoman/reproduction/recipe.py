@@ -31,7 +31,7 @@ class Recipe:
         return self.folder / "expected.json"
 
     def versions(self) -> list[str]:
-        """The versions there are: by recipe.toml, quick.toml and all the others."""
+        """Return the versions there are: by recipe.toml, quick.toml and all the others."""
         names = sorted(path.stem for path in self.folder.glob("*.toml"))
         return [{"recipe": FULL}.get(name, name) for name in sorted(names, key=lambda n: n != "recipe")]
 
@@ -40,7 +40,7 @@ class Recipe:
         return self.folder / "results" / ("" if version == FULL else version)
 
     def config(self, version: str, overrides: Sequence[str] = ()) -> Config:
-        """The settings of a version. ConfigError: there is no such version, or it holds mistakes."""
+        """Return the settings of a version. ConfigError: there is no such version, or it holds mistakes."""
         if version not in self.versions():
             raise ConfigError(f"{self.folder}: has no {version}.toml; there are {', '.join(self.versions())}")
         if version == FULL:
@@ -60,7 +60,7 @@ class Recipe:
         return load_expected(self.expected_path) if self.expected_path.exists() else Expected()
 
     def expectation(self, version: str) -> Expectation:
-        """What is expected of a version. ConfigError: nothing was recorded for it."""
+        """Return the expected scores of a version. ConfigError: none were recorded."""
         expectation = self.expected().version(version)
         if expectation is None:
             raise ConfigError(
@@ -71,7 +71,7 @@ class Recipe:
 
 
 def laid_over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` with those of `changes` in their place, section by section."""
+    """Return `settings` updated by `changes`, section by section."""
     merged = dict(settings)
     for name, value in changes.items():
         old = merged.get(name)
@@ -80,7 +80,7 @@ def laid_over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
 
 
 def version_option(version: str) -> str:
-    """What a command has to say for a version, with a space before it."""
+    """Return the command-line option of a version, with a leading space."""
     return {FULL: "", QUICK: " --quick"}.get(version, f" --variant {version}")
 
 
@@ -92,12 +92,12 @@ def recipes_folder() -> Path:
 
 
 def known_recipes() -> list[Recipe]:
-    """The recipes that come with Dragoman, by name."""
+    """Return the recipes that come with Dragoman, by name."""
     return [Recipe(path.parent) for path in sorted(recipes_folder().glob("*/recipe.toml"))]
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe in the folder `name`, or else the one of this name that comes with Dragoman.
+    """Return the recipe in the folder `name`, or else the one of this name that comes with Dragoman.
 
     ConfigError: there is neither.
     """

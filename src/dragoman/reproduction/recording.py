@@ -37,7 +37,7 @@ FREE_TRAINING = ("device", "n_threads")
 def record(
     recipe: Recipe, version: str, paths: Sequence[Path], *, today: datetime.date | None = None
 ) -> Expectation:
-    """Writes what runs of a version scored into the recipe's expected.json, and the first one's files.
+    """Write what runs of a version scored into the recipe's expected.json, and the first one's files.
 
     RunError: a run is not finished, was not evaluated, has other settings than the recipe, or a seed that
     another one has too.
@@ -82,7 +82,7 @@ def _check(run: Run, config: Config) -> None:
 
 
 def _compared(config: Config) -> dict[str, Any]:
-    """The settings that make a run what it is."""
+    """Return the settings that make a run what it is."""
     settings = {name: value for name, value in config.model_dump().items() if name not in FREE}
     training = settings["training"]
     return {**settings, "training": {k: v for k, v in training.items() if k not in FREE_TRAINING}}

@@ -38,7 +38,7 @@ class ReferenceCurve:
         self.points = sorted(Point(record["step"], float(record[self.key])) for record in records)
 
     def at(self, step: float) -> float | None:
-        """The reference's score at a step, by a line between two validations; the last one's after the end.
+        """Return the reference's score at a step, interpolated; after the end, the last one.
 
         None before the first.
         """
@@ -55,7 +55,7 @@ class ReferenceCurve:
         return left.value + share * (right.value - left.value)
 
     def compare(self, record: dict[str, Any], *, max_steps: int) -> str:
-        """A validation's record beside the reference, in words; "" where there is nothing to compare it with.
+        """Describe a validation beside the reference; "" = there is nothing to compare it with.
 
         At the same step, or, where the schedule has another length, at the same share of the steps.
         """
@@ -106,12 +106,12 @@ class ReferenceListener(TrainingListener):
 
 
 def reference_curve(run: Run, *, max_steps: int) -> ReferenceCurve:
-    """The curve of the run that is kept in a recipe's results; without points where none is kept."""
+    """Return the curve of the run that is kept in a recipe's results; without points where none is kept."""
     return ReferenceCurve(run.history(), metric=run.config.training.metric, max_steps=max_steps)
 
 
 def reference_curves(run: Run) -> Curves | None:
-    """The curves of the recipe that the run is of, where Dragoman comes with them.
+    """Return the curves of the recipe that the run is of, where Dragoman comes with them.
 
     A run is of a recipe that has its name and its task; of the recipe's versions it is the one of as many
     steps, or else the full one.

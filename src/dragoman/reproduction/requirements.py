@@ -17,7 +17,7 @@ NO_FILES = ("phrasebook:", "hf:")
 
 
 def files_of(config: Config) -> list[str]:
-    """The names of all files that a recipe reads, each once."""
+    """Return the names of all files that a recipe reads, each once."""
     names = [file for _, files in config.data.corpora() for file in files]
     return [name for name in dict.fromkeys(names) if not name.startswith(NO_FILES)]
 
@@ -40,7 +40,10 @@ def provide(config: Config, *, fetch: bool, say: Callable[[str], None]) -> None:
 
 
 def missing_files(config: Config) -> dict[str | None, list[str]]:
-    """The files that are not here, by the data set that has them; None: no data set of the catalogue."""
+    """Return the files that are not here, by the data set that has them.
+
+    None: no data set of the catalogue.
+    """
     missing: dict[str | None, list[str]] = {}
     for file in files_of(config):
         try:
@@ -52,7 +55,7 @@ def missing_files(config: Config) -> dict[str | None, list[str]]:
 
 
 def check(config: Config, data: Data) -> None:
-    """Compares the files with those that were recorded. DataError: one holds other text."""
+    """Compare the files with those that were recorded. DataError: one holds other text."""
     for problem in differing(config, data):
         raise DataError(problem)
 
@@ -76,7 +79,7 @@ def differing(config: Config, data: Data) -> Iterator[str]:
 
 
 def recorded_data(config: Config) -> Data:
-    """What is to be recorded of the files. DataError: one is missing."""
+    """Return the record of the files. DataError: one is missing."""
     files = files_of(config)
     datasets = {dataset.name for dataset in map(catalog.providing, files) if dataset}
     return Data(sets=tuple(sorted(datasets)), files={file: describe(find_file(file)) for file in files})

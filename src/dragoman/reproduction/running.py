@@ -86,7 +86,7 @@ def reproduce(
     fetch: bool = True,
     listener: TrainingListener | None = None,
 ) -> Reproduction:
-    """Trains a version of a recipe into `out`, or continues there, evaluates its test sets and judges them.
+    """Train a version of a recipe into `out`, or continue there, evaluates its test sets and judges them.
 
     ConfigError: nothing is expected of this version. DataError: its data is not to be had, or is not what
     the scores were measured on. RunError: `out` holds another run.
@@ -121,7 +121,7 @@ def reproduce(
 
 
 def evaluate_run(run: Run, listener: TrainingListener) -> list[dict[str, Any]]:
-    """The records of every test set that the run names, searched and scored as its settings say."""
+    """Return the records of every test set that the run names, searched and scored as its settings say."""
     request = EvaluationRequest(split="test", device=run.config.training.device)
     task = task_of(run.config)
     tests = task.tests(run, request, listener.message)
@@ -129,7 +129,7 @@ def evaluate_run(run: Run, listener: TrainingListener) -> list[dict[str, Any]]:
 
 
 def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]]) -> Iterator[Verdict]:
-    """A verdict on every score that is expected, from the records of the test sets."""
+    """Yield a verdict on every score that is expected, from the records of the test sets."""
     found = {
         (record["name"], score["name"]): score for record in records for score in record.get("scores", [])
     }
@@ -161,7 +161,7 @@ def describe_signatures(here: str, there: str) -> str:
 
 
 def environment_differences(expectation: Expectation, environment: Mapping[str, Any]) -> Iterator[str]:
-    """What is not as it was where the expectation comes from, in words."""
+    """Describe differences from the machine that recorded the expected scores."""
     for name, version in expectation.versions.items():
         if environment.get(name) != version:
             yield f"{name} {environment.get(name) or 'unknown'}, recorded with {version}"

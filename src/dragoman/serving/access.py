@@ -61,7 +61,10 @@ class Keys:
 
     @classmethod
     def load(cls, path: Path) -> Keys:
-        """The keys in a file that `make_key` wrote. ConfigError: it is missing or damaged, or has none."""
+        """Return the keys in a file that `make_key` wrote.
+
+        ConfigError: it is missing or damaged, or has none.
+        """
         keys = read_keys(path)
         if not keys:
             raise ConfigError(

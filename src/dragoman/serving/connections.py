@@ -131,7 +131,7 @@ class Connection(HttpToolsProtocol):
         self._stop("taking")
 
     def shutdown(self) -> None:
-        """The service is ending: what is asked is answered, and nothing is asked for long."""
+        """Shut down: answer the running requests, then close."""
         if self._running is not None:
             super().shutdown()
         else:
@@ -153,7 +153,7 @@ class Connection(HttpToolsProtocol):
         self._refuse(HTTPError(408, message))
 
     def _refuse(self, refusal: HTTPError) -> None:
-        """Answers what cannot be understood, after what could be; then the connection ends."""
+        """Answer what cannot be understood, after what could be; then the connection ends."""
         self._refusal = refusal
         self._stop("head")
         if self._in_body and self.cycle is not self._running:
@@ -182,7 +182,7 @@ class Connection(HttpToolsProtocol):
         log("refused", {"status": refusal.status, "why": refusal.message, "id": request_id})
 
     def close(self, transport: asyncio.Transport) -> None:
-        """Ends the connection, once its client has taken what it was sent.
+        """End the connection, once its client has taken what it was sent.
 
         Where a client is still sending, what it sends is thrown away for a while: what nobody has read
         would make the system throw away the answer instead.

@@ -37,7 +37,7 @@ class Downloads:
         self._owner = os.getpid()
 
     def keep(self, name: str, content: bytes) -> str:
-        """Keeps a file. Returned is its name here: 192 random bits, a dot, and its own name.
+        """Keep a file. Returned is its name here: 192 random bits, a dot, and its own name.
 
         HTTPError: it is larger than all files may be together (413), or cannot be written (507, 503).
         """
@@ -60,7 +60,10 @@ class Downloads:
         return kept
 
     def fetch(self, kept: str) -> tuple[str, bytes] | None:
-        """The own name of the file kept as `kept`, and its content; None: there is none, or no more."""
+        """Return the own name of the file kept as `kept`, and its content.
+
+        None: there is none, or no more.
+        """
         self.sweep()
         if not _KEPT.fullmatch(kept):
             return None
@@ -85,7 +88,7 @@ class Downloads:
             total -= size
 
     def close(self) -> None:
-        """Deletes everything, in the process that made the folder; in any other nothing."""
+        """Delete everything, in the process that made the folder; in any other nothing."""
         if os.getpid() == self._owner:
             shutil.rmtree(self.folder, ignore_errors=True)
 

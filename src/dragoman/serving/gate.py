@@ -85,7 +85,7 @@ class _Body:
         self._held[self.is_known] -= self._n_bytes
 
     def replayed(self, receive: Receive) -> Receive:
-        """What an application receives: the body in pieces, each of them once, then what else comes."""
+        """Return a `receive` for the application: the body in pieces, then further messages."""
         told = False
 
         async def replay() -> Message:
@@ -181,7 +181,7 @@ class Gate:
         return True
 
     async def _read(self, scope: Scope, receive: Receive, body: _Body) -> bool:
-        """Reads the body of a request; False: its client has left. HTTPError: too large or slow."""
+        """Read the body of a request; False: its client has left. HTTPError: too large or slow."""
         limits = self._service.config.limits
         is_upload = scope["path"] in UPLOADS
         setting = "file_bytes" if is_upload else "body_bytes"

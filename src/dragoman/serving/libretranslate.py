@@ -82,7 +82,10 @@ router = APIRouter(tags=["LibreTranslate"], route_class=Route)
     openapi_extra=schemas.body_of(schemas.LibreTranslate),
 )
 async def translate(request: Request, service: ServiceDep) -> Response:
-    """A text or several in another language; `alternatives` says how many more translations of each."""
+    """Return a text or several in another language.
+
+    `alternatives` says how many more translations of each.
+    """
     fields = await read_fields(request)
     admit(service, request, fields)
     texts, source, target = _texts(fields), required(fields, "source"), required(fields, "target")
@@ -271,7 +274,7 @@ def download_file(service: ServiceDep, filename: str) -> Response:
     responses={200: {"model": schemas.LibreSettings}},
 )
 def frontend_settings(service: ServiceDep) -> Response:
-    """Settings for a web page that uses this service. Needs no key."""
+    """Return settings for a web page that uses this service. Needs no key."""
     automatic = schemas.NamedLanguage(code=AUTO, name="Auto Detect")
     targets = [target for _, target in service.models.directions][:1]
     first = [schemas.NamedLanguage(code=target, name=name_of(target)) for target in targets]
@@ -310,7 +313,7 @@ class Direction(NamedTuple):
 
 
 def choose(models: Models, source: str, target: str, texts: Sequence[str] | None) -> Direction:
-    """The languages that `source` and `target` mean, and the model; without `texts` "auto" stays as it is.
+    """Return the languages of `source` and `target`, and the model; without `texts`, "auto" stays.
 
     HTTPError 400: a language is not known, or is not translated into the other one.
     """

@@ -81,7 +81,10 @@ class LoadOptions:
     engine: str = "native"
 
     def load(self, path: str | Path, name: str) -> Served:
-        """The model of the run in `path`, or on the hub. Errors: `Translator.load`, `Classifier.load`."""
+        """Return the model of the run in `path`, or on the hub.
+
+        Errors: `Translator.load`, `Classifier.load`.
+        """
         load: dict[str, Callable[[str | Path, str], Served]]
         load = {"translation": self._translator, "classification": self._classifier}
         return load[Run.open(path).config.task](path, name)

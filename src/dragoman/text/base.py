@@ -37,13 +37,13 @@ class Tokenizer(ABC):
     """
 
     def __init__(self, spec: str, *, lowercase: bool) -> None:
-        """The tokenizer that the JSON `spec` describes."""
+        """Load the tokenizer described by the JSON `spec`."""
         self._spec = spec
         self._lowercase = lowercase
 
     @abstractmethod
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
-        """This tokenizer with up to `n_new` tokens more, learnt from `texts`; the ids there are stay.
+        """Return this tokenizer with up to `n_new` more tokens, learnt from `texts`; existing ids stay.
 
         DataError: there is no text.
         """
@@ -55,7 +55,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def pieces(self) -> list[str]:
-        """The vocabulary, in the order of the ids."""
+        """Return the vocabulary, in the order of the ids."""
 
     @property
     def fingerprint(self) -> str:
@@ -63,15 +63,15 @@ class Tokenizer(ABC):
         return hashlib.blake2b(self._spec.encode(), digest_size=16).hexdigest()
 
     def normalise(self, text: str) -> str:
-        """The form of `text` that this tokenizer sees: in lower case if it was trained so."""
+        """Return the form of `text` that this tokenizer sees: in lower case if it was trained so."""
         return normalise_lowercase(text) if self._lowercase else normalise(text)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text`, with neither start nor end token; none for a text of white space."""
+        """Return the ids of `text`, with neither start nor end token; none for a text of white space."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
-        """The ids of each text. DataError: `texts` are not strings.
+        """Return the ids of each text. DataError: `texts` are not strings.
 
         `dropout` leaves out merges at random (BPE-dropout, Provilkov et al. 2020), with the probability
         that the tokenizer was trained with. The generator belongs to `tokenizers` and takes no seed, so
@@ -82,10 +82,10 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
-        """The ids of texts that are normalised."""
+        """Return the ids of texts that are normalised."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of any `ids`, without special tokens; U+FFFD stands for what is unknown or broken.
+        """Return the text of any `ids`, without special tokens; U+FFFD stands for what is unknown or broken.
 
         Tokens of bytes, and vocabularies of strangers, can spell any character. Control characters, which end
         lines, break formats and steer terminals, never come out (`normalisation.REPLACED`).
@@ -93,19 +93,22 @@ class Tokenizer(ABC):
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of ids, as `decode` has it."""
+        """Return the text of each row of ids, as `decode` has it."""
         return [without_controls(text) for text in self._decode_batch(batch)]
 
     @abstractmethod
     def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of ids, whatever characters it holds."""
+        """Return the text of each row of ids, whatever characters it holds."""
 
     @abstractmethod
     def tokens(self, text: str) -> list[Token]:
-        """The tokens of `text`, and which characters of `self.normalise(text)` each stands for."""
+        """Return the tokens of `text`, and which characters of `self.normalise(text)` each stands for."""
 
     def unknown_rate(self, texts: Iterable[str]) -> float:
-        """The share, from 0 to 1, of the tokens of `texts` that are not in the vocabulary. Subwords: 0."""
+        """Return the share, from 0 to 1, of the tokens of `texts` that are not in the vocabulary.
+
+        Subwords: 0.
+        """
         n_tokens = n_unknown = 0
         remaining = iter(texts)
         while chunk := list(islice(remaining, 10_000)):
@@ -115,7 +118,7 @@ class Tokenizer(ABC):
         return n_unknown / n_tokens if n_tokens else 0.0
 
     def save(self, path: Path) -> None:
-        """Writes the JSON file `path`, whole or not at all. RunError: it cannot be written."""
+        """Write the JSON file `path`, whole or not at all. RunError: it cannot be written."""
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, self._spec.encode())
 
@@ -127,7 +130,7 @@ class ListedTokenizer(Tokenizer):
     """
 
     def __init__(self, spec: str, settings: dict[str, Any]) -> None:
-        """`settings` are the parsed JSON of `spec`. ValueError: malformed vocabulary."""
+        """Take the parsed JSON of `spec` as `settings`. ValueError: malformed vocabulary."""
         super().__init__(spec, lowercase=bool(settings["lowercase"]))
         self._pieces: list[str] = settings["vocabulary"]
         are_strings = isinstance(self._pieces, list) and all(isinstance(p, str) for p in self._pieces)
@@ -141,7 +144,7 @@ class ListedTokenizer(Tokenizer):
 
     @abstractmethod
     def _cut(self, text: str) -> list[str]:
-        """The pieces of normalised `text`."""
+        """Return the pieces of normalised `text`."""
 
     @abstractmethod
     def _join(self, pieces: list[str]) -> str:

@@ -12,13 +12,13 @@ class Characters:
     """Text to characters and back. A space is a token too, so that nothing is lost."""
 
     def split(self, text: str) -> list[str]:
-        """The code points of normalised `text`, META_SPACE for a space."""
+        """Return the code points of normalised `text`, META_SPACE for a space."""
         return list(text.replace(" ", META_SPACE))
 
     def join(self, pieces: Iterable[str]) -> str:
-        """The text of `pieces`: the inverse of `split`."""
+        """Return the text of `pieces`: the inverse of `split`."""
         return "".join(pieces).replace(META_SPACE, " ")
 
     def settings(self) -> dict[str, Any]:
-        """What the tokenizer's file says of them."""
+        """Return the section of the tokenizer's file."""
         return {"kind": "characters"}

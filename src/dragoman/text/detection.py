@@ -20,7 +20,7 @@ class Detected(NamedTuple):
 
 
 def detect(text: str, among: Iterable[str] | None = None) -> list[Detected]:
-    """The languages that `text` may be in, the most likely first; of those `among`, if they are given.
+    """Return the languages that `text` may be in, the most likely first; of those `among`, if they are given.
 
     Confidences add up to 1. Languages that cannot be told come last, with 0. MissingExtraError: py3langid is
     not installed.

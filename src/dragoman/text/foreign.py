@@ -48,7 +48,7 @@ class ForeignTokenizer(ListedTokenizer):
 
     @abstractmethod
     def _spans(self, text: str) -> list[tuple[str, int, int]]:
-        """The pieces of normalised `text`, and the characters of it that each stands for."""
+        """Return the pieces of normalised `text`, and the characters of it that each stands for."""
 
 
 class SentencePieceTokenizer(ForeignTokenizer):
@@ -114,7 +114,7 @@ class BytePairCodes:
         self._kept: dict[str, list[str]] = {}
 
     def cut(self, word: str) -> list[str]:
-        """The pieces of a word, CONTINUED behind all but the last."""
+        """Return the pieces of a word, CONTINUED behind all but the last."""
         if word not in self._kept:
             if len(self._kept) >= self.MOST_KEPT:
                 self._kept.clear()
@@ -135,7 +135,7 @@ class BytePairCodes:
         return [part for i, piece in enumerate(symbols, 1) for part in self._undone(piece, i == len(symbols))]
 
     def _merged(self, symbols: list[str], rank: int) -> list[str]:
-        """The symbols with every pair of that rank merged, from the left."""
+        """Return the symbols with every pair of that rank merged, from the left."""
         merged: list[str] = []
         for symbol in symbols:
             if merged and self._ranks.get((merged[-1], symbol)) == rank:
@@ -145,7 +145,7 @@ class BytePairCodes:
         return merged
 
     def _undone(self, piece: str, is_last: bool) -> Iterator[str]:
-        """What `piece` was merged of, as far as that is needed for pieces that are known."""
+        """Return the parts that `piece` was merged from, as far as known pieces need them."""
         assert self._known is not None
         waiting = [(piece, is_last)]
         while waiting:
@@ -204,7 +204,7 @@ KINDS: dict[str, type[ForeignTokenizer]] = {
 
 
 def sentencepiece_spec(model: bytes, vocabulary: Sequence[str], *, lowercase: bool = False) -> str:
-    """The file of a tokenizer that cuts with the sentencepiece `model` and knows the pieces `vocabulary`."""
+    """Return the file of a tokenizer with the sentencepiece `model` and the pieces `vocabulary`."""
     return json.dumps(
         {
             "kind": "sentencepiece",
@@ -220,7 +220,7 @@ def sentencepiece_spec(model: bytes, vocabulary: Sequence[str], *, lowercase: bo
 def pieces_spec(
     codes: str | None, vocabulary: Sequence[str], *, lowercase: bool = False, known_only: bool = False
 ) -> str:
-    """The file of a tokenizer of text that is already cut, which byte-pair `codes` cut further if given.
+    """Return the file of a tokenizer of pre-tokenised text, which splits it by byte-pair `codes` if given.
 
     With `known_only` merges into what is not in the vocabulary are undone.
     """
@@ -249,13 +249,13 @@ def sentencepiece_processor(model: bytes) -> Any:
 
 
 def _cut_language(text: str) -> tuple[list[str], str]:
-    """The language that a text begins with, if it does, and the rest."""
+    """Return the language that a text begins with, if it does, and the rest."""
     match = LANGUAGE.match(text)
     return ([match.group()], text[match.end() :]) if match else ([], text)
 
 
 def _offsets(processor: Any, text: str) -> list[tuple[str, int, int]]:
-    """The pieces of `text` with their first character and the one behind their last."""
+    """Return the pieces of `text` with their first character and the one behind their last."""
     if hasattr(processor, "EncodeAsOffsetMapping"):  # from 0.2.3 on
         found = processor.EncodeAsOffsetMapping(text)
         return [(piece, *span) for piece, span in zip(found["pieces"], found["offsets"], strict=True)]

@@ -85,7 +85,7 @@ def check(settings: dict[str, Any]) -> None:
 
 
 def extend(spec: str, texts: Iterable[str], n_new: int) -> str:
-    """The tokenizer `spec` with up to `n_new` pieces more, learnt from `texts`. DataError: no text.
+    """Return the tokenizer `spec` with up to `n_new` pieces more, learnt from `texts`. DataError: no text.
 
     Ids and pieces that are there stay. BPE: the merges that the new text would have made come after the old
     ones, so that they put together what those leave. Unigram: new pieces have the scores of the new text.
@@ -105,7 +105,7 @@ def extend(spec: str, texts: Iterable[str], n_new: int) -> str:
 
 
 def _add_merges(model: dict[str, Any], learnt: dict[str, Any], n_new: int) -> None:
-    """Adds to a BPE model the pieces and merges of another, in its order: first its new characters."""
+    """Add to a BPE model the pieces and merges of another, in its order: first its new characters."""
     vocab, merges = model["vocab"], model["merges"]
     most = len(vocab) + n_new
     for piece in sorted(learnt["vocab"], key=learnt["vocab"].__getitem__):
@@ -118,7 +118,7 @@ def _add_merges(model: dict[str, Any], learnt: dict[str, Any], n_new: int) -> No
 
 
 def _hide_rare(texts: list[str], *, n_kept: int) -> list[str]:
-    """The texts with all but the `n_kept` most frequent characters replaced, and those that occur once.
+    """Return the texts with rare characters replaced: all but the `n_kept` most frequent, and single ones.
 
     What is replaced is written as bytes: thousands of Chinese characters leave room for whole words.
     """
@@ -134,7 +134,7 @@ def _hide_rare(texts: list[str], *, n_kept: int) -> list[str]:
 
 
 def _learn_bpe(texts: list[str], n_pieces: int) -> tokenizers.Tokenizer:
-    """A tokenizer of merged pieces alone. Merges what occurs twice or more."""
+    """Return a tokenizer of merged pieces alone. Merges what occurs twice or more."""
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = _splitter(training=True)
     trainer: Any = trainers.BpeTrainer(
@@ -145,7 +145,7 @@ def _learn_bpe(texts: list[str], n_pieces: int) -> tokenizers.Tokenizer:
 
 
 def _learn_unigram(texts: list[str], n_pieces: int) -> tokenizers.Tokenizer:
-    """A tokenizer of unigram pieces alone, and the piece WORD_END.
+    """Return a tokenizer of unigram pieces alone, and the piece WORD_END.
 
     The trainer takes its first candidates from strings that recur with different neighbours in a list that
     holds each word once. A whole word never recurs there, unless it is part of others: "woman" would become
@@ -193,7 +193,7 @@ def _joiner() -> Any:
 
 
 def _bpe_model(model: dict[str, Any], dropout: float) -> dict[str, Any]:
-    """What changes in the JSON of a BPE model: the vocabulary, and unknown characters become bytes."""
+    """Update the JSON of a BPE model: the vocabulary, and unknown characters become bytes."""
     pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
     vocab = {token: i for i, token in enumerate((*SPECIAL_TOKENS, *BYTE_TOKENS, *pieces))}
     assert len(vocab) == N_FIXED + len(pieces), "a piece looks like a special or byte token"
@@ -202,7 +202,7 @@ def _bpe_model(model: dict[str, Any], dropout: float) -> dict[str, Any]:
 
 
 def _unigram_model(model: dict[str, Any]) -> dict[str, Any]:
-    """What changes in the JSON of a unigram model: the vocabulary without WORD_END, with log-probabilities.
+    """Update the JSON of a unigram model: the vocabulary without WORD_END, with log-probabilities.
 
     The last digits of the trainer's scores change from run to run, and so do the scores of characters that
     it keeps although it has no use for them. They are cut, and levelled.

@@ -99,13 +99,13 @@ class Segmenter(Protocol):
     """Cuts normalised text into pieces, and puts pieces together."""
 
     def split(self, text: str) -> list[str]:
-        """The pieces of `text`, without the spaces between, unless META_SPACE stands for them."""
+        """Return the pieces of `text`, without the spaces between, unless META_SPACE stands for them."""
 
     def join(self, pieces: Iterable[str]) -> str:
         """`pieces` as text."""
 
     def settings(self) -> dict[str, Any]:
-        """What the tokenizer's file says about it."""
+        """Return the section of the tokenizer's file."""
 
 
 class WholeTokenizer(ListedTokenizer):
@@ -172,7 +172,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, *, lang: str 
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer in the file `path`. RunError: it is missing, or not one that Dragoman wrote."""
+    """Return the tokenizer in the file `path`. RunError: it is missing, or not one that Dragoman wrote."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError(f"it has {path.stat().st_size:,} bytes, and {MAX_BYTES:,} at most can be right")
@@ -193,7 +193,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def _read(spec: str) -> Tokenizer:
-    """The tokenizer that the JSON `spec` describes. Any exception: it describes none."""
+    """Return the tokenizer that the JSON `spec` describes. Any exception: it describes none."""
     settings = json.loads(spec)
     if "model" in settings:
         return SubwordTokenizer(spec)
@@ -203,7 +203,7 @@ def _read(spec: str) -> Tokenizer:
 
 
 def _segmenter(settings: dict[str, Any]) -> Segmenter:
-    """The segmenter that a tokenizer's file describes. ValueError: Dragoman has no such kind."""
+    """Return the segmenter that a tokenizer's file describes. ValueError: Dragoman has no such kind."""
     if settings["kind"] == "characters":
         return Characters()
     if settings["kind"] != "words" or settings["splitter"] not in ("regex", "spacy"):
@@ -215,7 +215,7 @@ def _segmenter(settings: dict[str, Any]) -> Segmenter:
 
 
 def _learn_whole(texts: Iterable[str], config: TokenizerConfig, lang: str) -> str:
-    """A tokenizer of words or characters as JSON: the most frequent ones, `config.vocab_size` at most."""
+    """Return a tokenizer of words or characters as JSON: the `config.vocab_size` most frequent ones."""
     segmenter: Segmenter
     if config.kind == "words":
         segmenter = Words(splitter=config.splitter, language=lang, format_output=config.format_output)
@@ -256,7 +256,7 @@ class TokenizerPair:
         src_lang: str = "",
         tgt_lang: str = "",
     ) -> TokenizerPair:
-        """The tokenizers that `config` asks for, learnt from `pairs`, which are read once.
+        """Return the tokenizers that `config` asks for, learnt from `pairs`, which are read once.
 
         Of a large corpus, a random sample. The languages choose spaCy's rules, where it splits the words.
         Errors: as `train_tokenizer`.
@@ -275,7 +275,10 @@ class TokenizerPair:
         )
 
     def extended(self, pairs: Iterable[tuple[str, str]], n_new: int) -> TokenizerPair:
-        """These tokenizers with up to `n_new` tokens more each, learnt from `pairs`; ids stay as they are."""
+        """Return these tokenizers with up to `n_new` tokens more each, learnt from `pairs`.
+
+        Ids stay as they are.
+        """
         sample = draw_sample(pairs, MAX_TEXTS // 2)
         if self.shared:
             both = self.src.extended((text for pair in sample for text in pair), n_new)
@@ -286,7 +289,7 @@ class TokenizerPair:
         )
 
     def save(self, folder: Path) -> None:
-        """Writes shared.json, or src.json and tgt.json, into `folder`."""
+        """Write shared.json, or src.json and tgt.json, into `folder`."""
         if self.shared:
             self.src.save(folder / "shared.json")
         else:
@@ -295,7 +298,7 @@ class TokenizerPair:
 
     @classmethod
     def load(cls, folder: Path) -> TokenizerPair:
-        """The tokenizers in `folder`. RunError: a file is missing or not a tokenizer."""
+        """Return the tokenizers in `folder`. RunError: a file is missing or not a tokenizer."""
         if (folder / "shared.json").exists():
             tokenizer = load_tokenizer(folder / "shared.json")
             return cls(tokenizer, tokenizer)

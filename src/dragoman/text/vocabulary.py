@@ -36,7 +36,7 @@ def draw_sample(items: Iterable[Item], n: int) -> list[Item]:
 
 
 def sample_of_text(texts: Iterable[str], normalise: Callable[[str], str]) -> list[str]:
-    """Normal forms of the texts that a vocabulary is learnt from, without empty ones. DataError: no text."""
+    """Yield the normal forms of a vocabulary's texts, without empty ones. DataError: no text."""
     sample = [text for text in map(normalise, draw_sample(texts, MAX_TEXTS)) if text]
     if not sample:
         raise DataError("no text to learn a vocabulary from: every line is empty; check the corpus")
@@ -44,7 +44,7 @@ def sample_of_text(texts: Iterable[str], normalise: Callable[[str], str]) -> lis
 
 
 def most_frequent(counts: Counter[str], n: int, *, min_frequency: int) -> list[str]:
-    """The `n` most frequent pieces that occur `min_frequency` times, equally frequent ones by code point.
+    """Return the `n` most frequent pieces with at least `min_frequency` occurrences; ties by code point.
 
     DataError: there is none.
     """

@@ -58,20 +58,20 @@ class Words:
         )
 
     def split(self, text: str) -> list[str]:
-        """The words of normalised `text`."""
+        """Return the words of normalised `text`."""
         if self._split is None:
             self._split = _spacy_splitter(self._language)
         return self._split(text)
 
     def join(self, pieces: Iterable[str]) -> str:
-        """The words as text: with a space between each, or formatted."""
+        """Return the words as text: with a space between each, or formatted."""
         words = list(pieces)
         if not self._format_output:
             return " ".join(words)
         return format_words(words if self._splitter == "regex" else _attach_contractions(words))
 
     def settings(self) -> dict[str, Any]:
-        """What the tokenizer's file says of them."""
+        """Return the section of the tokenizer's file."""
         by = {"pattern": self._pattern} if self._splitter == "regex" else {"language": self._language}
         return {
             "kind": "words", "splitter": self._splitter, **by, "format_output": self._format_output
@@ -79,7 +79,7 @@ class Words:
 
 
 def _regex_splitter(pattern: str) -> Callable[[str], list[str]]:
-    """A function from text to what `pattern`, in Oniguruma's syntax, finds in it."""
+    """Return a function from text to what `pattern`, in Oniguruma's syntax, finds in it."""
     from tokenizers import Regex, pre_tokenizers
 
     # The standard library's expressions know no \p{M}: they would split Hindi at every vowel sign.
@@ -88,7 +88,7 @@ def _regex_splitter(pattern: str) -> Callable[[str], list[str]]:
 
 
 def _spacy_splitter(language: str) -> Callable[[str], list[str]]:
-    """A function from text to words by spaCy's rules, which need no trained pipeline."""
+    """Return a function from text to words by spaCy's rules, which need no trained pipeline."""
     if not LANGUAGE.fullmatch(language):
         raise ConfigError(
             f'tokenizer.splitter = "spacy": {language[:40]!r} is no language code; write one such as "de"'

@@ -14,19 +14,19 @@ class TrainingListener:
     """Is told what happens during a training. This one says nothing; override what you want to hear."""
 
     def message(self, text: str) -> None:
-        """A sentence for the user."""
+        """Receive a sentence for the user."""
 
     def started(self, position: Position, config: Config, n_parameters: int) -> None:
-        """The first update is about to be made, or the first after a pause."""
+        """Handle the start, before the first update of this call."""
 
     def stepped(self, position: Position) -> None:
         """One update was made."""
 
     def logged(self, record: dict[str, Any]) -> None:
-        """A line was added to history.jsonl."""
+        """Receive a record that was added to history.jsonl."""
 
     def validating(self) -> None:
         """Training pauses for a validation."""
 
     def sampled(self, step: int, samples: Sequence[Sample]) -> None:
-        """What the weights of `step` make of some validation examples, always the same ones."""
+        """Receive the outputs for some validation examples, always the same ones."""

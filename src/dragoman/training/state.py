@@ -97,7 +97,7 @@ class TrainState:
         return next(self.model.parameters()).device
 
     def save(self, folder: Path, files: dict[str, Weights] | None = None) -> None:
-        """Writes the checkpoint `folder`; it appears whole or not at all.
+        """Write the checkpoint `folder`; it appears whole or not at all.
 
         `files` are the `tensors` of all processes together, this one's unless given. RunError: it cannot be
         written.
@@ -122,7 +122,7 @@ class TrainState:
             ) from None
 
     def restore(self, folder: Path, processes: Processes = ALONE) -> None:
-        """Takes over everything that `save` wrote. RunError: a file is missing or damaged.
+        """Take over everything that `save` wrote. RunError: a file is missing or damaged.
 
         A process that was not there when it was saved draws its random numbers from where it is now.
         """
@@ -163,11 +163,11 @@ class TrainState:
             torch.cuda.set_rng_state(random[f"cuda{rank}"], self.device)
 
     def weights(self) -> Weights:
-        """The weights to validate and to use: the moving average where there is one."""
+        """Return the weights to validate and to use: the moving average where there is one."""
         return self.ema if self.ema is not None else parameters(self.model)
 
     def update_ema(self, decay: float) -> None:
-        """Moves the average towards the current weights; younger averages move faster."""
+        """Move the average towards the current weights; younger averages move faster."""
         if self.ema is None:
             return
         decay = min(decay, (1 + self.position.step) / (10 + self.position.step))
@@ -175,7 +175,7 @@ class TrainState:
         torch._foreach_lerp_(list(self.ema.values()), [current[name] for name in self.ema], 1 - decay)
 
     def tensors(self, processes: Processes) -> dict[str, Weights]:
-        """What belongs into the files of a checkpoint, whole in the first process. All have to ask for it."""
+        """Return the tensors of a checkpoint's files, whole in rank 0. All processes must call this."""
         files = {
             "model": parameters(self.model),
             "optimizer": _optimizer_tensors(self.optimizer, self.model),
@@ -202,18 +202,18 @@ def random_states(processes: Processes, device: torch.device) -> Weights:
 
 
 def seed_process(seed: int, processes: Processes) -> None:
-    """Lets each process but the first draw random numbers of its own, for dropout."""
+    """Let each process but the first draw random numbers of its own, for dropout."""
     if not processes.first:
         torch.manual_seed(1_000_003 * processes.rank + seed)
 
 
 def parameters(model: Transformer) -> Weights:
-    """The weights by name, tied ones once, without gradients."""
+    """Return the weights by name, tied ones once, without gradients."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def average_weights(files: Sequence[Path]) -> Weights:
-    """The mean of the weights in checkpoint files (Vaswani et al. 2017, section 6.1)."""
+    """Return the mean of the weights in checkpoint files (Vaswani et al. 2017, section 6.1)."""
     mean: Weights = {}
     for i, file in enumerate(files):
         for name, tensor in load_tensors(file).items():
@@ -230,7 +230,7 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: Transformer) -> 
 
 
 def _position(content: bytes) -> Position:
-    """The position in a JSON file. ValueError: a value is unknown or of another type."""
+    """Return the position in a JSON file. ValueError: a value is unknown or of another type."""
     try:
         return TypeAdapter(Position).validate_json(content)
     except ValidationError as error:
@@ -239,7 +239,7 @@ def _position(content: bytes) -> Position:
 
 
 def _states(tensors: Weights, model: Transformer) -> dict[str, Weights]:
-    """What an optimizer keeps, by parameter and kind. ValueError: it is not of this model."""
+    """Return the optimizer's tensors by parameter and kind. ValueError: it is not of this model."""
     found: dict[str, Weights] = {}
     for key, tensor in tensors.items():
         kind, _, name = key.partition(":")

@@ -70,37 +70,37 @@ class Task(ABC, Generic[Batch]):
     """What losses are an average over: "token" or "text"."""
 
     def begin(self) -> None:
-        """What the weights of a training start from that has none yet; by default those the model has."""
+        """Initialise the weights of a new training; by default they stay as the model made them."""
 
     @abstractmethod
     def plan(self, epoch: int) -> Sequence[npt.NDArray[np.int64]]:
-        """The indices of each batch's examples, in the order of training: every example once."""
+        """Return the indices of each batch's examples, in the order of training: every example once."""
 
     @abstractmethod
     def batch(self, indices: npt.NDArray[np.int64], device: torch.device) -> Batch:
-        """The examples at `indices`, as the epoch sees them that was planned last."""
+        """Return the examples at `indices`, as the epoch sees them that was planned last."""
 
     @abstractmethod
     def memory(self, indices: npt.NDArray[np.int64]) -> float:
-        """What the batch of the examples at `indices` takes, compared with other batches."""
+        """Return the memory of the batch of the examples at `indices`, relative to other batches."""
 
     @abstractmethod
     def n_items(self, batch: Batch) -> float:
-        """What the loss of `batch` is a sum over: target tokens, or texts (weighted by their label)."""
+        """Return the number of items in the loss of `batch`: target tokens, or texts weighted by label."""
 
     @abstractmethod
     def loss(self, batch: Batch) -> BatchResult:
-        """The loss of the model's predictions for `batch`."""
+        """Return the loss of the model's predictions for `batch`."""
 
     @abstractmethod
     def validate(self, weights: Weights) -> Validation:
-        """Scores `weights` in the place of the model's own, which are left alone."""
+        """Score `weights` in the place of the model's own, which are left alone."""
 
     def finish(self, weights: Weights) -> None:
-        """What is still to be learnt once the weights to keep are known; by default nothing."""
+        """Finish learning once the final weights are known; by default nothing."""
 
 
 def sampled(n_examples: int) -> list[int]:
-    """The indices of the examples to show: N_SAMPLES of them, spread evenly, or all where there are fewer."""
+    """Return the indices of the examples to show: N_SAMPLES, spread evenly, or all if there are fewer."""
     n = min(N_SAMPLES, n_examples)
     return [(2 * i + 1) * n_examples // (2 * n) for i in range(n)]

@@ -61,7 +61,7 @@ def unpack(
     wanted: Callable[[str], bool] = lambda name: True,
     limits: Limits | None = None,
 ) -> list[str]:
-    """Unpacks the wanted files into the new `folder`, which appears when all is in it; their names.
+    """Unpack the wanted files into the new `folder`, which appears when all is in it; their names.
 
     DataError: as of `members`, or the folder is there already or cannot be written.
     """
@@ -84,7 +84,7 @@ def unpack(
 
 
 def safe_name(name: str, *, archive: Path) -> str:
-    """A member's name as a relative path. DataError: it leads, or might lead, out of the folder."""
+    """Return a member's name as a relative path. DataError: it leads, or might lead, out of the folder."""
     path = PurePosixPath(name)
     leads_out = path.is_absolute() or ".." in path.parts
     if leads_out or not path.parts or re.search(r"[\\\x00-\x1f]|^[A-Za-z]:", name):
@@ -144,7 +144,7 @@ _Members = Iterator[tuple[str, IO[bytes]]]
 
 
 def _kind(archive: Path) -> Callable[[Path, Callable[[str], bool], _Meter], _Members]:
-    """What reads an archive of this name."""
+    """Return the reader of an archive with this name."""
     name = archive.name.lower()
     if name.endswith(TAR_SUFFIXES):
         return _tar_members
@@ -194,7 +194,7 @@ def _single_member(archive: Path, wanted: Callable[[str], bool], meter: _Meter) 
 
 @contextmanager
 def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, decompressed by its suffix."""
+    """Open a file, decompressed by its suffix."""
     with archive.open("rb") as file:
         if archive.suffix in (".gz", ".tgz"):
             with gzip.GzipFile(fileobj=file) as stream:
@@ -208,7 +208,7 @@ def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _explained(archive: Path) -> Iterator[None]:
-    """Makes a DataError of what a damaged archive raises."""
+    """Make a DataError of what a damaged archive raises."""
     damage = (
         zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, gzip.BadGzipFile,
         EOFError, NotImplementedError,
@@ -227,7 +227,7 @@ def _explained(archive: Path) -> Iterator[None]:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Makes a DataError of what goes wrong with the disk."""
+    """Make a DataError of what goes wrong with the disk."""
     try:
         yield
     except OSError as error:
@@ -238,7 +238,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, content: IO[bytes], *, archive: Path) -> None:
-    """Writes one member. What goes wrong with reading it is left to `members`."""
+    """Write one member. What goes wrong with reading it is left to `members`."""
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

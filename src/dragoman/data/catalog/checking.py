@@ -25,7 +25,7 @@ class Check:
 
 
 def verify(dataset: Dataset, folder: Path) -> Check:
-    """Compares the files in `folder` with the sums beside them, or above them, and with the measured texts.
+    """Compare the files in `folder` with the sums beside them, or above them, and with the measured texts.
 
     DataError: a file has another sum than SHA256SUMS says, or is damaged.
     """
@@ -48,7 +48,7 @@ def verify(dataset: Dataset, folder: Path) -> Check:
 
 
 def _read_sums(folder: Path) -> dict[str, str]:
-    """What SHA256SUMS in a folder says, by file."""
+    """Return the checksums in a folder's SHA256SUMS, by file."""
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -58,7 +58,7 @@ def _read_sums(folder: Path) -> dict[str, str]:
 
 
 def _hash_text(path: Path) -> str:
-    """The sum of a file's decompressed bytes. DataError: it is damaged."""
+    """Return the sum of a file's decompressed bytes. DataError: it is damaged."""
     digest = hashlib.sha256()
     with open_bytes(path) as file:
         while block := file.read(1 << 20):
@@ -67,7 +67,7 @@ def _hash_text(path: Path) -> str:
 
 
 def report_check(dataset: Dataset, folder: Path, check: Check, report: Callable[[str], None]) -> None:
-    """What a check found, in one or two lines."""
+    """Describe the result of a check in one or two lines."""
     rest = check.n_files - check.n_right
     right = "all with the sums" if not rest else f"{check.n_right} with the sums"
     unknown = f", {rest} that it does not name" if rest and check.n_right else ""

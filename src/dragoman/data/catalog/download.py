@@ -92,7 +92,7 @@ def download(
     progress: Progress | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> Downloaded:
-    """The file at `path`, from the first of the addresses that gives it, continued if it was interrupted.
+    """Download a file to `path` from the first address that has it; continue an interrupted download.
 
     `checksum` is "md5:..." or "sha256:...", or several of them with spaces between, one of which must be
     right; messages call it `checksum_origin`. A file that is at `path` already is only checked.
@@ -121,7 +121,7 @@ def download(
 
 
 def checksum_of(path: Path, algorithm: str) -> str:
-    """The hexadecimal checksum of a file. DataError: it cannot be read."""
+    """Return the hexadecimal checksum of a file. DataError: it cannot be read."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
     try:
         with path.open("rb") as file:
@@ -158,12 +158,12 @@ class _Source:
         return str(note.get("mark", "")) if fits else ""
 
     def forget(self) -> None:
-        """Removes what has arrived."""
+        """Remove what has arrived."""
         for file in (self.note, self.part):
             file.unlink(missing_ok=True)
 
     def fetch(self, *, n_attempts: int, pause: Callable[[float], None]) -> None:
-        """Lets the whole file arrive. _UnavailableError: `n_attempts` in a row brought nothing new."""
+        """Let the whole file arrive. _UnavailableError: `n_attempts` in a row brought nothing new."""
         most, n_failures = self.size, 0
         while True:
             try:
@@ -197,7 +197,7 @@ class _Source:
             self.receive(response, n if response.status == 206 else 0, mark)
 
     def receive(self, response: HTTPResponse, start: int, mark: str) -> None:
-        """Writes what the server sends behind the first `start` bytes, which are here already."""
+        """Write what the server sends behind the first `start` bytes, which are here already."""
         if response.headers.get_content_type() in ("text/html", "application/xhtml+xml"):
             raise _UnavailableError("answered with a web page in place of the file")
         if start and (_start(response.headers) != start or _mark(response.headers) not in ("", mark)):
@@ -237,7 +237,7 @@ class _Source:
 
     @contextmanager
     def appending(self) -> Iterator[BinaryIO]:
-        """The part, to write behind what is in it; on the disk when this is left, however that happens."""
+        """Open the partial file for appending; sync it to the disk at the end, even after an error."""
         with self.writing(), self.part.open("ab") as part:
             try:
                 yield part
@@ -248,7 +248,7 @@ class _Source:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Makes a DataError of what goes wrong with the disk."""
+        """Make a DataError of what goes wrong with the disk."""
         try:
             yield
         except OSError as error:
@@ -258,7 +258,7 @@ class _Source:
             ) from None
 
     def accept(self, checksum: str, origin: str) -> None:
-        """Gives the file its name. _UnavailableError: its checksum is wrong; it is put aside then."""
+        """Give the file its name. _UnavailableError: its checksum is wrong; it is put aside then."""
         wrong = _mismatch(self.part, checksum, origin)
         if wrong:
             aside = self.path.with_name(f"{self.path.name}.wrong")
@@ -285,7 +285,7 @@ class _Redirects(HTTPRedirectHandler):
 
 
 def _open(url: str, headers: dict[str, str], timeout: float) -> HTTPResponse:
-    """The server's answer. HTTPError: it refuses. The other two errors: there is none."""
+    """Return the server's answer. HTTPError: it refuses. The other two errors: there is none."""
     try:
         if urlsplit(url).scheme not in ("http", "https"):
             raise ValueError("neither http nor https")
@@ -300,7 +300,7 @@ def _open(url: str, headers: dict[str, str], timeout: float) -> HTTPResponse:
 
 
 def _no_answer(error: Exception, timeout: float) -> _TransientError | _UnavailableError:
-    """What to make of a failure to reach a server: without a network, trying again would only take time."""
+    """Return the error for an unreachable server: without a network, a retry would only take time."""
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, TimeoutError):
         return _TransientError(f"no answer in {timeout:g} s")
@@ -315,7 +315,7 @@ def _no_answer(error: Exception, timeout: float) -> _TransientError | _Unavailab
 
 
 def _complaint(error: HTTPError) -> _TransientError | _UnavailableError:
-    """What to make of a status such as 404."""
+    """Return the error for a status such as 404."""
     said = f"HTTP {error.code} {error.reason}".strip()
     if error.code in (408, 425, 429, 500, 502, 503, 504):
         return _TransientError(said, after=_retry_after(error.headers))
@@ -324,7 +324,7 @@ def _complaint(error: HTTPError) -> _TransientError | _UnavailableError:
 
 
 def _blocks(response: HTTPResponse) -> Iterator[bytes]:
-    """What arrives, as it arrives. _TransientError: the connection breaks."""
+    """Yield the content as it arrives. _TransientError: the connection breaks."""
     while True:
         try:
             block = response.read1(BLOCK)
@@ -338,19 +338,19 @@ def _blocks(response: HTTPResponse) -> Iterator[bytes]:
 
 
 def _start(headers: Message) -> int | None:
-    """The first byte of the range that is sent."""
+    """Return the first byte of the range that is sent."""
     found = re.match(r"bytes (\d+)-", headers.get("Content-Range", ""))
     return int(found[1]) if found else None
 
 
 def _total(headers: Message) -> int | None:
-    """The bytes of the whole file, as an answer about ranges says them."""
+    """Return the bytes of the whole file, as an answer about ranges says them."""
     found = re.search(r"/(\d+)$", headers.get("Content-Range", ""))
     return int(found[1]) if found else None
 
 
 def _mark(headers: Message) -> str:
-    """What tells this state of the file from others, for If-Range: a strong ETag, or the date of change."""
+    """Return the validator for If-Range: a strong ETag, or the date of change."""
     tag = str(headers.get("ETag", ""))
     return tag if tag.startswith('"') else str(headers.get("Last-Modified", ""))
 
@@ -366,7 +366,7 @@ def _retry_after(headers: Message) -> float | None:
 
 
 def _mismatch(path: Path, checksum: str, origin: str) -> str:
-    """What is wrong with a file's checksum, in words; "" where nothing is, or none is known."""
+    """Describe a wrong checksum of a file; "" = it is right, or unknown."""
     wrong = []
     for expected in checksum.split():
         algorithm, _, digest = expected.partition(":")

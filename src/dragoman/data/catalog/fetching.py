@@ -34,7 +34,7 @@ def fetch(
     report: Callable[[str], None] = lambda line: None,
     progress: Progress = lambda file, n_bytes, total: None,
 ) -> Path:
-    """The folder with the data set `name`, whose files are checked if they are here, else downloaded.
+    """Return the folder with the data set `name`, whose files are checked if they are here, else downloaded.
 
     It comes to lie in `to`, or in the cache. `needs` are the files that are wanted ("train.en.gz"), all that
     are not optional unless given. `force` downloads what is here too. DataError: no such set, it cannot be
@@ -58,7 +58,7 @@ def fetch(
 
 
 def _find(dataset: Dataset, needs: Sequence[str], to: Path | None) -> Path | None:
-    """The folder that has what is needed. With `to`, only the one in there counts."""
+    """Return the folder that has what is needed. With `to`, only the one in there counts."""
     if to is not None:
         folder = to / dataset.folder
         lacks = (
@@ -75,7 +75,7 @@ def _find(dataset: Dataset, needs: Sequence[str], to: Path | None) -> Path | Non
 
 
 def _introduction(dataset: Dataset, target: Path) -> Iterator[str]:
-    """What is said before a download begins."""
+    """Describe a download before it begins."""
     size = f" ({dataset.size / 1e6:,.0f} MB)" if dataset.size else ""
     yield f"{dataset.name}: {dataset.title}, from {dataset.homepage}{size}"
     yield f"licence: {dataset.licence}"
@@ -123,7 +123,7 @@ def _make(
     arrived: Sequence[Downloaded],
     report: Callable[[str], None],
 ) -> None:
-    """Prepares the files beside `target`, and gives them its name when they are complete."""
+    """Prepare the files beside `target`, and give them its name when they are complete."""
     from dragoman.data.catalog.preparation import prepare
 
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
@@ -147,7 +147,7 @@ def _make(
 
 
 def _tidy(downloads: Path, arrived: Sequence[Downloaded]) -> None:
-    """Removes what was downloaded and is not needed any more, but not what a user put there."""
+    """Remove what was downloaded and is not needed any more, but not what a user put there."""
     for item in arrived:
         if item.url:
             item.path.unlink(missing_ok=True)
@@ -157,7 +157,7 @@ def _tidy(downloads: Path, arrived: Sequence[Downloaded]) -> None:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Removes what preparations left behind that were killed more than a day ago."""
+    """Remove what preparations left behind that were killed more than a day ago."""
     for suffix in ("partial", "old"):
         for folder in target.parent.glob(f".{target.name}.*.{suffix}"):
             if time.time() - folder.stat().st_mtime > 24 * 3600:
@@ -165,7 +165,7 @@ def _remove_abandoned(target: Path) -> None:
 
 
 def _source(dataset: Dataset, arrived: Sequence[Downloaded]) -> dict[str, Any]:
-    """What is to be known of a set later: where it came from, when, and under which terms."""
+    """Write down where a set came from, when, and under which terms."""
     return {
         "name": dataset.name,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -180,7 +180,7 @@ def _source(dataset: Dataset, arrived: Sequence[Downloaded]) -> dict[str, Any]:
 
 
 def _put(partial: Path, target: Path) -> None:
-    """Gives a finished folder its name, in place of one that was there."""
+    """Give a finished folder its name, in place of one that was there."""
     for file in partial.iterdir():
         sync(file)
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
@@ -199,7 +199,7 @@ def _refuse_foreign(target: Path) -> None:
 
 
 def _earlier_sum(target: Path, file: str) -> str:
-    """The sum that a download had when the set was made the first time; "" where there is none."""
+    """Return the sum that a download had when the set was made the first time; "" where there is none."""
     try:
         downloads = parse_json((target / SOURCE).read_bytes())["downloads"]
         return next(f"sha256:{item['sha256']}" for item in downloads if item["file"] == file)

@@ -39,7 +39,7 @@ _BREAKS = re.compile(r"[\t\n\r]+")
 
 
 def prepare(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
-    """Makes the files of a data set in `folder` from what lies in `downloads`.
+    """Make the files of a data set in `folder` from what lies in `downloads`.
 
     DataError: a download is damaged, or does not hold what is expected of it.
     """
@@ -58,7 +58,7 @@ def prepare(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> 
 
 
 def multi30k(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
-    """The compressed files as they are."""
+    """Keep the compressed files as they are."""
     for part in dataset.parts:
         shutil.copyfile(downloads / part.path, folder / part.path)
 
@@ -84,25 +84,25 @@ def iwslt17(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> 
 
 
 def small_en_zh(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
-    """The first two columns of each file."""
+    """Keep the first two columns of each file."""
     for name in ("train", "dev"):
         pairs = list(_columns(downloads / f"{name}.txt", report))
         _write_lines(folder / f"{name}.tsv.gz", (f"{src}\t{tgt}" for src, tgt in pairs))
 
 
 def translation2019zh(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
-    """The JSON lines as they are."""
+    """Keep the JSON lines as they are."""
     _take_members(downloads / "translation2019zh.zip", dataset, folder)
 
 
 def opensubtitles(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
-    """The two aligned files as they are."""
+    """Keep the two aligned files as they are."""
     src, tgt = dataset.languages
     _take_members(downloads / f"{src}-{tgt}.txt.zip", dataset, folder)
 
 
 def tatoeba(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
-    """The two sentences of each line, split so that no sentence is on two sides of a border."""
+    """Keep the two sentences of each line, split so that no sentence is in two parts."""
     archive = downloads / dataset.downloads[0].file
     text = f"{archive.name.split('-')[0]}.txt"  # deu-eng.zip holds deu.txt
     archives.unpack(archive, folder / "official", wanted=text.__eq__)
@@ -176,7 +176,7 @@ def review_key(line: str) -> str:
 
 
 def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[int]]:
-    """The pairs' indices, those together that share a sentence or are linked by pairs that do."""
+    """Return the pairs' indices, those together that share a sentence or are linked by pairs that do."""
     parent = list(range(len(pairs)))
 
     def root(i: int) -> int:
@@ -204,7 +204,7 @@ def _hash_pair(pair: tuple[str, str]) -> bytes:
 
 
 def _columns(path: Path, report: Report) -> Iterator[tuple[str, str]]:
-    """The first two columns of a tab-separated file; lines without two are counted and left out."""
+    """Yield the first two columns of a tab-separated file; lines without two are counted and left out."""
     n_skipped = 0
     for line in open_lines(path):
         src, tgt, *_ = *line.split("\t"), "", ""
@@ -217,7 +217,7 @@ def _columns(path: Path, report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _one_line(content: bytes, name: str) -> str:
-    """A text without what would end a line or a column of a file."""
+    """Return a text without what would end a line or a column of a file."""
     try:
         return _BREAKS.sub(" ", content.decode())
     except UnicodeDecodeError:
@@ -225,7 +225,7 @@ def _one_line(content: bytes, name: str) -> str:
 
 
 def _take_members(archive: Path, dataset: Dataset, folder: Path) -> None:
-    """The files of an archive that have the names of the data set's parts, in whatever folder there."""
+    """Keep the files of an archive with the names of the data set's parts, in any folder."""
     wanted = {part.path for part in dataset.parts}
     names = archives.unpack(archive, folder / "official", wanted=lambda name: Path(name).name in wanted)
     for name in names:
@@ -240,7 +240,7 @@ def _write_pairs(folder: Path, name: str, languages: Sequence[str], pairs: Seque
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """A compressed file that is the same whenever it is made of the same lines."""
+    """Open a compressed file whose bytes depend only on its lines."""
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         for line in lines:
             file.write(f"{line}\n".encode())

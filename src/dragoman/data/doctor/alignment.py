@@ -97,7 +97,7 @@ class _Features:
         return (self.src.final_marks[i] == self.tgt.final_marks[j]).astype(float)
 
     def shared(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """The weight of words that both lines have: numbers and names, the rarer the heavier."""
+        """Return the weight of words that both lines have: numbers and names, the rarer the heavier."""
         if not len(self._anchor_keys):
             return np.zeros(len(i))
         sizes = self._anchor_starts[j + 1] - self._anchor_starts[j]
@@ -142,7 +142,7 @@ def _anchors(src: Side, tgt: Side) -> tuple[list[np.ndarray], list[np.ndarray], 
 
 
 def _block_shifts(features: _Features) -> np.ndarray:
-    """A first guess of the shift of each line, by block, without a lexicon: lengths, shared words, marks."""
+    """Guess the shift of each line, by block, without a lexicon: by lengths, shared words, marks."""
     n = features.n
     everywhere = np.arange(n)
     lengths = [(x - x.mean()) / max(x.std(), 1e-9) for x in features.log_lengths]
@@ -237,7 +237,7 @@ def _logistic_regression(right: np.ndarray, wrong: np.ndarray, trust: np.ndarray
 
 
 def _auc(right: np.ndarray, wrong: np.ndarray) -> float:
-    """The probability that one of `right` is above one of `wrong`."""
+    """Return the probability that one of `right` is above one of `wrong`."""
     if not len(right) or not len(wrong):
         return 0.0
     below = np.searchsorted(np.sort(wrong), right, side="left") + np.searchsorted(
@@ -247,12 +247,12 @@ def _auc(right: np.ndarray, wrong: np.ndarray) -> float:
 
 
 def _smooth(values: np.ndarray) -> np.ndarray:
-    """The sum over a window around each value, no one of which counts too much."""
+    """Return the sum over a window around each value, no one of which counts too much."""
     return np.convolve(np.clip(values, -_CLEAR, _CLEAR), np.ones(_WINDOW), mode="same")
 
 
 def _trace(judge: _Judge, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
-    """The most likely shift of each line, starting from the guess `shifts`; the nats for it; a note.
+    """Return the most likely shift of each line, starting from the guess `shifts`; the nats for it; a note.
 
     Only where lines do not fit, or the guess changes, are other shifts tried.
     """
@@ -278,7 +278,7 @@ def _trace(judge: _Judge, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, s
 
 
 def _best_path(judge: _Judge, start: int, end: int) -> np.ndarray:
-    """The most likely shift of each of these lines (Viterbi's algorithm)."""
+    """Return the most likely shift of each of these lines (Viterbi's algorithm)."""
     states = np.arange(-MAX_SHIFT, NOWHERE + 1)
     lines = np.arange(start, end)
     emissions = np.zeros((len(lines), len(states)))
@@ -302,7 +302,7 @@ def _best_path(judge: _Judge, start: int, end: int) -> np.ndarray:
 
 
 def _stretches(shifts: np.ndarray) -> tuple[Stretch, ...]:
-    """The runs of lines with one shift other than 0."""
+    """Return the runs of lines with one shift other than 0."""
     starts = np.concatenate([[0], np.flatnonzero(np.diff(shifts)) + 1])
     ends = np.append(starts[1:], len(shifts))
     runs = zip(starts.tolist(), ends.tolist(), shifts[starts].tolist(), strict=True)

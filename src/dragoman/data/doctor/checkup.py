@@ -35,7 +35,7 @@ _WRONG_TEXT = ("empty", "identical", "swapped", "script", "language", "encoding"
 
 
 def silent(doing: str, n_read: int) -> None:
-    """Says nothing."""
+    """Say nothing."""
 
 
 class Faults:
@@ -57,7 +57,7 @@ class Faults:
             self.counts[kind] = count
 
     def remove(self, kind: str, indices: Iterable[int]) -> None:
-        """Forgets what has a better explanation."""
+        """Forget what has a better explanation."""
         for index in indices:
             self.by_kind[kind].pop(index, None)
 
@@ -71,7 +71,7 @@ def check_corpus(
     n_examples: int = N_EXAMPLES,
     progress: Progress = silent,
 ) -> Report:
-    """What is wrong with a parallel corpus; nothing is changed.
+    """Check a parallel corpus, without changing it.
 
     `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with. A
     corpus that cannot be read to its end is checked as far as it goes. DataError: it cannot be read at
@@ -112,7 +112,7 @@ def _open_held_out(corpora: Mapping[str, Corpus], progress: Progress) -> HeldOut
 
 
 def _check_pairs(chunk: Sequence[Numbered], start: int, faults: Faults) -> None:
-    """Adds what can be seen in each pair alone."""
+    """Add what can be seen in each pair alone."""
     for kind, check in PAIR_CHECKS.items():
         found = faults.by_kind[kind]
         for index, (_, (src, tgt)) in enumerate(chunk, start):
@@ -129,7 +129,7 @@ def _check_whole(
     unit: str,
     progress: Progress,
 ) -> list[str]:
-    """Adds what only the whole corpus tells; notes on what could not be judged."""
+    """Add what only the whole corpus tells; note on what could not be judged."""
     progress("repetitions and lengths", len(numbers))
     _add_repetitions(src, tgt, faults, numbers, unit)
     _add_lengths(src, tgt, faults)
@@ -201,7 +201,7 @@ def describe_stretch(stretch: Stretch, numbers: np.ndarray, unit: str) -> str:
 
 
 def _forget_consequences(faults: Faults) -> None:
-    """Leaves out what another finding explains."""
+    """Leave out what another finding explains."""
     faults.remove("language", list(faults.by_kind["identical"]))
     shifted = faults.by_kind["shifted"]
     for kind in ("length", "numbers", "addresses", "unrelated"):
@@ -217,7 +217,7 @@ def make_findings(
     reread: Callable[[], Iterable[Numbered]],
     n_examples: int,
 ) -> tuple[Finding, ...]:
-    """A finding for each kind of fault there is, with examples spread over the corpus."""
+    """Return a finding for each kind of fault there is, with examples spread over the corpus."""
     shown = {kind: _spread(sorted(found), n_examples) for kind, found in faults.by_kind.items() if found}
     texts = chosen(reread(), (index for indices in shown.values() for index in indices))
     findings = []

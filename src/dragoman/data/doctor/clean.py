@@ -33,7 +33,7 @@ def write_clean(
     kinds: Collection[str],
     langs: tuple[str, str] = ("src", "tgt"),
 ) -> tuple[Path, ...]:
-    """Writes what has no fault of these kinds into a new folder, all of it or nothing; the files written.
+    """Write what has no fault of these kinds into a new folder, all of it or nothing; the files written.
 
     Text files keep their names, columns and compression. Other formats become two aligned files, named
     by `langs`, or a file of label, tab and text. dropped.jsonl says what was left out and why. DataError:
@@ -71,7 +71,7 @@ def write_clean(
 def _write_files(
     corpus: Corpus | LabelledCorpus, dropped: Mapping[int, list[str]], folder: Path, langs: tuple[str, str]
 ) -> list[str]:
-    """Writes the clean copy; the names of its files."""
+    """Write the clean copy; the names of its files."""
     if isinstance(corpus, AlignedFiles) and not isinstance(corpus, Talks):
         paths = [corpus.src, corpus.tgt]
         names = [path.name for path in paths]
@@ -108,7 +108,7 @@ def _numbered(corpus: Corpus | LabelledCorpus) -> Iterator[Numbered]:
 def _kept_lines(
     path: Path, dropped: Mapping[int, list[str]], records: Collection[int] | None = None
 ) -> Iterator[str]:
-    """The lines of a file without those that belong to a record that is dropped.
+    """Yield the lines of a file without those that belong to a record that is dropped.
 
     `records` are the numbers of the lines on which records begin; None where each line is one.
     """
@@ -121,7 +121,7 @@ def _kept_lines(
 
 
 def _reports(corpus: Corpus | LabelledCorpus, dropped: Mapping[int, list[str]]) -> Iterator[str]:
-    """A line for each record that is left out."""
+    """Yield a line for each record that is left out."""
     names = ("src", "tgt") if isinstance(corpus, Corpus) else ("text", "label")
     for one in _numbered(corpus):
         if one.number in dropped:
@@ -131,7 +131,7 @@ def _reports(corpus: Corpus | LabelledCorpus, dropped: Mapping[int, list[str]]) 
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    """Writes a text file, compressed by its suffix, to the disk."""
+    """Write a text file, compressed by its suffix, to the disk."""
     with path.open("wb") as file:
         with _compressor(path, file) as out:
             for line in lines:

@@ -51,12 +51,12 @@ def copied_words(src: str, tgt: str) -> str:
 
 
 def _same(src: str, tgt: str) -> bool:
-    """The sides hold the same letters, but for case and white space."""
+    """Return the sides hold the same letters, but for case and white space."""
     return same_text(src, tgt) and any(map(str.isalpha, src))
 
 
 def same_text(src: str, tgt: str) -> bool:
-    """The sides are equal but for case and white space."""
+    """Return the sides are equal but for case and white space."""
     if src.lstrip()[:1].casefold()[:1] != tgt.lstrip()[:1].casefold()[:1]:
         return False  # most pairs, at once
     return " ".join(src.split()).casefold() == " ".join(tgt.split()).casefold()
@@ -71,7 +71,7 @@ def marked_up(src: str, tgt: str) -> str:
 
 
 def markup(text: str) -> str:
-    """The first HTML tag or entity in `text`."""
+    """Return the first HTML tag or entity in `text`."""
     if "<" in text and (tag := _TAG.search(text)):
         return f"tag {tag[0]}"
     if "&" in text:
@@ -82,7 +82,7 @@ def markup(text: str) -> str:
 
 
 def _either(check: Callable[[str], str], src: str, tgt: str) -> str:
-    """What is wrong with either side, and which."""
+    """Return the fault of a side, and which side it is."""
     found = [(name, check(text)) for name, text in (("source", src), ("target", tgt))]
     return "; ".join(f"{name}: {detail}" for name, detail in found if detail)
 
@@ -113,7 +113,7 @@ def _has_digit(text: str) -> bool:
 
 
 def _numbers(text: str) -> Counter[str]:
-    """The numbers in `text`, as digits without separators and without zeros in front."""
+    """Return the numbers in `text`, as digits without separators and without zeros in front."""
     found = (_NOT_DIGITS.sub("", number) for number in _NUMBER.findall(text))
     digits = ("".join(str(unicodedata.digit(d)) for d in number).lstrip("0") for number in found)
     return Counter(number for number in digits if number)

@@ -23,7 +23,7 @@ _MAX_ROUNDS = 3  # text can be misread more than once
 
 
 def damage(text: str) -> str:
-    """What a wrong encoding did to `text`, in words; "" where nothing is seen."""
+    """Describe the damage of a wrong encoding in `text`; "" = none."""
     if text.isascii() and text.isprintable():
         return _question_mark(text)
     if "\ufffd" in text:
@@ -53,13 +53,13 @@ def mend(text: str) -> str:
 
 
 def _in_windows(char: str) -> str:
-    """What Windows-1252 has in the place of a control character, in words."""
+    """Describe the character that Windows-1252 has in place of a control character."""
     meant = char.encode("latin1").decode("cp1252", errors="ignore") if "\x7f" < char < "\xa0" else ""
     return f", in Windows-1252 {meant}" if meant else ""
 
 
 def _question_mark(text: str) -> str:
-    """A complaint about a "?" inside a word."""
+    """Return a complaint about a "?" inside a word."""
     found = _QUESTION_MARK.search(text) if "?" in text else None
     if not found or "://" in text or "www." in text:
         return ""
@@ -74,7 +74,10 @@ def _word_around(text: str, position: int) -> str:
 
 @cache
 def _bytes_of(encoding: str) -> dict[str, int]:
-    """The byte of each character; C1 control characters for those that the encoding leaves undefined."""
+    """Return the byte of each character.
+
+    C1 control characters for those that the encoding leaves undefined.
+    """
     table = {chr(byte): byte for byte in range(0x80, 0xA0)}
     for byte in range(0x80, 0x100):
         char = bytes([byte]).decode(encoding, errors="replace")
@@ -84,7 +87,7 @@ def _bytes_of(encoding: str) -> dict[str, int]:
 
 @cache
 def _misread(encoding: str) -> re.Pattern[str]:
-    """Matches runs of characters that are UTF-8 sequences of two or more bytes, read in `encoding`."""
+    """Match runs of characters that are UTF-8 sequences of two or more bytes, read in `encoding`."""
 
     def among(low: int, high: int) -> str:
         chars = (char for char, byte in _bytes_of(encoding).items() if low <= byte <= high)
@@ -128,19 +131,19 @@ def _is_plausible(meant: str, seen: str, before: str, after: str) -> bool:
 
 
 def _is_plausible_cyrillic(meant: str, seen: str, before: str, after: str) -> bool:
-    """The same for what was read as cp1251, where honest words hold such characters more often."""
+    """Return the same for what was read as cp1251, where honest words hold such characters more often."""
     if len(seen) > 2 and len(meant) == 1:
         return "\u2010" <= meant <= "\u203a" or meant in "€™"
     return len(meant) > 1 and all("\u0400" <= char <= "\u04ff" for char in meant) and not meant.isupper()
 
 
 def _is_latin(char: str) -> bool:
-    """A letter of Latin-1 or Latin Extended-A: those of the European languages."""
+    """Return a letter of Latin-1 or Latin Extended-A: those of the European languages."""
     return "\u00c0" <= char <= "\u017f" and char not in "×÷"
 
 
 def _undo_chinese(found: re.Match[str]) -> str:
-    """A run of Chinese characters, written as GBK and read as UTF-8, if that is text that fits here."""
+    """Return Chinese characters encoded as GBK and decoded as UTF-8, if that is text that fits here."""
     try:
         meant = found[0].encode("gb18030").decode("utf-8")
     except UnicodeError:

@@ -118,7 +118,7 @@ class Finding:
     examples: tuple[Example, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """The finding for JSON."""
+        """Return the finding for JSON."""
         return {
             "kind": self.kind.name,
             "severity": self.kind.severity,
@@ -144,7 +144,7 @@ class Report:
     """What could not be checked, and why."""
 
     def finding(self, kind: str) -> Finding | None:
-        """The finding of that kind, if there is one."""
+        """Return the finding of that kind, if there is one."""
         return next((f for f in self.findings if f.kind.name == kind), None)
 
     def n_found(self, severity: Severity) -> int:
@@ -157,7 +157,7 @@ class Report:
         return sum(self.n_found(severity) for severity in SEVERITIES if severity != "information")
 
     def reasons(self, kinds: Collection[str]) -> dict[int, list[str]]:
-        """The lines with a fault of these kinds, in order, each with the names of its kinds."""
+        """Return the lines with a fault of these kinds, in order, each with the names of its kinds."""
         reasons: dict[int, list[str]] = {}
         for found in self.findings:
             if found.kind.name in kinds:
@@ -166,7 +166,7 @@ class Report:
         return dict(sorted(reasons.items()))
 
     def record(self) -> dict[str, Any]:
-        """The report for JSON."""
+        """Return the report for JSON."""
         return {
             "corpus": self.name,
             "unit": self.unit,
@@ -180,7 +180,7 @@ class Report:
 
 
 def kinds_to_drop(*, drop: Collection[str] = (), keep: Collection[str] = ()) -> frozenset[str]:
-    """The kinds that a clean copy leaves out: the usual ones, those in `drop`, but none in `keep`.
+    """Return the kinds that a clean copy leaves out: the usual ones, those in `drop`, but none in `keep`.
 
     ConfigError: a kind is unknown or has no lines.
     """

@@ -233,7 +233,7 @@ def _misaligned(pairs: Sequence[tuple[str, str]]) -> Iterator[Concern]:
 
 
 def _languages(pairs: Sequence[tuple[str, str]], langs: tuple[str, str]) -> Iterator[Concern]:
-    """Declared languages that are swapped, or wrong otherwise."""
+    """Find declared languages that are swapped or wrong."""
     src, tgt = sides = _sides(pairs)
     if min(len(side.bags.ids) for side in sides) < MIN_WORDS:
         return
@@ -292,7 +292,7 @@ def _faulty_pairs(pairs: Sequence[tuple[str, str]]) -> Iterator[Concern]:
 
 
 def _share(kind: str, count: int, n: int) -> Iterator[Concern]:
-    """A fault of `KINDS` that `count` of `n` examples have, if these are too many."""
+    """Yield a fault of `KINDS` that `count` of `n` examples have, if these are too many."""
     if count >= max(MIN_FAULTY, FAULTY.get(kind, math.inf) * n):
         what = f"{KINDS[kind].title}, in {_percent(count / n)} of the examples; {KINDS[kind].remedy}"
         yield Concern(kind, what)

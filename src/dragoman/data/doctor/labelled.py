@@ -27,7 +27,7 @@ def check_labelled(
     n_examples: int = N_EXAMPLES,
     progress: Progress = silent,
 ) -> Report:
-    """What is wrong with labelled text: as `check_corpus`, and equal texts with different labels."""
+    """Check labelled text: as `check_corpus`, and equal texts with different labels."""
     faults = Faults()
     numbers, texts, labels = array("q"), array("q"), array("q")
     n_of_label: Counter[str] = Counter()

@@ -43,7 +43,7 @@ class Profile(NamedTuple):
 
 @lru_cache(maxsize=1)
 def profiles() -> dict[str, Profile]:
-    """The languages that can be named."""
+    """Return the languages that can be named."""
     text = (resources.files(__package__) / "languages.tsv").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in text.splitlines()[1:]]
     return {lang: Profile(script, frozenset(words.split())) for lang, script, words in rows}
@@ -92,7 +92,7 @@ def check_languages(src: Side, tgt: Side, *, langs: tuple[str | None, str | None
 
 
 def wrong_declarations(src: Side, tgt: Side, *, langs: tuple[str | None, str | None]) -> list[str]:
-    """What is wrong with the declared languages `langs` of the sides as a whole, in words."""
+    """Describe wrong declared languages `langs` of the sides as a whole."""
     sides = (src.bags, tgt.bags)
     return _check_declared(sides, [_main_scripts(_letters_by_script(bags)) for bags in sides], langs)
 
@@ -118,7 +118,7 @@ def _letters_by_script(bags: Bags) -> np.ndarray:
 
 
 def _main_scripts(letters: np.ndarray) -> frozenset[str]:
-    """The scripts with at least a tenth of a side's letters."""
+    """Return the scripts with at least a tenth of a side's letters."""
     total = letters.sum(axis=0, dtype=np.float64)
     return frozenset(SCRIPTS[i] for i in np.flatnonzero(total >= max(0.1 * total.sum(), 1e-9)))
 
@@ -142,7 +142,7 @@ def _swapped_scripts(
 
 
 def _ids_of(words: Iterable[str], bags: Bags) -> np.ndarray:
-    """The ids of those of `words` that occur."""
+    """Return the ids of those of `words` that occur."""
     return np.array(sorted(bags.numbers[word] for word in words if word in bags.numbers), dtype=np.int64)
 
 
@@ -154,7 +154,7 @@ def _coverage(bags: Bags) -> dict[str, float]:
 
 
 def _guess(bags: Bags) -> str | None:
-    """The language of a side; None where none fits."""
+    """Return the language of a side; None where none fits."""
     coverage = _coverage(bags)
     best = max(coverage, key=lambda lang: coverage[lang])
     return best if coverage[best] >= _COVERED else None
@@ -163,7 +163,7 @@ def _guess(bags: Bags) -> str | None:
 def _check_declared(
     sides: Sequence[Bags], main: Sequence[frozenset[str]], langs: Sequence[str | None]
 ) -> list[str]:
-    """What is wrong with the declared languages, in words."""
+    """Describe wrong declared languages."""
     said = []
     for bags, scripts, lang, name in zip(sides, main, langs, _SIDES, strict=True):
         if lang is None or not scripts:
@@ -183,7 +183,7 @@ def _check_declared(
 
 
 def _sequences(words: Sequence[str], numbers: Words) -> tuple[np.ndarray, np.ndarray]:
-    """The three-letter sequences of each word, its borders counted as a letter: ids, and offsets by word."""
+    """Return the trigrams of each word, borders counted as letters: ids, and offsets by word."""
     ids: list[int] = []
     offsets = [0]
     for word in words:
@@ -244,7 +244,7 @@ def _word_evidence(own: Bags, other: Bags) -> np.ndarray:
 def _find_exchanged(
     faults: LanguageFaults, evidence: _Evidence, wrong: Sequence[np.ndarray], named: Sequence[str | None]
 ) -> None:
-    """Adds the pairs that are swapped, and the lines that are in the other side's language."""
+    """Add the pairs that are swapped, and the lines that are in the other side's language."""
     # A name from abroad says little against a line whose other words are at home on its side.
     clear = [evidence.total[i] < 0.85 * evidence.against[i] for i in (0, 1)]
     swapped = (evidence.total[0] + evidence.total[1] < _SWAPPED) & clear[0] & clear[1]
@@ -266,7 +266,7 @@ def _find_foreign(
     named: Sequence[str | None],
     skip: np.ndarray,
 ) -> None:
-    """Adds the lines that are in a third language."""
+    """Add the lines that are in a third language."""
     strange = _strangeness(bags)
     letters = _sum_by_line(bags, _rare_letters(bags))
     unnamed = (strange < _STRANGE) & (letters >= 2)

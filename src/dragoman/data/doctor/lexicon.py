@@ -32,7 +32,7 @@ class Stems(NamedTuple):
 
 
 def stems_of(bags: Bags) -> Stems:
-    """The words of each line, cut to their first letters."""
+    """Return the words of each line, cut to their first letters."""
     numbers = Words()
     stem = np.array([numbers[word[:_STEM]] for word in bags.words], dtype=np.int64)
     return Stems(stem[bags.ids], bags.offsets, len(numbers))
@@ -50,7 +50,10 @@ class Combinations(NamedTuple):
 
 
 def combine(src: np.ndarray, tgt: np.ndarray, i: np.ndarray, j: np.ndarray) -> Combinations:
-    """The combinations of source lines `i` and target lines `j`; `src` and `tgt` are offsets of lines."""
+    """Return the combinations of source lines `i` and target lines `j`.
+
+    `src` and `tgt` are offsets of lines.
+    """
     n_src, n_tgt = src[i + 1] - src[i], tgt[j + 1] - tgt[j]
     pair = np.repeat(np.arange(len(i)), n_src * n_tgt)
     position = ranges(np.zeros(len(i), dtype=np.int64), n_src * n_tgt)
@@ -72,7 +75,7 @@ class Lexicon:
     def __init__(
         self, src: Stems, tgt: Stems, partner: np.ndarray, *, half_of: np.ndarray, seed: int = 1
     ) -> None:
-        """Learns from each source line i and target line `partner[i]`; negative where there is none.
+        """Learn from each source line i and target line `partner[i]`; negative where there is none.
 
         `half_of` says for each source line to which half, 0 or 1, it belongs.
         """

@@ -75,7 +75,7 @@ class HeldOutTexts:
         self._prefix_ranks, self._prefix_rows = ranks[prefix][order], rows[prefix][order]
 
     def matches(self, texts: Iterable[str]) -> list[Match]:
-        """The texts that are, or are nearly, among the held-out ones, each with the most similar of these."""
+        """Return the texts equal or similar to held-out ones, each with the most similar of these."""
         lines = [plain(text) for text in texts]
         same = {i: self._exact[text] for i, text in enumerate(lines) if text in self._exact}
         near = self._near([("" if i in same else text) for i, text in enumerate(lines)])
@@ -135,7 +135,7 @@ class HeldOutTexts:
 
 
 def _sequences(lines: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct sequences of `n` characters of each line: line numbers, rising, and hashes.
+    """Return the distinct sequences of `n` characters of each line: line numbers, rising, and hashes.
 
     None for lines that have fewer than MIN_SEQUENCES.
     """
@@ -190,7 +190,7 @@ class HeldOut:
         self.near: dict[int, str] = {}
 
     def look_up(self, start: int, chunk: Sequence[Numbered]) -> None:
-        """Compares a chunk of train, whose first pair has the index `start`."""
+        """Compare a chunk of train, whose first pair has the index `start`."""
         near: dict[int, list[str]] = {}
         exact: dict[int, list[str]] = {}
         for i, side in enumerate(self._sides):

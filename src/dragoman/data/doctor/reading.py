@@ -23,7 +23,7 @@ class Numbered(NamedTuple):
 
 
 def unit_of(corpus: Corpus | LabelledCorpus) -> str:
-    """What the numbers count: "line", or "pair", "example" or the like."""
+    """Return the unit of the numbers: "line", "pair", "example" or the like."""
     if isinstance(corpus, TableCorpus | LabelledTable):
         return corpus.table.unit
     if isinstance(corpus, AlignedFiles) and not isinstance(corpus, Talks):

@@ -40,16 +40,16 @@ _OF_LANGUAGE = {
 
 
 def script_of(char: str) -> str:
-    """The script of a letter."""
+    """Return the script of a letter."""
     return _STARTS[bisect_right(_FIRST, ord(char)) - 1][1]
 
 
 def language_code(lang: str) -> str:
-    """The code of a language without script and country: "zh" of "zh-TW"."""
+    """Return the code of a language without script and country: "zh" of "zh-TW"."""
     return lang.lower().replace("_", "-").split("-")[0]
 
 
 def scripts_of_language(lang: str) -> frozenset[str]:
-    """The scripts that `lang` ("de", "zh-TW") is written in; none where that is not known."""
+    """Return the scripts that `lang` ("de", "zh-TW") is written in; none where that is not known."""
     code = language_code(lang)
     return frozenset(script for script, codes in _OF_LANGUAGE.items() if code in codes.split())

@@ -17,7 +17,7 @@ _MIN_DEVIATION = 0.1  # nats: corpora from a grammar are more regular than langu
 
 
 def duplicates(*hashes: np.ndarray) -> dict[int, int]:
-    """The lines (from 0) whose hashes all occurred before, each with the first line that had them."""
+    """Return the lines (from 0) whose hashes all occurred before, each with the first line that had them."""
     keys = _combine(hashes)
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     repeated = np.flatnonzero(first[which] != np.arange(len(keys)))
@@ -25,7 +25,7 @@ def duplicates(*hashes: np.ndarray) -> dict[int, int]:
 
 
 def with_several(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The lines whose key stands beside different values, and for each how many different ones."""
+    """Return the lines whose key stands beside different values, and for each how many different ones."""
     pairs = _combine((keys, values))
     _, first = np.unique(pairs, return_index=True)
     _, which, counts = np.unique(keys[first], return_inverse=True, return_counts=True)

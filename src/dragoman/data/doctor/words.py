@@ -22,7 +22,7 @@ _FINAL_MARKS = {"?": 1, "？": 1, "؟": 1, "!": 2, "！": 2, ".": 3, "。": 3, "
 
 
 def words_of(text: str) -> list[str]:
-    """The words and numbers of `text` in lower case, without punctuation."""
+    """Return the words and numbers of `text` in lower case, without punctuation."""
     return _WORD.findall(text.lower())
 
 
@@ -116,6 +116,6 @@ class SideReader:
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The numbers start, start + 1, ... of each range, one range after the other."""
+    """Return the numbers start, start + 1, ... of each range, one range after the other."""
     total = int(sizes.sum())
     return np.arange(total) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(starts, sizes)

@@ -61,14 +61,14 @@ class ArrowTable(Table):
 
     @abstractmethod
     def _schema(self) -> Any:
-        """The names and types of the columns."""
+        """Return the names and types of the columns."""
 
     @abstractmethod
     def _batches(self, names: list[str]) -> Iterator[Any]:
-        """The columns `names` of some rows at a time."""
+        """Yield the columns `names` of some rows at a time."""
 
     def _cell(self, column: Column, name: str, value: object, n: int) -> object:
-        """The value of row `n` in the column `name`, or of the field `column` in it."""
+        """Return the value of row `n` in the column `name`, or of the field `column` in it."""
         if column == name or value is None:
             return value
         try:
@@ -144,7 +144,7 @@ class HubTable(ArrowTable):
 
 @contextmanager
 def _open_parquet(path: Path) -> Iterator[Any]:
-    """The open file; a compressed one is unpacked into a temporary file, for Parquet is read from its end."""
+    """Open the file; unpack a compressed one into a temporary file, as Parquet is read from its end."""
     require("pyarrow", extra="parquet", purpose=f"reading {path}")
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
@@ -167,7 +167,7 @@ def _open_parquet(path: Path) -> Iterator[Any]:
 
 
 def _flat(fields: Any, outer: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The name of each field, those of its fields in dots, and the outermost column it is in."""
+    """Yield the name of each field, those of its fields in dots, and the outermost column it is in."""
     for field in fields:
         name, holder = prefix + field.name, outer or field.name
         inner = [field.type.field(i) for i in range(field.type.num_fields)] if _is_struct(field.type) else []
@@ -175,7 +175,7 @@ def _flat(fields: Any, outer: str = "", prefix: str = "") -> Iterator[tuple[str,
 
 
 def _first_longer(column: Any, most: int) -> int | None:
-    """The first row of a column, counted from 0, that holds a text of more than `most` bytes."""
+    """Return the first row of a column, counted from 0, that holds a text of more than `most` bytes."""
     import pyarrow as pa
     from pyarrow import compute
 

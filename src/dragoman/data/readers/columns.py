@@ -63,7 +63,7 @@ def open_table(name: str, *, setting: str) -> Table:
 
 
 def match_parallel(names: Sequence[str], *, src_lang: str, tgt_lang: str) -> tuple[str, str] | None:
-    """The names of the columns with source and target; None where they don't tell.
+    """Return the names of the columns with source and target; None where they don't tell.
 
     By language ("en", "en_US", "text_en", "translation.en", "english"), or else by role ("source", "tgt").
     """
@@ -76,7 +76,10 @@ def match_parallel(names: Sequence[str], *, src_lang: str, tgt_lang: str) -> tup
 
 
 def match_labelled(names: Sequence[str]) -> tuple[str, str] | None:
-    """The names of the columns with text and label, as "review" and "sentiment"; None: they don't tell."""
+    """Return the names of the columns with text and label, as "review" and "sentiment".
+
+    None: they don't tell.
+    """
     text = next((found for word in _TEXT if (found := _only(names, _is_one_of((word,))))), None)
     label = next(
         (found for word in _LABEL if (found := _only(names, _is_one_of((word,)))) and found != text), None
@@ -92,7 +95,7 @@ def looks_like_names(cells: Sequence[str]) -> bool:
 def unnoticed_header(
     table: Table, columns: Sequence[Column], match: Callable[[Sequence[str]], Sequence[str] | None]
 ) -> list[str]:
-    """A remark where columns are asked for by number and the first line, to `match`, looks like names."""
+    """Return a remark if columns are given by number and the first line, by `match`, looks like names."""
     if not isinstance(table, TabSeparated) or not all(isinstance(column, int) for column in columns):
         return []
     cells = table.first_line()
@@ -105,7 +108,7 @@ def unnoticed_header(
 
 
 def _words(name: str) -> list[str]:
-    """The words of a name: "srcText_en-US" has src, text, en and us."""
+    """Return the words of a name: "srcText_en-US" has src, text, en and us."""
     return re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 
@@ -122,7 +125,10 @@ def _is_one_of(known: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _only(names: Sequence[str], fits: Callable[[str], bool]) -> str | None:
-    """The one name that fits, or of several the one that is a single word; None where there is none such."""
+    """Return the one name that fits, or of several the one that is a single word.
+
+    None where there is none such.
+    """
     fitting = [name for name in names if fits(name)]
     plain = [name for name in fitting if len(_words(name)) == 1]
     if len(plain) == 1:

@@ -42,7 +42,7 @@ def longest_line() -> int:
 
 
 def limit_of(variable: str, default: int, unit: str) -> int:
-    """The number of `unit` that an environment variable allows.
+    """Return the number of `unit` that an environment variable allows.
 
     Raises:
         ConfigError: its value is not a number of them.
@@ -54,7 +54,7 @@ def limit_of(variable: str, default: int, unit: str) -> int:
 
 
 def too_long(where: str, most: int) -> DataError:
-    """The complaint about a line, or another text, of more than `most` bytes."""
+    """Return the complaint about a line, or another text, of more than `most` bytes."""
     return DataError(
         f"{where}: is longer than {most:,} bytes; cut it into lines, or set DRAGOMAN_LONGEST_LINE to more"
     )
@@ -118,7 +118,7 @@ def is_stream(path: Path) -> bool:
 
 @cache
 def _copy(path: Path) -> Path:
-    """A file with all that comes from a pipe; it is deleted when this process ends."""
+    """Return a file with all that comes from a pipe; it is deleted when this process ends."""
     try:
         folder = tempfile.mkdtemp(prefix="dragoman-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -131,13 +131,13 @@ def _copy(path: Path) -> Path:
 
 
 def _remedy(name: str) -> str:
-    """What to do about a missing file: fetch the data set that holds it, if it is a known one."""
+    """Return advice for a missing file: fetch the data set that holds it, if it is known."""
     dataset = providing(name)
     return f"get it with: dragoman data fetch {dataset.name}" if dataset else "check the path"
 
 
 def format_suffix(name: str) -> str:
-    """What a file's name says about its format, whether compressed or not: ".tsv" of "train.tsv.gz"."""
+    """Return the suffix of a file's format, without that of its compression: ".tsv" of "train.tsv.gz"."""
     path = Path(name.lower())
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
 
@@ -167,7 +167,7 @@ class Position:
 
     @contextmanager
     def following(self, file: IO[bytes]) -> Iterator[None]:
-        """Tells how far `file` has been read, as long as it is open, and afterwards how far it was."""
+        """Tell how far `file` has been read, as long as it is open, and afterwards how far it was."""
         self._file = file
         try:
             yield
@@ -176,14 +176,14 @@ class Position:
 
 
 def _tell(file: IO[bytes]) -> int:
-    """The position in a file; 0 in a pipe, which has none."""
+    """Return the position in a file; 0 in a pipe, which has none."""
     return file.tell() if file.seekable() else 0
 
 
 def open_lines(
     path: Path, *, encoding: str = "utf-8", position: Position | None = None
 ) -> Generator[str, None, None]:
-    """The lines of a text file, decompressed by its suffix, without line ends ("\\n" or "\\r\\n") or BOM.
+    """Yield the lines of a text file, decompressed by suffix, without line ends ("\\n" or "\\r\\n") or BOM.
 
     Only "\\n" ends a line. `position` tells how far it is. DataError: the file cannot be read, is damaged, is
     not in its `encoding`, or holds a NUL or a line longer than `longest_line`, which is not read to its end.
@@ -228,7 +228,7 @@ def guess_encoding(start: bytes, language: str) -> str:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
-    """The bytes of a file, decompressed by its suffix.
+    """Open a file, decompressed by its suffix.
 
     DataError: the file cannot be read, or turns out to be damaged while it is.
     """
@@ -251,7 +251,7 @@ def hash_strings(*parts: str) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """A hash of a file's bytes as they are stored. DataError: it cannot be read.
+    """Return a hash of a file's bytes as they are stored. DataError: it cannot be read.
 
     A file that was not touched since is not read a second time.
     """
@@ -281,7 +281,7 @@ def hash_text(text: str, *, seed: int) -> int:
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
-    """The complaint about a file that the system does not let us read."""
+    """Return the complaint about a file that the system does not let us read."""
     return DataError(f"{path}: cannot be read ({error.strerror or error}); check the path and its rights")
 
 
@@ -297,7 +297,10 @@ def _damaged(path: Path, where: str, error: Exception) -> DataError:
 
 
 def _nul(path: Path, n: int) -> DataError:
-    """The complaint about a zero byte. English in UTF-16 is valid UTF-8, with a NUL after every letter."""
+    """Return the complaint about a zero byte.
+
+    English in UTF-16 is valid UTF-8, with a NUL after every letter.
+    """
     return DataError(
         f"{path} line {n}: holds a NUL byte; if the file is UTF-16, convert it with: "
         "iconv -f utf-16 -t utf-8; if not, remove them with: tr -d '\\000'"
@@ -340,7 +343,7 @@ class _ZstdReader(io.RawIOBase):
 
 @contextmanager
 def _open(path: Path, position: Position | None = None) -> Iterator[io.BufferedIOBase]:
-    """The file, decompressed by its suffix."""
+    """Open a file, decompressed by its suffix."""
     suffix = path.suffix.lower()
     with path.open("rb") as stored, (position or Position()).following(stored):
         if suffix == ".gz":
@@ -357,7 +360,7 @@ def _open(path: Path, position: Position | None = None) -> Iterator[io.BufferedI
 
 
 def compressed(data: bytes, name: str) -> bytes:
-    """`data` in the compression that the end of a file's name asks for, a whole frame or member.
+    """Compress `data` by the suffix of a file's name, as a whole frame or member.
 
     Frames one after the other are a file like any other, for readers of .gz, .xz and .zst alike.
     MissingExtraError: it is .zst and zstandard is not installed.

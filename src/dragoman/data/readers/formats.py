@@ -29,13 +29,13 @@ N_TELLING = 1000
 
 @lru_cache(maxsize=1024)
 def language_matches(tag: str, language: str) -> bool:
-    """The tag is the language, or a variant of it: "en-US" and "EN_gb" are "en", but not the reverse."""
+    """Return whether the tag is the language or a variant of it: "en-US" matches "en", not the reverse."""
     tag, language = (name.lower().replace("_", "-") for name in (tag, language))
     return tag == language or tag.startswith(f"{language}-")
 
 
 def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[tuple[str, str]]:
-    """The source and target of each translation unit of a TMX file.
+    """Yield the source and target of each translation unit of a TMX file.
 
     Units without one of the languages are left out. The codes of inline elements (<bpt>, <ph>, ...) are
     dropped, and the text of others, such as <hi>, is kept. DataError: the file is no TMX, is cut short,
@@ -59,7 +59,7 @@ def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[t
 
 
 def tmx_languages(path: Path) -> tuple[str, str] | None:
-    """The source and the target of a TMX file in two languages; None where its beginning does not tell them.
+    """Return source and target language of a TMX file in two languages; None = its beginning does not tell.
 
     DataError: as `tmx`.
     """
@@ -104,7 +104,7 @@ class _Units:
         self._parser.SkippedEntityHandler = self._skipped
 
     def feed(self, block: bytes) -> None:
-        """Parses the next bytes; none at the end of the file. DataError: they are not TMX."""
+        """Parse the next bytes; none at the end of the file. DataError: they are not TMX."""
         self._n_bytes += len(block)
         try:
             self._parser.Parse(block, not block)
@@ -122,7 +122,7 @@ class _Units:
             ) from None
 
     def take(self) -> list[tuple[str, str]]:
-        """The pairs that were finished since the last call."""
+        """Return the pairs that were finished since the last call."""
         pairs, self._finished = self._finished, []
         return pairs
 
@@ -172,7 +172,7 @@ class _Units:
             self._finish()
 
     def _finish(self) -> None:
-        """Makes a pair of the unit that has just ended, or counts what it lacks."""
+        """Make a pair of the unit that has just ended, or count what it lacks."""
         self.notes.n_read += 1
         if len(self.languages) < 100:
             self.languages.update(language for language, _ in self._texts)
@@ -184,7 +184,7 @@ class _Units:
             self.notes.skipped[f"without {' and '.join(lacks)}"] += 1
 
     def _text_in(self, language: str) -> str | None:
-        """The text in the language itself, else in a variant of it."""
+        """Return the text in the language itself, else in a variant of it."""
         fitting = [(tag, text) for tag, text in self._texts if language_matches(tag, language)]
         exact = [text for tag, text in fitting if len(tag) == len(language)]
         self.n_variants += len(fitting) > 1 and len(exact) != 1
@@ -227,7 +227,7 @@ class Entry:
 
 
 def po(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[tuple[str, str]]:
-    """The source and target of each finished entry of a gettext PO file.
+    """Yield the source and target of each finished entry of a gettext PO file.
 
     Fuzzy, obsolete and untranslated entries are left out. A plural entry gives two pairs: singular with
     the first form, plural with the last. Where the header says that the file translates into `src_lang`,
@@ -265,7 +265,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 
 def _entries(path: Path) -> Iterator[Entry]:
-    """The entries of a PO file, the header and the obsolete ones included."""
+    """Yield the entries of a PO file, the header and the obsolete ones included."""
     entry, keyword = Entry(1), ""
     for n, is_obsolete, line in _po_lines(path):
         if (not line or line.startswith(("#", "|", "msgid", "msgctxt"))) and entry.translations:
@@ -281,7 +281,7 @@ def _entries(path: Path) -> Iterator[Entry]:
 
 
 def _po_lines(path: Path) -> Iterator[tuple[int, bool, str]]:
-    """The number of each line, whether it is of an obsolete entry, and what is on it."""
+    """Yield the number of each line, whether it is of an obsolete entry, and what is on it."""
     for n, line in enumerate(open_lines(path), start=1):
         text = line.strip()
         is_obsolete = text.startswith("#~")
@@ -289,7 +289,7 @@ def _po_lines(path: Path) -> Iterator[tuple[int, bool, str]]:
 
 
 def _add(entry: Entry, keyword: str, line: str, path: Path, n: int) -> str:
-    """Adds line `n` to an entry: a keyword and its text, or more text of the last `keyword`; the keyword."""
+    """Add line `n` to an entry: a keyword and its text, or more text of the last `keyword`; the keyword."""
     found = _KEYWORD.match(line)
     strings = line[found.end() :] if found else line
     if found:
@@ -310,7 +310,7 @@ _REMEDY = "check the file with: msgfmt --check"
 
 
 def _checked(path: Path, entry: Entry) -> Entry:
-    """The entry. DataError: it is only a part of one."""
+    """Return the entry. DataError: it is only a part of one."""
     for keyword in ("msgid", "msgstr"):
         if not any(there.startswith(keyword) for there in entry.strings):
             raise DataError(f"{path} line {entry.line}: an entry without {keyword}; {_REMEDY}")
@@ -318,7 +318,7 @@ def _checked(path: Path, entry: Entry) -> Entry:
 
 
 def _unescaped(text: str, path: Path, n: int) -> str:
-    """The text that stands in quotes in line `n`, with the escapes of C replaced."""
+    """Return the text that stands in quotes in line `n`, with the escapes of C replaced."""
 
     def replace(found: re.Match[str]) -> str:
         escape = found[0][1:]
@@ -365,7 +365,7 @@ def has_segment_ids(path: Path) -> bool:
 
 
 def iwslt_segments(path: Path, notes: Notes) -> Iterator[Segment]:
-    """The texts of an IWSLT file: what stands in <seg>, or in training files on lines without tags.
+    """Yield the texts of an IWSLT file: what stands in <seg>, or in training files on lines without tags.
 
     They look like XML and are not always: they are read line by line. The tags that describe talks are
     left out. DataError: a <seg> that does not end on its line.
@@ -409,7 +409,7 @@ def _test_segments(path: Path, notes: Notes) -> Iterator[Segment]:
 
 
 def _decoded(text: str) -> str:
-    """The text with the entities of XML replaced, without the white space around it."""
+    """Return the text with the entities of XML replaced, without the white space around it."""
 
     def replace(found: re.Match[str]) -> str:
         name = found[1]

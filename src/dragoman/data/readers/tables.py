@@ -35,7 +35,7 @@ class Notes:
         self.remarks: list[str] = []
 
     def lines(self, name: str) -> list[str]:
-        """A line for what was left out, and one for each remark, each beginning with `name`."""
+        """Return a line for what was left out, and one for each remark, each beginning with `name`."""
         reasons = ", ".join(f"{n} {reason}" for reason, n in self.skipped.items())
         total = f"left out {self.skipped.total()} of {self.n_read} {self.what}: {reasons}"
         return [f"{name}: {line}" for line in ([total] if reasons else []) + self.remarks]
@@ -52,23 +52,26 @@ class Table(ABC):
         self.name, self.setting = name, setting
 
     def where(self, n: int) -> str:
-        """The place of record `n`, for complaints."""
+        """Return the place of record `n`, for complaints."""
         return f"{self.name} {self.unit} {n}"
 
     @abstractmethod
     def fields(self) -> list[str]:
-        """The names of the columns; [] where there are none."""
+        """Return the names of the columns; [] where there are none."""
 
     @abstractmethod
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
-        """The number of each record and its cells in `columns`; "" in all of them for an empty line."""
+        """Yield the number of each record and its cells in `columns`; "" in all of them for an empty line."""
 
     @abstractmethod
     def fingerprint(self, columns: Sequence[Column]) -> str:
-        """A hash of the content and the columns."""
+        """Return a hash of the content and the columns."""
 
     def text(self, cell: object, n: int, column: Column) -> str:
-        """A cell of record `n` as one line of text; "" for one that is missing. DataError: it is no text."""
+        """Return a cell of record `n` as one line of text; "" for one that is missing.
+
+        DataError: it is no text.
+        """
         if cell is None:
             return ""
         if not isinstance(cell, str):
@@ -86,7 +89,10 @@ class Table(ABC):
         return one_line(cell)
 
     def label(self, cell: object, n: int, column: Column) -> str:
-        """A cell as the name of a class; "" for one that is missing. DataError: it is a list or an object."""
+        """Return a cell as the name of a class; "" for one that is missing.
+
+        DataError: it is a list or an object.
+        """
         if isinstance(cell, float) and math.isnan(cell):
             return ""
         if isinstance(cell, bool):
@@ -99,7 +105,7 @@ class Table(ABC):
         return DataError(f"{self.where(n)}: column {column!r} holds {what}")
 
     def unknown(self, column: Column, place: str, fields: Iterable[str]) -> DataError:
-        """The complaint that `column` is not among `fields` at a place."""
+        """Return the complaint that `column` is not among `fields` at a place."""
         return DataError(f"{place}: no column {column!r}; there are {', '.join(fields)} ({self.setting})")
 
 
@@ -116,7 +122,7 @@ class TabSeparated(Table):
         return []
 
     def first_line(self) -> list[str]:
-        """The cells of the first line: names, or a record."""
+        """Return the cells of the first line: names, or a record."""
         return next(open_lines(self.path), "").split("\t")
 
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
@@ -181,7 +187,7 @@ class CommaSeparated(Table):
         return hash_strings(_kind("csv", columns), *map(str, columns), hash_file(self.path))
 
     def _records(self) -> Generator[tuple[int, list[str]], None, None]:
-        """The line on which each record begins, and its cells."""
+        """Yield the line on which each record begins, and its cells."""
         with closing(open_lines(self.path)) as lines:
             first = next(lines, "")
             delimiter = max(",;\t", key=first.count)
@@ -202,7 +208,7 @@ class CommaSeparated(Table):
                 n, left = reader.line_num + 1, most + 1
 
     def _next(self, reader: Iterator[list[str]], n: int) -> list[str] | None:
-        """The record that begins on line `n`; None at the end. DataError: it is not CSV."""
+        """Return the record that begins on line `n`; None at the end. DataError: it is not CSV."""
         previous = csv.field_size_limit(min(longest_line(), 2**31 - 1))
         try:
             return next(reader, None)
@@ -235,7 +241,7 @@ class _Header:
         raise self.table.unknown(column, self.table.where(1), self.names)
 
     def cells(self, record: list[str], positions: Sequence[int], n: int) -> list[str]:
-        """The cells of record `n` at `positions`; empty ones for an empty record."""
+        """Return the cells of record `n` at `positions`; empty ones for an empty record."""
         if not record:
             return [""] * len(positions)
         if len(record) != len(self.names):
@@ -273,7 +279,7 @@ class JsonLines(Table):
             raise self.unknown(column, self.where(n), field_names(record)) from None
 
     def _records(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
-        """The number and the object of each line; None for an empty one."""
+        """Yield the number and the object of each line; None for an empty one."""
         for n, line in enumerate(open_lines(self.path), start=1):
             if not line.strip():
                 yield n, None
@@ -293,7 +299,10 @@ class JsonLines(Table):
 
 
 def lookup(record: Mapping[str, Any], column: Column) -> object:
-    """The field `column` of a record, or of the fields in it where the name has dots. KeyError: none."""
+    """Return the field `column` of a record, or of the fields in it where the name has dots.
+
+    KeyError: none.
+    """
     name = str(column)
     if name in record:
         return record[name]
@@ -305,7 +314,7 @@ def lookup(record: Mapping[str, Any], column: Column) -> object:
 
 
 def field_names(record: Mapping[str, Any]) -> list[str]:
-    """The names of a record's fields; of a field with fields, theirs: "translation.en"."""
+    """Return the names of a record's fields; of a field with fields, theirs: "translation.en"."""
     names = []
     for name, value in record.items():
         names += [f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) else [name]
@@ -313,19 +322,19 @@ def field_names(record: Mapping[str, Any]) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """A text of several lines as one: stripped, and joined by spaces."""
+    """Return a text of several lines as one: stripped, and joined by spaces."""
     if "\n" not in text and "\r" not in text:
         return text
     return " ".join(stripped for line in re.split(r"[\r\n]+", text) if (stripped := line.strip()))
 
 
 def _kind(kind: str, columns: Sequence[Column]) -> str:
-    """What goes into a fingerprint, so that the number 1 and the name "1" are told apart."""
+    """Return the text for a fingerprint, which differs for the number 1 and the name "1"."""
     return kind if all(isinstance(column, int) for column in columns) else f"named {kind}"
 
 
 def _kind_of(value: object) -> str:
-    """What JSON calls a value, with its article."""
+    """Return the JSON type of a value, with its article."""
     if isinstance(value, bool):
         return "a truth value"
     kinds = {int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}

@@ -18,7 +18,7 @@ settings = json.loads(Path(folder, "classifier.json").read_text(encoding="utf-8"
 
 
 def windows_of(tokens):
-    """The fewest windows of max_length tokens, all of about the same length, 0 behind their ends."""
+    """Return the fewest windows of max_length tokens, of about equal length, padded with 0."""
     n = -(-len(tokens) // settings["max_length"])
     parts = [tokens[i * len(tokens) // n : (i + 1) * len(tokens) // n] for i in range(n)]
     ids = np.zeros((n, max(map(len, parts))), dtype=np.int64)
@@ -28,7 +28,7 @@ def windows_of(tokens):
 
 
 def buckets_of(tokens):
-    """The different buckets that n-grams of up to settings["ngrams"] tokens are hashed into."""
+    """Return the distinct hash buckets of n-grams of up to settings["ngrams"] tokens."""
     tokens, found = np.array(tokens, dtype=np.uint64), []
     mixed = np.zeros(len(tokens), dtype=np.uint64)
     for n in range(1, settings["ngrams"] + 1):

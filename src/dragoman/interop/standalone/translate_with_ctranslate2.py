@@ -17,7 +17,7 @@ longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["m
 
 
 def tokens_of(i):
-    """The tokens of a line, as many of them as the model reads."""
+    """Return the tokens of a line, up to the number that the model reads."""
     tokens = source.encode(lines[i]).tokens
     if len(tokens) <= longest:
         return tokens

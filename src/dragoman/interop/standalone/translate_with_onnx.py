@@ -20,7 +20,7 @@ longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["m
 
 
 def ids_of(i):
-    """The tokens of a line, as many of them as the model reads."""
+    """Return the tokens of a line, up to the number that the model reads."""
     ids = source.encode(lines[i]).ids
     if len(ids) <= longest:
         return ids
@@ -30,7 +30,7 @@ def ids_of(i):
 
 
 def translate(chosen):
-    """The translations of some lines, none of them empty."""
+    """Translate some lines, none of them empty."""
     rows = [ids_of(i) for i in chosen]
     ids = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
     for row, tokens in zip(ids, rows, strict=True):

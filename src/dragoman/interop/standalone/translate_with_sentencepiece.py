@@ -20,7 +20,7 @@ longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["m
 
 
 def tokens_of(i):
-    """The tokens of a line, as many of them as the model reads. ">>deu<<" in front is a token."""
+    """Return the tokens of a line, up to the number that the model reads; a leading ">>deu<<" is a token."""
     language, text = re.match("(>>.*?<<)?(.*)", lines[i], re.DOTALL).groups()
     tokens = [language] * bool(language) + source.encode(text, out_type=str)
     if len(tokens) >= longest:

@@ -168,7 +168,7 @@ class Translation(Task):
 
 
 def _language_in(file: str) -> str | None:
-    """The language that a file's name ends in, if it does."""
+    """Return the language that a file's name ends in, if it does."""
     try:
         return guess_language(file, option="--src-lang")
     except ConfigError:

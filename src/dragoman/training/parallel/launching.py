@@ -90,7 +90,7 @@ def on_this_machine(n_processes: int, run: Run, logs: str) -> LaunchConfig:
 
 
 def hours_left(max_hours: float, *, since: float) -> list[str]:
-    """The option that says so: what is left of `max_hours` since the time `since`, of `time.monotonic`.
+    """Return the option --max-hours with what is left of it since the time `since`, of `time.monotonic`.
 
     Where nothing is left, a moment is: an update and a checkpoint.
     """
@@ -99,7 +99,7 @@ def hours_left(max_hours: float, *, since: float) -> list[str]:
 
 
 def be_quiet() -> None:
-    """Keeps PyTorch's launcher from saying in its own words what is said in ours."""
+    """Keep PyTorch's launcher from saying in its own words what is said in ours."""
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("torch.distributed"):
             logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -65,7 +65,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         *,
         static: bool = False,
     ) -> None:
-        """Reads, tokenizes and stores the corpora; trains the tokenizer where the run has none yet."""
+        """Read, tokenizes and store the corpora; train the tokenizer where the run has none yet."""
         assert not static  # ClassificationTrainingConfig.wants_free_steps
         self.config, self.run = config, run
         self.train_corpus, valid_corpus = open_labelled_corpora(config)
@@ -90,7 +90,7 @@ class ClassificationTask(Task[ClassificationBatch]):
             self.model.votes.count(torch.from_numpy(counts_by_class))
 
     def store(self, *, epoch: int) -> LabelledStore:
-        """The training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
+        """Return the training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
         drawn = self.config.tokenizer.dropout > 0
         return self._prepare(self.train_corpus, "train", dropout=drawn, draw=epoch if drawn else 0)
 
@@ -143,7 +143,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         return Validation(record, score, suspicions(confusion, self.labels), self._samples(logits.argmax(1)))
 
     def _samples(self, found: npt.NDArray[np.int64]) -> tuple[Sample, ...]:
-        """Some validation texts as the model reads them, with their label and the one `found`."""
+        """Return some validation texts as the model reads them, with their label and the one `found`."""
         store = self.valid_store
         return tuple(
             Sample(
@@ -155,7 +155,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         )
 
     def finish(self, weights: Weights) -> None:
-        """Fits the temperature of the probabilities on the validation texts (Guo et al. 2017)."""
+        """Fit the temperature of the probabilities on the validation texts (Guo et al. 2017)."""
         logits, labels = self._valid_logits(weights), self.valid_store.labels.astype(np.int64)
         temperature = fit_temperature(logits, labels)
         self.run.write_json(
@@ -183,14 +183,14 @@ class ClassificationTask(Task[ClassificationBatch]):
 def classification_loss(
     model: TransformerClassifier, batch: ClassificationBatch, class_weights: Tensor, *, smoothing: float
 ) -> Tensor:
-    """The summed smoothed cross-entropy of a batch's texts, each times the weight of its label, in nats."""
+    """Return the summed smoothed cross-entropy of a batch in nats, texts weighted by their labels."""
     logits = batch.documents.logits(model)  # (B, C)
     losses = F.cross_entropy(logits, batch.labels, label_smoothing=smoothing, reduction="none")
     return (losses * class_weights[batch.labels]).sum()
 
 
 def suspicions(confusion: npt.NDArray[np.int64], labels: list[str]) -> dict[str, str]:
-    """What is suspicious about a validation: all texts are given one label."""
+    """Return warnings about a validation: all texts have one label."""
     given = np.flatnonzero(confusion.sum(0))
     if len(given) > 1 or np.count_nonzero(confusion.sum(1)) < 2:
         return {}
@@ -215,7 +215,7 @@ def describe_labels(labels: list[str], counts: list[int], *, balanced: bool) -> 
 
 
 def open_labelled_corpora(config: ClassificationConfig) -> tuple[LabelledCorpus, LabelledCorpus]:
-    """The texts to train on and those to validate on: held out of the former where none are named."""
+    """Return the texts to train on and those to validate on: held out of the former where none are named."""
     data = config.data
     corpus = open_text(data, data.train)
     if data.valid:
@@ -224,7 +224,7 @@ def open_labelled_corpora(config: ClassificationConfig) -> tuple[LabelledCorpus,
 
 
 def prepare_labels(run: Run, corpus: LabelledCorpus) -> list[str]:
-    """The names of the classes in alphabetical order: those in the run, or those of `corpus`, then kept."""
+    """Return the class names in alphabetical order: the run's, or those of `corpus`, then kept in the run."""
     if not (run.path / LABELS).exists():
         counts = Counter(example.label for example in corpus.examples())
         check_labels(sorted(counts), where="training text")
@@ -235,7 +235,7 @@ def prepare_labels(run: Run, corpus: LabelledCorpus) -> list[str]:
 def prepare_tokenizer(
     config: ClassificationConfig, run: Run, corpus: LabelledCorpus, listener: TrainingListener
 ) -> Tokenizer:
-    """The run's tokenizer, learnt from `corpus` where it has none yet."""
+    """Return the run's tokenizer, learnt from `corpus` where it has none yet."""
     folder = run.tokenizer_folder
     if not folder.exists():
         listener.message("training the tokenizer")

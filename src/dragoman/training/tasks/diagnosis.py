@@ -71,7 +71,7 @@ def source_use(model: Seq2SeqTransformer, store: TokenStore) -> SourceUse | None
 def diagnose(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], use: SourceUse | None
 ) -> dict[str, str]:
-    """What is wrong with a model that translates `sources` so: name → one line, with what to try."""
+    """Diagnose a model by its translations of `sources`: name → one line with advice."""
     if len(sources) < MIN_SENTENCES:
         return {}
     found = {}
@@ -93,17 +93,17 @@ def diagnose(
 
 
 def copies(sources: Sequence[str], texts: Sequence[str]) -> float:
-    """The share of `texts` that are their source, or nearly."""
+    """Return the share of `texts` that are their source, or nearly."""
     return _share(similarity(source, text) >= COPIED for source, text in zip(sources, texts, strict=True))
 
 
 def loops(sources: Sequence[str], texts: Sequence[str]) -> float:
-    """The share of `texts` that say the same several times on end."""
+    """Return the share of `texts` that say the same several times on end."""
     return _share(map(has_loop, texts))
 
 
 def silences(sources: Sequence[str], texts: Sequence[str]) -> float:
-    """The share of `texts` that are empty."""
+    """Return the share of `texts` that are empty."""
     return _share(not text.strip() for text in texts)
 
 
@@ -130,7 +130,7 @@ _FAULTS = {
 
 
 def _most_frequent(sources: Sequence[str], texts: Sequence[str]) -> float:
-    """The share of the different sources that have the most frequent of the texts, empty ones aside."""
+    """Return the share of distinct sources that have the most frequent non-empty text."""
     counts = Counter(dict(zip(sources, texts, strict=True)).values())
     return max((n for text, n in counts.items() if text.strip()), default=0) / counts.total()
 
@@ -163,7 +163,7 @@ def _excess(
     *,
     limit: float = MAX_EXCESS,
 ) -> str:
-    """The share with a fault, in words, if it is too far over that of the references, else ""."""
+    """Return the share with a fault, in words, if it is too far over that of the references, else ""."""
     share, of_references = finds(sources, hypotheses), finds(sources, references)
     if share <= of_references + limit:
         return ""

@@ -60,7 +60,7 @@ def misfits(there: ModelConfig, here: ModelConfig) -> list[str]:
 
 
 def taken_tokenizers(config: TranslationConfig, start: Run, corpus: Corpus) -> TokenizerPair:
-    """The tokenizers of `start`, with up to `training.extend_vocab` tokens more from `corpus`, for each."""
+    """Return the tokenizers of `start`, each with up to `training.extend_vocab` more tokens from `corpus`."""
     pair = TokenizerPair.load(start.tokenizer_folder)
     n_new = config.training.extend_vocab
     return pair.extended(corpus.pairs(), n_new) if n_new else pair
@@ -81,7 +81,7 @@ def describe_taken(pair: TokenizerPair, start: Run) -> str:
 
 
 def start_weights(model: Seq2SeqTransformer, start: Run) -> None:
-    """Puts the weights of `start` into `model`; the rows of tokens that are new keep what they have.
+    """Put the weights of `start` into `model`; the rows of tokens that are new keep what they have.
 
     RunError: `start` has no weights yet, or they don't fit.
     """

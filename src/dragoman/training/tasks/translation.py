@@ -50,7 +50,7 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         *,
         static: bool = False,
     ) -> None:
-        """Reads, tokenizes and stores the corpora; trains the tokenizer where the run has none yet.
+        """Read, tokenizes and store the corpora; train the tokenizer where the run has none yet.
 
         `static`: its batches are to have few shapes.
         """
@@ -96,7 +96,7 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
                 yield f"{100 * rate:.1f} % of the validation {side}'s tokens are unknown"
 
     def store(self, *, epoch: int) -> TokenStore:
-        """The training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
+        """Return the training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
         drawn = self.config.tokenizer.dropout > 0
         return TokenStore.prepare(
             self.train_corpus,
@@ -174,7 +174,7 @@ class Validator:
         self.plan = plan_epoch(store, batch_tokens=4 * config.training.batch_tokens, seed=0, epoch=0)
 
     def __call__(self, model: Seq2SeqTransformer, weights: Weights) -> Validation:
-        """Scores the architecture of `model` with `weights`; `model` itself is left alone."""
+        """Score the architecture of `model` with `weights`; `model` itself is left alone."""
         dtype = choose_dtype(self.config.training.precision, self.device)
         candidate = inference_copy(model, dtype, weights=weights, device=self.device)
         translator = Translator(candidate, self.tokenizers, self.config)
@@ -217,12 +217,12 @@ class Validator:
 
 
 def sides(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
-    """The sources of the pairs, and their translations."""
+    """Return the sources of the pairs, and their translations."""
     return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
 
 
 def open_old_pairs(start: Run, new_pairs: Sequence[Pair]) -> Sequence[Pair] | None:
-    """Validation pairs of the text that `start` was trained on; none where they are among `new_pairs`.
+    """Return validation pairs of the text that `start` was trained on, unless they are in `new_pairs`.
 
     None: that text is not here any more.
     """
@@ -238,12 +238,12 @@ def open_old_pairs(start: Run, new_pairs: Sequence[Pair]) -> Sequence[Pair] | No
 
 
 def _on_one_line(pair: Pair) -> Pair:
-    """The pair as a text file holds it."""
+    """Return the pair as a text file holds it."""
     return Pair(*(" ".join(text.split()) for text in pair))
 
 
 def open_corpora(config: TranslationConfig) -> tuple[Corpus, Corpus]:
-    """The pairs to train on and those to validate on: held out of the former where none are named."""
+    """Return the pairs to train on and those to validate on: held out of the former where none are named."""
     data = config.data
     corpus = open_text(data, data.train)
     if data.valid:
@@ -254,7 +254,7 @@ def open_corpora(config: TranslationConfig) -> tuple[Corpus, Corpus]:
 def prepare_tokenizers(
     config: TranslationConfig, run: Run, corpus: Corpus, listener: TrainingListener, *, start: Run | None
 ) -> TokenizerPair:
-    """The run's tokenizers; where it has none yet, those of `start`, or else learnt from `corpus`."""
+    """Return the run's tokenizers; where it has none yet, those of `start`, or else learnt from `corpus`."""
     folder = run.tokenizer_folder
     if not folder.exists():
         if start is not None:

@@ -90,7 +90,7 @@ class Updater(ABC):
         processes: Processes = ALONE,
         message: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`module`: the loss module if the model is wrapped; `message` receives lines for the user."""
+        """Take the wrapped loss as `module` if there is one; `message` receives lines for the user."""
         self.task, self.state, self.training = task, state, config.training
         self.module, self.processes, self.message = module or LossModule(task), processes, message
 
