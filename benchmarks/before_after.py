@@ -35,6 +35,8 @@ from serve_load import Phase, closed_loop, quantile
 from service_client import request_bytes
 from service_process import running
 
+PARTS = ("training", "decoding", "serving")
+
 DECODER = """
 import sys, time
 from dragoman.predict.translator import Translator
@@ -53,6 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("before", type=Path, help="the root of the other tree")
     parser.add_argument("run", type=Path)
+    parser.add_argument("--only", choices=PARTS, action="append", help="may be repeated; default: all")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=40, help="of each training")
     parser.add_argument("--limit", type=int, default=500, help="sentences of the test set")
@@ -60,19 +63,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement of a service")
     options = parser.parse_args()
     trees = {"before": options.before.resolve(), "after": Path(__file__).resolve().parents[1]}
+    parts = options.only or PARTS
     sources, _, _ = test_set(options.run, options.limit)
     print(f"PyTorch {torch.__version__}, {options.rounds} rounds\n")
     print("| | before | after | after / before, median (range) |\n|---|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         measure = partial(compare, options.rounds, trees)
-        measure("training, tokens/s", lambda tree: train(trees[tree], folder, options.updates))
-        texts = folder / "texts"
-        texts.write_text("\n".join(sources), encoding="utf-8")
-        decoders = {tree: decoder(tree, root, options.run, texts) for tree, root in trees.items()}
-        measure("decoding, sentences/s", lambda tree: float(decoders[tree].ask("go")))
-        for peer in decoders.values():
-            peer.end()
+        if "training" in parts:
+            measure("training, tokens/s", lambda tree: train(trees[tree], folder, options.updates))
+        if "decoding" in parts:
+            texts = folder / "texts"
+            texts.write_text("\n".join(sources), encoding="utf-8")
+            decoders = {tree: decoder(tree, root, options.run, texts) for tree, root in trees.items()}
+            measure("decoding, sentences/s", lambda tree: float(decoders[tree].ask("go")))
+            for peer in decoders.values():
+                peer.end()
+        if "serving" not in parts:
+            return
         services = {}
         for tree, root in trees.items():
             with path_of(root):

@@ -25,7 +25,7 @@ from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
-from dragoman.training import loop
+from dragoman.training.loop import train as train_run
 from tiny import TINY
 
 EVERYTHING = Lessons(max_ratio=0.0, min_chrf=0.0, max_pairs=5)
@@ -169,7 +169,7 @@ def distil_tiny(
 
     def train(student: TranslationConfig, path: Path) -> None:
         calls.append("train")
-        loop.train(student, path)
+        train_run(student, path)
 
     return distill(
         teacher, out, preset="fast", lessons=Lessons(max_pairs=40), overrides=(*SHORT, *overrides),
@@ -229,7 +229,7 @@ def test_a_student_begins_as_its_teacher_and_continues_after_a_kill(
         raise KillError
 
     learning = "training.max_steps=6", "training.learning_rate=0.01"
-    monkeypatch.setattr(loop, "finish", kill)
+    monkeypatch.setattr(Trainer, "finish", kill)
     with pytest.raises(KillError):
         distil_tiny(tiny_run, killed, *learning, calls=[])
     monkeypatch.undo()
