@@ -26,6 +26,7 @@ from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 from dragoman.training.loop import train as train_run
+from dragoman.training.trainer import Trainer
 from tiny import TINY
 
 EVERYTHING = Lessons(max_ratio=0.0, min_chrf=0.0, max_pairs=5)
