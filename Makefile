@@ -30,7 +30,8 @@ coverage: .venv/installed
 test-lowest: .venv-lowest/installed
 	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 -W ignore::DeprecationWarning $(LOWEST:%=tests/%.py)
 
-LOWEST := $(addprefix unit/test_,config training predict words subword metrics runs import_time greedy_and_beam) \
+LOWEST := $(addprefix unit/,test_config test_runs training/test_training predict/test_predict text/test_words \
+	text/test_subword metrics/test_metrics cli/test_import_time decoding/test_greedy_and_beam) \
 	docs/test_configuration_page docs/test_packaging
 
 .venv-lowest/installed: pyproject.toml constraints-lowest.txt

@@ -24,7 +24,7 @@ SECONDS_PER_CELL = 900
 
 
 def execute(name: str, workplace: Path) -> NotebookNode:
-    """The notebook `name` as it is after running in `workplace`, which gets the recipes of this folder.
+    """Run the notebook `name` in `workplace`, which gets the recipes of this folder.
 
     nbclient.exceptions.CellExecutionError: a cell failed.
     """
@@ -51,7 +51,7 @@ def execute(name: str, workplace: Path) -> NotebookNode:
 
 
 def fingerprint(notebook: NotebookNode) -> str:
-    """A hash of every cell's source: the same as long as nobody edits the notebook."""
+    """Return a hash of every cell's source: the same as long as nobody edits the notebook."""
     return hashlib.sha256("\0".join(cell.source for cell in notebook.cells).encode()).hexdigest()
 
 

@@ -25,7 +25,7 @@ from dragoman.interop.foreign import ForeignFolder
 from dragoman.interop.importing import import_model
 from foreign_checkpoints import Pair
 
-sys.path.append(str(Path(__file__).parents[1] / "unit"))
+sys.path.append(str(Path(__file__).parents[1] / "unit" / "interop"))
 
 import test_import_opennmt as opennmt_files
 import test_import_sockeye as sockeye_files

@@ -113,6 +113,7 @@ def test_the_command_shows_what_it_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(facts["advice"]) == 1
 
 
+@pytest.mark.slow
 def test_this_machine_is_looked_at() -> None:
     machine = hardware.look_around()
     assert machine.n_cores >= 1

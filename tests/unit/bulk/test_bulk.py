@@ -1,0 +1,515 @@
+"""Files of any size through a translator: chunks, journals, workers, and pairs for training."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import random
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from commands import error_of, succeed
+from dragoman.bulk.job import Job
+from dragoman.bulk.journal import Journal
+from dragoman.bulk.output import Dropped, Lines, SyntheticPairs, as_line, fault_of
+from dragoman.bulk.running import Status, translate_file
+from dragoman.bulk.stream import Done, read_chunks
+from dragoman.bulk.workers import device_of_worker, gpu_of_worker
+from dragoman.cli.bulk import describe_status, duration
+from dragoman.config import TokenizerConfig
+from dragoman.data.corpora import open_corpus
+from dragoman.data.readers.files import compressed, open_lines
+from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.predict.translator import Translation, Translator
+from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+from tiny import WORDS, damaged_run
+
+
+class StoppedError(Exception):
+    """What stands for a Ctrl-C."""
+
+
+GREEDY = {"beam_size": 1}
+
+
+def sentences(n: int, *, seed: int = 1) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(list(WORDS), k=rng.randint(0, 7))) for _ in range(n)]
+
+
+def write_lines(path: Path, lines: list[str]) -> Path:
+    path.write_bytes(compressed("".join(f"{line}\n" for line in lines).encode(), path.name))
+    return path
+
+
+def job_of(run: Path, source: Path, out: Path) -> Job:
+    return Job(run, source, out, Lines(as_line), GREEDY)
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run)
+
+
+# --- chunks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("n_done", [0, 3, 8, 10])
+def test_chunks_are_the_lines_behind_those_that_are_done(tmp_path: Path, suffix: str, n_done: int) -> None:
+    lines = [f"line {n}" for n in range(1, 11)]
+    path = write_lines(tmp_path / f"in.txt{suffix}", lines)
+    done = b"".join(f"{line}\n".encode() for line in lines[:n_done])
+    digest = hashlib.blake2b(done, digest_size=16).hexdigest()
+    chunks = list(read_chunks(path, n_done=n_done, digest=digest, chunk_lines=4))
+    assert [line for chunk in chunks for line in chunk.lines] == lines[n_done:]
+    assert [chunk.lines[0] for chunk in chunks] == [f"line {chunk.first_number}" for chunk in chunks]
+    assert all(len(chunk.lines) == 4 for chunk in chunks[:-1])
+    assert all(chunk.n_bytes <= path.stat().st_size for chunk in chunks)
+
+
+def test_the_position_in_a_plain_file_is_that_behind_the_last_line_read(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "in.txt", ["ab", "cde", "f"])
+    assert [chunk.n_bytes for chunk in read_chunks(path, chunk_lines=2)] == [3 + 4, 3 + 4 + 2]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
+def test_pieces_compressed_one_by_one_are_one_file(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"out.txt{suffix}"
+    path.write_bytes(b"".join(compressed(piece, path.name) for piece in (b"", b"a\nb\n", b"c\n")))
+    assert list(open_lines(path)) == ["a", "b", "c"]
+    readers = {"": open, ".gz": gzip.open, ".xz": lzma.open}
+    if suffix in readers:
+        with readers[suffix](path, "rb") as file:
+            assert file.read() == b"a\nb\nc\n"
+    else:
+        with path.open("rb") as file:
+            assert (
+                zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read()
+                == b"a\nb\nc\n"
+            )
+
+
+# --- the journal ------------------------------------------------------------------------------------------
+
+
+def piece(first_number: int, text: str, **counts: int) -> Done:
+    return Done(first_number, text.count("\n"), 0, text.encode(), counts)
+
+
+def test_what_a_journal_does_not_count_is_cut_off(tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    with Journal(out, {"a": 1}) as journal:
+        journal.append(piece(1, "one\ntwo\n", empty=1))
+    with journal.partial.open("ab") as file:
+        file.write(b"half a li")
+    with Journal(out, {"a": 1}) as journal:
+        assert (journal.n_lines, journal.n_bytes, journal.counts) == (2, 8, {"empty": 1})
+        journal.append(piece(3, "three\n", empty=2))
+        journal.finish()
+    assert out.read_text() == "one\ntwo\nthree\n"
+    assert journal.counts == {"empty": 3}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.txt"]
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_kill_between_the_steps_of_finishing_is_made_good(tmp_path: Path, renamed: bool) -> None:
+    out = tmp_path / "out.txt"
+    with Journal(out, {}) as journal:
+        journal.append(piece(1, "one\n"))
+        before = journal.path.read_text()
+        journal.finish()
+    journal.path.write_text(json.dumps({**json.loads(before), "finished": True}))
+    if not renamed:
+        out.rename(journal.partial)
+    with Journal(out, {}) as again:
+        assert again.finished
+        again.finish()
+    assert out.read_text() == "one\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.txt"]
+
+
+def test_one_process_at_a_time_writes_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    with (
+        Journal(out, {}),
+        pytest.raises(RunError, match=rf"out.txt: process {os.getpid()} is writing it; wait until that"),
+        Journal(out, {}),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == [out.with_name("out.txt.partial"), out.with_name("out.txt.journal")]
+
+
+def test_a_partial_file_of_somebody_else_stays(tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    out.with_name("out.txt.partial").write_text("mine")
+    with (
+        pytest.raises(RunError, match=r"out.txt.partial: is no unfinished output, for it has no journal"),
+        Journal(out, {}),
+    ):
+        pass
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.txt.partial", "mine")]
+
+
+def test_a_kill_before_the_partial_file_is_there_is_made_good(tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    with Journal(out, {}) as journal:
+        before = journal.path.read_bytes()
+        journal.append(piece(1, "one\n"))
+    journal.partial.unlink()
+    journal.path.write_bytes(before)
+    with Journal(out, {}) as again:
+        again.append(piece(1, "one\n"))
+        again.finish()
+    assert out.read_text() == "one\n"
+
+
+def test_an_error_before_anything_is_done_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError), Journal(tmp_path / "out.txt", {}):
+        raise StoppedError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_output_keeps_the_link_and_the_mode_of_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    out, target = tmp_path / "out.txt", tmp_path / "folder" / "target"
+    target.touch(mode=0o600)
+    out.symlink_to(target)
+    with Journal(out, {}) as journal:
+        journal.append(piece(1, "one\n"))
+        journal.finish()
+    assert out.is_symlink()
+    assert target.read_text() == "one\n"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["target"]
+
+
+def test_a_device_as_output_is_written_through(tmp_path: Path) -> None:
+    with Journal(Path("/dev/null"), {}) as journal:
+        journal.append(piece(1, "one\n"))
+        journal.finish()
+    with (
+        pytest.raises(RunError, match=r"/dev/full: cannot be written \(No space"),
+        Journal(Path("/dev/full"), {}) as j,
+    ):
+        j.append(piece(1, "one\n"))
+
+
+def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    with Journal(out, {"search": {"beam_size": 5}, "model": "m"}) as journal:
+        journal.append(piece(1, "one\n"))
+    with pytest.raises(
+        RunError,
+        match=r"begun with other settings \(search.beam_size is 5 there, 1 here\); use the same ones to "
+        r"continue, or delete it and out.txt.partial to start over",
+    ):
+        Journal(out, {"search": {"beam_size": 1}, "model": "m"})
+    with pytest.raises(RunError, match=r"\(the run has other weights or tokens\)"):
+        Journal(out, {"search": {"beam_size": 5}, "model": "n"})
+    assert journal.partial.read_text() == "one\n"
+
+
+def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    with Journal(out, {}) as journal:
+        journal.append(piece(1, "one\n"))
+    journal.partial.write_bytes(b"on")
+    with (
+        pytest.raises(RunError, match=r"has 2 bytes where out.txt.journal counts 4; delete both"),
+        Journal(out, {}),
+    ):
+        pass
+    journal.path.write_text("[" * 100_000)
+    with pytest.raises(RunError, match=r"out.txt.journal: is damaged; delete it and out.txt.partial"):
+        Journal(out, {})
+
+
+def test_an_output_that_cannot_be_is_refused_before_the_work(tmp_path: Path) -> None:
+    for out, complaint in (
+        (tmp_path, "Is a directory; give the name of a file"),
+        (tmp_path / "no" / "out", "there is no folder .*no; give"),
+    ):
+        with pytest.raises(RunError, match=complaint), Journal(out, {}):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- a whole file -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
+def test_a_file_equals_its_lines_translated_together(
+    tmp_path: Path, tiny_run: Path, translator: Translator, suffix: str
+) -> None:
+    lines = sentences(30)
+    source = write_lines(tmp_path / f"in.txt{suffix}", lines)
+    out = tmp_path / f"out.txt{suffix}"
+    summary = translate_file(job_of(tiny_run, source, out), chunk_lines=7)
+    assert list(open_lines(out)) == [t.text for t in translator.translate(lines, beam_size=1)]
+    assert (summary.n_lines, summary.n_new, dict(summary.counts)) == (30, 30, {})
+
+
+def test_an_empty_file_becomes_an_empty_file(tmp_path: Path, tiny_run: Path) -> None:
+    for suffix in ("", ".gz", ".xz", ".zst"):
+        source = write_lines(tmp_path / f"in{suffix}", [])
+        out = tmp_path / f"out{suffix}"
+        assert translate_file(job_of(tiny_run, source, out)).n_lines == 0
+        assert list(open_lines(out)) == []
+    assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == b""
+
+
+@pytest.mark.slow
+def test_workers_write_what_one_process_writes(tmp_path: Path, tiny_run: Path) -> None:
+    source = write_lines(tmp_path / "in.txt", sentences(60))
+    seen: list[int] = []
+    for n_workers in (1, 2):
+        seen.clear()
+        job = job_of(tiny_run, source, tmp_path / f"out{n_workers}.zst")
+        translate_file(
+            job, n_workers=n_workers, chunk_lines=8, watch=lambda status: seen.append(status.n_new)
+        )
+        assert seen == sorted(seen)
+        assert seen[-1] == 60
+    assert (tmp_path / "out1.zst").read_bytes() == (tmp_path / "out2.zst").read_bytes()
+
+
+def test_what_is_done_is_not_done_again(
+    tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_lines(tmp_path / "in.txt", sentences(40))
+    whole, out = tmp_path / "whole.gz", tmp_path / "out.gz"
+    translate_file(job_of(tiny_run, source, whole), chunk_lines=8)
+
+    def stop(status: Status) -> None:
+        if status.n_new > 20:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        translate_file(job_of(tiny_run, source, out), chunk_lines=8, watch=stop)
+    assert not out.exists()
+    asked: list[str] = []
+    original = Translator.translate
+
+    def translate(self: Translator, texts: list[str], **options: object) -> list[Translation]:
+        asked.extend(texts)
+        return original(self, texts, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    summary = translate_file(job_of(tiny_run, source, out), chunk_lines=8)
+    assert asked == list(open_lines(source))[40 - summary.n_new :]
+    assert summary.n_new in (16, 24)  # the chunk with line 21 is done, or not yet
+    assert out.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_an_input_that_changed_in_what_is_done_is_not_continued(
+    tmp_path: Path, tiny_run: Path, n_workers: int
+) -> None:
+    lines = sentences(10)
+    source = write_lines(tmp_path / "in.txt", lines)
+    good = source.read_bytes()
+    source.write_bytes(good + b"r\xf6d\n")
+    job = job_of(tiny_run, source, tmp_path / "out.txt")
+    with pytest.raises(DataError, match=r"in.txt line 11: not UTF-8"):
+        translate_file(job, chunk_lines=5)
+    place = good.index(b"\n", 2) - 1  # the size stays
+    changed = good[:place] + (b"x" if good[place : place + 1] != b"x" else b"y") + good[place + 1 :]
+    for content in (changed, good[: len(good) // 3]):
+        source.write_bytes(content)
+        with pytest.raises(DataError, match=r"in.txt: its first \d+ lines have changed since they were tr"):
+            translate_file(job, chunk_lines=5, n_workers=n_workers)
+    source.write_bytes(good + b"red\n")  # what was wrong, and was not done, may be put right
+    assert translate_file(job, chunk_lines=5, n_workers=n_workers).n_lines == 11
+
+
+@pytest.mark.slow
+def test_a_complaint_of_a_worker_is_the_users_and_leaves_nothing_half_written(
+    tmp_path: Path, tiny_run: Path
+) -> None:
+    damaged = damaged_run(tiny_run, tmp_path / "run")
+    write_lines(tmp_path / "in.txt", ["red cat"])
+    error = error_of("translate", damaged, tmp_path / "in.txt", "--out", tmp_path / "out", "--workers", 2)
+    assert "model.safetensors" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "run"]
+
+
+def test_long_lines_are_left_empty_where_that_is_asked_for(tmp_path: Path, tiny_run: Path) -> None:
+    long = " ".join(["red"] * 600)
+    write_lines(tmp_path / "in.txt", ["red cat", long, "blue dog"])
+    out = tmp_path / "out.jsonl"
+    result = succeed("translate", tiny_run, tmp_path / "in.txt", "--out", out, "--skip-long", "--json")
+    assert "without translation, or skipped: 1 of 3: 1 sentences too long for the model" in result.stderr
+    records = [json.loads(line) for line in open_lines(out)]
+    assert [record["source"] for record in records] == ["red cat", long, "blue dog"]
+    assert [bool(record["translation"]) for record in records] == [True, False, True]
+
+
+def test_a_run_without_weights_and_a_setting_that_is_none_are_named(tmp_path: Path, tiny_run: Path) -> None:
+    source = write_lines(tmp_path / "in.txt", ["red cat"])
+    bad = Job(tiny_run, source, tmp_path / "out", Lines(as_line), {"beam": 1})
+    with pytest.raises(ConfigError, match=r"beam is not a setting; did you mean beam_size\?"):
+        translate_file(bad)
+    assert "--workers, --ray and --skip-long are for a file and --out" in error_of(
+        "translate", tiny_run, "--workers", 2, stdin="red cat\n"
+    )
+
+
+def test_an_output_over_the_input_or_the_run_is_refused(tmp_path: Path, tiny_run: Path) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    source = write_lines(tmp_path / "in.txt", ["red cat"])
+    (tmp_path / "link").hardlink_to(source)
+    for out in (source, tmp_path / "link", run / "model.safetensors", run / "tokenizer" / "shared.json"):
+        before = out.read_bytes()
+        with pytest.raises(ConfigError, match=rf"{out}: is the input .*, which would be lost; name another"):
+            translate_file(job_of(run, source, out))
+        assert out.read_bytes() == before
+
+
+# --- progress ---------------------------------------------------------------------------------------------
+
+
+def test_the_time_left_follows_from_the_share_that_was_read() -> None:
+    # 40 lines are in the half that was read, so 80 in all; 20 were done before, 10 in 5 s: 50 are left.
+    status = Status(size=1000, n_bytes=500, n_read=40, n_earlier=20, n_new=10, seconds=5.0)
+    assert status.seconds_left == pytest.approx((80 - 30) / (10 / 5))
+    assert describe_status(status) == "50.0 % read · 30 lines · 2.0 sentences/s · 25 s left"
+    status.n_new = 0
+    assert status.seconds_left is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(42, "42 s"), (600, "10 min"), (3 * 3600, "3.0 h"), (5 * 86400, "5.0 days")]
+)
+def test_durations_have_the_unit_that_suits_them(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_workers_take_turns_on_gpus_unless_one_is_named() -> None:
+    assert [device_of_worker("auto", i, n_gpus=2) for i in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert device_of_worker("cuda:1", 0, n_gpus=2) == "cuda:1"
+    assert device_of_worker("auto", 1, n_gpus=0) == "auto"
+    assert device_of_worker("cpu", 1, n_gpus=2) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("n_workers", "n_gpus", "share"),
+    [(2, 2, 1), (1, 2, 1), (2, 1, 0.5), (3, 2, 0.5), (5, 2, 1 / 3), (4, 0, 0)],
+)
+def test_workers_of_a_cluster_share_its_gpus_so_that_all_find_room(
+    n_workers: int, n_gpus: int, share: float
+) -> None:
+    assert gpu_of_worker("auto", n_workers=n_workers, n_gpus=n_gpus) == share
+    assert gpu_of_worker("cpu", n_workers=n_workers, n_gpus=n_gpus) == 0
+    if share:
+        assert n_gpus * int(1 / share) >= n_workers
+
+
+# --- back-translation -------------------------------------------------------------------------------------
+
+
+def test_pairs_are_read_by_the_training_as_they_were_meant(
+    tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {
+        "red cat": "rot\tKatze", "": "", "big\told  house": "groß alt", "blue dog": "Hund Hund Hund Hund",
+        "small bird \u2028 river": " klein Vogel",
+    }  # fmt: skip
+
+    def translate(self: Translator, texts: list[str], **options: object) -> list[Translation]:
+        return [Translation(text, made[text], 0.0, ()) for text in texts]
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    mono, out = write_lines(tmp_path / "mono.txt", list(made)), tmp_path / "pairs.tsv.zst"
+    result = succeed("backtranslate", tiny_run, mono, "--out", out, "--max-ratio", 0)
+    assert "skipped: 2 of 5: 1 empty lines, 1 repetitions" in result.stderr
+    assert list(open_corpus([str(out)], src_lang="de", tgt_lang="en").pairs()) == [
+        ("<BT> rot Katze", "red cat"),
+        ("<BT> groß alt", "big old house"),
+        ("<BT> klein Vogel", "small bird river"),
+    ]
+
+
+def test_a_tiny_run_translates_back_or_says_why_not(tmp_path: Path, tiny_run: Path) -> None:
+    mono, out = write_lines(tmp_path / "mono.txt", ["red cat", "blue dog", ""]), tmp_path / "pairs.tsv"
+    result = succeed("backtranslate", tiny_run, mono, "--out", out, "--set", "search.beam_size=1")
+    n_pairs = len(list(open_lines(out)))
+    assert f"skipped: {3 - n_pairs} of 3: " in result.stderr
+
+
+@pytest.fixture(scope="module")
+def tokenizers(translator: Translator) -> TokenizerPair:
+    return translator.tokenizers
+
+
+@pytest.mark.parametrize(
+    ("source", "made", "reason"),
+    [
+        ("red cat", "", "empty translations"),
+        ("red cat", "Katze Katze Katze Katze", "repetitions"),
+        ("red old cat", "red old cat", "copies"),
+        (
+            "red cat",
+            "rot groß klein alt Katze Hund Vogel Haus Baum Fluss rot blau grün alt",
+            "unequal lengths",
+        ),
+        ("red cat", "rot Katze", ""),
+        ("no no no no no", "nein nein nein nein nein", ""),  # says so itself
+    ],
+)
+def test_a_fault_is_named(tokenizers: TokenizerPair, source: str, made: str, reason: str) -> None:
+    n_src, n_tgt = len(tokenizers.src.encode(source)), len(tokenizers.tgt.encode(made))
+    ratio = 2.0 if reason else 1 + (5 + max(n_src, n_tgt)) / (5 + min(n_src, n_tgt))
+    assert fault_of(source, made, tokenizers, max_ratio=ratio) == reason
+
+
+def test_a_ratio_of_zero_drops_nothing_for_its_length(tokenizers: TokenizerPair) -> None:
+    assert fault_of("red", "rot groß klein alt Katze Hund Vogel Haus Baum", tokenizers, max_ratio=0) == ""
+
+
+def test_a_pair_is_one_line_of_two_columns(tokenizers: TokenizerPair) -> None:
+    translation = Translation("red\tcat ", "rot\tKatze", 0.0, ())
+    assert SyntheticPairs("<BT>", 3.0)(translation, tokenizers) == "<BT> rot Katze\tred cat"
+    assert SyntheticPairs("", 3.0)(translation, tokenizers) == "rot Katze\tred cat"
+    assert SyntheticPairs("", 3.0)(translation._replace(source=" "), tokenizers) == Dropped("empty lines")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters"])
+def test_a_tag_is_the_same_tokens_before_every_sentence(kind: str) -> None:
+    texts = [f"<BT> {text}" for text in sentences(300) if text]
+    config = TokenizerConfig(kind=kind, vocab_size=330)  # type: ignore[arg-type]
+    tokenizer = train_tokenizer(texts, config)
+    tag = tokenizer.encode("<BT>")
+    for text in sentences(20, seed=2):
+        ids = tokenizer.encode(f"<BT> {text}")
+        assert ids[: len(tag)] == tag
+        rest = tokenizer.encode(text)
+        assert ids[len(ids) - len(rest) :] == rest, "and the sentence is cut as before"
+    assert "\ufffd" not in tokenizer.decode(tag)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_subwords_know_a_tag_that_they_have_never_seen(kind: str) -> None:
+    tokenizer = train_tokenizer(sentences(300), TokenizerConfig(kind=kind, vocab_size=330))  # type: ignore[arg-type]
+    assert tokenizer.decode(tokenizer.encode("<BT> red cat")) == "<BT> red cat"
+
+
+def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, tiny_run: Path) -> None:
+    mono = write_lines(tmp_path / "mono.txt", ["red cat"])
+    for options, complaint in (
+        (["--out", tmp_path / "p.txt"], "pairs are read by their name; end it in .tsv"),
+        (["--out", tmp_path / "p.tsv", "--tag", "a\tb"], "white space would be lost"),
+        (["--out", tmp_path / "p.tsv", "--set", "model.d_model=8"], "settings of [search] only"),
+        (["--out", tmp_path / "p.tsv", "--set", "search.beam=8"], "did you mean search.beam_size?"),
+    ):
+        assert complaint in error_of("backtranslate", tiny_run, mono, *options)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mono.txt"]

@@ -1,0 +1,103 @@
+"""Commands that messages name work in the shell in which the program was called."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from commands import error_of
+from dragoman.cli.app import as_called, command_line
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an environment `my env/bin` that has dragoman, pip and python, and is not on the PATH."""
+    programs = tmp_path / "my env" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("dragoman", "pip", "python"):
+        (programs / name).write_text("#!/bin/sh\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setattr(sys, "argv", ["my env/bin/dragoman", "compare", "run"])
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    return programs
+
+
+def test_a_program_that_the_shell_does_not_find_is_named_with_its_path(called: Path) -> None:
+    assert as_called("try: dragoman classify run") == "try: 'my env/bin/dragoman' classify run"
+    assert error_of("compare", "run").endswith("for a single one say: 'my env/bin/dragoman' report RUN")
+    assert command_line() == "dragoman compare run"
+    found = shlex.split(as_called("pip install 'dragoman[plots]'"))
+    assert found == [str(called / "python"), "-m", "pip", "install", "dragoman[plots]"]
+
+
+def test_a_program_on_the_path_is_named_alone(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(called))
+    for argv in ("my env/bin/dragoman", str(called / "dragoman")):
+        monkeypatch.setattr(sys, "argv", [argv])
+        text = "dragoman show run; pip install 'dragoman[plots]'"
+        assert as_called(text) == text
+
+
+def test_another_program_of_that_name_on_the_path_is_not_meant(
+    called: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = called.parent / "other"
+    shutil.copytree(called, other)
+    monkeypatch.setenv("PATH", str(other))
+    assert as_called("dragoman show run") == "'my env/bin/dragoman' show run"
+
+
+def test_a_module_is_named_with_the_python_that_was_typed(
+    called: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/lib/dragoman/__main__.py", "show"])
+    monkeypatch.setattr(sys, "orig_argv", ["bin/python3", "-m", "dragoman", "show"])
+    assert as_called("dragoman data check a.tsv") == "bin/python3 -m dragoman data check a.tsv"
+
+
+@pytest.mark.parametrize("text", ["runs/dragoman show", "python -m dragoman show", "the dragoman shows", "x"])
+def test_what_is_no_command_of_ours_stays(called: Path, text: str) -> None:
+    assert as_called(text) == text
+
+
+def test_a_path_with_a_space_can_be_pasted() -> None:
+    assert shlex.split(command_line("show", Path("my run"))) == ["dragoman", "show", "my run"]
+
+
+def test_a_usage_error_names_the_program_as_it_was_called(tmp_path: Path) -> None:
+    script = tmp_path / "dragoman"
+    script.write_text(f"#!{sys.executable}\nfrom dragoman.cli import main\nmain()\n", encoding="utf-8")
+    script.chmod(0o755)
+    done = subprocess.run([script, "show", "--wrong"], capture_output=True, text=True, check=False)
+    assert f"Try '{script} show --help'" in done.stderr.replace(" -h'", " --help'")
+
+
+def recipe_of(target: str, folder: Path) -> Sequence[str]:
+    """What `make target` would do in a fresh clone."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    done = subprocess.run(["make", "-n", target], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_the_demo_installs_the_package_and_matplotlib_alone(tmp_path: Path) -> None:
+    installed = {
+        argument
+        for line in recipe_of("demo", tmp_path)
+        if re.search(r"pip install", line)
+        for argument in shlex.split(line)[2:]
+        if not argument.startswith("--") and argument != "constraints.txt"
+    }
+    assert {re.sub("==.*", "", argument) for argument in installed} == {"torch", ".[plots]"}
+    assert any("'.[dev]'" in line for line in recipe_of("test", tmp_path))

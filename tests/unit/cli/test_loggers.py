@@ -1,0 +1,118 @@
+"""What a training logs arrives at TensorBoard and at Weights & Biases, by their own readers."""
+
+from __future__ import annotations
+
+import html
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dragoman.cli import app
+from dragoman.cli.loggers import Listeners, markdown_table, run_id, scalars
+from dragoman.runs import Run
+from dragoman.training.listener import TrainingListener
+from dragoman.training.task import N_SAMPLES
+from tiny import TINY, write_corpus
+
+SETTINGS = [part for setting in TINY for part in ("--set", setting)]
+COMMAND = ["train", "--src", "train.en", "--tgt", "train.de", "--out", "run", *SETTINGS]
+
+
+@pytest.fixture(autouse=True)
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path, "train", 60, seed=1)
+
+
+def test_numbers_are_named_by_kind_and_others_left_out() -> None:
+    record = {"kind": "valid", "step": 3, "bleu": 12.5, "best": True, "seconds": 2.0, "source_gain": None}
+    assert scalars(record) == {"valid/bleu": 12.5}
+
+
+def test_a_continued_run_keeps_its_name_and_another_has_another() -> None:
+    assert run_id(Path("run")) == run_id(Path("./run")) != run_id(Path("other"))
+
+
+def test_every_listener_hears_everything() -> None:
+    heard: list[str] = []
+
+    class Listener(TrainingListener):
+        def __getattribute__(self, name: str) -> Any:
+            return lambda *arguments: heard.append(name)
+
+    both = Listeners([Listener(), Listener()])
+    both.message("")
+    both.started(None, None, 0)  # type: ignore[arg-type]
+    both.stepped(None)  # type: ignore[arg-type]
+    both.logged({})
+    both.validating()
+    both.sampled(1, ())
+    names = ("message", "started", "stepped", "logged", "validating", "sampled")
+    assert heard == [n for n in names for _ in range(2)]
+
+
+def test_signs_of_markdown_and_html_are_text_in_a_table() -> None:
+    table = markdown_table(["a"], [["<b>|*x* & y\nz</b>"]])
+    *head, row = table.splitlines()
+    assert head == ["| a |", "| --- |"]
+    inner = row.removeprefix("| ").removesuffix(" |")
+    assert html.unescape(inner) == "<b>|*x* & y z</b>"
+    assert not set("<>|*\n") & set(inner)
+
+
+def test_tensorboard_reads_the_losses_of_the_history() -> None:
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    done = CliRunner().invoke(app, [*COMMAND, "--tensorboard"])
+    assert done.exit_code == 0, done.stderr
+    events = reader.EventAccumulator("run/tensorboard")
+    events.Reload()
+    history = [r for r in Run.open("run").history() if r["kind"] == "train"]
+    found = [(event.step, event.tensor_proto.float_val[0]) for event in events.Tensors("train/train_loss")]
+    assert [step for step, _ in found] == [r["step"] for r in history]
+    assert [loss for _, loss in found] == pytest.approx([r["train_loss"] for r in history])
+    assert "valid/bleu" in events.Tags()["tensors"]
+    validations = [r["step"] for r in Run.open("run").history() if r["kind"] in ("valid", "average")]
+    samples = events.Tensors("valid/samples")
+    assert [event.step for event in samples] == validations
+    table = samples[-1].tensor_proto.string_val[0].decode()
+    assert table.startswith("| source | reference | hypothesis |\n")
+    assert len(table.splitlines()) == 2 + N_SAMPLES
+
+
+@pytest.mark.parametrize(
+    ("option", "package"), [(["--tensorboard"], "tensorboard"), (["--wandb", "p"], "wandb")]
+)
+def test_a_missing_package_is_named_with_its_install_line(
+    option: list[str], package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    done = CliRunner().invoke(app, [*COMMAND, *option])
+    assert done.exit_code == 1
+    assert f"pip install 'dragoman[{package}]'" in done.stderr
+
+
+@pytest.mark.slow
+def test_weights_and_biases_gets_the_settings_and_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = pytest.importorskip("wandb")
+    calls: list[Any] = []
+
+    class FakeRun:
+        def log(self, values: dict[str, float], step: int) -> None:
+            calls.append((step, values))
+
+    def init(**options: Any) -> FakeRun:
+        calls.append(options)
+        return FakeRun()
+
+    monkeypatch.setattr(wandb, "init", init)
+    done = CliRunner().invoke(app, [*COMMAND, "--wandb", "mine"])
+    assert done.exit_code == 0, done.stderr
+    options, *logged = calls
+    assert (options["project"], options["name"], options["resume"]) == ("mine", "run", "allow")
+    assert options["config"]["training"]["max_steps"] == 6
+    losses = [(step, values["train/train_loss"]) for step, values in logged if "train/train_loss" in values]
+    history = [(r["step"], r["train_loss"]) for r in Run.open("run").history() if r["kind"] == "train"]
+    assert losses == history

@@ -1,0 +1,128 @@
+"""Alignment: shifts are found where they begin and end, and nothing is where nothing is shifted."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from dragoman.data.doctor.alignment import MIN_LINES, NOWHERE, Stretch, check_alignment
+from dragoman.data.doctor.lexicon import Lexicon, combine, stems_of
+from faulty import phrases, sides_of
+
+
+def check(pairs: list[tuple[str, str]]) -> tuple[Stretch, ...]:
+    return check_alignment(*sides_of(pairs)).stretches
+
+
+def rotated(pairs: list[tuple[str, str]], start: int, end: int, by: int) -> list[tuple[str, str]]:
+    """The pairs with the targets of a stretch moved, so that those of source i stand at i + by."""
+    targets = [tgt for _, tgt in pairs]
+    stretch = targets[start:end]
+    targets[start:end] = stretch[-by:] + stretch[:-by]
+    return [(src, tgt) for (src, _), tgt in zip(pairs, targets, strict=True)]
+
+
+@pytest.mark.parametrize("tgt_lang", ["de", "pl", "zh"])
+def test_nothing_is_found_where_nothing_is_shifted(tgt_lang: str) -> None:
+    result = check_alignment(*sides_of(phrases(2000, tgt_lang=tgt_lang)))
+    assert result.stretches == ()
+    assert len(result.unrelated) <= 20  # 1 %
+    assert result.separation is None
+    assert result.notes == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", [1, -1, 3, -7])
+@pytest.mark.parametrize("tgt_lang", ["de", "zh"])
+def test_a_shifted_stretch_is_found_with_its_borders(by: int, tgt_lang: str) -> None:
+    start, end = 500, 620
+    stretches = check(rotated(phrases(2000, tgt_lang=tgt_lang), start, end, by))
+    (found,) = [stretch for stretch in stretches if stretch.shift == by]
+    inner = (start, end - by) if by > 0 else (start - by, end)  # of these sources the target is in the file
+    assert abs(found.start - inner[0]) <= 2
+    assert abs(found.end - inner[1]) <= 2
+    assert all(stretch.start >= start - 2 and stretch.end <= end + 2 for stretch in stretches)
+
+
+def test_a_line_missing_early_shifts_all_the_rest() -> None:
+    pairs = phrases(2000)
+    sources, targets = [src for src, _ in pairs], [tgt for _, tgt in pairs]
+    del targets[100], sources[-1]
+    (found,) = check(list(zip(sources, targets, strict=True)))
+    assert found.shift == -1
+    assert abs(found.start - 101) <= 2
+    assert found.end == 1999
+
+
+def test_a_shuffled_stretch_has_no_translation_near() -> None:
+    pairs = phrases(2000)
+    stretch = [tgt for _, tgt in pairs[800:1100]]
+    random.Random(1).shuffle(stretch)
+    pairs[800:1100] = [(src, tgt) for (src, _), tgt in zip(pairs[800:1100], stretch, strict=True)]
+    (found,) = check(pairs)
+    assert found.shift == NOWHERE
+    assert abs(found.start - 800) <= 5
+    assert abs(found.end - 1100) <= 5
+
+
+def test_shuffled_files_are_told_as_a_whole() -> None:
+    pairs = phrases(2000)
+    targets = [tgt for _, tgt in pairs]
+    random.Random(1).shuffle(targets)
+    result = check_alignment(*sides_of([(src, tgt) for (src, _), tgt in zip(pairs, targets, strict=True)]))
+    assert result.separation is not None
+    assert result.separation < 0.7
+    assert result.stretches == ()
+    assert "hardly more alike than any two lines" in result.notes[0]
+
+
+def test_wrong_translations_here_and_there_are_suspected() -> None:
+    pairs = phrases(2000)
+    rng = random.Random(1)
+    wrong = set(rng.sample(range(2000), 60))
+    replaced = [
+        (src, pairs[(i + 997) % 2000][1] if i in wrong else tgt) for i, (src, tgt) in enumerate(pairs)
+    ]
+    suspected = set(check_alignment(*sides_of(replaced)).unrelated.tolist())
+    assert len(suspected & wrong) > 0.5 * len(wrong)
+    assert len(suspected - wrong) < 20
+
+
+def test_few_pairs_are_not_judged() -> None:
+    result = check_alignment(*sides_of(phrases(MIN_LINES - 1)))
+    assert result.notes == (f"alignment was not judged: {MIN_LINES - 1} pairs are fewer than {MIN_LINES}",)
+
+
+def test_pairs_without_words_do_not_matter() -> None:
+    pairs = phrases(600)
+    for i in range(0, 600, 7):
+        pairs[i] = ("", "...") if i % 2 else ("!", "")
+    result = check_alignment(*sides_of(pairs))
+    assert result.stretches == ()
+    assert not set(result.unrelated.tolist()) & set(range(0, 600, 7))
+
+
+def test_combinations_are_all_words_with_all_words_of_the_line_beside() -> None:
+    src, tgt = sides_of([("a b", "x"), ("c", ""), ("d", "y z")])
+    found = combine(src.bags.offsets, tgt.bags.offsets, np.array([0, 1, 2]), np.array([0, 1, 2]))
+    words = [
+        (int(pair), src.bags.words[src.bags.ids[i]], tgt.bags.words[tgt.bags.ids[j]])
+        for pair, i, j in zip(*found, strict=True)
+    ]
+    assert words == [(0, "a", "x"), (0, "b", "x"), (2, "d", "y"), (2, "d", "z")]
+
+
+def test_the_lexicon_of_one_half_judges_the_other() -> None:
+    """What only one pair says does not speak for that pair."""
+    pairs = [("red cat", "rote Katze"), ("red dog", "roter Hund")] * 20 + [("strange thing", "ganz anders")]
+    src, tgt = sides_of(pairs)
+    halves = (np.arange(len(pairs)) // 2 % 2).astype(np.int8)
+    everywhere = np.arange(len(pairs))
+    lexicon = Lexicon(stems_of(src.bags), stems_of(tgt.bags), everywhere, half_of=halves)
+    scores = lexicon.scores(everywhere, everywhere)
+    nothing = np.log(0.05)  # no word is explained
+    assert scores[:40].min() > nothing + 1
+    assert scores[40] == pytest.approx(nothing)
+    assert lexicon.scores(np.array([0]), np.array([1]))[0] < scores[0]

@@ -1,0 +1,369 @@
+"""The look at a corpus before training: right ones pass, and copies that are made wrong are found by name."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import parse_config
+from dragoman.data.corpora import Corpus, Pair, Several, open_corpus
+from dragoman.data.doctor import inspection
+from dragoman.data.doctor.inspection import (
+    FEW_PAIRS,
+    FEW_TEXTS,
+    LONGEST,
+    MAX_BLOCKS,
+    Inspection,
+    inspect_labelled,
+    inspect_pairs,
+)
+from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled
+from dragoman.errors import DataError
+from dragoman.text import detection
+from dragoman.training.listener import TrainingListener
+from dragoman.training.loop import train
+from tiny import TINY, labelled_texts, write_corpus
+
+N_PAIRS = 1500
+DATA = os.environ.get("DRAGOMAN_DATA")
+REAL = {
+    "multi30k/train": "de",
+    "iwslt17/train_small": "de",
+    "tatoeba-en-de/train": "de",
+    "tatoeba-en-pl/train": "pl",
+    "tatoeba-en-zh/train": "zh",
+}
+Pairs = Sequence[tuple[str, str]]
+
+
+class Listed(Corpus):
+    """Pairs in memory."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        self.listed, self.name = [Pair(*pair) for pair in pairs], "listed"
+
+    def _read(self) -> Iterator[Pair]:
+        return iter(self.listed)
+
+    def fingerprint(self) -> str:
+        return ""
+
+
+class ListedTexts(LabelledCorpus):
+    """Labelled texts in memory."""
+
+    def __init__(self, examples: Sequence[tuple[str, str]]) -> None:
+        """`examples` are pairs of text and label."""
+        self.listed, self.name = [Labelled(*example) for example in examples], "listed"
+
+    def _read(self) -> Iterator[Labelled]:
+        return iter(self.listed)
+
+    def fingerprint(self) -> str:
+        return ""
+
+
+def look(pairs: Pairs, lang: str = "de") -> Inspection:
+    return inspect_pairs(Listed(pairs), langs=("en", lang))
+
+
+def names(pairs: Pairs, lang: str = "de") -> set[str]:
+    return {concern.name for concern in look(pairs, lang).concerns}
+
+
+def refused(found: Inspection) -> list[str]:
+    return [concern.name for concern in found.concerns if concern.is_refused]
+
+
+def shifted(pairs: Pairs, n: int) -> Pairs:
+    """Each source beside the target of the source `n` lines above (below where n is negative)."""
+    src, tgt = zip(*pairs, strict=True)
+    return list(zip(src[n:], tgt, strict=False)) if n > 0 else list(zip(src, tgt[-n:], strict=False))
+
+
+def shuffled(pairs: Pairs) -> Pairs:
+    src, tgt = zip(*pairs, strict=True)
+    return list(zip(src, random.Random(1).sample(tgt, len(tgt)), strict=True))
+
+
+BROKEN: dict[str, tuple[Callable[[Pairs], Pairs], str, bool]] = {
+    "the source on both sides": (lambda pairs: [(src, src) for src, _ in pairs], "equal", True),
+    "the target on both sides, in capitals": (lambda p: [(t, t.upper()) for _, t in p], "equal", True),
+    "three lines missing from the source": (lambda pairs: shifted(pairs, 3), "shifted", True),
+    "a line missing from the target": (lambda pairs: shifted(pairs, -1), "shifted", True),
+    "half of it shifted": (
+        lambda pairs: [*pairs[: len(pairs) // 2], *shifted(pairs[len(pairs) // 2 :], 1)],
+        "shifted",
+        True,
+    ),
+    "languages swapped": (lambda pairs: [pair[::-1] for pair in pairs], "swapped", False),
+    "numbers in place of the source": (
+        lambda pairs: [(str(i), src) for i, (src, _) in zip(count(1), pairs, strict=False)],
+        "numbers",
+        False,
+    ),
+    "ids in place of the target": (
+        lambda pairs: [(src, f"c-{i:05}") for i, (src, _) in zip(count(1), pairs, strict=False)],
+        "numbers",
+        False,
+    ),
+    "one side shuffled": (shuffled, "unaligned", False),
+    "everything twice": (lambda pairs: [*pairs, *pairs], "duplicate", False),
+    "every sixth pair a copy": (
+        lambda pairs: [(src, src if i % 6 == 0 else tgt) for i, (src, tgt) in enumerate(pairs)],
+        "identical",
+        False,
+    ),
+    "every tenth pair the other way round": (
+        lambda pairs: [pair[::-1] if i % 10 == 0 else pair for i, pair in enumerate(pairs)],
+        "swapped",
+        False,
+    ),
+    "UTF-8 read as Windows-1252": (
+        lambda pairs: [(src, tgt.encode().decode("cp1252", "replace")) for src, tgt in pairs],
+        "encoding",
+        False,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def phrases() -> dict[str, list[tuple[str, str]]]:
+    """Pairs of the phrasebook in the order of the corpus, which a grammar made, by target language."""
+    found = {}
+    for lang in ("de", "pl", "zh"):
+        pairs = open_corpus(["phrasebook:train"], src_lang="en", tgt_lang=lang).pairs()
+        found[lang] = [tuple(pair) for pair, _ in zip(pairs, range(N_PAIRS), strict=False)]
+    return found
+
+
+@pytest.mark.parametrize("lang", ["de", "pl", "zh"])
+def test_a_right_corpus_raises_no_concern(phrases: dict[str, Pairs], lang: str) -> None:
+    assert look(phrases[lang], lang).concerns == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize("lang", ["de", "zh"])
+def test_what_is_wrong_is_found_by_name(phrases: dict[str, Pairs], lang: str, case: str) -> None:
+    spoil, name, is_refused = BROKEN[case]
+    found = look(spoil(phrases[lang]), lang)
+    assert name in {concern.name for concern in found.concerns}
+    assert refused(found) == [name] * is_refused
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(DATA is None, reason="DRAGOMAN_DATA is not set: no real corpora to look at")
+@pytest.mark.parametrize("name", REAL)
+def test_real_corpora_raise_no_concern_and_their_broken_copies_do(name: str) -> None:
+    lang = REAL[name]
+    files = [f"{DATA}/{name}.{side}.gz" for side in ("en", lang)]
+    pairs = list(open_corpus(files, src_lang="en", tgt_lang=lang).pairs())
+    assert look(pairs, lang).concerns == ()
+    for case in BROKEN:
+        spoil, kind, is_refused = BROKEN[case]
+        found = look(spoil(pairs[:N_PAIRS]), lang)
+        assert kind in {concern.name for concern in found.concerns}, case
+        assert refused(found) == [kind] * is_refused, case
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(DATA is None, reason="DRAGOMAN_DATA is not set: no real corpora to look at")
+@pytest.mark.parametrize("file", ["train.tsv.gz", "test_5k.tsv.gz"])
+def test_real_reviews_raise_no_concern(file: str) -> None:
+    assert inspect_labelled(open_labelled([f"{DATA}/imdb/{file}"])).concerns == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [-10, -3, 1, 2, 10])
+def test_a_shift_is_named_with_its_direction(phrases: dict[str, Pairs], n: int) -> None:
+    (concern,) = look(shifted(phrases["de"], n)).concerns
+    lines = "1 line" if abs(n) == 1 else f"{abs(n)} lines"
+    assert f"most of them {lines} {'above' if n < 0 else 'below'};" in concern.what
+
+
+def test_the_sample_is_spread_over_the_corpus(phrases: dict[str, Pairs]) -> None:
+    pairs = [*phrases["de"] * 4, *shifted(phrases["de"], 3), *shifted(phrases["de"], 3)]
+    assert len(pairs) > 3 * MAX_BLOCKS * inspection.BLOCK
+    assert refused(look(pairs)) == ["shifted"]
+
+
+def test_no_more_is_read_than_a_limit(phrases: dict[str, Pairs], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(Listed):
+        def _read(self) -> Iterator[Pair]:
+            yield from self.listed
+            raise AssertionError("this was not to be read")
+
+    monkeypatch.setattr(inspection, "SCANNED", FEW_PAIRS)
+    corpora = [Endless(phrases["de"]), Endless(phrases["de"][::-1])]
+    assert inspect_pairs(corpora[0], langs=("en", "de")).concerns == ()
+    monkeypatch.setattr(inspection, "SCANNED", 2 * FEW_PAIRS)
+    assert inspect_pairs(Several(corpora), langs=("en", "de")).concerns == ()
+
+
+@pytest.mark.parametrize(("few", "n", "are_few"), [(1000, 999, True), (1000, 1000, False), (100, 99, True)])
+def test_few_pairs_are_counted(phrases: dict[str, Pairs], few: int, n: int, are_few: bool) -> None:
+    found = inspect_pairs(Listed([*phrases["de"][:n], ("", "")]), langs=("en", "de"), few=few)
+    assert [c.what.startswith(f"only {n:,} pairs") for c in found.concerns] == [True] * are_few
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 12, 60])
+def test_tiny_corpora_are_few_and_nothing_else(phrases: dict[str, Pairs], n: int) -> None:
+    assert names(phrases["de"][:n]) == {"few"}
+
+
+@pytest.mark.parametrize("lang", ["de", "pl", "zh"])
+def test_thirty_pairs_are_enough_to_see_that_languages_are_swapped(
+    phrases: dict[str, Pairs], lang: str
+) -> None:
+    assert "swapped" in names([pair[::-1] for pair in phrases[lang][:30]], lang)
+
+
+def test_a_wrong_language_is_not_called_swapped(phrases: dict[str, Pairs]) -> None:
+    (concern,) = look(phrases["pl"], "de").concerns
+    assert concern.name == "languages"
+    assert "the target is declared as de, but its short words are those of pl" in concern.what
+
+
+def test_languages_that_the_doctor_does_not_know_are_identified(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [("un", "deux"), ("trois", "quatre")] * 100
+
+    def detect(text: str) -> list[detection.Detected]:
+        return [detection.Detected("eo" if "un" in text.split() else "la", 1.0)]
+
+    monkeypatch.setattr(inspection, "detect", detect)
+    swapped = {concern.name for concern in inspect_pairs(Listed(pairs), langs=("la", "eo")).concerns}
+    right = {concern.name for concern in inspect_pairs(Listed(pairs), langs=("eo", "la")).concerns}
+    assert swapped - right == {"swapped"}
+
+
+def test_without_language_identification_the_rest_is_checked(
+    phrases: dict[str, Pairs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "py3langid", None)
+    detection._identifier.cache_clear()
+    assert look(phrases["de"]).concerns == ()
+    assert names([pair[::-1] for pair in phrases["de"]]) == {"swapped"}
+
+
+# What is said
+
+
+def report(found: Inspection, *, check: bool = True) -> list[str]:
+    lines: list[str] = []
+    found.report(lines.append, check=check)
+    return lines
+
+
+def test_three_pairs_are_shown_with_their_declared_languages(phrases: dict[str, Pairs]) -> None:
+    lines = report(look(phrases["de"]))
+    shown = [line.strip() for line in lines[1:]]
+    assert lines[0] == "listed, as it is read:"
+    assert [line[:4] for line in shown] == ["en: ", "de: "] * 3
+    pairs = [(src[4:], tgt[4:]) for src, tgt in zip(shown[::2], shown[1::2], strict=True)]
+    assert len(set(pairs)) == 3
+    assert set(pairs) <= set(phrases["de"])
+
+
+def test_shown_texts_are_cut_and_control_characters_spelt_out() -> None:
+    lines = report(look([("\x1b[2J" + "long " * 50, "kurz\rgut")]))
+    assert lines[1].startswith("  en: \\x1b[2Jlong long")
+    assert lines[1].endswith("…")
+    assert len(lines[1]) <= len("  en: ") + LONGEST + len("\\x1b") - 1
+    assert lines[2] == "  de: kurz gut"
+
+
+def test_a_refusal_says_where_what_and_what_to_do(phrases: dict[str, Pairs]) -> None:
+    found = look([(src, src) for src, _ in phrases["de"]])
+    with pytest.raises(DataError) as error:
+        report(found)
+    assert str(error.value) == (
+        "listed: both sides are equal in 100 % of the pairs; give the file with the translations; "
+        "to train all the same: --no-check (in Python check=False)"
+    )
+    (warning,) = [line for line in report(found, check=False) if line.startswith("warning")]
+    assert warning.startswith("warning (equal): both sides are equal in 100 % of the pairs;")
+
+
+# Labelled text
+
+
+@pytest.fixture
+def labelled() -> list[tuple[str, str]]:
+    return [(f"{text} {i}", label) for i, (label, text) in enumerate(labelled_texts(300, seed=1))]
+
+
+def found_in(examples: Sequence[tuple[str, str]]) -> list[str]:
+    return [concern.name for concern in inspect_labelled(ListedTexts(examples)).concerns]
+
+
+def test_right_labelled_texts_raise_no_concern(labelled: list[tuple[str, str]]) -> None:
+    assert found_in(labelled) == []
+    reviews = inspect_labelled(open_labelled(["phrasebook:reviews-train"]))
+    assert reviews.concerns == ()
+    assert [[name for name, _ in example] for example in reviews.examples] == [["label", "text"]] * 3
+
+
+def test_few_labelled_texts_are_counted(labelled: list[tuple[str, str]]) -> None:
+    assert found_in(labelled[: FEW_TEXTS - 1]) == ["few"]
+    assert found_in(labelled[:FEW_TEXTS]) == []
+
+
+def test_texts_with_several_labels_are_counted(labelled: list[tuple[str, str]]) -> None:
+    other = {"praise": "blame", "blame": "praise"}
+    assert found_in([*labelled, *((text, other[label]) for text, label in labelled[:30])]) == ["conflict"]
+
+
+def test_repeated_texts_are_counted(labelled: list[tuple[str, str]]) -> None:
+    assert found_in(labelled * 2) == ["duplicate"]
+
+
+def test_labels_that_look_like_texts_are_named(labelled: list[tuple[str, str]]) -> None:
+    assert found_in([(text, f"{label} {i // 6}") for i, (text, label) in enumerate(labelled)]) == ["columns"]
+    swapped = [(label, f"a rather long text, number {i % 30}") for i, (_, label) in enumerate(labelled)]
+    assert "columns" in found_in(swapped)
+
+
+def test_ids_in_place_of_texts_are_named(labelled: list[tuple[str, str]]) -> None:
+    assert found_in([(f"id{i}", label) for i, (_, label) in enumerate(labelled)]) == ["numbers"]
+
+
+def test_one_label_and_unique_labels_are_refused(labelled: list[tuple[str, str]]) -> None:
+    with pytest.raises(DataError, match="all 300 examples have the label 'praise'"):
+        found_in([(text, "praise") for text, _ in labelled])
+    with pytest.raises(DataError, match="are text and label the right columns"):
+        found_in([(label, text) for text, label in labelled])
+
+
+# In a training
+
+
+class Heard(TrainingListener):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_a_training_looks_once_refuses_before_there_is_a_run_and_goes_on_when_told_to(
+    tmp_path: Path,
+) -> None:
+    write_corpus(tmp_path, "train", 60, seed=1)
+    src = str(tmp_path / "train.en")
+    data = {"src_lang": "en", "tgt_lang": "de", "train": [src, src]}
+    config = parse_config({"name": "x", "data": data}, overrides=TINY)
+    with pytest.raises(DataError, match="both sides are equal"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    first, second = Heard(), Heard()
+    train(config, tmp_path / "run", listener=first, check=False)
+    assert any(said.startswith("warning (equal)") for said in first.said)
+    assert any(said.startswith("warning (few): only 60 pairs") for said in first.said)
+    train(config, tmp_path / "run", listener=second)  # it has begun, and is not looked at again
+    assert not any(said.startswith(("warning", "  en: ")) for said in second.said)

@@ -1,0 +1,447 @@
+"""The catalogue: every set is described in full, found where it lies, and right when it is fetched."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dragoman.data import catalog, datasets
+from dragoman.data.catalog import Dataset
+from dragoman.data.catalog.preparation import STEPS
+from dragoman.data.readers.files import find_file
+from dragoman.errors import DataError
+from originals import originals, serve
+from web import Reply, Web, serving
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[3]
+NAMES = [
+    "multi30k", "iwslt17-en-de", "small-en-zh", "translation2019zh", "tatoeba-en-de", "tatoeba-en-pl",
+    "tatoeba-en-zh", "opensubtitles-en-pl", "imdb",
+]  # fmt: skip
+
+
+@pytest.fixture
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    """A server with the small originals, a catalogue that points at it, and no data sets anywhere."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "DRAGOMAN_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    with serving() as server:
+        entries = {name: serve(server, name) for name in NAMES}
+        monkeypatch.setattr(datasets, "_catalogue", lambda: entries)
+        yield server
+
+
+@pytest.fixture
+def cached(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def fetch(name: str, **options: object) -> tuple[Path, list[str]]:
+    """The folder, and what was reported."""
+    reported: list[str] = []
+    return catalog.fetch(name, report=reported.append, **options), reported  # type: ignore[arg-type]
+
+
+def complaint(name: str, **options: object) -> str:
+    with pytest.raises(DataError) as error:
+        fetch(name, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def change(monkeypatch: pytest.MonkeyPatch, name: str, **fields: object) -> Dataset:
+    """Changes an entry of the catalogue."""
+    changed = replace(catalog.get(name), **fields)  # type: ignore[arg-type]
+    entries = {**datasets._catalogue(), name: changed}
+    monkeypatch.setattr(datasets, "_catalogue", lambda: entries)
+    return changed
+
+
+def place_by_hand(folder: Path, name: str) -> Path:
+    """Puts a set's prepared files into a folder, as a user would who has them from elsewhere."""
+    dataset = catalog.get(name)
+    (folder / dataset.folder).mkdir(parents=True)
+    for part in dataset.parts:
+        content = f"{part.path}\n".encode()
+        (folder / dataset.folder / part.path).write_bytes(
+            gzip.compress(content) if part.path.endswith(".gz") else content
+        )
+    return folder / dataset.folder
+
+
+# The entries
+
+
+def test_the_catalogue_has_these_sets() -> None:
+    assert catalog.names() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_entry_is_complete(name: str) -> None:
+    dataset = catalog.get(name)
+    assert dataset.name == name
+    for value in (dataset.title, dataset.licence, dataset.citation, dataset.n_examples):
+        assert value.strip() == value != ""
+    assert dataset.task in ("translation", "classification")
+    assert len(dataset.languages) == {"translation": 2, "classification": 1}[dataset.task]
+    assert dataset.homepage.startswith("https://")
+    assert dataset.step in STEPS
+    for text in (dataset.title, dataset.licence, dataset.note, dataset.homepage):
+        assert "\n" not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_download_has_safe_addresses_and_a_known_kind_of_checksum(name: str) -> None:
+    downloads = catalog.get(name).downloads
+    assert len({item.file for item in downloads}) == len(downloads) > 0
+    for item in downloads:
+        assert item.urls
+        assert all(re.fullmatch(r"https://\S+", url) for url in item.urls)
+        assert Path(item.file).name == item.file
+        for checksum in item.checksum.split():
+            assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", checksum)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_file_is_a_plain_name_with_known_sums(name: str) -> None:
+    parts = catalog.get(name).parts
+    assert len({part.path for part in parts}) == len(parts) > 0
+    assert not all(part.optional for part in parts)
+    for part in parts:
+        assert Path(part.path).name == part.path
+        assert all(re.fullmatch(r"[0-9a-f]{64}", value) for value in part.text_sha256.split())
+
+
+def test_no_two_sets_share_a_folder_and_citations_of_papers_are_bibtex() -> None:
+    datasets = [catalog.get(name) for name in NAMES]
+    assert len({dataset.folder for dataset in datasets}) == len(datasets)
+    for dataset in datasets:
+        if "\n" in dataset.citation:
+            assert re.fullmatch(r"@\w+\{[^\s,]+,\n(  .*\n)+\}", dataset.citation)
+            assert dataset.citation.count("{") == dataset.citation.count("}")
+
+
+def test_every_file_that_a_recipe_names_comes_from_a_set() -> None:
+    for recipe in ROOT.glob("recipes/*/*.toml"):
+        data = tomllib.loads(recipe.read_text(encoding="utf-8")).get("data", {})
+        corpora = [data.get("train", []), data.get("valid", []), *data.get("test", {}).values()]
+        for file in (file for corpus in corpora for file in corpus):
+            assert file.startswith("phrasebook:") or catalog.providing(file), f"{recipe}: {file}"
+
+
+def test_a_name_that_is_not_there_is_reported() -> None:
+    assert complaint("multi30") == "multi30: no data set has this name; did you mean multi30k?"
+    assert complaint("xyz") == f"xyz: no data set has this name; there are {', '.join(NAMES)}"
+
+
+def test_the_set_of_a_file_is_found_by_the_name_in_recipes() -> None:
+    found = catalog.providing("iwslt17/tst2013.de.gz")
+    assert found is not None
+    assert found.name == "iwslt17-en-de"
+    assert catalog.providing("iwslt17/tst2030.de.gz") is None
+    assert catalog.providing("tst2013.de.gz") is None
+
+
+def test_the_size_is_known_only_where_all_sizes_are() -> None:
+    assert catalog.get("imdb").size == 84_125_825
+    assert catalog.get("tatoeba-en-de").size == 0
+
+
+# Fetching
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_set_is_fetched_prepared_and_found(web: Web, cached: Path, name: str) -> None:
+    assert catalog.locate(name) is None
+    folder, _ = fetch(name)
+    dataset = catalog.get(name)
+    assert folder == cached / dataset.folder == catalog.locate(name)
+    for part in dataset.present(folder):
+        assert find_file(f"{dataset.folder}/{part.path}") == folder / part.path
+    assert [p.name for p in cached.iterdir()] == [dataset.folder]
+    sums = dict(line.split("  ")[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
+    assert sums == {
+        part.path: hashlib.sha256((folder / part.path).read_bytes()).hexdigest()
+        for part in dataset.present(folder)
+    }
+
+
+def test_licence_and_source_are_said_before_and_kept_with_the_set(web: Web) -> None:
+    folder, reported = fetch("imdb")
+    dataset = catalog.get("imdb")
+    assert reported[0].startswith("imdb: Film reviews")
+    assert reported[1] == f"licence: {dataset.licence}"
+    source = json.loads((folder / "source.json").read_text(encoding="utf-8"))
+    content = originals("imdb")["aclImdb_v1.tar.gz"]
+    assert source["licence"] == dataset.licence
+    assert source["citation"] == dataset.citation
+    assert source["downloads"] == [
+        {
+            "file": "aclImdb_v1.tar.gz",
+            "url": dataset.downloads[0].urls[0],
+            "size": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+    ]
+
+
+def test_what_is_here_is_checked_and_not_fetched_again(web: Web) -> None:
+    folder, _ = fetch("multi30k")
+    n_requests = len(web.requests)
+    again, reported = fetch("multi30k")
+    assert again == folder
+    assert len(web.requests) == n_requests
+    assert reported == [f"multi30k is in {folder}: 6 files, all with the sums that SHA256SUMS says"]
+
+
+def test_force_fetches_what_is_here_already(web: Web) -> None:
+    folder, _ = fetch("multi30k")
+    (folder / "train.en.gz").write_bytes(b"broken")
+    n_requests = len(web.requests)
+    fetch("multi30k", force=True)
+    assert len(web.requests) == n_requests + 6
+    assert [p.name for p in folder.parent.iterdir()] == ["multi30k"]
+    catalog.verify(catalog.get("multi30k"), folder)
+
+
+def test_a_set_can_be_fetched_into_a_folder_of_choice(
+    web: Web, tmp_path: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch("small-en-zh")
+    folder, _ = fetch("small-en-zh", to=tmp_path / "data")
+    assert folder == tmp_path / "data" / "small-en-zh"
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    assert catalog.locate("small-en-zh") == folder
+
+
+def test_progress_is_told_for_every_file(web: Web) -> None:
+    told: dict[str, tuple[int, int | None]] = {}
+    catalog.fetch("multi30k", progress=lambda file, n, total: told.update({file: (n, total)}))
+    content = originals("multi30k")
+    assert told == {file: (len(data), len(data)) for file, data in content.items()}
+
+
+def test_a_fetch_that_breaks_off_is_continued_by_the_next(
+    web: Web, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = catalog.get("imdb")
+    (cached / "downloads" / "imdb").mkdir(parents=True)
+    part = cached / "downloads" / "imdb" / "aclImdb_v1.tar.gz.part"
+    part.write_bytes(originals("imdb")["aclImdb_v1.tar.gz"][:100])
+    note = {"url": dataset.downloads[0].urls[0], "mark": '"first"'}
+    part.with_name(f"{part.name}.json").write_text(json.dumps(note))
+    fetch("imdb")
+    assert web.requests[-1]["Range"] == "bytes=100-"
+    assert [p.name for p in cached.iterdir()] == ["imdb"]
+
+
+def test_a_preparation_that_fails_leaves_no_folder_but_the_download(
+    web: Web, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = tuple(replace(part, n_lines=99) for part in catalog.get("small-en-zh").parts)
+    change(monkeypatch, "small-en-zh", parts=parts)
+    assert "where 99 belong" in complaint("small-en-zh")
+    assert [p.name for p in cached.iterdir()] == ["downloads"]
+
+
+def test_what_a_killed_preparation_left_is_removed_after_a_day(web: Web, cached: Path) -> None:
+    old, new = cached / ".imdb.1.partial", cached / ".imdb.2.partial"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+    day_ago = time.time() - 25 * 3600
+    os.utime(old, (day_ago, day_ago))
+    fetch("imdb")
+    assert not old.exists()
+    assert new.exists()
+
+
+# Checksums
+
+
+def test_a_download_without_a_published_sum_is_trusted_once(web: Web) -> None:
+    folder, reported = fetch("tatoeba-en-de")
+    content = originals("tatoeba-en-de")["deu-eng.zip"]
+    found = hashlib.sha256(content).hexdigest()
+    assert f"deu-eng.zip: no checksum is published; kept for the next time: sha256 {found}" in reported
+    _, reported = fetch("tatoeba-en-de", force=True)
+    assert not any("no checksum" in line for line in reported)
+    web.put("tatoeba-en-de/deu-eng.zip", b"something else")
+    message = complaint("tatoeba-en-de", force=True)
+    other = hashlib.sha256(b"something else").hexdigest()
+    assert f"its sha256 is {other}, the first download's ({folder}/source.json) one is {found}" in message
+    assert catalog.locate("tatoeba-en-de") == folder, "what was there stays"
+    shutil.rmtree(folder)
+    web.put("tatoeba-en-de/deu-eng.zip", content, etag='"third"')
+    fetch("tatoeba-en-de")
+
+
+def test_a_download_with_a_wrong_sum_makes_no_set(web: Web, cached: Path) -> None:
+    web.put("imdb/aclImdb_v1.tar.gz", b"something else")
+    message = complaint("imdb")
+    expected = hashlib.md5(originals("imdb")["aclImdb_v1.tar.gz"]).hexdigest()
+    assert (
+        f"its md5 is {hashlib.md5(b'something else').hexdigest()}, the published one is {expected}" in message
+    )
+    assert catalog.locate("imdb") is None
+
+
+def test_a_file_that_was_changed_is_found(web: Web) -> None:
+    folder, _ = fetch("multi30k")
+    expected = hashlib.sha256((folder / "val.de.gz").read_bytes()).hexdigest()
+    (folder / "val.de.gz").write_bytes(gzip.compress(b"other\n"))
+    found = hashlib.sha256((folder / "val.de.gz").read_bytes()).hexdigest()
+    assert complaint("multi30k") == (
+        f"{folder}/val.de.gz: its sha256 is {found}, SHA256SUMS says {expected}; the file was changed or "
+        f"damaged: remove {folder} and run dragoman data fetch multi30k"
+    )
+
+
+def test_sums_beside_the_folder_of_the_set_are_checked_too(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = place_by_hand(tmp_path / "data", "small-en-zh")
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    _, reported = fetch("small-en-zh")
+    assert reported == [f"small-en-zh is in {folder}: 2 files, without SHA256SUMS to compare them with"]
+    right = hashlib.sha256((folder / "dev.tsv.gz").read_bytes()).hexdigest()
+    (tmp_path / "data" / "SHA256SUMS").write_text(f"{right} *small-en-zh/dev.tsv.gz\nnonsense\n")
+    _, reported = fetch("small-en-zh")
+    assert reported[0].endswith("2 files, 1 with the sums that SHA256SUMS says, 1 that it does not name")
+    (tmp_path / "data" / "SHA256SUMS").write_text(f"{'0' * 64}  small-en-zh/dev.tsv.gz\n")
+    assert "SHA256SUMS says 000" in complaint("small-en-zh")
+    assert web.requests == []
+
+
+def test_other_text_than_measured_is_named(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = gzip.compress(b"")
+    first, second = (hashlib.sha256(text).hexdigest() for text in (b"other", gzip.decompress(train)))
+    parts = [replace(part, text_sha256=f"{first} {second}") for part in catalog.get("small-en-zh").parts]
+    change(monkeypatch, "small-en-zh", parts=tuple(parts))
+    _, reported = fetch("small-en-zh")
+    assert reported[-1] == (
+        "note: train.tsv.gz, dev.tsv.gz: other text than that with which results were measured; "
+        "scores may differ"
+    )
+    folder = catalog.locate("small-en-zh")
+    assert folder is not None
+    shutil.rmtree(folder)
+    folder.mkdir()
+    for part in parts:
+        (folder / part.path).write_bytes(train)
+    assert not any(line.startswith("note: train") for line in fetch("small-en-zh")[1])
+
+
+def test_a_damaged_file_is_reported(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [replace(part, text_sha256="0" * 64) for part in catalog.get("small-en-zh").parts]
+    change(monkeypatch, "small-en-zh", parts=tuple(parts))
+    folder = place_by_hand(tmp_path / "data", "small-en-zh")
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    (folder / "dev.tsv.gz").write_bytes((folder / "dev.tsv.gz").read_bytes()[:-4])
+    assert "damaged or cut short" in complaint("small-en-zh")
+
+
+# Where sets are
+
+
+def test_sets_are_looked_for_where_files_are_and_in_that_order(
+    web: Web, tmp_path: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    for folder, description in ((cached, "cache"), (tmp_path / "data", "$DRAGOMAN_DATA"), (Path(), "here")):
+        placed = place_by_hand(folder, "imdb")
+        place = catalog.whereabouts(catalog.get("imdb"))
+        assert (place.folder, place.description, place.missing) == (placed, description, ())
+        assert find_file("imdb/train.tsv.gz") == placed / "train.tsv.gz"
+
+
+def test_a_set_that_lacks_a_file_is_not_complete(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = place_by_hand(tmp_path / "data", "iwslt17-en-de")
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    (folder / "train_small.en.gz").unlink()
+    assert catalog.locate("iwslt17-en-de") == folder, "an optional file may be missing"
+    (folder / "train.de.gz").unlink()
+    assert catalog.locate("iwslt17-en-de") is None
+    assert catalog.whereabouts(catalog.get("iwslt17-en-de")).missing == ("train.de.gz",)
+    folder, reported = fetch("iwslt17-en-de")
+    assert folder == tmp_path / "cache" / "iwslt17"
+    assert f"note: files in {tmp_path}/data/iwslt17 are taken before those in {folder}" in reported
+
+
+def test_the_files_that_are_needed_are_enough(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = place_by_hand(tmp_path / "data", "iwslt17-en-de")
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    (folder / "train.de.gz").unlink()
+    assert fetch("iwslt17-en-de", needs=["train_small.en.gz", "tst2013.de.gz"])[0] == folder
+    assert fetch("iwslt17-en-de", needs=["tst2013.de.gz"], to=tmp_path / "data")[0] == folder
+    assert web.requests == []
+    assert fetch("iwslt17-en-de", needs=["train.de.gz"])[0] == tmp_path / "cache" / "iwslt17"
+
+
+def test_a_folder_that_was_not_fetched_is_not_replaced(web: Web, cached: Path) -> None:
+    folder = cached / "multi30k"
+    folder.mkdir(parents=True)
+    (folder / "train.en.gz").write_bytes(b"mine")
+    assert complaint("multi30k") == (
+        f"{folder}: is there already and was not fetched; remove it, or choose another folder with --to"
+    )
+    assert (folder / "train.en.gz").read_bytes() == b"mine"
+    assert web.requests == []
+
+
+# Without a network
+
+
+def test_without_a_network_one_line_says_what_to_put_where(web: Web, cached: Path) -> None:
+    web.replies = [Reply(status=404)]
+    url = catalog.get("imdb").downloads[0].urls[0]
+    assert complaint("imdb") == (
+        f"aclImdb_v1.tar.gz could not be downloaded: {url}: HTTP 404 Not Found: there is no such file any "
+        f"more; get the file by other means into {cached}/downloads/imdb and run the same command again, or "
+        "put train.tsv.gz into imdb/ in the folder that $DRAGOMAN_DATA names"
+    )
+
+
+def test_a_file_that_the_user_put_there_is_taken_and_kept(web: Web, cached: Path) -> None:
+    downloads = cached / "downloads" / "imdb"
+    downloads.mkdir(parents=True)
+    content = originals("imdb")["aclImdb_v1.tar.gz"]
+    (downloads / "aclImdb_v1.tar.gz").write_bytes(content)
+    folder, _ = fetch("imdb")
+    assert web.requests == []
+    assert json.loads((folder / "source.json").read_text())["downloads"][0]["url"] == ""
+    assert [p.name for p in downloads.iterdir()] == ["aclImdb_v1.tar.gz"]
+
+
+def test_a_wrong_file_that_the_user_put_there_is_refused(web: Web, cached: Path) -> None:
+    downloads = cached / "downloads" / "imdb"
+    downloads.mkdir(parents=True)
+    (downloads / "aclImdb_v1.tar.gz").write_bytes(b"not it")
+    assert "; remove the file to download it again" in complaint("imdb")
+
+
+def test_a_cache_that_cannot_be_written_is_reported(web: Web, tmp_path: Path, cached: Path) -> None:
+    cached.write_text("a file, not a folder")
+    assert "choose another folder" in complaint("imdb")

@@ -1,0 +1,823 @@
+"""The formats of corpora: every one gives the same pairs, and hostile or damaged files give one line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corpus_files import COMPRESS, complaint_of, write
+from dragoman.data.corpora import Corpus, Pair, open_corpus
+from dragoman.data.readers import formats
+from dragoman.data.readers.files import LONGEST_LINE
+from dragoman.data.readers.formats import language_matches, tmx
+from dragoman.data.readers.tables import Column, Notes, one_line
+from dragoman.errors import DataError, MissingExtraError
+
+PAIRS = [
+    ("one", "eins"),
+    ('He said "hi, you".', "Er sagte „hallo“."),
+    ("我们 & <b>", "😀\u2028x"),
+    ("", "leer"),
+]
+DEFAULT = (0, 1)
+
+
+def corpus_of(*files: str, columns: tuple[Column, Column] = DEFAULT, langs: str = "en de") -> Corpus:
+    src_lang, tgt_lang = langs.split()
+    return open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang, columns=columns)
+
+
+def read(*files: str, columns: tuple[Column, Column] = DEFAULT, langs: str = "en de") -> list[Pair]:
+    return list(corpus_of(*files, columns=columns, langs=langs).pairs())
+
+
+def complaint(*files: str, columns: tuple[Column, Column] = DEFAULT, langs: str = "en de") -> str:
+    return complaint_of(lambda: corpus_of(*files, columns=columns, langs=langs).pairs())
+
+
+def notes(*files: str, columns: tuple[Column, Column] = DEFAULT, langs: str = "en de") -> list[str]:
+    """What is noted, without the name of the file, after each of two readings."""
+    corpus = corpus_of(*files, columns=columns, langs=langs)
+    first, second = [(list(corpus.pairs()), corpus.notes())[1] for _ in range(2)]
+    assert first == second
+    return [line.removeprefix(f"{corpus.name}: ") for line in first]
+
+
+def escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def as_tsv(pairs: list[tuple[str, str]]) -> str:
+    return "".join(f"{src}\t{tgt}\n" for src, tgt in pairs)
+
+
+def as_csv(pairs: list[tuple[str, str]]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([("en", "de"), *pairs])
+    return text.getvalue()
+
+
+def as_jsonl(pairs: list[tuple[str, str]]) -> str:
+    return "".join(json.dumps({"id": 1, "en": src, "de": tgt}) + "\n" for src, tgt in pairs)
+
+
+def as_tmx(pairs: list[tuple[str, str]], *, head: str = "") -> str:
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{escaped(src)}</seg></tuv>'
+        f'<tuv xml:lang="de"><seg>{escaped(tgt)}</seg></tuv></tu>\n'
+        for src, tgt in pairs
+    )
+    return f'<?xml version="1.0"?>{head}\n<tmx version="1.4"><header/><body>\n{units}</body></tmx>\n'
+
+
+WRITERS = {
+    ".tsv": as_tsv,
+    ".csv": as_csv,
+    ".jsonl": as_jsonl,
+    ".ndjson": as_jsonl,
+    ".json": as_jsonl,
+    ".tmx": as_tmx,
+}
+
+
+@pytest.mark.parametrize("compressed", COMPRESS)
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, compressed: str) -> None:
+    path = write(tmp_path / f"a{suffix}{compressed}", WRITERS[suffix](PAIRS))
+    assert read(path) == PAIRS
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_the_fingerprint_depends_on_content_and_nothing_else(tmp_path: Path, suffix: str) -> None:
+    first = corpus_of(write(tmp_path / f"a{suffix}", WRITERS[suffix](PAIRS))).fingerprint()
+    moved = corpus_of(write(tmp_path / f"b{suffix}", WRITERS[suffix](PAIRS))).fingerprint()
+    other = corpus_of(write(tmp_path / f"c{suffix}", WRITERS[suffix](PAIRS[:2]))).fingerprint()
+    assert first == moved != other
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_invalid_utf8_is_reported_with_its_line_in_every_format(tmp_path: Path, suffix: str) -> None:
+    text = WRITERS[suffix]([("one", "eins"), ("two", "ZWOELF")]).replace("ZWOELF", "zw\udcf6lf")
+    path = write(tmp_path / f"a{suffix}", text.encode("utf-8", "surrogateescape"))
+    line = 1 + text[: text.index("\udcf6")].count("\n")
+    message = complaint(path)
+    assert message.startswith(f"{path} line {line}: not ")
+    assert "UTF-8" in message or "encoding" in message
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_a_nul_byte_is_reported_in_every_format(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"a{suffix}", WRITERS[suffix]([("one", "eins")]).replace("eins", "ei\0ns"))
+    message = complaint(path)
+    assert "NUL" in message or "not XML" in message
+
+
+def test_a_nul_that_json_spells_out_is_reported(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"en": "a\\u0000", "de": "b"}\n')
+    assert complaint(path).startswith(f"{path} line 1: column 'en' holds a NUL character")
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_a_line_of_a_megabyte_is_read_in_every_format(tmp_path: Path, suffix: str) -> None:
+    pairs = [("x" * 1_000_000, "y"), ("after", "danach")]
+    assert read(write(tmp_path / f"a{suffix}", WRITERS[suffix](pairs))) == pairs
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".tmx"])
+def test_line_breaks_inside_a_text_become_spaces(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"a{suffix}", WRITERS[suffix]([("one \r\n\n  two", "a\nb")]))
+    assert read(path) == [("one two", "a b")]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a ", "a "),
+        ("a \t\r\n b", "a b"),
+        (" a\n", "a"),
+        ("a\n \n\rb", "a b"),
+        ("a\u2028b", "a\u2028b"),
+        ("\n", ""),
+    ],
+)
+def test_the_lines_of_a_text_are_joined_by_spaces(text: str, line: str) -> None:
+    assert one_line(text) == line
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".xlsx", ".pdf"])
+def test_a_file_that_is_no_text_is_refused_by_its_suffix(tmp_path: Path, suffix: str) -> None:
+    message = complaint(write(tmp_path / f"a{suffix}", "PK"))
+    assert f"a{suffix}: a {suffix} file has no columns that can be read; give .tsv, .csv" in message
+
+
+# All
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("a.tsv", "en\tde\none\teins\nb\n", ("en", "de")),
+        ("a.tsv", "en\tde\none\teins\n", ("en", "fr")),
+        ("a.tsv", "one\teins\nb\n", (0, 1)),
+        ("a.csv", "en,de\none,eins\na,b,c\n", ("en", "de")),
+        ("a.csv", 'en,de\none,eins\n"a"b,c\n', ("en", "de")),
+        ("a.jsonl", '{"en": "one", "de": "eins"}\n{"en": "two"}\n', ("en", "de")),
+        ("a.jsonl", '{"en": "one", "de": "eins"}\n[]\n', ("en", "de")),
+        ("a.tmx", "<tmx><body><tu></tmx>", DEFAULT),
+        ("a.po", 'msgid "a"\nmsgid "b"\n', DEFAULT),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_file_is_closed_when_something_is_wrong_in_it_though_the_error_is_kept(
+    name: str,
+    suffix: str,
+    text: str,
+    columns: tuple[Column, Column],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = write(tmp_path / f"{name}{suffix}", text)
+    opened, really_open = [], Path.open
+
+    def recording(self: Path, *args: Any) -> Any:
+        opened.append(really_open(self, *args))
+        return opened[-1]
+
+    monkeypatch.setattr(Path, "open", recording)
+    with pytest.raises(DataError) as kept:
+        list(corpus_of(path, columns=columns).pairs())
+    assert kept.tb
+    assert opened
+    assert all(file.closed for file in opened)
+
+
+# Tab-separated
+
+
+def test_names_mean_that_the_first_line_of_a_tsv_holds_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "id\tGerman\tEnglish\n1\teins\tone\n\n2\tzwei\ttwo\n")
+    assert read(path, columns=("English", "German")) == [("one", "eins"), ("", ""), ("two", "zwei")]
+    assert read(path, columns=(2, 1))[0] == ("English", "German")
+
+
+def test_a_header_that_is_read_as_text_is_remarked_on(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "english\tgerman\none\teins\n")
+    [note] = notes(path)
+    assert note.startswith("line 1 (english, german) looks like the names of columns and is read as a pair; ")
+    assert note.endswith("ask for columns by name (data.columns)")
+    assert notes(path, columns=("english", "german")) == []
+    assert notes(write(tmp_path / "b.tsv", "I speak English here.\tIch spreche hier Deutsch.\n")) == []
+
+
+def test_a_name_that_the_header_lacks_or_repeats_is_reported(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "en\tde\tde\none\teins\tx\n")
+    message = complaint(path, columns=("en", "fr"))
+    assert message == f"{path} line 1: no column 'fr'; there are en, de, de (data.columns)"
+    assert complaint(path, columns=("en", "de")) == f"{path} line 1: two columns are called 'de'; rename one"
+
+
+def test_a_record_with_another_number_of_columns_than_the_header_is_reported(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "en\tde\none\teins\na\tb\tc\n")
+    message = complaint(path, columns=("en", "de"))
+    assert message.startswith(
+        f"{path} line 3: 3 columns where line 1 names 2; a text that holds the delimiter"
+    )
+
+
+# CSV
+
+
+def test_columns_of_a_csv_are_asked_for_by_name_or_number(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'id,"src text",tgt\r\n1,"a, b",c\r\n')
+    assert read(path, columns=("tgt", "src text")) == [("c", "a, b")]
+    assert read(path, columns=(2, 1)) == [("c", "a, b")]
+    assert notes(path, columns=(2, 1)) == ["line 1 is taken for the names of the columns (id, src text, tgt)"]
+    assert notes(path, columns=("tgt", "src text")) == []
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_the_delimiter_of_a_csv_is_the_most_frequent_in_its_first_line(
+    tmp_path: Path, delimiter: str
+) -> None:
+    path = write(tmp_path / "a.csv", f"en{delimiter}de\none, two{delimiter}eins, zwei\n")
+    assert read(path) == [("one, two", "eins, zwei")]
+
+
+def test_quoted_line_breaks_count_in_the_line_that_is_reported(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'en,de\n"one\n\ntwo",eins\nbad\n')
+    assert complaint(path).startswith(f"{path} line 5: 1 columns where line 1 names 2")
+
+
+def test_a_quote_that_is_never_closed_is_reported_where_it_begins(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "en,de\none,eins\n" + 'two,"zwei\n' + "three,drei\n" * 50)
+    message = complaint(path)
+    assert message.startswith(f"{path} line 3: not CSV (unexpected end of data); a text with quotes")
+
+
+def test_text_after_a_quoted_field_is_reported(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'en,de\n"Hi" he said,x\n')
+    assert complaint(path).startswith(f"{path} line 2: not CSV (',' expected after '\"'); a text with quotes")
+
+
+@pytest.mark.slow
+def test_an_open_quote_does_not_swallow_more_than_a_record_may_hold(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv.gz", 'en,de\none,"eins\n' + "x\n" * LONGEST_LINE)
+    before = csv.field_size_limit()
+    assert complaint(path).startswith(
+        f"{path} line 2: is longer than {LONGEST_LINE:,} bytes; cut it into lines"
+    )
+    assert csv.field_size_limit() == before
+
+
+def test_columns_of_a_csv_that_do_not_tell_are_to_be_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id,x,y\n1,one,eins\n")
+    assert complaint(path) == (
+        f"{path}: cannot tell which columns are en and de among id, x, y; "
+        "name them, as in --columns source,target (data.columns)"
+    )
+    two = write(tmp_path / "b.csv", "x,y\none,eins\n")
+    assert read(two) == [("one", "eins")]
+
+
+# JSON lines
+
+
+def test_objects_with_languages_in_words_are_read_without_naming_columns(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "t.json", '{"english": "Hi.", "chinese": "你好。"}\n\n{"english": "A", "chinese": "B"}'
+    )
+    assert read(path, langs="en zh") == [("Hi.", "你好。"), ("", ""), ("A", "B")]
+    assert read(path, langs="zh en")[0] == ("你好。", "Hi.")
+
+
+def test_fields_inside_a_field_are_reached_by_dots(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"translation": {"en": "a", "de": "b"}, "x.y": "c"}\n')
+    assert read(path) == [("a", "b")]
+    assert read(path, columns=("x.y", "translation.en")) == [("c", "a")]
+
+
+def test_a_missing_field_is_reported_with_those_there(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "b"}\n{"en": "a", "meta": {"x": 1}}\n')
+    assert complaint(path) == f"{path} line 2: no column 'de'; there are en, meta.x (data.columns)"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('["a", "b"]', "a list and no object with named fields; write one object a line"),
+        ('"a"', "a string and no object"),
+        ("12", "a number and no object"),
+        ("null", "nothing and no object"),
+        ('{"en": "a"', "not JSON ("),
+        ("{", "not JSON ("),
+        ("[" * 200_000, "not JSON (nested too deeply)"),
+        ('{"en": ' + "1" * 5000 + "}", "not JSON ("),
+        ('{"en": 1, "de": "b"}', "column 'en' holds a number, not text"),
+        ('{"en": ["a"], "de": "b"}', "column 'en' holds a list, not text"),
+        ('{"en": true, "de": "b"}', "column 'en' holds a truth value, not text"),
+        ('{"en": "a\\ud800", "de": "b"}', "column 'en' holds '\\ud800', which is half a character"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_a_line_that_is_no_object_of_texts_is_reported(tmp_path: Path, line: str, problem: str) -> None:
+    path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "b"}\n' + line + "\n")
+    assert complaint(path).startswith(f"{path} line 2: {problem}")
+
+
+def test_null_is_an_empty_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "b"}\n{"en": null, "de": "b"}\n')
+    assert read(path)[1] == ("", "b")
+
+
+# TMX
+
+
+def unit(*texts: tuple[str, str], attribute: str = "xml:lang") -> str:
+    variants = "".join(f'<tuv {attribute}="{tag}"><seg>{text}</seg></tuv>' for tag, text in texts)
+    return f"<tu><prop>p</prop><note>n</note>{variants}</tu>"
+
+
+def tmx_of(tmp_path: Path, *units: str, head: str = "") -> str:
+    body = "\n".join(units)
+    return write(
+        tmp_path / "a.tmx", f'<?xml version="1.0"?>{head}<tmx version="1.4"><body>\n{body}\n</body></tmx>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("tag", "language", "matches"),
+    [
+        ("en", "en", True),
+        ("EN-us", "en", True),
+        ("en_GB", "en", True),
+        ("eng", "en", False),
+        ("en", "en-US", False),
+    ],
+)
+def test_a_language_matches_itself_and_its_variants(tag: str, language: str, matches: bool) -> None:
+    assert language_matches(tag, language) is matches
+
+
+def test_languages_of_a_tmx_match_whatever_their_case_and_region(tmp_path: Path) -> None:
+    path = tmx_of(
+        tmp_path,
+        unit(("EN-US", "a"), ("de_DE", "b")),
+        unit(("fr", "x"), ("DE", "d"), ("en", "c"), attribute="lang"),
+    )
+    assert read(path) == [("a", "b"), ("c", "d")]
+
+
+def test_inline_codes_are_dropped_and_highlighted_text_is_kept(tmp_path: Path) -> None:
+    path = tmx_of(
+        tmp_path,
+        unit(
+            ("en", 'A <bpt i="1">&lt;b&gt;<sub>s</sub></bpt>bo<hi type="x">l<hi>d</hi></hi><ept i="1"/> B.'),
+            ("de", "one<ph>&lt;br/&gt;</ph>two<ut/>, <it pos='begin'>x</it>three"),
+        ),
+    )
+    assert read(path) == [("A bold B.", "one two, three")]
+
+
+def test_units_without_a_language_are_counted(tmp_path: Path) -> None:
+    units = [
+        unit(("en", "a"), ("de", "b")),
+        unit(("en", "a")),
+        unit(("fr", "x")),
+        unit(("en", "a"), ("fr", "x")),
+    ]
+    path = tmx_of(tmp_path, *units)
+    assert read(path) == [("a", "b")]
+    assert notes(path) == ["left out 3 of 4 units: 2 without de, 1 without en and de"]
+
+
+def test_an_exact_language_goes_before_a_variant_and_the_first_before_later_ones(tmp_path: Path) -> None:
+    path = tmx_of(
+        tmp_path,
+        unit(("en-GB", "colour"), ("en", "color"), ("de", "Farbe")),
+        unit(("en-GB", "colour"), ("en-US", "color"), ("de", "Farbe")),
+    )
+    assert [pair.src for pair in read(path)] == ["color", "colour"]
+    assert notes(path) == ["1 units have a language more than once; the first is taken"]
+
+
+def test_a_tmx_in_other_languages_is_reported_with_those_there(tmp_path: Path) -> None:
+    path = tmx_of(tmp_path, unit(("fr", "a"), ("it-IT", "b")))
+    assert complaint(path) == (
+        f"{path}: no unit in both en and de; its languages: fr, it-IT (data.src_lang, data.tgt_lang)"
+    )
+    assert "empty corpus" in complaint(tmx_of(tmp_path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])
+def test_a_tmx_is_read_in_the_encoding_it_declares(tmp_path: Path, encoding: str) -> None:
+    text = as_tmx([("Büsche", "Öl")]).replace('version="1.0"', f'version="1.0" encoding="{encoding}"')
+    assert read(write(tmp_path / "a.tmx", text.encode(encoding))) == [("Büsche", "Öl")]
+
+
+BILLION_LAUGHS = (
+    "<!DOCTYPE tmx [<!ENTITY a '"
+    + "ha" * 50
+    + "'>"
+    + "".join(
+        f"<!ENTITY {name} '{f'&{inner};' * 10}'>"
+        for inner, name in zip("abcdefghi", "bcdefghij", strict=True)
+    )
+    + "]>"
+)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        BILLION_LAUGHS,
+        "<!DOCTYPE tmx [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>",
+        "<!DOCTYPE tmx [<!ENTITY % a SYSTEM 'http://127.0.0.1:1/x.dtd'> %a;]>",
+        "<!DOCTYPE tmx [<!ENTITY a 'harmless'>]>",
+    ],
+    ids=["billion laughs", "a file", "the network", "any"],
+)
+def test_a_tmx_that_declares_entities_is_refused(tmp_path: Path, head: str) -> None:
+    path = tmx_of(tmp_path, unit(("en", "&a;"), ("de", "b")), head=head)
+    tracemalloc.start()
+    message = complaint(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert message.startswith(f"{path} line 1: declares the entity 'a'; refused, for entities can fill")
+    assert peak < 5e6
+
+
+def test_the_document_type_that_tmx_files_name_is_not_fetched(tmp_path: Path) -> None:
+    head = '<!DOCTYPE tmx SYSTEM "http://127.0.0.1:1/tmx14.dtd">'
+    assert read(tmx_of(tmp_path, unit(("en", "a &amp; b"), ("de", "c")), head=head)) == [("a & b", "c")]
+    undefined = tmx_of(tmp_path, unit(("en", "caf&eacute;"), ("de", "c")), head=head)
+    assert "line 2: &eacute; is not defined; write the character itself" in complaint(undefined)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 60, 200])
+def test_a_tmx_that_is_cut_short_is_reported(tmp_path: Path, n_bytes: int) -> None:
+    path = write(tmp_path / "a.tmx", as_tmx([("one", "eins"), ("two", "zwei")])[:n_bytes])
+    message = complaint(path)
+    assert message.startswith(f"{path}: cut short at line ")
+    assert message.endswith("; fetch or write it again")
+
+
+def test_the_pairs_before_the_cut_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tmx", as_tmx([("one", "eins"), ("two", "zwei")]).partition("two")[0])
+    found = corpus_of(path).pairs()
+    assert next(found) == ("one", "eins")
+    with pytest.raises(DataError, match="cut short"):
+        next(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("<tmx><body></tu></body></tmx>", "a.tmx line 1: not XML (mismatched tag at column "),
+        ("<html><p>404</p></html>", "a.tmx: not TMX, for it begins with <html>; give another file"),
+        ("one\teins\n", "a.tmx line 1: not XML (syntax error at column 0); check its encoding"),
+    ],
+)
+def test_a_file_that_is_no_tmx_is_reported(tmp_path: Path, text: str, problem: str) -> None:
+    assert problem in complaint(write(tmp_path / "a.tmx", text))
+
+
+class Endless:
+    """A file of `n` translation units that exists only while it is read; how far it has been read."""
+
+    def __init__(self, n: int) -> None:
+        self._parts = self._generate(n)
+        self.n_units = 0
+
+    def _generate(self, n: int) -> Iterator[bytes]:
+        yield b"<tmx><body>"
+        for i in range(n):
+            self.n_units += 1
+            yield unit(("en", f"sentence {i}"), ("de", f"Satz {i}")).encode()
+        yield b"</body></tmx>"
+
+    def read(self, n: int) -> bytes:
+        return b"".join(islice(self._parts, max(1, n // 500)))
+
+    def __enter__(self) -> Endless:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_a_tmx(monkeypatch: pytest.MonkeyPatch) -> None:
+    def peak_of(n: int) -> int:
+        file = Endless(n)
+        monkeypatch.setattr(formats, "open_bytes", lambda _: file)
+        tracemalloc.start()
+        pairs = tmx(Path("a.tmx"), src_lang="en", tgt_lang="de", notes=Notes("units"))
+        assert all(file.n_units - i < 1000 for i, _ in enumerate(pairs))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    assert peak_of(20_000) < 1.5 * peak_of(2_000) < 3e6
+
+
+# gettext PO
+
+HEADER = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+
+
+def po_of(tmp_path: Path, text: str, *, header: str = HEADER) -> str:
+    return write(tmp_path / "a.po", header + text)
+
+
+def test_entries_of_a_po_file_are_pairs(tmp_path: Path) -> None:
+    path = po_of(
+        tmp_path,
+        '# a translator\n#. a programmer\n#: file.c:12\n#, c-format\n#| msgid "old"\n'
+        'msgctxt "menu"\nmsgid "Open %s"\nmsgstr "Öffne %s"\n'
+        'msgid ""\n"two "\n  "lines\\n" "three"\nmsgstr\n"zwei "\n"Zeilen\\n"\n"drei"\n',
+    )
+    assert read(path) == [("Open %s", "Öffne %s"), ("two lines three", "zwei Zeilen drei")]
+    assert notes(path) == []
+
+
+def test_escapes_of_a_po_file_are_those_of_c(tmp_path: Path) -> None:
+    path = po_of(tmp_path, r'msgid "a\tb \"q\" c:\\n \x41\102 \303\274"' + "\n" + r'msgstr "x\u"')
+    assert read(path) == [('a\tb "q" c:\\n AB ü', "xu")]
+
+
+def test_fuzzy_obsolete_and_untranslated_entries_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = po_of(
+        tmp_path,
+        'msgid "a"\nmsgstr "A"\n\n#, c-format, fuzzy\n#| msgid "x"\nmsgid "b"\nmsgstr "B"\n\n'
+        'msgid "c"\nmsgstr ""\n\n#~ msgid "d"\n#~ msgstr "D"\n\n#, fuzzy\n#~| msgid "x"\n#~ msgid "e"\n'
+        '#~ msgstr "E"\n#~ msgid "f"\n#~ msgstr ""\nmsgid "g"\nmsgstr "G"\n',
+    )
+    assert read(path) == [("a", "A"), ("g", "G")]
+    assert notes(path) == ["left out 5 of 7 entries: 1 fuzzy, 1 untranslated, 3 obsolete"]
+
+
+def test_a_plural_entry_gives_singular_and_plural(tmp_path: Path) -> None:
+    path = po_of(
+        tmp_path,
+        'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d plik"\nmsgstr[1] "%d pliki"\n'
+        'msgstr[2] "%d plików"\n\nmsgid "x"\nmsgid_plural "xs"\nmsgstr[0] "y"\nmsgstr[1] ""\n',
+        header="",
+    )
+    assert read(path, langs="en pl") == [("%d file", "%d plik"), ("%d files", "%d plików")]
+    assert notes(path, langs="en pl") == [
+        "left out 1 of 2 entries: 1 untranslated",
+        "1 entries with plural forms give two pairs each",
+    ]
+
+
+def test_sides_of_a_po_file_change_places_where_it_translates_into_the_source(tmp_path: Path) -> None:
+    path = po_of(tmp_path, 'msgid "one"\nmsgstr "eins"\n')
+    assert read(path, langs="de en") == [("eins", "one")]
+    assert notes(path, langs="de en") == ["translates into de; source and target change places"]
+    assert complaint(path, langs="en pl") == (
+        f"{path}: translates into de, by its header, which is neither en nor pl; "
+        "give another file (data.src_lang, data.tgt_lang)"
+    )
+
+
+def test_the_header_of_a_po_file_may_name_a_variant_of_the_language(tmp_path: Path) -> None:
+    path = po_of(tmp_path, 'msgid "one"\nmsgstr "eins"\n', header=HEADER.replace(": de", ": de_AT"))
+    assert read(path) == read(path, langs="en de-AT") == [("one", "eins")]
+
+
+def test_unicode_line_separators_do_not_end_a_line_of_a_po_file(tmp_path: Path) -> None:
+    assert read(po_of(tmp_path, 'msgid "a\u2028b\x85"\nmsgstr "c"\n')) == [("a\u2028b\x85", "c")]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('msgid "a"\nmsgstr "b', "line 7: neither a comment nor a text in quotes"),
+        ('msgid "a"\nmsgstr b\n', "line 7: neither a comment nor a text in quotes"),
+        ('"a"\n', "line 6: neither a comment nor a text in quotes"),
+        ("Hello world\n", "line 6: neither a comment nor a text in quotes"),
+        ('msgid "a "quoted" word"\nmsgstr "b"\n', "line 6: neither a comment nor a text in quotes"),
+        ('msgid "a"\nmsgid "b"\nmsgstr "c"\n', "line 7: a second msgid in one entry"),
+        ('# x\nmsgid "a"\n', "line 7: an entry without msgstr"),
+        ('msgstr "a"\n\n', "line 6: an entry without msgid"),
+        ('msgid "\\377"\nmsgstr "a"\n', "line 6: an escape that is not UTF-8"),
+        ('msgid "' + 'a\\"' * 300_000 + "\n", "line 6: neither a comment nor a text in quotes"),
+    ],
+    ids=lambda value: value[:24],
+)
+def test_a_damaged_po_file_is_reported(tmp_path: Path, text: str, problem: str) -> None:
+    path = po_of(tmp_path, text)
+    assert complaint(path) == f"{path} {problem}; check the file with: msgfmt --check"
+
+
+def test_a_po_file_without_a_translation_is_reported_with_what_was_left_out(tmp_path: Path) -> None:
+    path = po_of(tmp_path, 'msgid "a"\nmsgstr ""\n')
+    assert complaint(path) == (
+        f"{path}: empty corpus (left out 1 of 1 entries: 1 untranslated); give files with one sentence a line"
+    )
+
+
+# IWSLT
+
+TALK = (
+    "<url>http://x</url>\n<keywords>talks, x</keywords>\n<speaker>N. N.</speaker>\n<talkid>1</talkid>\n"
+    "<title>T</title>\n<description>TED Talk Subtitles</description>\n"
+)
+
+
+def training(lines: list[str], *, extra: str = "") -> str:
+    texts = "".join(f" {line} \n" for line in lines)
+    return f'<doc docid="1" genre="lectures">\n{TALK}{extra}{texts}</doc>\n'
+
+
+def test_tagged_training_files_give_the_lines_that_are_no_tags(tmp_path: Path) -> None:
+    en = write(tmp_path / "train.tags.en-de.en", training(["R&amp;D, AT&T", "<laughs> two"]))
+    extra = '<reviewer href="x">R</reviewer>\n<translator href="y">T</translator>\n'
+    de = write(tmp_path / "train.tags.en-de.de.gz", training(["F&amp;E", "zwei"], extra=extra))
+    assert read(en, de) == [("R&D, AT&T", "F&E"), ("<laughs> two", "zwei")]
+    assert notes(en, de) == [
+        f"{en}: left out 8 of 10 lines: 8 that describe talks",
+        f"{de}: left out 10 of 12 lines: 10 that describe talks",
+    ]
+
+
+def test_tagged_files_of_different_length_are_reported(tmp_path: Path) -> None:
+    en = write(tmp_path / "train.tags.en-de.en", training(["one", "two"]))
+    de = write(tmp_path / "train.tags.en-de.de", training(["eins"]))
+    assert complaint(en, de) == f"{en} has 2 lines and {de} 1; parallel files must match line by line"
+
+
+def evaluation(texts: dict[int, str], *, side: str) -> str:
+    """An official test file: the texts by the number of their segment."""
+    segments = "".join(f'<seg id="{i}"> {text} </seg>\n' for i, text in texts.items())
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<mteval>\n<{side} setid="tst2010" srclang="english">\n'
+        f'<doc docid="535" genre="lectures">\n{TALK}{segments}</doc>\n</{side}>\n</mteval>\n'
+    )
+
+
+NAME = "IWSLT17.TED.tst2010.en-de"
+
+
+def test_segments_of_official_test_files_are_pairs(tmp_path: Path) -> None:
+    texts = {1: "R&amp;D &lt;b&gt; &quot;&#228;&#xE4;&apos; &nbsp; &amp;lt;", 2: "two"}
+    en = write(tmp_path / f"{NAME}.en.xml", evaluation(texts, side="srcset"))
+    de = write(tmp_path / f"{NAME}.de.xml.gz", evaluation({1: "F&E", 2: ""}, side="refset"))
+    assert read(en, de) == [("R&D <b> \"ää' &nbsp; &lt;", "F&E"), ("two", "")]
+    n_other = evaluation({}, side="srcset").count("\n")
+    assert (
+        notes(en, de)[0] == f"{en}: left out {n_other} of {n_other + 2} lines: {n_other} that describe talks"
+    )
+
+
+def test_segments_of_different_numbers_are_not_paired(tmp_path: Path) -> None:
+    en = write(tmp_path / f"{NAME}.en.xml", evaluation({1: "a", 2: "b", 4: "d"}, side="srcset"))
+    de = write(tmp_path / f"{NAME}.de.xml", evaluation({1: "A", 3: "C", 4: "D"}, side="refset"))
+    assert complaint(en, de) == (
+        f"{en} + {de}: segment 2 stands beside 3 (pair 2); parallel files must hold the same segments"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['<seg id="1">one', "one</seg>", "<seg>one</seg>", "<seg id=1>" * 50_000, "<seg id=1></seg></seg>"],
+    ids=range(5),
+)
+def test_a_segment_that_does_not_end_on_its_line_is_reported(tmp_path: Path, line: str) -> None:
+    en = write(tmp_path / "a.en.xml", f"<mteval>\n{line}\n")
+    message = complaint(en, en)
+    assert message.startswith(f"{en} line 2: a <seg> that has no id, or does not end on its line; ")
+
+
+def test_impossible_characters_stay_as_they_are_written(tmp_path: Path) -> None:
+    en = write(tmp_path / "a.en.xml", '<seg id="1">&#xD800; &#0; &#9999999;</seg>\n')
+    assert read(en, en)[0].src == "&#xD800; &#0; &#9999999;"
+
+
+def test_one_side_of_an_official_corpus_alone_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "train.tags.en-de.en", "a")
+    assert complaint(path) == f"{path}: one side of a corpus of two files; give the other one, too"
+
+
+# Parquet
+
+
+def write_parquet(path: Path, columns: dict[str, list[Any]]) -> str:
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'dragoman[parquet]'")
+    from pyarrow import parquet
+
+    sink = io.BytesIO()
+    parquet.write_table(pa.table(columns), sink, row_group_size=2)
+    return write(path, sink.getvalue())
+
+
+@pytest.mark.parametrize("compressed", COMPRESS)
+def test_columns_of_a_parquet_file_are_asked_for_by_name(tmp_path: Path, compressed: str) -> None:
+    columns = {"id": [1, 2, 3], "src": ["a", None, "c\nc"], "tgt": ["A", "B", "C"]}
+    path = write_parquet(tmp_path / f"a.parquet{compressed}", columns)
+    assert read(path) == read(path, columns=("src", "tgt")) == [("a", "A"), ("", "B"), ("c c", "C")]
+    assert corpus_of(path).fingerprint() == corpus_of(path).fingerprint()
+    assert corpus_of(path).fingerprint() != corpus_of(path, columns=("tgt", "src")).fingerprint()
+
+
+def test_fields_inside_a_column_of_a_parquet_file_are_reached_by_dots(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "a.parquet", {"translation": [{"en": "a", "de": "A"}, None]})
+    assert read(path) == [("a", "A"), ("", "")]
+    message = complaint(path, columns=("translation.en", "translation.fr"))
+    assert message == (
+        f"{path}: no column 'translation.fr'; there are translation.en, translation.de (data.columns)"
+    )
+
+
+def test_a_cell_of_a_parquet_file_that_is_no_text_is_reported_with_its_row(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "a.parquet", {"en": ["a", "b"], "de": [1, 2]})
+    assert complaint(path) == f"{path} row 1: column 'de' holds a number, not text; name another one"
+    assert "no column 2; there are en, de" in complaint(path, columns=(2, 0))
+
+
+def test_a_damaged_parquet_file_is_reported(tmp_path: Path) -> None:
+    path = Path(write_parquet(tmp_path / "a.parquet", {"en": ["a"] * 100, "de": ["b"] * 100}))
+    data = path.read_bytes()
+    for damaged in (data[:-9], data[9:], b"PAR1", b"", data[:20] + bytes(60) + data[80:]):
+        path.write_bytes(damaged)
+        message = complaint(str(path))
+        assert message.startswith(f"{path}: damaged, or not Parquet (")
+        assert message.endswith("; write or fetch it again")
+
+
+def test_parquet_without_its_package_names_the_install_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.parquet", b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(
+        MissingExtraError, match=r"needs the package pyarrow: pip install 'dragoman\[parquet\]'"
+    ):
+        read(path)
+
+
+# The hub
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that `datasets` takes for a data set, and no cache that outlives the test."""
+    datasets = pytest.importorskip("datasets", reason="needs datasets: pip install 'dragoman[hub]'")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    datasets.disable_progress_bars()
+    folder = tmp_path / "set"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.slow
+def test_a_split_of_a_data_set_is_a_corpus(hub: Path) -> None:
+    lines = [{"id": str(i), "translation": {"en": f"en {i}", "de": f"de {i}"}} for i in range(5000)]
+    write(hub / "train.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    write(hub / "test.jsonl", json.dumps(lines[7]) + "\n")
+    expected = [(f"en {i}", f"de {i}") for i in range(5000)]
+    assert read(f"hf:{hub}") == read(f"hf:{hub}:train") == expected
+    assert read(f"hf:{hub}:default:test") == [("en 7", "de 7")]
+    assert read(f"hf:{hub}:test", langs="de en") == [("de 7", "en 7")]
+    prints = [corpus_of(f"hf:{hub}:{split}").fingerprint() for split in ("train", "test", "test")]
+    assert prints[0] != prints[1] == prints[2]
+
+
+def test_an_unknown_split_or_column_of_a_data_set_is_reported(hub: Path) -> None:
+    write(hub / "train.csv", "english,german\none,eins\n")
+    assert read(f"hf:{hub}") == [("one", "eins")]
+    message = complaint(f"hf:{hub}:dev")
+    assert message.startswith(f"hf:{hub}:dev: cannot be loaded (")
+    assert message.endswith("); check the name, the split and the connection")
+    assert "train" in message
+    assert complaint(f"hf:{hub}", columns=("en", "de")) == (
+        f"hf:{hub}: no column 'en'; there are english, german (data.columns)"
+    )
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_data_set_that_cannot_be_fetched_is_reported() -> None:
+    message = complaint("hf:nobody/nothing:train")
+    assert message.startswith("hf:nobody/nothing:train: cannot be loaded (")
+
+
+@pytest.mark.parametrize("name", ["hf:", "hf:a::b", "hf:a:", "hf:a:b:c:d"])
+def test_a_malformed_name_of_a_data_set_is_refused(name: str) -> None:
+    assert complaint(name) == f"{name}: not the name of a data set; write hf:owner/name:split"
+
+
+def test_a_data_set_without_its_package_names_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match=r"needs the package datasets: pip install 'dragoman\[hub\]'"):
+        read("hf:owner/name:train")

@@ -1,0 +1,355 @@
+"""Students: their shapes, their lessons, and a whole distillation of a tiny run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from commands import error_of, succeed
+from dragoman.bulk.job import Job
+from dragoman.bulk.running import Summary, translate_file
+from dragoman.cli.distill import describe_distillation
+from dragoman.config import TranslationConfig, parse_config
+from dragoman.data.readers.files import open_lines
+from dragoman.distillation import distilling
+from dragoman.distillation.distilling import chosen_beam, distill
+from dragoman.distillation.students import STUDENTS, student_config
+from dragoman.distillation.teaching import LESSONS, Lessons, nearest, teach
+from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.metrics.translation import sentence_chrf
+from dragoman.predict.translator import Translator, translation_config
+from dragoman.runs import Run
+from dragoman.training.loop import train as train_run
+from dragoman.training.trainer import Trainer
+from tiny import TINY
+
+EVERYTHING = Lessons(max_ratio=0.0, min_chrf=0.0, max_pairs=5)
+SHORT = ("training.max_steps=3", "training.valid_every=3")
+
+
+@pytest.fixture
+def teacher_config(tiny_run: Path) -> TranslationConfig:
+    return translation_config(Run.open(tiny_run))
+
+
+@pytest.mark.parametrize("preset", STUDENTS)
+def test_a_student_differs_from_its_teacher_in_shape_text_and_training_alone(
+    preset: str, teacher_config: TranslationConfig, tmp_path: Path
+) -> None:
+    shape, start = STUDENTS[preset], tmp_path / "teacher"
+    student = student_config(teacher_config, preset, start=start, lessons=tmp_path)
+    assert (student.model.n_encoder_layers, student.model.n_decoder_layers) == shape[:2]
+    assert student.model.d_model == shape.width * teacher_config.model.d_model
+    assert student.model.d_model // student.model.n_heads == 16 // 2, "heads of the same width, but fewer"
+    assert (student.tokenizer, student.search) == (teacher_config.tokenizer, teacher_config.search)
+    assert (student.data.test, student.data.columns) == (
+        teacher_config.data.test,
+        teacher_config.data.columns,
+    )
+    assert student.data.train == (str(tmp_path / "train.src.gz"), str(tmp_path / "train.tgt.gz"))
+
+
+def test_a_student_of_the_teachers_width_begins_with_its_weights_and_another_one_from_nothing(
+    teacher_config: TranslationConfig, tmp_path: Path
+) -> None:
+    adapted = parse_config(teacher_config.model_dump(), overrides=['training.start_from="runs/old"'])
+    assert adapted.task == "translation"
+    start = tmp_path / "teacher"
+    as_wide = student_config(adapted, "fast", start=start, lessons=tmp_path).training
+    assert as_wide.start_from == str(start)
+    assert as_wide.learning_rate < adapted.training.learning_rate
+    for preset, overrides in (("small", ()), ("fast", ("model.d_ff=8",))):
+        other = student_config(adapted, preset, start=start, lessons=tmp_path, overrides=overrides)
+        assert other.training == teacher_config.training, "that of the teacher, which began from nothing"
+
+
+def test_presets_and_settings_that_do_not_exist_are_named(
+    teacher_config: TranslationConfig, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"--preset slow: there are fast, fastest, small"):
+        student_config(teacher_config, "slow", start=tmp_path, lessons=tmp_path)
+    with pytest.raises(ConfigError, match=r"training.max_step is not a setting; did you mean"):
+        student_config(
+            teacher_config, "fast", start=tmp_path, lessons=tmp_path, overrides=("training.max_step=3",)
+        )
+
+
+def test_chrf_of_a_sentence_is_100_for_itself_and_0_for_nothing_in_common() -> None:
+    assert sentence_chrf("rot Katze", "rot Katze") == pytest.approx(100)
+    assert sentence_chrf("xyz", "abc") == 0
+
+
+def translate(job: Job) -> Summary:
+    return translate_file(job, chunk_lines=50)
+
+
+def dictate(lines: list[str]) -> Callable[[Job], Summary]:
+    """A translation that writes these lines."""
+
+    def write(job: Job) -> Summary:
+        from dragoman.data.readers.files import compressed
+
+        text = "".join(f"{line}\n" for line in lines)
+        job.out.write_bytes(compressed(text.encode(), job.out.name))
+        return Summary(len(lines), len(lines), {}, 1.0)
+
+    return write
+
+
+def test_each_pair_that_is_left_out_has_its_reason(
+    tiny_run: Path, teacher_config: TranslationConfig, tmp_path: Path
+) -> None:
+    data = teacher_config.data
+    references = list(open_lines(Path(data.train[1])))[:5]
+    sources = list(open_lines(Path(data.train[0])))[:5]
+    made = [references[0], "", sources[2], "zzz qqq", references[4]]
+    lessons = Lessons(max_ratio=0.0, min_chrf=30.0, max_pairs=5)
+    record = teach(tiny_run, teacher_config, tmp_path, lessons=lessons, translate=dictate(made))
+    assert record["left_out"] == {"empty translations": 1, "copies": 1, "far from the reference": 1}
+    assert (record["n_pairs"], record["n_kept"], record["n_references"]) == (5, 2, 0)
+    assert list(open_lines(tmp_path / "train.src.gz")) == [sources[0], sources[4]]
+    assert list(open_lines(tmp_path / "train.tgt.gz")) == [references[0], references[4]]
+
+
+def test_references_stand_behind_what_is_left_of_the_teachers_translations(
+    tiny_run: Path, teacher_config: TranslationConfig, tmp_path: Path
+) -> None:
+    sources, references = (list(open_lines(Path(file)))[:5] for file in teacher_config.data.train)
+    made = ["", *references[:0:-1]]
+    both = EVERYTHING._replace(references=True)
+    record = teach(tiny_run, teacher_config, tmp_path, lessons=both, translate=dictate(made))
+    assert (record["n_kept"], record["n_references"]) == (4, 5)
+    assert list(open_lines(tmp_path / "train.src.gz")) == sources[1:] + sources
+    assert list(open_lines(tmp_path / "train.tgt.gz")) == made[1:] + references
+
+
+def test_of_several_translations_the_nearest_to_the_reference_is_learnt(
+    tiny_run: Path, teacher_config: TranslationConfig, tmp_path: Path
+) -> None:
+    best, score = nearest(["rot Haus", "rote Katze", "rote Katzen"], "rote Katzen")
+    assert (best, score) == ("rote Katzen", pytest.approx(100))
+    assert nearest(["xx", "yy"], "rote Katzen") == ("xx", 0), "none is near: the teacher's best"
+    lessons = EVERYTHING._replace(n_best=0, max_pairs=20)
+    teach(tiny_run, teacher_config, tmp_path / "nearest", lessons=lessons, translate=translate)
+    offered = [line.split("\t") for line in open_lines(tmp_path / "nearest" / "teacher.gz")]
+    assert {len(candidates) for candidates in offered} == {3}
+    best = lessons._replace(n_best=1)
+    teach(tiny_run, teacher_config, tmp_path / "best", lessons=best, translate=translate)
+    assert [candidates[0] for candidates in offered] == list(open_lines(tmp_path / "best" / "teacher.gz"))
+
+
+def test_lessons_of_nothing_and_of_another_sieve_are_refused(
+    tiny_run: Path, teacher_config: TranslationConfig, tmp_path: Path
+) -> None:
+    nothing = dictate([""] * 5)
+    with pytest.raises(DataError, match=r"nothing is left of 5 pairs; try a smaller --min-chrf"):
+        teach(tiny_run, teacher_config, tmp_path, lessons=EVERYTHING, translate=nothing)
+    (tmp_path / LESSONS).write_text(json.dumps({"asked": {"teacher": "another"}}))
+    with pytest.raises(RunError, match=r"holds the lessons of another teacher, text or filter"):
+        teach(tiny_run, teacher_config, tmp_path, lessons=EVERYTHING, translate=translate)
+    (tmp_path / LESSONS).write_text("[" * 100_000)
+    with pytest.raises(RunError, match=r"lessons.json: is damaged; remove it"):
+        teach(tiny_run, teacher_config, tmp_path, lessons=EVERYTHING, translate=translate)
+
+
+def distil_tiny(
+    teacher: Path, out: Path, *overrides: str, calls: list[str], said: list[str] | None = None
+) -> dict[str, Any]:
+    """A distillation whose teacher translates without a fault; `calls` gets what was done."""
+    config = translation_config(Run.open(teacher))
+
+    def write_references(job: Job) -> Summary:
+        calls.append("translate")
+        return dictate(list(open_lines(Path(config.data.train[1])))[:40])(job)
+
+    def train(student: TranslationConfig, path: Path) -> None:
+        calls.append("train")
+        train_run(student, path)
+
+    return distill(
+        teacher, out, preset="fast", lessons=Lessons(max_pairs=40), overrides=(*SHORT, *overrides),
+        with_test=True, translate=write_references, train=train,
+        say=lambda message: None if said is None else said.append(message),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_whole_distillation_of_a_tiny_run(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "student"
+    calls: list[str] = []
+    monkeypatch.setattr(distilling, "ROUNDS", 1)
+    said: list[str] = []
+    record = distil_tiny(tiny_run, out, calls=calls, said=said)
+    assert sum("as it is read:" in line for line in said) == 1
+    again = distil_tiny(tiny_run, out, calls=calls, said=said)
+    assert sum("as it is read:" in line for line in said) == 1, "the text is shown when a training begins"
+    assert calls == ["translate", "train", "train"], (
+        "what is translated stays, and training sees it is finished"
+    )
+    assert again["lessons"] == record["lessons"]
+    assert again["beam_sizes"] == record["beam_sizes"]
+    student = Translator.load(out)
+    teacher = Translator.load(tiny_run)
+    assert student.tokenizers.src.fingerprint == teacher.tokenizers.src.fingerprint
+    assert len(student.model.encoder) == 6
+    assert len(student.model.decoder) == 2
+    written = json.loads((out / "distillation.json").read_text())
+    assert {(row["model"], row["set"], row["beam_size"]) for row in written["scores"]} == {
+        (model, which, beam)
+        for model in ("teacher", "student")
+        for which in ("valid", "tiny-test")
+        for beam in (1, 2, 3)
+    }
+
+
+@pytest.mark.slow
+def test_a_student_begins_as_its_teacher_and_continues_after_a_kill(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distilling, "ROUNDS", 1)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    keep_still = "training.learning_rate=1e-12", "training.max_steps=6", "training.ema_decay=0.0"
+    distil_tiny(tiny_run, whole, *keep_still, calls=[])
+    assert translation_config(Run.open(whole)).training.start_from == str(tiny_run)
+    old, new = Run.open(tiny_run).load_weights(), Run.open(whole).load_weights()
+    for name, value in old.items():  # encoder.0 and decoder.0 are both the first of the student's
+        torch.testing.assert_close(new[name], value, rtol=0, atol=1e-9)
+
+    class KillError(Exception):
+        pass
+
+    def kill(*arguments: object) -> None:
+        raise KillError
+
+    learning = "training.max_steps=6", "training.learning_rate=0.01"
+    monkeypatch.setattr(Trainer, "finish", kill)
+    with pytest.raises(KillError):
+        distil_tiny(tiny_run, killed, *learning, calls=[])
+    monkeypatch.undo()
+    monkeypatch.setattr(distilling, "ROUNDS", 1)
+    shutil.rmtree(killed / "checkpoints" / "step-000006")
+    calls: list[str] = []
+    distil_tiny(tiny_run, killed, *learning, calls=calls)
+    assert calls == ["train"]
+    shutil.rmtree(whole)
+    distil_tiny(tiny_run, whole, *learning, calls=[])
+    for name, value in Run.open(whole).load_weights().items():
+        assert torch.equal(Run.open(killed).load_weights()[name], value)
+
+
+@pytest.mark.parametrize(
+    ("greedy", "two", "five", "chosen"),
+    [
+        (31.0, 30.0, 30.0, 1),
+        (29.8, 29.9, 30.0, 1),
+        (29.7, 29.8, 30.0, 2),
+        (29.7, 29.7, 30.0, 5),
+        (29.7, 30.5, 30.0, 2),
+    ],
+)
+def test_a_student_has_the_smallest_beam_that_costs_next_to_nothing_on_validation(
+    greedy: float, two: float, five: float, chosen: int
+) -> None:
+    rows = [
+        {"model": model, "set": which, "beam_size": size, "value": value}
+        for model, which, size, value in (
+            ("student", "valid", 5, five),
+            ("student", "valid", 2, two),
+            ("student", "valid", 1, greedy),
+            ("student", "test", 1, 0.0),  # says nothing about how to search
+            ("teacher", "valid", 1, 0.0),
+        )
+    ]
+    assert chosen_beam(rows, 5) == chosen
+    assert chosen_beam(rows, 1) == 1, "none is smaller"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("next_to_nothing", "overrides", "beam_size"),
+    [(100.0, (), 1), (-100.0, (), 3), (100.0, ("search.beam_size=4",), 4)],
+)
+def test_the_chosen_search_is_the_students_own_and_a_search_that_was_asked_for_stays(
+    next_to_nothing: float,
+    overrides: tuple[str, ...],
+    beam_size: int,
+    tiny_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(distilling, "ROUNDS", 1)
+    monkeypatch.setattr(distilling, "NEXT_TO_NOTHING", next_to_nothing)
+    record = distil_tiny(tiny_run, tmp_path / "student", *overrides, calls=[])
+    assert record["beam_sizes"] == {"teacher": 3, "student": beam_size}
+    config = translation_config(Run.open(tmp_path / "student"))
+    assert config.search.beam_size == beam_size
+    calls: list[str] = []
+    again = distil_tiny(tiny_run, tmp_path / "student", *overrides, calls=calls)
+    assert calls == ["train"], "the same command goes on with the run whose search it has changed"
+    assert again["beam_sizes"] == record["beam_sizes"]
+
+
+def test_the_table_compares_both_as_configured_and_searched_alike() -> None:
+    speeds = {("teacher", 1): 200.0, ("student", 1): 300.0, ("teacher", 5): 100.0, ("student", 5): 150.0}
+    scores = {("teacher", 1): 34.0, ("student", 1): 35.8, ("teacher", 5): 36.0, ("student", 5): 35.9}
+    shapes = [(3, 3, 7_600_000), (6, 1, 7_800_000)]
+    record = {
+        "beam_sizes": {"teacher": 5, "student": 1},
+        "models": {
+            name: dict(zip(("n_encoder_layers", "n_decoder_layers", "n_parameters"), shape, strict=True))
+            for name, shape in zip(("teacher", "student"), shapes, strict=True)
+        },
+        "speed": [
+            {"model": model, "beam_size": beam, "sentences_per_second": value}
+            for (model, beam), value in speeds.items()
+        ],
+        "scores": [
+            {"model": model, "set": "valid", "beam_size": beam, "value": value}
+            for (model, beam), value in scores.items()
+        ],
+    }
+    assert [" ".join(line.split()) for line in describe_distillation(record)] == [
+        "teacher student",
+        "layers 3 + 3 6 + 1",
+        "million parameters 7.6 7.8",
+        "search beam 5 greedy",
+        "sentences/s 100.0 300.0 3.00 ×",
+        "valid BLEU 36.0 35.8 −0.2",
+        "both greedy",
+        "sentences/s 200.0 300.0 1.50 ×",
+        "valid BLEU 34.0 35.8 +1.8",
+        "both beam 5",
+        "sentences/s 100.0 150.0 1.50 ×",
+        "valid BLEU 36.0 35.9 −0.1",
+    ]
+
+
+@pytest.mark.slow
+def test_the_command_prints_a_table_and_says_what_is_wrong(
+    tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distilling, "ROUNDS", 1)
+    out = tmp_path / "student"
+    overrides = [word for setting in (*TINY, *SHORT) for word in ("--set", setting)]
+    assert "--preset slow: there are" in error_of("distill", tiny_run, "--preset", "slow", "--out", out)
+    assert not out.exists()
+    keep_all = ["--max-pairs", 20, "--min-chrf", 0, "--max-ratio", 0]
+    table = succeed("distill", tiny_run, "--out", out, *keep_all, *overrides).stdout.splitlines()
+    assert table[0].split() == ["teacher", "student"]
+    wide = tmp_path / "wide"
+    assert "--n-best 4: the teacher's beam is 3" in error_of(
+        "distill", tiny_run, "--out", wide, "--n-best", 4
+    )
+    assert not wide.exists()
+    other = ["--out", out, "--max-pairs", 10]
+    assert "holds the lessons of another teacher, text or filter" in error_of(
+        "distill", tiny_run, *other, *overrides
+    )

@@ -1,0 +1,159 @@
+"""One way in and out for documents of every format."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import docx
+import pytest
+
+from dragoman.cli.file_translation import DOCUMENT_ENDINGS
+from dragoman.documents import FORMATS, DocumentFile, translate_document, translate_file
+from dragoman.errors import DataError, MissingExtraError
+from dragoman.predict import protection
+from dragoman.predict.alignment import Link
+from dragoman.predict.protection import Protection
+from dragoman.predict.translator import Alternative, Translation, Translator
+
+EN_DE = ("en", "de")
+TEXT = "  The red cat. A dog!\r\n\r\n\t* * *\nBig house\n"
+SRT = "1\n00:00:01,000 --> 00:00:02,000\nThe <i>red</i>\ncat.\n\n"
+HTML = "<!DOCTYPE html>\n<p>The <b>red</b>\ncat."
+TMX = '<tmx><tu><tuv xml:lang="en"><seg>The <hi>red</hi> cat.</seg></tuv></tu></tmx>'
+
+
+def word_file() -> bytes:
+    document = docx.Document()
+    paragraph = document.add_paragraph("The ")
+    paragraph.add_run("red").bold = True
+    paragraph.add_run(" cat.")
+    content = io.BytesIO()
+    document.save(content)
+    return content.getvalue()
+
+
+FILES = {
+    ".txt": TEXT.encode(), ".srt": SRT.encode(), ".tmx": TMX.encode(), ".docx": word_file(),
+    ".html": HTML.encode(),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, device="cpu", precision="fp32")
+
+
+def identity(texts: Sequence[str]) -> list[Translation]:
+    return [Translation(text, text, 0.0, (Alternative(text, 0.0),)) for text in texts]
+
+
+def word_by_word(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
+    """The links of translations that are their sources."""
+    words = [list(re.finditer(r"\w+|[^\w\s]", translation.text)) for translation in translations]
+    return [[Link(*word.span(), *word.span(), 1.0) for word in found] for found in words]
+
+
+def test_there_is_a_file_of_every_format_and_the_command_knows_them() -> None:
+    assert set(FILES) == set(FORMATS) == {".txt", *DOCUMENT_ENDINGS}
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_translating_by_the_identity_gives_the_document(
+    translator: Translator, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protection, "align_translations", word_by_word)
+    document = DocumentFile.read(f"a{ending}", FILES[ending], EN_DE)
+    expected = document.written(document.sentences)
+    found = translate_file(translator, f"A{ending.upper()}", FILES[ending], translate=identity)
+    if ending == ".docx":
+        runs = docx.Document(io.BytesIO(found)).paragraphs[0].runs
+        assert [(run.text, run.bold) for run in runs] == [("The ", None), ("red", True), (" cat.", None)]
+    else:
+        assert found == expected
+        assert expected.startswith(FILES[ending][:20])
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_model_translates_all_and_keeps_all_tags(translator: Translator, ending: str) -> None:
+    done: list[int] = []
+    document = DocumentFile.read(f"a{ending}", FILES[ending], EN_DE)
+    found = translate_file(
+        translator, f"a{ending}", FILES[ending], protection=Protection(["numbers"]), progress=done.append
+    )
+    assert done[-1] == len(document.sentences)
+    if ending == ".docx":
+        assert any(run.bold for run in docx.Document(io.BytesIO(found)).paragraphs[0].runs)
+    elif ending != ".txt":
+        tags = {".srt": ("<i>", "</i>"), ".tmx": ("<hi>", "</hi>"), ".html": ("<b>", "</b>")}[ending]
+        wanted = 2 if ending == ".tmx" else 1  # the memory keeps its source
+        assert [found.decode().count(tag) for tag in tags] == [wanted, wanted]
+
+
+def test_a_text_file_is_translated_as_a_text_is(translator: Translator) -> None:
+    expected = translate_document(translator, TEXT)
+    assert "* * *" in expected
+    assert translate_file(translator, "a.txt", TEXT.encode()) == expected.encode()
+    with_mark = b"\xef\xbb\xbf" + TEXT.encode()
+    assert translate_file(translator, "a.txt", with_mark) == b"\xef\xbb\xbf" + expected.encode()
+    for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
+        content = mark + TEXT.encode(encoding)
+        assert translate_file(translator, "a.txt", content) == mark + expected.encode(encoding)
+
+
+def test_sentences_without_a_letter_are_nobodys_work() -> None:
+    document = DocumentFile.read("a.txt", b"12.5\n* * *\nYes.\n", EN_DE)
+    assert document.sentences == ("Yes.",)
+    assert document.places == (3,)
+    assert (document.noun, document.n_characters) == ("line", 4)
+    empty = DocumentFile.read("a.txt", b"", EN_DE)
+    assert empty.sentences == ()
+    assert empty.written(()) == b""
+
+
+def test_tags_in_the_text_are_text(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protection, "align_translations", word_by_word)
+    content = SRT.replace("cat", 'cat <g id="0"> </g> <x/>').encode()
+    assert translate_file(translator, "a.srt", content, translate=identity) == content
+
+
+def test_what_the_user_protects_and_tags_are_kept_together(translator: Translator) -> None:
+    content = SRT.replace("cat", "cat 47 https://example.org").encode()
+    found = translate_file(translator, "a.srt", content, protection=Protection()).decode()
+    assert all(found.count(piece) == 1 for piece in ("<i>", "</i>", "47", "https://example.org"))
+
+
+@pytest.mark.slow
+def test_many_threads_translate_at_once(translator: Translator) -> None:
+    names = [f"a{ending}" for ending in (".txt", ".srt", ".tmx")] * 4
+    expected = [translate_file(translator, name, FILES[name[1:]]) for name in names]
+    with ThreadPoolExecutor(4) as pool:
+        assert (
+            list(pool.map(lambda name: translate_file(translator, name, FILES[name[1:]]), names)) == expected
+        )
+
+
+@pytest.mark.parametrize(("name", "shown"), [("a.xyz", ".xyz"), ("a", "a name without an ending")])
+def test_an_unknown_ending_is_answered_with_those_that_there_are(name: str, shown: str) -> None:
+    message = f"{name}: {shown} is no format of documents; there are .txt, .srt, .tmx, .docx, .html"
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        DocumentFile.read(name, b"", EN_DE)
+
+
+@pytest.mark.parametrize(
+    ("content", "where"), [(b"a\n\xff", "a.txt, line 2: is not UTF-8"), (b"a\0", "a.txt, line 1: holds")]
+)
+def test_what_is_no_text_is_refused(content: bytes, where: str) -> None:
+    with pytest.raises(DataError, match=f"^{where}"):
+        DocumentFile.read("a.txt", content, EN_DE)
+
+
+def test_without_its_package_a_format_shows_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docx", None)
+    message = r"needs the package python-docx: pip install 'dragoman\[documents\]'"
+    with pytest.raises(MissingExtraError, match=message):
+        DocumentFile.read("a.docx", FILES[".docx"], EN_DE)

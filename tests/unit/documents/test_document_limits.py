@@ -1,0 +1,397 @@
+"""A document that is small to send is not large to read, and stops when nobody wants it any more."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from dragoman.documents import (
+    FORMATS,
+    Document,
+    DocumentFile,
+    budget,
+    markup,
+    memory,
+    passages,
+    segments,
+    word,
+)
+from dragoman.documents.budget import Budget
+from dragoman.errors import ConfigError, DataError
+from dragoman.predict.translator import Alternative, Translation
+
+EN_DE = ("en", "de")
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml."
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
+
+
+def docx(body: str, **parts: str) -> bytes:
+    """A Word document; `parts` are in the place of its own, by the names that they have here."""
+    there = {
+        "types": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Override PartName="/word/document.xml" ContentType="{WORD}document.main+xml"/></Types>',
+        "rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        f'<Relationship Id="r1" Type="{RELATIONS}/officeDocument" Target="word/document.xml"/>'
+        "</Relationships>",
+        "document": f"<w:document {W}><w:body>{body}</w:body></w:document>",
+    } | parts
+    names = {"types": "[Content_Types].xml", "rels": "_rels/.rels", "document": "word/document.xml"}
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part, text in there.items():
+            archive.writestr(names.get(part, part), text)
+    return content.getvalue()
+
+
+AMPLIFIERS = {
+    "paragraphs": (".docx", "{}", "<w:p/>"),
+    "runs": (".docx", "<w:p>{}</w:p>", "<w:r/>"),
+    "paragraphs of text": (".docx", "{}", "<w:p><w:r><w:t>a</w:t></w:r></w:p>"),
+    "formatted runs": (
+        ".docx", "<w:p>{}</w:p>", "<w:r><w:t>a</w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>a</w:t></w:r>",
+    ),
+    "lines in a link": (
+        ".docx", "<w:p><w:hyperlink>{}</w:hyperlink></w:p>", "<w:r><w:t>a</w:t><w:tab/></w:r>",
+    ),
+    "links": (".docx", "<w:p>{}</w:p>", "<w:hyperlink><w:r><w:t>a</w:t></w:r></w:hyperlink>"),
+    "bookmarks": (".docx", "<w:p>{}<w:r><w:t>a</w:t></w:r></w:p>", "<w:bookmarkStart/>"),
+    "things in a run": (".docx", "<w:p><w:r>{}</w:r><w:r><w:t>a</w:t></w:r></w:p>", "<w:sym/>"),
+    "lines of codes": (
+        ".docx", "<w:p>{}</w:p>",
+        f"{'<w:bookmarkStart/><w:r><w:t>a</w:t></w:r>' * 6}<w:r><w:tab/></w:r>",
+    ),
+    "attributes": (".docx", "{}", '<w:p a="" b="" c=""/>'),
+    "units": (".tmx", '{}<tu><tuv xml:lang="en"><seg>a</seg></tuv></tu>', "<tu/>"),
+    "variants": (".tmx", '<tu>{}</tu><tu><tuv xml:lang="en"><seg>a</seg></tuv></tu>', "<tuv/>"),
+    "segments": (".tmx", "{}", '<tu><tuv xml:lang="en"><seg>a</seg></tuv></tu>'),
+    "codes": (".tmx", '<tu><tuv xml:lang="en"><seg>a {}</seg></tuv></tu>', "<ph/>"),
+    "open tags": (".html", "{}", "<b>"),
+    "pairs": (".html", "a{}", "<b></b>"),
+    "texts": (".html", "{}", "<p>a"),
+    "lines in pairs": (".html", f"<pre>{'<b>' * 50}{{}}", "a\n"),
+    "attributes of a tag": (".html", "<p {}>", "a "),
+    "comments": (".html", "{}", "<!>"),
+    "code": (".html", "<code>{}</code>", "<i>"),
+    "cues": (".srt", "{}", f"{CUE}a\n\n"),
+    "lines of cues": (".srt", "{}", f"{CUE}{'a' * 9}\n{'a' * 9}\n{'a' * 9}\n\n"),
+    "empty lines of a cue": (".srt", f"{CUE}a{{}}", "\n"),
+    "lines": (".txt", "{}", "a\n"),
+    "empty lines": (".txt", "{}", "\n"),
+    "sentences": (".txt", "{}", "It is red. "),
+}  # fmt: skip
+"""By name: the format, what stands around all, and what is repeated."""
+
+
+def swelling(name: str, n: int) -> tuple[str, bytes]:
+    """The name of a document, and its content: `n` times the same."""
+    ending, around, unit = AMPLIFIERS[name]
+    body = around.format(unit * n)
+    if ending == ".docx":
+        return "a.docx", docx(body)
+    return f"a{ending}", (f"<tmx><body>{body}</body></tmx>" if ending == ".tmx" else body).encode()
+
+
+def read(name: str, content: bytes, check: Callable[[], None] | None = None) -> DocumentFile:
+    return DocumentFile.read(name, content, EN_DE, check=check)
+
+
+@pytest.fixture
+def most(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("DRAGOMAN_MOST_PIECES", "600")
+    return 600
+
+
+@pytest.mark.parametrize("amplifier", AMPLIFIERS)
+def test_a_document_of_too_many_pieces_is_refused_before_they_are_kept(
+    amplifier: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, few = swelling(amplifier, 5)
+    document = read(name, few)
+    assert document.written(document.sentences)
+    name, many = swelling(amplifier, most + 1)
+    if amplifier in ("paragraphs", "runs", "attributes"):  # before there is a tree
+        monkeypatch.setattr(word, "_opened", lambda unpacked: pytest.fail("a tree was built"))
+    with pytest.raises(DataError) as caught:
+        read(name, many)
+    message = str(caught.value)
+    assert message.startswith(name)
+    assert message.endswith(
+        ": more than 600 pieces (elements, attributes, lines, sentences); split the document into several, "
+        "or set DRAGOMAN_MOST_PIECES to more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "unit"),
+    [("a.docx", f"<w:document {W}>", "<w:p/>"), ("a.tmx", "<tmx>", "<tu/>")],
+)
+def test_what_comes_behind_the_last_piece_is_not_read(name: str, start: str, unit: str, most: int) -> None:
+    def ending_in_a_mistake(body: str) -> bytes:
+        text = f"{start}\n{body}<"
+        return docx("", document=text) if name == "a.docx" else text.encode()
+
+    with pytest.raises(DataError, match=r"line 2: more than 600 pieces"):
+        read(name, ending_in_a_mistake(unit * (most + 1)))
+    with pytest.raises(DataError, match=r"line 2: is not XML, or cut short"):
+        read(name, ending_in_a_mistake(unit))
+
+
+def test_pairs_count_in_every_sentence_that_they_are_around(most: int) -> None:
+    around = "<pre>" + "<b>" * 30 + "{}" + "</b>" * 30
+    assert len(read("a.html", around.format("a\n" * 3).encode()).sentences) == 3
+    with pytest.raises(DataError, match=r"^a\.html: more than 600 pieces"):
+        read("a.html", around.format("a\n" * 20).encode())
+
+
+def test_the_limit_may_be_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, content = swelling("lines", 600)
+    assert len(read(name, content).sentences) == 600
+    monkeypatch.setenv("DRAGOMAN_MOST_PIECES", "many")
+    with pytest.raises(ConfigError, match=r"^DRAGOMAN_MOST_PIECES = many: is not a number of pieces"):
+        read(name, content)
+
+
+def test_large_documents_of_the_real_world_pass() -> None:
+    """A book of 500 pages as Word writes it, and a memory of 100,000 units, from a part of each."""
+
+    def spent(module: Any, name: str, content: bytes) -> int:
+        found = Budget(name)
+        DocumentFile(module.read(name, content, EN_DE, found), EN_DE, found)
+        return found._n_pieces
+
+    run = (
+        '<w:r w:rsidRPr="00A1"><w:rPr><w:rFonts w:ascii="A" w:hAnsi="A" w:cs="A"/><w:b/><w:sz w:val="22"/>'
+        '<w:lang w:val="en-US"/></w:rPr><w:t xml:space="preserve">eight words are in each of all runs </w:t>'
+        "</w:r>"
+    )
+    paragraph = (
+        '<w:p w:rsidR="00A1" w:rsidRDefault="00A1" w:rsidP="00A1"><w:pPr><w:pStyle w:val="Body"/>'
+        f'<w:jc w:val="both"/></w:pPr>{run * 5}</w:p>'
+    )
+    page = paragraph * 8
+    assert spent(word, "a.docx", docx(page * 5)) * 100 < budget.MOST_PIECES
+    variant = (
+        '<tuv xml:lang="{}" creationdate="20200101T000000Z" creationid="A"><seg>Press <bpt i="1">b</bpt>OK'
+        '<ept i="1">b</ept> now.</seg></tuv>'
+    )
+    prop = '<prop type="x">y</prop>'
+    unit = f'<tu tuid="1" usagecount="2">{prop * 3}{variant.format("en")}{variant.format("fr")}</tu>'
+    with_codes = spent(memory, "a.tmx", f"<tmx><body>{unit * 100}</body></tmx>".encode())
+    plain = re.sub("<.pt.*?pt>", "", unit)
+    without = spent(memory, "a.tmx", f"<tmx><body>{plain * 100}</body></tmx>".encode())
+    assert 0.8 * without + 0.2 * with_codes < budget.MOST_PIECES / 1000
+
+
+def test_a_tag_has_a_length_and_some_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = '<tmx><tu><tuv xml:lang="en"><seg>a</seg></tuv></tu>'
+    attributes = "".join(f' a{i}=""' for i in range(markup.MOST_ATTRIBUTES + 1))
+    with pytest.raises(DataError, match=r"^a\.tmx, line 1: more than 500 attributes of one element"):
+        read("a.tmx", f"{start}<x{attributes}/></tmx>".encode())
+    monkeypatch.setattr(markup, "BLOCK", 100)
+    monkeypatch.setattr(markup, "LONGEST_TAG", 5000)
+    for tag in (f"<x {' ' * 20_000}/>", f"<!--{' ' * 20_000}-->", f'<x y="{"z" * 20_000}'):
+        with pytest.raises(DataError, match=r"^a\.tmx, line 1: a tag or comment of more than 0 MiB"):
+            read("a.tmx", f"{start}{tag}".encode())
+    long_text = start.replace(">a<", f">{'a' * 20_000}<")
+    assert read("a.tmx", f"{long_text}</tmx>".encode()).n_characters == 20_000
+
+
+def test_namespaces_within_one_another_are_bounded() -> None:
+    def nested(n: int) -> bytes:
+        tags = "".join(f'<x xmlns:a{i}="u" xmlns:b{i}="u">' for i in range(n))
+        return docx("", document=f"<w:document {W}>{tags}{'</x>' * n}<w:body/></w:document>")
+
+    read("a.docx", nested(99))  # and one for the document
+    with pytest.raises(DataError, match=r"^a\.docx/word/document\.xml, line 1: more than 200 namespaces"):
+        read("a.docx", nested(100))
+
+
+def test_a_part_that_hides_that_it_is_xml_is_refused() -> None:
+    types = (
+        '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>{}'
+        "</Types>"
+    )
+    kind = f"{WORD}document.main+xml"
+    for declared in (
+        f'<Override PartName="/word/document.bin" ContentType="{kind}"/>',
+        f'<Default Extension="bin" ContentType="{kind.upper()}"/>',
+    ):
+        with pytest.raises(DataError, match=r"\.bin is declared to be XML, which has other endings"):
+            read("a.docx", docx("", types=types.format(declared)))
+    picture = '<Default Extension="svg" ContentType="image/svg+xml"/>'
+    main = f'<Override PartName="/word/document.xml" ContentType="{kind}"/>'
+    read("a.docx", docx("", types=types.format(picture + main)))
+
+
+def test_parts_have_few_relations_and_short_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word, "MOST_RELATIONS", 3)
+    monkeypatch.setattr(word, "LONGEST_NAME", 30)
+    relation = f'<Relationship Id="x{{}}" Type="{RELATIONS}/hyperlink" Target="y" {{}}/>'
+
+    def related(n: int, mode: str) -> bytes:
+        rels = "".join(relation.format(i, mode) for i in range(n))
+        namespace = "http://schemas.openxmlformats.org/package/2006/relationships"
+        part = f'<Relationships xmlns="{namespace}">{rels}</Relationships>'
+        return docx("", **{"word/_rels/document.xml.rels": part})
+
+    read("a.docx", related(9, 'TargetMode="External"'))
+    message = r"^a\.docx/word/_rels/document\.xml\.rels, line 1: more than 3 relations between parts"
+    with pytest.raises(DataError, match=message):
+        read("a.docx", related(3, ""))
+    with pytest.raises(DataError, match=r"^a\.docx: a part has a name of more than 30 characters; refused$"):
+        read("a.docx", docx("", **{"é" * 31: ""}))
+
+
+def n_calls(work: Callable[[], object]) -> int:
+    """Functions that `work` calls, those in C included."""
+    found = 0
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal found
+        found += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("amplifier", AMPLIFIERS)
+def test_twice_as_many_pieces_are_twice_the_work(amplifier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passages, "MOST_CODES", 4)  # so that many sentences have too many
+
+    def work(n: int) -> None:
+        document = read(*swelling(amplifier, n))
+        document.written(document.sentences)
+
+    work(1)  # what is made once
+    few, many = (n_calls(partial(work, n)) for n in (400, 800))
+    assert many < 2.2 * few
+
+
+def test_a_cue_of_twice_as_many_lines_is_twice_the_work() -> None:
+    def written(n: int) -> int:
+        document = read("a.srt", (CUE + "a b\n" * n).encode())
+        return n_calls(lambda: document.written([f"{s} c" for s in document.sentences]))
+
+    assert written(800) < 2.2 * written(400)
+
+
+def test_copies_of_formatting_count_when_a_document_is_written(most: int) -> None:
+    first = f"<w:r><w:rPr>{'<w:lang/>' * 100}</w:rPr><w:t>a b. </w:t></w:r>"
+    others = "<w:bookmarkStart/><w:r><w:t>C d. </w:t></w:r>" * 20
+    document = read("a.docx", docx(f"<w:p>{first}{others}</w:p>"))
+    with pytest.raises(DataError, match=r"^a\.docx: more than 600 pieces"):
+        document.written(document.sentences)
+
+
+def test_namespaces_that_are_not_used_do_not_tell_runs_apart() -> None:
+    run = "<w:r><w:rPr><w:b {}/></w:rPr><w:t>{}</w:t></w:r>"
+    runs = run.format("", "A ") + run.format('xmlns:x="y"', "dog.")
+    assert read("a.docx", docx(f"<w:p>{runs}</w:p>")).sentences == ("A dog.",)
+
+
+class LeftError(Exception):
+    """Nobody wants the document any more."""
+
+
+class Stop:
+    """A `check` that raises when it is called for the `last` time."""
+
+    def __init__(self, last: float, error: Exception) -> None:
+        self.last, self.error, self.n = last, error, 0
+
+    def __call__(self) -> None:
+        self.n += 1
+        if self.n >= self.last:
+            raise self.error
+
+
+class Echo:
+    """In place of a translator: each text is its own translation, and a batch."""
+
+    config: Any = type("Config", (), {"languages": EN_DE})()
+
+    def __init__(self) -> None:
+        self.n_batches = 0
+
+    def translate(self, texts: Sequence[str], progress: Callable[[int], None]) -> list[Translation]:
+        for i in range(len(texts)):
+            self.n_batches += 1
+            progress(i + 1)
+        return [Translation(text, text, 0.0, (Alternative(text, 0.0),)) for text in texts]
+
+
+FEW = {
+    ".docx": docx("<w:p><w:r><w:t>A dog. </w:t></w:r><w:r><w:t>A cat.</w:t></w:r></w:p>" * 3),
+    ".tmx": b'<tmx><tu><tuv xml:lang="en"><seg>A dog. A cat.</seg></tuv></tu></tmx>',
+    ".html": b"<p>A dog. A cat.<p>A tree.",
+    ".srt": f"{CUE}A dog.\nA cat.\n\n".encode() * 2,
+    ".txt": b"A dog. A cat.\nA tree.",
+}
+
+
+@pytest.mark.parametrize("kind", [LeftError, ValueError, OSError, RuntimeError, DataError])
+@pytest.mark.parametrize("ending", FORMATS)
+def test_work_stops_wherever_the_check_raises_and_leaves_nothing_behind(
+    ending: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(budget, "CHECK_EVERY", 1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def work(check: Stop) -> tuple[int, int]:
+        """How often it was called when reading was over, and at the end."""
+        document = read(f"a{ending}", FEW[ending], check)
+        n = check.n
+        document.translated(Echo())  # type: ignore[arg-type]
+        return n, check.n
+
+    n_reading, n_all = work(Stop(float("inf"), kind("no")))
+    assert 2 <= n_reading < n_all - 2, "it is called while reading, translating and writing"
+    for last in range(1, n_all + 1):
+        check = Stop(last, kind("no longer wanted"))
+        with pytest.raises(kind) as caught:
+            work(check)
+        assert caught.value is check.error
+        assert check.n == last
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_batch_is_begun_when_the_check_has_raised() -> None:
+    left = False
+
+    def check() -> None:
+        if left:
+            raise LeftError
+
+    def leave(n_sentences: int) -> None:
+        nonlocal left
+        left = n_sentences == 2
+
+    document = read("a.txt", b"A dog.\nA cat.\nA tree.\nA house.\n", check)
+    echo = Echo()
+    with pytest.raises(LeftError):
+        document.translated(echo, progress=leave)  # type: ignore[arg-type]
+    assert echo.n_batches == 3
+
+
+def test_sentences_of_a_text_need_no_budget() -> None:
+    assert segments("A dog. A cat.", "en") == ["A dog. ", "A cat."]
+    assert len(Document.read("a\n" * 600, "en").sentences) == 600

@@ -1,0 +1,198 @@
+"""Where a translator is good: buckets, words, numbers, correlation, single sentences."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.evaluation.analysis import (
+    FREQUENCIES,
+    Recall,
+    by_frequency,
+    by_length,
+    correlation,
+    number_recall,
+    numbers,
+    rare_words,
+    training_counts,
+)
+from dragoman.evaluation.sentences import extremes, faults, sentence_scores, word_diff
+from dragoman.metrics.translation import bleu, words
+
+TEXT = st.text(alphabet="ab1.,é猫 ", max_size=30)
+
+
+def sentence(n_words: int) -> str:
+    return " ".join(["word"] * n_words)
+
+
+# by length
+
+
+def test_every_sentence_is_in_one_bucket_of_its_length() -> None:
+    lengths = [1, 5, 6, 10, 11, 30, 31, 50, 51, 400]
+    sources = [sentence(n) for n in lengths]
+    buckets = by_length(sources, sources, sources, src_lang="en", tgt_lang="de", n_bootstrap=0)
+    assert sorted(i for bucket in buckets for i in bucket.indices) == list(range(len(sources)))
+    for bucket in buckets:
+        assert all(
+            bucket.shortest <= lengths[i] <= (math.inf if bucket.longest is None else bucket.longest)
+            for i in bucket.indices
+        )
+
+
+def test_a_bucket_s_score_is_that_of_its_sentences_alone() -> None:
+    sources = [sentence(2), sentence(40), sentence(3)]
+    references = ["a b c d e", "x", "f g h i j"]
+    hypotheses = ["a b c d x", "y", "f g h i j"]
+    short = by_length(sources, hypotheses, references, src_lang="en", tgt_lang="de", n_bootstrap=0)[0]
+    alone = bleu(hypotheses[::2], references[::2], tgt_lang="de", n_bootstrap=0)
+    assert short.indices == (0, 2)
+    assert short.bleu == alone
+
+
+def test_words_of_scripts_without_spaces_are_characters() -> None:
+    assert words("猫在家。", lang="zh") == ["猫", "在", "家", "。"]
+    assert words("The cat.", lang="en") == ["The", "cat", "."]
+
+
+# by frequency
+
+
+def test_words_are_matched_within_their_sentence_and_no_more_often_than_they_stand_there() -> None:
+    buckets = by_frequency(["a a a", "b"], ["a a c", "a"], Counter(a=7, b=7, c=7), tgt_lang="en")
+    found = next(bucket for bucket in buckets if (bucket.least, bucket.most) == (5, 9))
+    assert found.words == Recall(n_matched=2, n_reference=4, n_hypothesis=4)
+    assert (found.words.recall, found.words.precision, found.words.f1) == (50, 50, 50)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(TEXT, TEXT), max_size=5), st.integers(0, 2000))
+def test_every_word_is_in_one_bucket(pairs: list[tuple[str, str]], frequency: int) -> None:
+    hypotheses, references = [a for a, _ in pairs], [b for _, b in pairs]
+    counts = Counter({"a": frequency})
+    buckets = by_frequency(hypotheses, references, counts, tgt_lang="en")
+    total = sum((bucket.words for bucket in buckets), start=Recall(0, 0, 0))
+    assert total.n_reference == sum(len(words(text, lang="en")) for text in references)
+    assert total.n_hypothesis == sum(len(words(text, lang="en")) for text in hypotheses)
+    assert total.n_matched <= min(total.n_reference, total.n_hypothesis)
+
+
+def test_the_buckets_of_frequencies_leave_no_gap() -> None:
+    buckets = by_frequency([], [], Counter(), tgt_lang="en")
+    assert [bucket.most for bucket in buckets] == [*FREQUENCIES, None]
+    assert [bucket.least for bucket in buckets] == [0, *(limit + 1 for limit in FREQUENCIES)]
+
+
+def test_words_of_the_test_are_counted_in_the_training_text_and_no_others() -> None:
+    counts = training_counts(["a b b.", "b c"], ["b x"], ["a"], tgt_lang="en")
+    assert counts == Counter(b=3, a=1)
+
+
+def test_rare_words_are_those_of_the_first_buckets() -> None:
+    counts = Counter(seldom=4, often=5)
+    buckets = by_frequency(["seldom often"], ["seldom never often"], counts, tgt_lang="en")
+    assert rare_words(buckets) == Recall(n_matched=1, n_reference=2, n_hypothesis=1)
+
+
+# numbers
+
+
+def test_numbers_are_found_as_they_are_written() -> None:
+    assert numbers("At 12:30, 1,000 of 3.5 and 3.") == Counter(["12:30", "1,000", "3.5", "3"])
+
+
+def test_a_lost_and_an_invented_number_are_both_wrong() -> None:
+    found, wrong = number_recall(["2 cats", "no", "5 and 6", "7"], ["2 cats", "3 cats", "5", "7"])
+    assert found == Recall(n_matched=3, n_reference=4, n_hypothesis=4)
+    assert wrong == [1, 2]
+
+
+# correlation
+
+
+@pytest.mark.slow
+def test_correlations_are_those_of_scipy() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    rng = random.Random(1)
+    a = [rng.randint(0, 9) / 3 for _ in range(60)]
+    b = [x + rng.gauss(0, 2) for x in a]
+    found = correlation(a, b)
+    assert found is not None
+    assert found.pearson == pytest.approx(stats.pearsonr(a, b).statistic)
+    assert found.spearman == pytest.approx(stats.spearmanr(a, b).statistic)
+    assert found.pearson_p == pytest.approx(stats.pearsonr(a, b).pvalue, rel=0.2)
+    assert found.spearman_p == pytest.approx(stats.spearmanr(a, b).pvalue, rel=0.3)
+
+
+def test_what_rises_together_helps_and_what_falls_or_is_chance_does_not() -> None:
+    rising = [float(i) for i in range(30)]
+    noise = [float(i * 7919 % 31) for i in range(30)]
+    for quality, helps in ((rising, True), (rising[::-1], False), (noise, False)):
+        found = correlation(rising, quality)
+        assert found is not None
+        assert found.helps is helps
+
+
+def test_too_little_or_nothing_that_varies_has_no_correlation() -> None:
+    rising = [float(i) for i in range(9)]
+    assert correlation(rising, rising) is None
+    assert correlation([1.0] * 20, [float(i) for i in range(20)]) is None
+    assert correlation([None] * 15 + [1.0] * 5, [float(i) for i in range(20)]) is None
+
+
+# single sentences
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXT, TEXT)
+def test_a_diff_holds_both_texts_whole(reference: str, hypothesis: str) -> None:
+    differences = word_diff(reference, hypothesis)
+    assert "".join(d.text for d in differences if d.kind != "extra") == reference
+    assert "".join(d.text for d in differences if d.kind != "missing") == hypothesis
+
+
+def test_a_diff_marks_words_and_not_letters() -> None:
+    marked = [d for d in word_diff("a red cat", "a blue cat") if d.kind != "same"]
+    assert [(d.kind, d.text) for d in marked] == [("missing", "red"), ("extra", "blue")]
+
+
+def test_a_phrase_that_differs_is_one_piece() -> None:
+    marked = word_diff("he runs very fast .", "he walks so slowly .")
+    assert [tuple(d) for d in marked] == [
+        ("same", "he "), ("missing", "runs very fast"), ("extra", "walks so slowly"), ("same", " ."),
+    ]  # fmt: skip
+
+
+@given(st.lists(st.floats(0, 100), max_size=40), st.integers(1, 8))
+def test_best_median_and_worst_are_apart_and_in_order(scores: list[float], n: int) -> None:
+    best, median, worst = extremes(scores, n)
+    assert len({*best, *median, *worst}) == len(best) + len(median) + len(worst)
+    ordered = [scores[i] for i in (*best, *median, *worst[::-1])]
+    assert ordered == sorted(ordered, reverse=True)
+    if len(scores) >= 3 * n:
+        assert len(best) == len(median) == len(worst) == n
+        assert min(scores) == scores[worst[0]]
+
+
+def test_each_fault_is_found_unless_the_reference_has_it_too() -> None:
+    rows = {
+        "copied": ("a small red house", "a small red house", "ein kleines rotes Haus"),
+        "repeated": ("hello", "so so so so so", "hallo du"),
+        "empty": ("hello", " ", "hallo"),
+        "too long": ("hello", "eins zwei drei vier fünf sechs sieben acht", "hallo"),
+    }
+    for fault, row in rows.items():
+        found = faults(*([text] for text in row), tgt_lang="de")
+        assert {kind for kind, indices in found.items() if indices} == {fault}
+    same = ("Paris, London", "Paris, London", "Paris, London")
+    assert not any(faults(*([text] for text in same), tgt_lang="de").values())
+
+
+def test_a_perfect_sentence_has_100() -> None:
+    assert sentence_scores(["ein Haus", "zwei"], ["ein Haus", "drei Katzen"])[0] == 100.0

@@ -1,0 +1,137 @@
+"""Translations of a run's test sets: made once, kept, and made again where anything has changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import ConfigError, RunError
+from dragoman.evaluation.kept import FOLDER, TranslatedSet, Translations, confidences, kept_name
+from dragoman.evaluation.scores import keep_scores, saved_scores
+from dragoman.evaluation.translation import scores_of
+from dragoman.predict.scoring import score_translations
+from dragoman.predict.translator import Translator
+from dragoman.runs import Run
+
+KEPT = f"{FOLDER}/test-tiny-test.json"
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Run:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    return Run.open(tmp_path / "run")
+
+
+def translate(run: Run, split: str = "test") -> tuple[TranslatedSet, bool]:
+    """The run's set, and whether it was translated now."""
+    messages: list[str] = []
+    translations = Translations(run, device="cpu", precision="fp32", listen=messages.append)
+    (found,) = translations.sets(split)
+    return found, bool(messages)
+
+
+def test_the_same_run_is_translated_once(run: Run) -> None:
+    first, translated = translate(run)
+    again, translated_again = translate(run)
+    assert (translated, translated_again) == (True, False)
+    assert again == first
+    assert (len(first.sources), first.n_lines) == (15, 15)
+    assert [score.name for score in first.evaluation.scores] == ["BLEU", "chrF2", "TER", "BLEU (lower-cased)"]
+    scores = scores_of(first.evaluation.hypotheses, first.evaluation.references, tgt_lang="de")
+    assert first.evaluation.scores == tuple(scores)
+
+
+@pytest.mark.slow
+def test_other_settings_weights_or_texts_are_translated_again(run: Run) -> None:
+    translate(run)
+    config = run.config_path.read_text(encoding="utf-8")
+    run.config_path.write_text(config.replace("beam_size = 3", "beam_size = 2"), encoding="utf-8")
+    changed = Run.open(run.path)
+    assert translate(changed)[1]
+    assert not translate(changed)[1]
+    weights = run.load_weights()
+    changed.save_weights({name: tensor * 0.5 for name, tensor in weights.items()})
+    assert translate(changed)[1]
+    test_file = Path(changed.config.data.test["tiny-test"][1])
+    other = test_file.with_name("other.de")
+    other.write_text(test_file.read_text(encoding="utf-8").replace("Hund", "Köter"), encoding="utf-8")
+    config = run.config_path.read_text(encoding="utf-8")
+    run.config_path.write_text(config.replace(str(test_file), str(other)), encoding="utf-8")
+    assert translate(Run.open(run.path))[1]
+
+
+def test_int8_is_refused_where_the_processor_has_it_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.predict.translator.has_int8", lambda: False)
+    with pytest.raises(ConfigError, match=r"^precision int8: needs a processor with VNNI"):
+        Translations(run, device="cpu", precision="int8").sets("test")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda record: "{",
+        lambda record: "[]",
+        lambda record: json.dumps({**record, "hypotheses": [1] * 15}),
+        lambda record: json.dumps({**record, "confidences": ["x"] * 15}),
+        lambda record: json.dumps({**record, "hypotheses": record["hypotheses"][1:]}),
+        lambda record: json.dumps({**record, "scores": [{}]}),
+        lambda record: json.dumps({**record, "fingerprint": "0"}),
+    ],
+)
+def test_what_is_damaged_is_made_again(run: Run, damage) -> None:  # type: ignore[no-untyped-def]
+    whole, _ = translate(run)
+    path = run.path / KEPT
+    path.write_text(damage(json.loads(path.read_text(encoding="utf-8"))), encoding="utf-8")
+    again, translated = translate(run)
+    assert translated
+    assert again.evaluation.hypotheses == whole.evaluation.hypotheses
+
+
+def test_a_set_s_name_leads_nowhere_else_and_to_no_other_set() -> None:
+    names = ["a", "../a", "..", "a/b", "a b", "a_b", "ä", "x" * 300, "x" * 299]
+    files = [kept_name("test", name) for name in names]
+    assert len(set(files)) == len(names)
+    assert all("/" not in file and not file.startswith(".") and len(file) < 100 for file in files)
+
+
+def test_confidence_is_the_mean_log_probability_of_a_token(tiny_run: Path) -> None:
+    translator = Translator.load(tiny_run, device="cpu", precision="fp32")
+    (scored,) = score_translations(translator, ["red cat"], ["rot Katze"])
+    mean = sum(token.log_prob for token in scored.tokens) / len(scored.tokens)
+    found = confidences(translator, ["red cat", "", "red", "cat"], ["rot Katze", "rot", " ", "Katze " * 600])
+    assert found == [pytest.approx(mean), None, None, None]
+
+
+def test_scores_of_whole_sets_are_kept_with_those_of_evaluate(run: Run) -> None:
+    found, _ = translate(run)
+    assert [record["name"] for record in saved_scores(run)] == ["tiny-test"]
+    Translations(run, device="cpu", precision="fp32").sets("valid", max_sentences=3)
+    assert [record["name"] for record in saved_scores(run)] == ["tiny-test"]
+    assert saved_scores(run)[0]["scores"][0]["value"] == found.evaluation.scores[0].value
+
+
+def test_a_run_that_cannot_keep_translations_has_them_all_the_same(run: Run) -> None:
+    (run.path / FOLDER).write_text("in the way", encoding="utf-8")
+    messages: list[str] = []
+    translations = Translations(run, device="cpu", precision="fp32", listen=messages.append)
+    assert len(translations.sets("test")[0].evaluation.hypotheses) == 15
+    assert any(message.startswith("not kept: ") for message in messages)
+
+
+def test_without_weights_there_is_nothing_to_translate(run: Run) -> None:
+    run.weights_path.unlink()
+    with pytest.raises(RunError, match="holds no model"):
+        translate(run)
+
+
+def test_scores_that_are_kept_at_the_same_time_are_all_kept(run: Run) -> None:
+    records = [{"name": f"set {n}", "scores": []} for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(keep_scores, run, [record]) for record in records]:
+            done.result()
+    assert {record["name"] for record in saved_scores(run)} >= {record["name"] for record in records}

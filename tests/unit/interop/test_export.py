@@ -1,0 +1,386 @@
+"""Exports to CTranslate2 and ONNX, and the folder that an export is written to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from dragoman.config import SearchConfig
+from dragoman.data.document_batching import make_documents
+from dragoman.errors import ConfigError, MissingExtraError, RunError
+from dragoman.files import replacing_folder
+from dragoman.hardware import has_int8
+from dragoman.interop import exporting, onnx
+from dragoman.interop.exporting import REPORT, export_run
+from dragoman.interop.importing import import_model
+from dragoman.interop.parity import random_texts
+from dragoman.predict.classifier import Classifier
+from dragoman.predict.engine import NativeEngine, Sentence
+from dragoman.predict.scoring import score_ids
+from dragoman.predict.translator import Translator
+from dragoman.runs import Run
+from dragoman.text.tokenizer import EOS_ID
+from exports import run_script_of_readme, untrained_run
+from foreign_models import write_marian
+
+LINES = "red\u2028cat\n\nbig\x0bold house small bird\n  \nriver </s> <unk> tree\n"
+OTHER = {
+    "norm": "post", "activation": "swish", "positions": "learned", "scale_embeddings": False,
+    "output_bias": True, "tie_embeddings": "none", "n_encoder_layers": 2,
+}  # fmt: skip
+"""What the imported models of other toolkits have and ours have not."""
+
+
+@pytest.fixture(scope="module")
+def other_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return untrained_run(tmp_path_factory.mktemp("other") / "o", model=OTHER, kind="unigram", shared=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tiny", "other"])
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
+def test_an_export_finds_what_the_run_finds_and_as_probable(
+    to: str, kind: str, tiny_run: Path, other_run: Path, tmp_path: Path
+) -> None:
+    run = tiny_run if kind == "tiny" else other_run
+    report = export_run(run, tmp_path / "out", to=to, n_sentences=20)
+    exact = [share for name, share in report.parity.same.items() if "its own beam" not in name]
+    assert exact == [1.0] * len(exact)
+    assert len(exact) == (2 if to == "onnx" else 1)
+    assert 0 < report.parity.largest["nats a token"] < 1e-4
+    record = json.loads((tmp_path / "out" / REPORT).read_bytes())
+    assert record["parity"]["n_sentences"] == 20
+    for name, size in record["files"].items():
+        assert (tmp_path / "out" / name).stat().st_size == size
+
+
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
+def test_the_script_in_the_readme_translates_without_dragoman(
+    to: str, other_run: Path, tmp_path: Path
+) -> None:
+    export_run(other_run, tmp_path / "out", to=to, n_sentences=5)
+    found = run_script_of_readme(tmp_path / "out", LINES)
+    translator = Translator.load(other_run, precision="fp32")
+    greedy: dict[str, Any] = {"beam_size": 1, "n_best": 1, "max_length_extra": 200}
+    if to == "onnx":
+        assert found == [t.text for t in translator.translate(LINES.split("\n")[:-1], **greedy)]
+    else:
+        assert [bool(line) for line in found] == [True, False, True, False, True]
+
+
+@pytest.mark.slow
+def test_a_sentencepiece_model_is_exported_for_a_script_without_dragoman(tmp_path: Path) -> None:
+    run = import_model(write_marian(tmp_path / "opus"), tmp_path / "run")
+    export_run(run.path, tmp_path / "out", to="ctranslate2", n_sentences=5)
+    text = "the old dog " * 60
+    n_tokens = len(Translator.load(run.path).tokenizers.src.encode(text)) + 1
+    warning = f"line 3: {n_tokens} tokens; only the first 64 are translated"
+    found = run_script_of_readme(tmp_path / "out", f"the red cat\n\n{text}\n", warns=warning)
+    engine = {"engine": "ctranslate2", "device": "cpu", "precision": "fp32"}
+    translator = Translator.load(run.path, **engine)
+    expected = translator.translate(["the red cat"], beam_size=4, max_length_factor=1e-9, max_length_extra=63)
+    assert found[0] == expected[0].text
+    assert [bool(line) for line in found] == [True, False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source_end", [True, False])
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
+def test_a_script_cuts_a_line_that_is_too_long_and_translates_the_others(
+    to: str, source_end: bool, tmp_path: Path
+) -> None:
+    model = {"output_bias": True, "max_positions": 128, "source_end": source_end}
+    run = untrained_run(tmp_path / "r", model=model)
+    export_run(run, tmp_path / "out", to=to, n_sentences=5)
+    tokenizer = Translator.load(run).tokenizers.src
+    text = "red cat " * 100
+    n_tokens = len(tokenizer.encode(text)) + source_end
+    warning = f"line 2: {n_tokens} tokens; only the first 128 are translated"
+    found = run_script_of_readme(tmp_path / "out", f"red cat\n{text}\nold dog\n", warns=warning)
+    others = run_script_of_readme(tmp_path / "out", "red cat\nold dog\n")
+    assert [found[0], found[2]] == others
+    assert len(found) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
+def test_a_model_that_writes_control_bytes_has_a_line_for_each_in_every_script(
+    to: str, tmp_path: Path
+) -> None:
+    run = Run.open(untrained_run(tmp_path / "r", model={"output_bias": True}))
+    weights = run.load_weights()
+    first = Translator.load(run.path).tokenizers.tgt.pieces().index("<0x00>")
+    weights["output.bias"][[first + ord(c) for c in "\n\x0b\x1b\x1e\x7f"]] += 20.0
+    run.save_weights(weights)
+    export_run(run.path, tmp_path / "out", to=to, n_sentences=5)
+    found = run_script_of_readme(tmp_path / "out", LINES)
+    assert len(found) == 5
+    assert all(line.isprintable() for line in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2", "huggingface"])
+def test_a_model_that_reads_no_end_token_is_given_none(to: str, tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "r", model={"source_end": False, "output_bias": True})
+    report = export_run(run, tmp_path / "out", to=to, n_sentences=5)
+    assert report.parity.same["greedy"] == 1.0
+    assert report.parity.largest["nats a token"] < 1e-4
+    name = "tokenizer.json" if to == "huggingface" else "source.json"
+    reader = Tokenizer.from_file(str(tmp_path / "out" / name))
+    assert reader.encode("red cat").ids == Translator.load(run).tokenizers.src.encode("red cat")
+
+
+def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path) -> None:
+    model = Translator.load(tiny_run, precision="fp32").model
+    sentences = [Sentence([5, 6, 7, EOS_ID]), Sentence([8, EOS_ID])]
+    targets = [[9], [10, 11, 12, 13]]
+    stepped = NativeEngine(model).score(sentences, targets)
+    forced = score_ids([model], [s.source for s in sentences], targets)
+    assert [len(row) for row in stepped] == [2, 5]
+    for a, b in zip(stepped, forced, strict=True):
+        assert a == pytest.approx(b, abs=1e-5)
+
+
+def test_padding_and_neighbours_change_nothing_in_the_graphs(other_run: Path, tmp_path: Path) -> None:
+    onnx.write_translator(Translator.load(other_run, precision="fp32").model, tmp_path)
+    engine = onnx.OnnxEngine(tmp_path, max_positions=64)
+    sentences = [Sentence([5, 6, 7, 8, 9, EOS_ID]), Sentence([5, EOS_ID]), Sentence([280, 8, EOS_ID])]
+    settings = SearchConfig(beam_size=3, n_best=3, max_length_extra=4)
+    together = engine.search(sentences, settings)
+    for sentence, found in zip(sentences, together, strict=True):
+        (alone,) = engine.search([sentence], settings)
+        assert [h.ids for h in alone] == [h.ids for h in found]
+        assert [h.score for h in alone] == pytest.approx([h.score for h in found], abs=1e-5)
+
+
+def test_searches_that_need_attention_are_refused_by_the_graphs(tiny_run: Path, tmp_path: Path) -> None:
+    onnx.write_translator(Translator.load(tiny_run, precision="fp32").model, tmp_path)
+    engine = onnx.OnnxEngine(tmp_path, max_positions=64)
+    with pytest.raises(ConfigError, match="coverage_penalty: the graphs do not say where they look"):
+        engine.search([Sentence([5, EOS_ID])], SearchConfig(coverage_penalty=0.1))
+
+
+@pytest.mark.skipif(not has_int8(), reason="without VNNI, CTranslate2's sums of int8 products saturate")
+def test_int8_is_smaller_and_near(other_run: Path, tmp_path: Path) -> None:
+    full = export_run(other_run, tmp_path / "full", to="ctranslate2", n_sentences=5)
+    small = export_run(other_run, tmp_path / "small", to="ctranslate2", compute_type="int8", n_sentences=5)
+    assert small.files["model.bin"] < full.files["model.bin"]
+    assert full.parity.largest["nats a token"] < small.parity.largest["nats a token"] < 0.5
+
+
+@pytest.mark.parametrize("ngrams", [0, 2])
+def test_a_classifier_gives_the_same_logits_in_onnx(
+    ngrams: int, tiny_classifier_run: Path, tmp_path: Path
+) -> None:
+    classifier = Classifier.load(tiny_classifier_run, precision="fp32")
+    model = classifier.config.model.model_copy(update={"ngrams": ngrams, "pooling": "mean+max"})
+    config = classifier.config.model_copy(update={"model": model})
+    if ngrams == 0:
+        classifier.model.votes = None
+    onnx.write_classifier(classifier.model, tmp_path)
+    tokens = [list(range(4, 4 + n)) for n in (1, 6, 7, 20)]  # windows of 6 tokens
+    lengths = np.array([len(row) for row in tokens])
+    documents = make_documents(np.concatenate(tokens), lengths, config)
+    with torch.inference_mode():
+        expected = documents.logits(classifier.model).numpy()
+    found = onnx.classifier_logits(onnx.session(tmp_path / onnx.CLASSIFIER), documents)
+    assert np.abs(found - expected).max() < 1e-5
+
+
+def test_the_script_of_a_classifier_gives_its_labels_and_probabilities(
+    tiny_classifier_run: Path, tmp_path: Path
+) -> None:
+    report = export_run(tiny_classifier_run, tmp_path / "out", to="onnx", n_sentences=20)
+    assert report.parity.same == {"label": 1.0}
+    lines = ["good cat", "", "a very long text with a dull old dog and an awful river in it", "strange"]
+    found = run_script_of_readme(tmp_path / "out", "\n".join(lines))
+    classified = Classifier.load(tiny_classifier_run, precision="fp32").classify(lines)
+    for line, one in zip(found, classified, strict=True):
+        label, probability = line.split("\t")
+        assert label == one.label
+        if label:
+            assert float(probability) == pytest.approx(one.probabilities[label], abs=1e-4)
+
+
+def test_formats_that_cannot_hold_a_classifier_say_why(tiny_classifier_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"transformers has no architecture.*export it --to onnx"):
+        export_run(tiny_classifier_run, tmp_path / "out", to="huggingface")
+    with pytest.raises(ConfigError, match="ctranslate2 is for translators; export a classifier --to onnx"):
+        export_run(tiny_classifier_run, tmp_path / "out", to="ctranslate2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_formats_and_types_are_named(tiny_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match="--to tensorrt: is not a format; there are ctranslate2, onnx, hugg"
+    ):
+        export_run(tiny_run, tmp_path / "out", to="tensorrt")
+    with pytest.raises(ConfigError, match="--compute-type int8: onnx has float32 here"):
+        export_run(tiny_run, tmp_path / "out", to="onnx", compute_type="int8")
+    with pytest.raises(ConfigError, match="--sentences 0: compare one sentence at least"):
+        export_run(tiny_run, tmp_path / "out", to="onnx", n_sentences=0)
+
+
+def test_a_model_too_large_for_a_graph_is_refused(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx, "LARGEST", 2**15)
+    with pytest.raises(
+        ConfigError, match=r"encoder.onnx: a graph in one file .*, and the model has 0.0; export"
+    ):
+        export_run(tiny_run, tmp_path / "out", to="onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_runtime_names_its_extra(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(
+        MissingExtraError, match=r"exporting to ONNX needs the package onnxruntime: pip install"
+    ):
+        export_run(tiny_run, tmp_path / "out", to="onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_that_computes_something_else_is_not_written(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.interop.onnx.FORBIDDEN", (0, 1, 3, 5, 6, 7, 8, 9))
+    with pytest.raises(
+        RunError, match=r"onnx, float32: gives other probabilities than the run \(.*nothing was"
+    ):
+        export_run(tiny_run, tmp_path / "out", to="onnx", n_sentences=5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tokenizer_that_only_dragoman_has_is_exported_with_a_note(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "r", kind="words", format_output=True, vocab_size=50)
+    report = export_run(run, tmp_path / "out", to="onnx", n_sentences=3)
+    (note,) = report.notes
+    assert "format_output" in note
+    assert "TokenizerPair.load" in note
+    assert note in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert not (tmp_path / "out" / "source.json").exists()
+    with pytest.raises(ConfigError, match="format_output"):
+        export_run(run, tmp_path / "hf", to="huggingface")
+
+
+@pytest.mark.slow
+def test_sentences_come_from_validation_data_or_are_random(tiny_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    report = export_run(run, tmp_path / "a", to="onnx", n_sentences=25)
+    assert report.parity.sentences_from.endswith("valid.tsv, and random tokens")  # it has 20
+    text = (run / "config.toml").read_text(encoding="utf-8")
+    (run / "config.toml").write_text(text.replace("valid.tsv", "gone.tsv"), encoding="utf-8")
+    report = export_run(run, tmp_path / "b", to="onnx", n_sentences=5)
+    assert report.parity.sentences_from == "random tokens"
+    tokenizer = Translator.load(run).tokenizers.src
+    assert random_texts(tokenizer, 5, 10) == random_texts(tokenizer, 5, 10)
+    assert all(0 < len(tokenizer.encode(text)) <= 10 for text in random_texts(tokenizer, 5, 10))
+
+
+# The folder.
+
+
+def test_only_new_and_empty_folders_and_exports_are_written_to(tiny_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with replacing_folder(out) as folder:
+        (folder / REPORT).write_text('{"origin": {"dragoman": "1"}}')
+        (folder / "old").touch()
+    with replacing_folder(out) as folder:
+        (folder / "new").touch()
+    assert [path.name for path in out.iterdir()] == ["new"]
+    assert list(tmp_path.iterdir()) == [out]
+    taken = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    before = sorted(path.name for path in taken.iterdir())
+    for place in (taken, out, taken / "config.toml"):
+        with pytest.raises(RunError, match="is there already, and is no export; choose a new folder"):
+            export_run(tiny_run, place, to="onnx")
+    assert sorted(path.name for path in taken.iterdir()) == before
+
+
+def test_an_error_leaves_the_export_that_was_there(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with replacing_folder(out) as folder:
+        (folder / REPORT).write_text('{"origin": {"dragoman": "1"}}')
+
+    def fail() -> None:
+        with replacing_folder(out) as folder:
+            (folder / "half").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert [path.name for path in out.iterdir()] == [REPORT]
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_kill_between_the_renames_loses_neither_export(
+    nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with replacing_folder(out) as folder:
+        (folder / REPORT).write_text('{"origin": {"dragoman": "1"}}')
+    rename, n_renames = Path.rename, 0
+
+    def killed(path: Path, target: Path) -> Path:
+        nonlocal n_renames
+        n_renames += 1
+        if n_renames == nth:
+            raise SystemExit
+        return rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        patch.setattr(shutil, "rmtree", lambda *args, **kwargs: None)  # a kill cleans nothing up
+        with pytest.raises(SystemExit), replacing_folder(out) as folder:
+            (folder / REPORT).write_text('{"origin": {"dragoman": "2"}}')
+    with replacing_folder(out) as folder:
+        assert json.loads((out / REPORT).read_bytes())["origin"]["dragoman"] == "1"
+        (folder / REPORT).write_text('{"origin": {"dragoman": "3"}}')
+    assert json.loads((out / REPORT).read_bytes())["origin"]["dragoman"] == "3"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.slow
+def test_a_kill_in_the_middle_leaves_no_export_and_the_next_one_succeeds(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code = (
+        "import sys, time\nfrom dragoman.interop import exporting\n"
+        "def compare(*args, **kwargs):\n    print('there', flush=True)\n    time.sleep(60)\n"
+        "exporting.compare = compare\n"
+        "exporting.export_run(sys.argv[1], sys.argv[2], to='onnx', n_sentences=2)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tiny_run), str(out)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "there\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", ".out.partial"]
+    export_run(tiny_run, out, to="onnx", n_sentences=2)
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_the_weights_that_were_exported_are_named(tiny_run: Path, tmp_path: Path) -> None:
+    export_run(tiny_run, tmp_path / "out", to="onnx", n_sentences=2)
+    origin: dict[str, Any] = json.loads((tmp_path / "out" / REPORT).read_bytes())["origin"]
+    assert origin["name"] == "tiny"
+    assert origin["weights"] == exporting.hash_file(Run.open(tiny_run).weights_path)

@@ -1,0 +1,254 @@
+"""Exports that transformers loads, and the way back."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from collections.abc import Set
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from dragoman.config import ModelConfig
+from dragoman.errors import ConfigError, RunError
+from dragoman.interop.exporting import export_run
+from dragoman.interop.huggingface import RUN, from_huggingface, halves, order_of_width, to_huggingface
+from dragoman.interop.importing import import_model
+from dragoman.interop.pipeline import pipeline
+from dragoman.interop.torch_files import ForeignTensors
+from dragoman.model.layers import sinusoids
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.translator import Translator
+from dragoman.runs import Run
+from dragoman.text.tokenizer import TokenizerPair
+from exports import script_of_readme, untrained_run
+from foreign_models import SENTENCES, write_marian
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    transformers = pytest.importorskip("transformers")
+
+LINES = ["red cat", "a\u0301 </s> <s> <0x41> tgt:Haus", "  big\u3000old   house\u2581 ", "3.5 🙂"]
+MODELS: dict[str, dict[str, Any]] = {
+    "the run of a demo": {},
+    "the paper": {"norm": "post"},
+    "Marian": {"norm": "post", "activation": "swish", "output_bias": True},
+    "three matrices": {"tie_embeddings": "none", "activation": "gelu", "scale_embeddings": False},
+    "three matrices, post": {"norm": "post", "tie_embeddings": "none", "output_bias": True},
+    "two matrices": {"tie_embeddings": "output"},
+    "two matrices, post": {"norm": "post", "tie_embeddings": "output"},
+    "learned positions": {"positions": "learned", "output_bias": True, "n_decoder_layers": 2},
+}
+TOKENIZERS: dict[str, dict[str, Any]] = {
+    "two vocabularies": {"shared": False, "kind": "unigram"},
+    "words and characters": {"shared": False, "kind": "words", "tgt_kind": "characters", "vocab_size": 60},
+    "lower case": {"lowercase": True, "dropout": 0.1},
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_the_weights_come_back_to_the_bit(model: dict[str, Any]) -> None:
+    config = ModelConfig(d_model=8, n_heads=2, d_ff=12, max_positions=20, **model)
+    for shared in (True, False):
+        if not shared and config.tie_embeddings == "all":
+            continue
+        n_src, n_tgt = 30, 30 if shared else 23
+        torch.manual_seed(2)
+        ours = Seq2SeqTransformer(config, src_vocab_size=n_src, tgt_vocab_size=n_tgt)
+        weights = {name: p.detach() + torch.randn_like(p) for name, p in ours.named_parameters()}
+        bias = weights["output.bias"][[0, 1, 3]].tolist() if config.output_bias else None
+        identity = torch.equal(order_of_width(config, weights), torch.arange(8))
+        kept = {
+            "shared": shared, "forbidden_bias": bias,
+            "width": "as it is" if identity else "even dimensions first",
+        }  # fmt: skip
+        there = ForeignTensors(to_huggingface(config, weights, shared=shared), where=Path("there"))
+        back = from_huggingface(there, config, json.loads(json.dumps(kept)), n_src, n_tgt)
+        assert back.keys() == weights.keys()
+        for name, tensor in weights.items():
+            assert torch.equal(back[name], tensor), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "the paper",
+        "Marian",
+        "three matrices",
+        "three matrices, post",
+        "two matrices, post",
+        "learned positions",
+    ],
+)
+def test_transformers_computes_what_the_run_computes(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]
+    run = untrained_run(tmp_path / "r", model=model)
+    report = export_run(run, tmp_path / "out", to="huggingface", n_sentences=8)
+    exact = [share for name, share in report.parity.same.items() if "generate's beam" not in name]
+    assert exact == [1.0] * 3
+    assert 0 < report.parity.largest["nats a token"] < 1e-4
+    check_loading(tmp_path / "out", "pegasus" if model.get("norm", "pre") == "pre" else "marian")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("two vocabularies", {"tie_embeddings": "none"}),
+        ("two vocabularies", {"tie_embeddings": "output", "norm": "post", "output_bias": True}),
+        ("words and characters", {"tie_embeddings": "output"}),
+        ("lower case", {}),
+    ],
+)
+def test_tokenizers_read_and_write_as_ours_do(name: str, model: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer = TOKENIZERS[name]
+    shared = tokenizer.get("shared", True)
+    run = untrained_run(tmp_path / "r", model=model, **tokenizer)
+    report = export_run(run, tmp_path / "out", to="huggingface", n_sentences=5)
+    assert report.parity.same["greedy by generate"] == 1.0
+    check_loading(tmp_path / "out", "marian" if model.get("norm") == "post" else "pegasus")
+    ours = TokenizerPair.load(run / "tokenizer")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    first = 0 if shared else ours.src.vocab_size
+    for text in LINES:
+        assert theirs(text).input_ids == [*ours.src.encode(text), 2]
+        ids = [i for i in ours.tgt.encode(text) if i > 3]
+        written = [first + i for i in (1, *ids, 2)] + [0, 0]
+        assert theirs.decode(written, skip_special_tokens=True) == ours.tgt.decode(ids)
+
+
+def check_loading(folder: Path, architecture: str, more: Set[str] = frozenset()) -> None:
+    """Nothing is missing, nothing is left over, nothing is code."""
+    loaded, information = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
+    assert loaded.config.model_type == architecture
+    assert not any(information.values()), information
+    files = [path.suffix for path in folder.rglob("*") if path.is_file()]
+    assert set(files) == {".json", ".safetensors", ".md", *more}
+    assert "auto_map" not in (folder / "config.json").read_text(encoding="utf-8")
+
+
+def test_generate_works_as_it_comes(tiny_run: Path, tmp_path: Path) -> None:
+    export_run(tiny_run, tmp_path / "out", to="huggingface", n_sentences=3)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    search = Run.open(tiny_run).config.search  # type: ignore[union-attr]
+    assert model.generation_config.num_beams == search.beam_size == 3
+    assert model.generation_config.length_penalty == pytest.approx(0.8 * search.length_penalty)
+    batch = tokenizer(["red cat", "big old house"], return_tensors="pt", padding=True)
+    assert set(batch) == {"input_ids", "attention_mask"}
+    found = model.generate(**batch, num_beams=1, length_penalty=None, max_new_tokens=13)
+    assert found.shape[1] <= 14
+    assert (found[:, 0] == 1).all()
+    for forbidden in (1, 3):
+        assert not (found[:, 1:] == forbidden).any()
+    expected = Translator.load(tiny_run, precision="fp32").translate(
+        ["red cat", "big old house"], beam_size=1, n_best=1, max_length_factor=0.01, max_length_extra=12
+    )
+    written = tokenizer.batch_decode(found, skip_special_tokens=True)
+    assert written == [translation.text for translation in expected]
+    ours = pipeline("translation", model=str(tiny_run), device=-1)
+    for limit in ({"max_new_tokens": 4}, {"max_length": 4}):
+        theirs = model.generate(**batch, num_beams=1, length_penalty=None, **limit)
+        written = tokenizer.batch_decode(theirs, skip_special_tokens=True)
+        answers = ours(["red cat", "big old house"], num_beams=1, **limit)
+        assert written == [answer["translation_text"] for answer in answers]
+
+
+def test_the_readme_translates(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export_run(tiny_run, tmp_path / "out", to="huggingface", n_sentences=3)
+    described = tmp_path / "out" / "generation_config.json"
+    described.write_text(described.read_text(encoding="utf-8").replace("512", "20"), encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["translate.py", str(tmp_path / "out")])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"red cat\n\nbig house\n")))
+    exec(script_of_readme(tmp_path / "out"), {"__name__": "__main__"})
+    assert [bool(line) for line in capsys.readouterr().out.splitlines()] == [True, False, True]
+
+
+def test_what_transformers_writes_again_is_the_same_model(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "r", model=MODELS["Marian"])
+    export_run(run, tmp_path / "out", to="huggingface", n_sentences=3)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    model.save_pretrained(tmp_path / "again")
+    kept = json.loads((tmp_path / "again" / "config.json").read_bytes())[RUN]
+    path = tmp_path / "again" / "model.safetensors"
+    there, config = ForeignTensors(load_file(path), where=path), Run.open(run).config
+    assert config.task == "translation"
+    back = from_huggingface(there, config.model, kept, kept["src_vocab_size"], kept["src_vocab_size"])
+    for name, tensor in Run.open(run).load_weights().items():
+        assert torch.equal(back[name], tensor), name
+
+
+@pytest.mark.slow
+def test_an_imported_marian_goes_out_and_comes_back_the_same(tmp_path: Path) -> None:
+    model = write_marian(tmp_path / "opus")
+    run = import_model(model, tmp_path / "run")
+    report = export_run(run.path, tmp_path / "out", to="huggingface", n_sentences=10)
+    exact = [share for name, share in report.parity.same.items() if "generate's beam" not in name]
+    assert exact == [1.0] * 3
+    check_loading(tmp_path / "out", "marian", {".spm"})
+    tokenizers = TokenizerPair.load(run.tokenizer_folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert type(theirs).__name__ == "MarianTokenizer"
+    for text in SENTENCES:
+        assert theirs(text).input_ids == [*tokenizers.src.encode(text), 2]
+    back = import_model(tmp_path / "out", tmp_path / "back").load_weights()
+    for name, tensor in run.load_weights().items():
+        assert torch.equal(back[name], tensor), name
+
+
+def test_an_imported_model_of_two_vocabularies_is_refused_by_its_tokenizers(tmp_path: Path) -> None:
+    model = write_marian(tmp_path / "opus", share_encoder_decoder_embeddings=False)
+    run = import_model(model, tmp_path / "run")
+    with pytest.raises(ConfigError, match="two vocabularies of sentencepiece are beyond what transformers"):
+        export_run(run.path, tmp_path / "out", to="huggingface")
+    report = export_run(run.path, tmp_path / "onnx", to="onnx", n_sentences=5)
+    assert set(report.parity.same.values()) == {1.0}
+    (note,) = report.notes
+    assert "the sentencepiece model that came with an imported model" in note
+
+
+def test_positions_that_marian_would_forget_are_refused(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "r", model={"norm": "post", "positions": "learned"})
+    with pytest.raises(ConfigError, match="keeps no table; export to ctranslate2 or onnx"):
+        export_run(run, tmp_path / "out", to="huggingface")
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_epsilon_of_the_norms_is_refused_and_goes_to_the_others(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "r", model={"norm_eps": 0.1})
+    with pytest.raises(ConfigError, match=r"model.norm_eps = 0.1: the models of transformers .* have 1e-05"):
+        export_run(run, tmp_path / "out", to="huggingface")
+    for to in ("onnx", "ctranslate2"):
+        report = export_run(run, tmp_path / to, to=to, n_sentences=5)
+        assert report.parity.same["greedy"] == 1.0
+
+
+def test_a_stored_table_of_marians_own_sinusoids_is_no_obstacle(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "r", model={"norm": "post", "positions": "stored"})
+    weights = Run.open(run).load_weights()
+    n, d = weights["src_embedding.positions"].shape
+    for side in ("src", "tgt"):
+        weights[f"{side}_embedding.positions"] = sinusoids(n, d)[:, halves(d)].contiguous()
+    save_file(weights, run / "model.safetensors", {"format": "pt"})
+    report = export_run(run, tmp_path / "out", to="huggingface", n_sentences=5)
+    assert report.parity.same["greedy"] == 1.0
+    described = json.loads((tmp_path / "out" / "config.json").read_bytes())
+    assert described[RUN]["width"] == "as it is"
+
+
+def test_a_tokenizer_that_reads_otherwise_is_an_error(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.interop.portable.META_SPACE", "e")  # "e" is written as an underscore
+    with pytest.raises(RunError, match=r"AutoTokenizer: '.*' becomes other tokens than in the run; nothing"):
+        export_run(tiny_run, tmp_path / "out", to="huggingface", n_sentences=20)
+    assert list(tmp_path.iterdir()) == []

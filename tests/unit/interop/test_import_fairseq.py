@@ -1,0 +1,326 @@
+"""Models of fairseq, in files as it writes them, against a reimplementation of its Transformer."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from commands import error_of, succeed
+from dragoman.interop.fairseq import read
+from dragoman.interop.foreign import ForeignFolder, Options, Pieces, SentencePiece
+from dragoman.interop.importing import import_model
+from dragoman.predict.translator import Translator
+from dragoman.runs import Run
+from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, linear, norm, random_tensors
+from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
+from migrating import run_section
+
+D, F = 8, 12
+PAD = 1
+ARGS: dict[str, Any] = {
+    "arch": "transformer_iwslt_de_en", "task": "translation", "source_lang": "en", "target_lang": "de",
+    "encoder_embed_dim": D, "decoder_embed_dim": D, "encoder_ffn_embed_dim": F, "decoder_ffn_embed_dim": F,
+    "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_layers": 2, "decoder_layers": 1,
+    "encoder_normalize_before": False, "decoder_normalize_before": False, "encoder_learned_pos": False,
+    "decoder_learned_pos": False, "share_decoder_input_output_embed": True, "share_all_embeddings": False,
+    "activation_fn": "relu", "max_source_positions": 40, "max_target_positions": 30, "dropout": 0.3,
+    "attention_dropout": 0.1, "relu_dropout": 0.2, "no_token_positional_embeddings": False,
+    "adaptive_softmax_cutoff": None, "layernorm_embedding": False, "cross_self_attention": False, "beam": 4,
+}  # fmt: skip
+PRE = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "post-norm": {},
+    "pre-norm": {**PRE, "activation_fn": "gelu", "share_decoder_input_output_embed": False},
+    "learned positions": {
+        "encoder_learned_pos": True,
+        "decoder_learned_pos": True,
+        "no_scale_embedding": True,
+    },
+    "positions of one side": {"encoder_learned_pos": True},
+    "no positions": {"no_token_positional_embeddings": True},
+    "everything tied": {**PRE, "share_all_embeddings": True},
+}
+
+
+def write(
+    folder: Path, *, old: bool = False, **changed: Any
+) -> tuple[Path, dict[str, Any], dict[str, Tensor]]:
+    """A model as `save_state` writes it: the folder, its arguments, and its tensors."""
+    args = {**ARGS, **changed}
+    folder.mkdir(parents=True)
+    words = {"en": WORDS, "de": WORDS if args["share_all_embeddings"] else TARGET_WORDS}
+    for lang, pieces in words.items():
+        lines = "".join(f"{piece} {100 - i}\n" for i, piece in enumerate(pieces))
+        (folder / f"dict.{lang}.txt").write_text(lines, encoding="utf-8")
+    tensors = random_tensors(shapes(args, {side: 4 + len(pieces) for side, pieces in words.items()}))
+    tensors |= {f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")}
+    if args["share_all_embeddings"]:
+        tensors["decoder.embed_tokens.weight"] = tensors["encoder.embed_tokens.weight"]
+    if args["share_all_embeddings"] or args["share_decoder_input_output_embed"]:
+        tensors["decoder.output_projection.weight"] = tensors["decoder.embed_tokens.weight"]
+    state = {
+        "args": argparse.Namespace(**args), "model": as_old(tensors) if old else tensors,
+        "optimizer_history": [{"num_updates": 3}], "extra_state": {"val_loss": 2.5},
+        "last_optimizer_state": None,
+    }  # fmt: skip
+    torch.save(state, folder / "checkpoint_best.pt")
+    return folder, args, tensors
+
+
+def shapes(args: dict[str, Any], sizes: dict[str, int]) -> dict[str, tuple[int, ...]]:
+    """The state of `TransformerModel`."""
+    found: dict[str, tuple[int, ...]] = {
+        "encoder.embed_tokens.weight": (sizes["en"], D), "decoder.embed_tokens.weight": (sizes["de"], D),
+        "decoder.output_projection.weight": (sizes["de"], D),
+        "encoder.version": (1,), "decoder.version": (1,),
+    }  # fmt: skip
+    for side, blocks in (("encoder", ("self_attn",)), ("decoder", ("self_attn", "encoder_attn"))):
+        rows = args["max_source_positions" if side == "encoder" else "max_target_positions"] + PAD + 1
+        learned = args[f"{side}_learned_pos"]
+        found[f"{side}.embed_positions.{'weight' if learned else '_float_tensor'}"] = (
+            (rows, D) if learned else (1,)
+        )
+        for i in range(args[f"{side}_layers"]):
+            at = f"{side}.layers.{i}"
+            for block in blocks:
+                for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                    found[f"{at}.{block}.{part}.weight"], found[f"{at}.{block}.{part}.bias"] = (D, D), (D,)
+            for part, (n_out, n_in) in {"fc1": (F, D), "fc2": (D, F)}.items():
+                found[f"{at}.{part}.weight"], found[f"{at}.{part}.bias"] = (n_out, n_in), (n_out,)
+            if side == "encoder":  # 0.12.2 writes these as well, and reads none of them
+                copies = {"in_proj": (3 * D, D), "out_proj": (D, D), "fc1": (F, D), "fc2": (D, F)}
+                for part, (n_out, n_in) in copies.items():
+                    found[f"{at}.{part}_weight"], found[f"{at}.{part}_bias"] = (n_out, n_in), (n_out,)
+            for part in (*(f"{block}_layer_norm" for block in blocks), "final_layer_norm"):
+                found[f"{at}.{part}.weight"] = found[f"{at}.{part}.bias"] = (D,)
+        if args[f"{side}_normalize_before"]:
+            found[f"{side}.layer_norm.weight"] = found[f"{side}.layer_norm.bias"] = (D,)
+    return found
+
+
+def as_old(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same by the names of 2018: projections stacked, norms numbered, no projection of its own."""
+    found: dict[str, Tensor] = {}
+    numbers = {"self_attn": {"encoder": 0, "decoder": 0}, "encoder_attn": {"decoder": 1}}
+    for name, tensor in tensors.items():
+        if match := re.fullmatch(r"(.*)\.([qkv])_proj\.(weight|bias)", name):
+            parts = [tensors[f"{match[1]}.{part}_proj.{match[3]}"] for part in "qkv"]
+            found[f"{match[1]}.in_proj_{match[3]}"] = torch.cat(parts)
+        elif match := re.fullmatch(r"((\w+)\.layers\.\d+)\.(\w+)_layer_norm\.(weight|bias)", name):
+            last = {"encoder": 1, "decoder": 2}[match[2]]
+            number = last if match[3] == "final" else numbers[match[3]][match[2]]
+            found[f"{match[1]}.layer_norms.{number}.{match[4]}"] = tensor
+        elif name != "decoder.output_projection.weight" and not re.search(
+            r"_(proj|fc1|fc2)_(weight|bias)$", name
+        ):
+            found[name] = tensor
+    return found
+
+
+def fairseq_positions(args: dict[str, Any], tensors: dict[str, Tensor], side: str, length: int) -> Tensor:
+    """Positions count from padding_idx + 1: sines of all rates 10000^(-i / (D/2 - 1)), then cosines."""
+    if args["no_token_positional_embeddings"]:
+        return torch.zeros(length, D)
+    if args[f"{side}_learned_pos"]:
+        return tensors[f"{side}.embed_positions.weight"][PAD + 1 : PAD + 1 + length]
+    table = torch.empty(length, D)
+    for t in range(length):
+        for i in range(D // 2):
+            angle = (PAD + 1 + t) / 10000 ** (i / (D // 2 - 1))
+            table[t, i], table[t, D // 2 + i] = math.sin(angle), math.cos(angle)
+    return table
+
+
+class Fairseq:
+    """`TransformerModel` without dropout, from its arguments and tensors."""
+
+    def __init__(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.args, self.tensors = args, tensors
+
+    def logits(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """src (S,), tgt_in (T,) -> (T, V)."""
+        hidden = self.run("decoder", tgt_in, self.run("encoder", src, None))
+        return hidden @ self.tensors["decoder.output_projection.weight"].T
+
+    def run(self, side: str, ids: Tensor, memory: Tensor | None) -> Tensor:
+        scale = 1.0 if self.args.get("no_scale_embedding") else math.sqrt(D)
+        x = scale * self.tensors[f"{side}.embed_tokens.weight"][ids]
+        x = x + fairseq_positions(self.args, self.tensors, side, len(ids))
+        for i in range(self.args[f"{side}_layers"]):
+            x = self.layer(side, f"{side}.layers.{i}", x, memory)
+        pre = self.args[f"{side}_normalize_before"]
+        return norm(x, self.tensors, f"{side}.layer_norm", 1e-5) if pre else x
+
+    def layer(self, side: str, at: str, x: Tensor, memory: Tensor | None) -> Tensor:
+        pre, activation = self.args[f"{side}_normalize_before"], ACTIVATIONS[self.args["activation_fn"]]
+
+        def own(y: Tensor) -> Tensor:
+            return self.attend(f"{at}.self_attn", y, y, causal=memory is not None)
+
+        def cross(y: Tensor) -> Tensor:
+            assert memory is not None
+            return self.attend(f"{at}.encoder_attn", y, memory, causal=False)
+
+        def feed_forward(y: Tensor) -> Tensor:
+            return linear(activation(linear(y, self.tensors, f"{at}.fc1")), self.tensors, f"{at}.fc2")
+
+        blocks = {"self_attn_layer_norm": own, "final_layer_norm": feed_forward}
+        if memory is not None:
+            last = blocks.pop("final_layer_norm")
+            blocks |= {"encoder_attn_layer_norm": cross, "final_layer_norm": last}
+        for name, block in blocks.items():
+            y = norm(x, self.tensors, f"{at}.{name}", 1e-5) if pre else x
+            x = x + block(y)
+            x = x if pre else norm(x, self.tensors, f"{at}.{name}", 1e-5)
+        return x
+
+    def attend(self, at: str, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
+        q = linear(x, self.tensors, f"{at}.q_proj")
+        k, v = (linear(memory, self.tensors, f"{at}.{part}_proj") for part in "kv")
+        return linear(heads(q, k, v, 2, causal=causal), self.tensors, f"{at}.out_proj")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("old", [False, True], ids=["", "by old names"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_run_computes_what_fairseq_computes(tmp_path: Path, name: str, old: bool) -> None:
+    folder, args, tensors = write(tmp_path / "there", old=old and name != "pre-norm", **VARIANTS[name])
+    run = import_model(folder, tmp_path / "run")
+    foreign = read(ForeignFolder(folder), Options())
+    Pair(foreign).check(run.path, Fairseq(args, tensors).logits)
+    model = foreign.model
+    assert model.max_positions == 30
+    assert model.positions == {"learned positions": "learned"}.get(name, "stored")
+    assert model.tie_embeddings == {"pre-norm": "none", "everything tied": "all"}.get(name, "output")
+    assert (model.dropout, model.attention_dropout, model.activation_dropout) == (0.3, 0.1, 0.2)
+    assert foreign.search.beam_size == 4
+    assert succeed("translate", run.path, "-", stdin="the red cat\n").stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("how", ["hydra", "nested", "omegaconf"])
+def test_newer_settings_say_the_same(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, args, tensors = write(tmp_path / "there", **PRE)
+    path = folder / "checkpoint_best.pt"
+    state = torch.load(path, weights_only=False)
+    task = {
+        "_name": "translation",
+        "source_lang": args.pop("source_lang"),
+        "target_lang": args.pop("target_lang"),
+    }
+    model: Any = argparse.Namespace(**args)
+    if how == "nested":
+        sides: dict[str, dict[str, Any]] = {"encoder": {}, "decoder": {}}
+        for key, value in args.items():
+            side, _, name = key.partition("_")
+            if side in sides:
+                sides[side][name] = value
+        flat = {k: v for k, v in args.items() if not k.startswith(("encoder_", "decoder_", "arch"))}
+        model = {"_name": "transformer", **flat, **sides}
+    cfg: Any = {"_name": None, "task": task, "model": model, "bpe": None, "tokenizer": {"_name": "moses"}}
+    if how == "omegaconf":
+        module = types.ModuleType("omegaconf.dictconfig")
+
+        class DictConfig:
+            def __init__(self, content: Any) -> None:
+                self._content = content
+
+        DictConfig.__module__, DictConfig.__qualname__ = "omegaconf.dictconfig", "DictConfig"
+        module.DictConfig = DictConfig  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "omegaconf", types.ModuleType("omegaconf"))
+        monkeypatch.setitem(sys.modules, "omegaconf.dictconfig", module)
+        cfg = DictConfig({**cfg, "task": DictConfig(task)})
+    torch.save(state | {"args": None, "cfg": cfg}, path)
+    foreign = read(ForeignFolder(folder), Options())
+    assert (foreign.src_lang, foreign.tgt_lang, foreign.model.norm) == ("en", "de", "pre")
+    assert any("Moses" in note for note in foreign.notes)
+    run = import_model(folder, tmp_path / "run")
+    args |= {"source_lang": "en", "target_lang": "de"}
+    Pair(foreign).check(run.path, Fairseq(args, tensors).logits)
+
+
+def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:
+    model = train_sentencepiece([*SENTENCES] * 9, vocab_size=60)
+    pieces = sentencepieces(model)
+    folder, _, _ = write(tmp_path / "there")
+    foreign = read(ForeignFolder(folder), Options())
+    assert (foreign.src_segmentation, foreign.tgt_segmentation) == (Pieces(), Pieces())
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    assert read(ForeignFolder(folder), Options()).src_segmentation == SentencePiece(model)
+    (folder / "sentencepiece.bpe.model").unlink()
+    (folder / "bpecodes").write_text("t h 9\nth e</w> 8\nc a 7\nca t</w> 6\n", encoding="utf-8")
+    run = import_model(folder, tmp_path / "run")  # fastBPE's codes, with counts
+    tokens = Translator.load(run.path).tokenizers.src.tokens("the cat cab")
+    assert [(token.start, token.end) for token in tokens] == [(0, 3), (3, 7), (7, 10), (10, 11)]
+    (folder / "bpecodes").unlink()
+    (folder / "dict.en.txt").write_text(
+        "".join(f"{piece} 1\n" for piece in pieces[: len(WORDS)]), encoding="utf-8"
+    )
+    imported = import_model(folder, tmp_path / "cut").read_json("report.json")["imported"]
+    (note,) = [note for note in imported["notes"] if note.startswith("en")]
+    assert "its sentencepiece model is not in the folder" in note
+
+
+@pytest.mark.parametrize(
+    ("lang", "said"),
+    [
+        ("fr", "holds no dict.fr.txt, the vocabulary of a language"),
+        (None, "does not say its languages; add --tgt-lang"),
+        ("../de", "outside of its folder|holds no dict"),
+    ],
+)
+def test_languages_without_a_dictionary_are_refused(tmp_path: Path, lang: str | None, said: str) -> None:
+    folder, _, _ = write(tmp_path / "there", target_lang=lang)
+    assert re.search(said, error_of("import", folder, "--out", tmp_path / "run"))
+
+
+@pytest.mark.slow
+def test_gaps_and_dictionaries_of_another_model_are_named(tmp_path: Path) -> None:
+    folder, _, tensors = write(tmp_path / "there")
+    path = folder / "checkpoint_best.pt"
+    whole, state = path.read_bytes(), torch.load(path, weights_only=False)
+
+    def refused(content: Any = None) -> str:
+        if content is not None:
+            torch.save(content, path)
+        return error_of("import", folder, "--out", tmp_path / "run")
+
+    assert "holds no model" in refused({"args": state["args"], "model": [1]})
+    gap = {name.replace("layers.1.", "layers.7."): tensor for name, tensor in tensors.items()}
+    assert "layers of its encoder are missing" in refused(state | {"model": gap})
+    assert "holds weights that Dragoman's Transformer has no place for" in refused(
+        state | {"model": tensors | {"encoder.layers.0.layer_norms.7.weight": torch.ones(D)}}
+    )
+    args = {**vars(state["args"]), "max_source_positions": 10**8, "max_target_positions": 10**8}
+    assert "max_positions Input should be less than" in refused(state | {"args": argparse.Namespace(**args)})
+    path.write_bytes(whole)
+    (folder / "dict.de.txt").write_text("die 9\nrote neun\n", encoding="utf-8")
+    assert "dict.de.txt, line 2: is not a token and its count" in refused()
+    (folder / "dict.de.txt").write_text("die 9\nrote 8\n", encoding="utf-8")
+    assert "decoder.embed_tokens.weight has shape (12, 8), its settings say (6, 8)" in refused()
+
+
+def test_several_checkpoints_are_told_apart_by_name(tmp_path: Path) -> None:
+    folder, _, _ = write(tmp_path / "there")
+    best = folder / "checkpoint_best.pt"
+    for name in ("checkpoint1.pt", "checkpoint2.pt"):
+        (folder / name).write_bytes(best.read_bytes())
+    best.unlink()
+    message = error_of("import", folder, "--out", tmp_path / "run")
+    assert "holds checkpoint1.pt, checkpoint2.pt and no checkpoint_best.pt; name the checkpoint" in message
+    run = import_model(folder / "checkpoint2.pt", tmp_path / "run")
+    assert "checkpoint2.pt" in Run.open(run.path).read_json("report.json")["imported"]["files"]
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "checkpoints")
+    run_section("fairseq", tmp_path, monkeypatch)

@@ -1,0 +1,440 @@
+"""Models of OpenNMT-py and eole, in files as they write them, against a reimplementation."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import math
+import sys
+import types
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from commands import error_of, succeed
+from dragoman.interop.foreign import ForeignFolder, Options, Pieces, SentencePiece
+from dragoman.interop.importing import import_model
+from dragoman.interop.opennmt import read, read_eole
+from dragoman.runs import Run
+from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, linear, norm, random_tensors
+from foreign_models import SENTENCES, train_sentencepiece
+from migrating import run_section
+
+D, F, N_POSITIONS = 8, 12, 5000
+SPECIAL = ("<unk>", "<blank>", "<s>", "</s>")
+HERE = Options(src_lang="en", tgt_lang="de")
+LANGUAGES = ("--src-lang", "en", "--tgt-lang", "de")
+OPT: dict[str, Any] = {
+    "encoder_type": "transformer", "decoder_type": "transformer", "enc_layers": 2, "dec_layers": 1,
+    "heads": 2, "transformer_ff": F, "hidden_size": -1, "enc_hid_size": D, "dec_hid_size": D,
+    "position_encoding": True, "position_encoding_type": "SinusoidalInterleaved",
+    "max_relative_positions": 0, "copy_attn": False, "self_attn_type": "scaled-dot",
+    "pos_ffn_activation_fn": "relu", "layer_norm": "standard", "norm_eps": 1e-6, "num_kv": 0,
+    "add_qkvbias": False, "generator_function": "softmax", "parallel_residual": False, "dropout": [0.1],
+    "model_task": "seq2seq", "transforms": [],
+}  # fmt: skip
+
+
+class OpenNMT:
+    """`NMTModel` without dropout: pre-norm, and a norm behind the last layer. Its names are below."""
+
+    EMBEDDINGS: ClassVar[dict[str, str]] = {
+        side: f"{side}.embeddings.make_embedding.emb_luts.0.weight" for side in ("encoder", "decoder")
+    }
+    LAYERS: ClassVar[dict[str, str]] = {
+        "encoder": "encoder.transformer",
+        "decoder": "decoder.transformer_layers",
+    }
+    NORMS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "encoder": ("layer_norm", "feed_forward.layer_norm"),
+        "decoder": ("layer_norm_1", "layer_norm_2", "feed_forward.layer_norm"),
+    }
+    WIDE, NARROW = "feed_forward.w_1", "feed_forward.w_2"
+
+    def __init__(
+        self,
+        tensors: dict[str, Tensor],
+        *,
+        eps: float,
+        activation: str,
+        positions: Tensor,
+        scale: float = D**0.5,
+    ) -> None:
+        self.tensors, self.eps, self.activation = tensors, eps, ACTIVATIONS[activation]
+        self.positions, self.scale = positions, scale
+
+    def logits(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """src (S,), tgt_in (T,) -> (T, V)."""
+        hidden = self.run("decoder", tgt_in, self.run("encoder", src, None))
+        return linear(hidden, self.tensors, "generator")
+
+    def run(self, side: str, ids: Tensor, memory: Tensor | None) -> Tensor:
+        x = self.tensors[self.EMBEDDINGS[side]][ids] * self.scale + self.positions[: len(ids)]
+        i = 0
+        while any(name.startswith(f"{self.LAYERS[side]}.{i}.") for name in self.tensors):
+            x = self.layer(side, f"{self.LAYERS[side]}.{i}", x, memory)
+            i += 1
+        assert i > 0
+        return norm(x, self.tensors, f"{side}.layer_norm", self.eps)
+
+    def layer(self, side: str, at: str, x: Tensor, memory: Tensor | None) -> Tensor:
+        first, *cross, last = self.NORMS[side]
+        y = norm(x, self.tensors, f"{at}.{first}", self.eps)
+        x = x + self.attend(f"{at}.self_attn", y, y, causal=side == "decoder")
+        if memory is not None:
+            y = norm(x, self.tensors, f"{at}.{cross[0]}", self.eps)
+            x = x + self.attend(f"{at}.context_attn", y, memory, causal=False)
+        y = norm(x, self.tensors, f"{at}.{last}", self.eps)
+        inner = self.activation(linear(y, self.tensors, f"{at}.{self.WIDE}"))
+        return x + linear(inner, self.tensors, f"{at}.{self.NARROW}")
+
+    def attend(self, at: str, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
+        q = linear(x, self.tensors, f"{at}.linear_query")
+        k, v = (linear(memory, self.tensors, f"{at}.linear_{part}") for part in ("keys", "values"))
+        return linear(heads(q, k, v, 2, causal=causal), self.tensors, f"{at}.final_linear")
+
+
+class Eole(OpenNMT):
+    EMBEDDINGS: ClassVar[dict[str, str]] = {
+        "encoder": "src_emb.embeddings.weight",
+        "decoder": "tgt_emb.embeddings.weight",
+    }
+    LAYERS: ClassVar[dict[str, str]] = {
+        "encoder": "encoder.transformer_layers",
+        "decoder": "decoder.transformer_layers",
+    }
+    NORMS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "encoder": ("input_layernorm", "post_attention_layernorm"),
+        "decoder": ("input_layernorm", "precontext_layernorm", "post_attention_layernorm"),
+    }
+    WIDE, NARROW = "mlp.gate_up_proj", "mlp.down_proj"
+
+
+def shapes(
+    toolkit: type[OpenNMT], sizes: tuple[int, int], *, attention_bias: bool, mlp_bias: bool = True
+) -> dict[str, tuple[int, ...]]:
+    """The state of a model with two layers in the encoder and one in the decoder."""
+    found: dict[str, tuple[int, ...]] = {"generator.weight": (sizes[1], D), "generator.bias": (sizes[1],)}
+    for side, n_layers, size in (("encoder", 2, sizes[0]), ("decoder", 1, sizes[1])):
+        found[toolkit.EMBEDDINGS[side]] = (size, D)
+        found |= {f"{side}.layer_norm.{kind}": (D,) for kind in ("weight", "bias")}
+        for i in range(n_layers):
+            at = f"{toolkit.LAYERS[side]}.{i}"
+            for name in toolkit.NORMS[side]:
+                found |= {f"{at}.{name}.{kind}": (D,) for kind in ("weight", "bias")}
+            for block in ("self_attn", "context_attn")[: len(toolkit.NORMS[side]) - 1]:
+                for part in ("linear_query", "linear_keys", "linear_values", "final_linear"):
+                    found[f"{at}.{block}.{part}.weight"] = (D, D)
+                    if attention_bias:
+                        found[f"{at}.{block}.{part}.bias"] = (D,)
+            for name, (n_out, n_in) in {toolkit.WIDE: (F, D), toolkit.NARROW: (D, F)}.items():
+                found[f"{at}.{name}.weight"] = (n_out, n_in)
+                if mlp_bias:
+                    found[f"{at}.{name}.bias"] = (n_out,)
+    return found
+
+
+def interleaved() -> Tensor:
+    """sin(t / 10000^(2i / D)) and the cosine of the same, one after the other."""
+    angles = [[t / 10000 ** (2 * i / D) for i in range(D // 2)] for t in range(20)]
+    return torch.tensor([[f(angle) for angle in row for f in (math.sin, math.cos)] for row in angles])
+
+
+def concatenated() -> Tensor:
+    """All sines, then all cosines, of rates 10000^(-i / (D/2 - 1))."""
+    angles = [[t / 10000 ** (i / (D // 2 - 1)) for i in range(D // 2)] for t in range(20)]
+    return torch.tensor([[*map(math.sin, row), *map(math.cos, row)] for row in angles])
+
+
+def vocabularies(shared: bool) -> dict[str, list[str]]:
+    return {"src": [*SPECIAL, *WORDS], "tgt": [*SPECIAL, *(WORDS if shared else TARGET_WORDS)]}
+
+
+def write_onmt(folder: Path, *, shared: bool = False, version: int = 3, **changed: Any) -> dict[str, Tensor]:
+    """A checkpoint as OpenNMT-py 2 or 3 writes it: its tensors."""
+    opt, tokens = {**OPT, **changed}, vocabularies(shared)
+    folder.mkdir(parents=True)
+    sizes = len(tokens["src"]), len(tokens["tgt"])
+    tensors = random_tensors(shapes(OpenNMT, sizes, attention_bias=version == 2 or opt["add_qkvbias"]))
+    src, tgt = OpenNMT.EMBEDDINGS.values()
+    if shared:
+        tensors[tgt] = tensors[src]
+        tensors["generator.weight"] = tensors[tgt]
+    model = {name: tensor for name, tensor in tensors.items() if not name.startswith("generator")}
+    own = concatenated if opt["position_encoding_type"] == "SinusoidalConcat" else interleaved
+    for side in ("encoder", "decoder"):
+        model[f"{side}.embeddings.make_embedding.pe.pe"] = own()[:, None]
+    prefix = "0." if version == 2 else ""
+    generator = {f"{prefix}{kind}": tensors[f"generator.{kind}"] for kind in ("weight", "bias")}
+    vocab: Any = {**tokens, "data_task": "seq2seq", "decoder_start_token": "<s>"}
+    if version == 2:
+        opt |= {"rnn_size": opt.pop("enc_hid_size")}
+        vocab = torchtext_fields(tokens)
+    state = {
+        "model": model,
+        "generator": generator,
+        "vocab": vocab,
+        "opt": argparse.Namespace(**opt),
+        "optim": {},
+    }
+    torch.save(state, folder / "model_step_1000.pt")
+    return tensors
+
+
+def _feature_tokenize(text: str, layer: int) -> list[str]:
+    raise AssertionError("nothing of a checkpoint is called")
+
+
+def torchtext_fields(tokens: dict[str, list[str]]) -> Any:
+    """Objects of the classes by whose names version 2 keeps its vocabularies."""
+    made = {}
+    names = "onmt.inputters.text_dataset.TextMultiField torchtext.data.field.Field torchtext.vocab.Vocab"
+    for module, _, name in (full.rpartition(".") for full in names.split()):
+        for i in range(1, module.count(".") + 1):
+            parent = ".".join(module.split(".")[:i])
+            sys.modules.setdefault(parent, types.ModuleType(parent))
+        sys.modules[module] = sys.modules.get(module) or types.ModuleType(module)
+        made[name] = type(name, (), {"__module__": module})
+        setattr(sys.modules[module], name, made[name])
+    _feature_tokenize.__module__ = "onmt.inputters.text_dataset"
+    sys.modules[_feature_tokenize.__module__]._feature_tokenize = _feature_tokenize  # type: ignore[attr-defined]
+    fields = {}
+    for side, pieces in tokens.items():
+        vocab, field, multi = made["Vocab"](), made["Field"](), made["TextMultiField"]()
+        vocab.itos, vocab.stoi = pieces, {piece: i for i, piece in enumerate(pieces)}
+        field.vocab, field.pad_token, field.dtype = vocab, "<blank>", torch.long
+        field.tokenize = functools.partial(_feature_tokenize, layer=0)
+        multi.fields = [(side, field)]
+        fields[side] = multi
+    return fields
+
+
+@pytest.fixture(autouse=True)
+def _no_foreign_modules_are_left() -> Any:
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.split(".")[0] in ("onmt", "torchtext"):
+            del sys.modules[name]
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "version 3": {},
+    "version 3, with biases": {"add_qkvbias": True, "pos_ffn_activation_fn": "gelu", "norm_eps": 1e-3},
+    "version 3, one vocabulary": {"shared": True},
+    "version 3, positions of fairseq": {"position_encoding_type": "SinusoidalConcat"},
+    "version 2": {"version": 2},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_run_computes_what_opennmt_computes(tmp_path: Path, name: str) -> None:
+    settings = VARIANTS[name]
+    tensors = write_onmt(tmp_path / "there", **settings)
+    run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
+    foreign = read(ForeignFolder(tmp_path / "there"), HERE)
+    concat = "position_encoding_type" in settings
+    there = OpenNMT(
+        tensors,
+        eps=settings.get("norm_eps", 1e-6),
+        activation=settings.get("pos_ffn_activation_fn", "relu"),
+        positions=concatenated() if concat else interleaved(),
+    )
+    Pair(foreign, source_end=False).check(run.path, there.logits)
+    model = foreign.model
+    assert (model.source_end, model.output_bias) == (False, True)
+    assert model.positions == ("stored" if concat else "sinusoidal")
+    assert model.tie_embeddings == ("all" if settings.get("shared") else "none")
+    assert succeed("translate", run.path, "-", stdin="the red cat\n").stdout.count("\n") == 1
+
+
+def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> None:
+    spm = train_sentencepiece([*SENTENCES] * 9, vocab_size=60)
+    tensors = write_onmt(
+        tmp_path / "there", transforms=["sentencepiece", "suffix", "prefix"], src_suffix="</s>",
+        src_prefix="<2de>", src_subword_model="/elsewhere/en.spm.model",
+    )  # fmt: skip
+    (tmp_path / "there" / "en.spm.model").write_bytes(spm)
+    foreign = read(ForeignFolder(tmp_path / "there"), HERE)
+    assert foreign.model.source_end
+    assert foreign.src_segmentation == foreign.tgt_segmentation == SentencePiece(spm)
+    assert foreign.notes == (
+        "every source began with '<2de>' (transform prefix): write it in front yourself",
+    )
+    run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
+    there = OpenNMT(tensors, eps=1e-6, activation="relu", positions=interleaved())
+    Pair(foreign).check(run.path, there.logits)
+
+
+def write_eole(
+    folder: Path, *, shared: bool = False, learned: bool = False, scalar: float = 1.0, **changed: Any
+) -> dict[str, Tensor]:
+    """A model folder as eole writes it, shared weights left out: the tensors of the model.
+
+    `scalar` is by what eole 0.6 multiplies the output of the decoder's layer.
+    """
+    folder.mkdir(parents=True)
+    tokens = vocabularies(shared)
+    attention_bias = bool(changed.get("add_qkvbias"))
+    sizes = len(tokens["src"]), len(tokens["tgt"])
+    tensors = random_tensors(
+        shapes(Eole, sizes, attention_bias=attention_bias, mlp_bias=bool(changed.get("add_ffnbias")))
+    )
+    if learned:
+        tables = 0.3 * torch.ones(2, 20, D).cumsum(1).sin()
+        tensors |= {"src_emb.pe.weight": tables[0], "tgt_emb.pe.weight": tables[1] + 0.1}
+    saved = tensors | {"decoder.transformer_layers.0.layer_scalar": torch.tensor([scalar])}
+    torch.save({"state": {}}, folder / "optimizer.pt")
+    if shared:
+        tensors["tgt_emb.embeddings.weight"] = tensors["src_emb.embeddings.weight"]
+        tensors["generator.weight"] = tensors["src_emb.embeddings.weight"]
+        del saved["tgt_emb.embeddings.weight"], saved["generator.weight"]
+    save_file({name: tensor.contiguous() for name, tensor in saved.items()}, folder / "model.00.safetensors")
+    embeddings = {"word_vec_size": D, **changed.pop("embeddings", {})}
+    more = {key: changed.pop(key) for key in ("transforms", "transforms_configs") if key in changed}
+    model = {
+        "architecture": "transformer", "hidden_size": D, "heads": 2, "transformer_ff": F, "norm_eps": 1e-5,
+        "embeddings": embeddings, "encoder": {"encoder_type": "transformer", "layers": 2},
+        "decoder": {"decoder_type": "transformer", "layers": 1},
+        "share_embeddings": shared, "share_decoder_embeddings": shared, **changed,
+    }  # fmt: skip
+    config = {
+        "model": model,
+        "share_vocab": shared,
+        "src_vocab": "vocab.txt",
+        "data": {},
+        "training": {},
+        **more,
+    }
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    names = {"bos_token": "<s>", "pad_token": "<blank>", "eos_token": "</s>", "unk_token": "<unk>"}
+    vocab = {**tokens, "decoder_start_token": "<s>", "specials": names}
+    (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+    return tensors
+
+
+LEARNED = {"position_encoding_type": "Learned", "n_positions": 20, "normalize": True}
+EOLE_VARIANTS: dict[str, dict[str, Any]] = {
+    "without biases": {},
+    "with biases": {
+        "add_qkvbias": True,
+        "add_final_linear_bias": True,
+        "add_ffnbias": True,
+        "mlp_activation_fn": "gelu",
+    },
+    "one vocabulary": {"shared": True, "mlp_activation_fn": "silu"},
+    "learned positions": {"learned": True, "embeddings": LEARNED},
+}
+
+
+@pytest.mark.parametrize("name", EOLE_VARIANTS)
+def test_a_run_computes_what_eole_computes(tmp_path: Path, name: str) -> None:
+    settings = EOLE_VARIANTS[name]
+    tensors = write_eole(tmp_path / "there", **settings)
+    run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
+    foreign = read_eole(ForeignFolder(tmp_path / "there"), HERE)
+    activation = settings.get("mlp_activation_fn", "relu")
+
+    class Sides(Eole):
+        def run(self, side: str, ids: Tensor, memory: Tensor | None) -> Tensor:
+            if settings.get("learned"):  # (embedding + position) sqrt(D)
+                table = tensors[f"{'src' if side == 'encoder' else 'tgt'}_emb.pe.weight"]
+                self.positions = table * D**0.5
+            return super().run(side, ids, memory)
+
+    there = Sides(
+        tensors, eps=1e-5, activation={"silu": "swish"}.get(activation, activation), positions=interleaved()
+    )
+    Pair(foreign, source_end=False).check(run.path, there.logits)
+    assert foreign.model.positions == ("learned" if settings.get("learned") else "sinusoidal")
+    assert foreign.model.tie_embeddings == ("all" if settings.get("shared") else "none")
+    assert (foreign.model.source_end, foreign.src_segmentation) == (False, Pieces())
+
+
+def test_eoles_transforms_name_what_cuts_the_text(tmp_path: Path) -> None:
+    configs = {"bpe": {"src_subword_model": "${MODEL_PATH}/en.codes"}, "suffix": {"src_suffix": "</s>"}}
+    write_eole(tmp_path / "there", transforms=["bpe", "suffix", "onmt_tokenize"], transforms_configs=configs)
+    (tmp_path / "there" / "en.codes").write_text("#version: 0.2\nt h\nth e</w>\n", encoding="utf-8")
+    foreign = read_eole(ForeignFolder(tmp_path / "there"), HERE)
+    assert foreign.src_segmentation == Pieces("#version: 0.2\nt h\nth e</w>\n")
+    assert foreign.model.source_end
+    assert foreign.notes == ("text was cut by OpenNMT's Tokenizer (transform onmt_tokenize): give it so",)
+
+
+def test_a_scaled_layer_of_eole_is_refused(tmp_path: Path) -> None:
+    write_eole(tmp_path / "there", scalar=0.5)
+    message = error_of("import", tmp_path / "there", "--out", tmp_path / "run", *LANGUAGES)
+    assert "layer_scalar is 0.5: a layer whose output is scaled" in message
+
+
+@pytest.mark.slow
+def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "there"
+    write_onmt(folder)
+    path = folder / "model_step_1000.pt"
+    state = torch.load(path, weights_only=False)
+
+    def refused(change: dict[str, Any]) -> str:
+        torch.save(state | change, path)
+        return error_of("import", folder, "--out", tmp_path / "run", *LANGUAGES)
+
+    assert "holds no list of tokens" in refused({"vocab": None})
+    assert "holds no list of tokens" in refused({"vocab": [3, ([], 4), ("src", 4)]})
+    assert "holds no list of tokens" in refused({"vocab": {"src": ["a", 3], "tgt": []}})
+    fields = torchtext_fields(vocabularies(shared=False))
+    fields["src"].fields.append(("case", fields["tgt"].fields[0][1]))
+    assert "holds no list of tokens" in refused({"vocab": fields}), "version 2 with features of words"
+    assert "has no </s> among its tokens" in refused({"vocab": {"src": ["<unk>", "<s>"], "tgt": ["<unk>"]}})
+    assert "has features of words" in refused({"vocab": {**state["vocab"], "src_feats": [["a"]]}})
+    assert "holds no model, generator and opt" in refused({"generator": None})
+    assert "generator.bias has shape" in refused({"generator": state["generator"] | {"bias": torch.ones(3)}})
+    assert "generator.3 is no tensor" in refused({"generator": {3: "x"}})
+
+
+@pytest.mark.slow
+def test_a_model_without_source_ends_is_fine_tuned_and_converted(tmp_path: Path) -> None:
+    write_onmt(tmp_path / "there", shared=True)
+    run = import_model(tmp_path / "there", tmp_path / "run", options=HERE).path
+    native, converted = (
+        succeed("translate", run, "-", "--engine", engine, stdin="the red cat\nbig tree\n").stdout
+        for engine in ("native", "ctranslate2")
+    )
+    assert native == converted
+    for runtime in ("ctranslate2", "onnx"):
+        options = ("--to", runtime, "--out", tmp_path / runtime, "--sentences", 5)
+        result = succeed("export", run, *options)
+        assert "same, greedy                              100.0%" in result.stdout
+        assert "the model reads no end token of a source" in result.stderr
+    message = error_of("export", run, "--to", "huggingface", "--out", tmp_path / "huggingface")
+    assert "text that is already cut into pieces cannot be written as tokenizer.json" in message
+    (tmp_path / "train.tsv").write_text("the red cat\tdog house\nold tree\tblue dog\n" * 20, encoding="utf-8")
+    settings = ("max_steps=3", "valid_every=3", "batch_tokens=60", "warmup_steps=1")
+    succeed(
+        "train", "--tsv", tmp_path / "train.tsv", "--valid-tsv", tmp_path / "train.tsv",
+        "--from", run, "--out", tmp_path / "tuned",
+        *(f"--set=training.{setting}" for setting in settings),
+    )  # fmt: skip
+    tuned = Run.open(tmp_path / "tuned")
+    assert tuned.config.model.source_end is False  # type: ignore[union-attr]
+    assert succeed("translate", tuned.path, "-", stdin="the red cat\n").stdout.count("\n") == 1
+
+
+def test_of_several_steps_the_last_is_taken(tmp_path: Path) -> None:
+    write_onmt(tmp_path / "there")
+    last = tmp_path / "there" / "model_step_1000.pt"
+    (tmp_path / "there" / "model_step_900.pt").write_bytes(b"not read")
+    run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
+    assert set(Run.open(run.path).read_json("report.json")["imported"]["files"]) == {last.name}
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_onmt(tmp_path / "checkpoints")
+    write_eole(tmp_path / "eole")
+    run_section("OpenNMT-py and eole", tmp_path, monkeypatch)

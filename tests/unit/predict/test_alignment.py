@@ -1,0 +1,174 @@
+"""Links between words are found by attention, and point into the texts as they were given."""
+
+from __future__ import annotations
+
+import random
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.config import TokenizerConfig
+from dragoman.data.corpora import Pair
+from dragoman.errors import DataError
+from dragoman.predict.alignment import (
+    Link,
+    align,
+    align_translations,
+    character_origins,
+    contrasted,
+    pharaoh,
+    token_shares,
+    word_attention,
+    words_of,
+)
+from dragoman.predict.attention import cross_attention
+from dragoman.predict.translator import Translator
+from dragoman.text.normalisation import normalise, normalise_lowercase
+from dragoman.text.tokenizer import Tokenizer, train_tokenizer
+from tiny import WORDS
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "alignment.py"
+STRANGE = st.sampled_from("  aAbé\u0301\u0315İΣσ한\u1112\u1161▁\ufb1d\u0958\ud800\t\u3000中文.,-1☂")
+TEXTS = st.text(st.one_of(STRANGE, st.characters()), max_size=30)
+KINDS = ("bpe", "unigram", "words", "characters")
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, device="cpu", precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> list[Tokenizer]:
+    texts = [f"{word}, {other}" for word, other in WORDS.items()] * 3
+    return [
+        train_tokenizer(texts, TokenizerConfig(kind=kind, vocab_size=320, lowercase=lowercase))
+        for kind in KINDS
+        for lowercase in (False, True)
+    ]
+
+
+@settings(deadline=None)
+@given(TEXTS, st.sampled_from([normalise, normalise_lowercase]))
+def test_every_character_comes_from_what_is_normalised_to_it(text: str, normal_form: type[str]) -> None:
+    normal, origins = normal_form(text), character_origins(text, normal_form)
+    assert len(origins) == len(normal)
+    assert origins == sorted(origins)
+    joined = [normal_form(text[start:end]) for start, end in sorted(set(origins))]
+    assert "".join(piece or " " for piece in joined) == normal
+
+
+def test_a_normal_text_is_its_own_origin() -> None:
+    assert character_origins("a b", normalise) == [(0, 1), (1, 2), (2, 3)]
+    assert character_origins("  a \t b", normalise) == [(2, 3), (3, 6), (6, 7)]
+    assert character_origins("xe\u0301y", normalise) == [(0, 1), (1, 3), (3, 4)]
+    assert character_origins("İx", normalise_lowercase) == [(0, 1), (0, 1), (1, 2)]
+
+
+def test_words_are_runs_of_letters_and_single_signs() -> None:
+    text = "Don't pay 3.50, नमस्ते 你好"
+    assert [text[start:end] for start, end in words_of(text)] == [
+        "Don", "'", "t", "pay", "3", ".", "50", ",", "नमस्ते", "你", "好"
+    ]  # fmt: skip
+
+
+@settings(deadline=None, max_examples=50)
+@given(TEXTS)
+def test_every_word_has_tokens_and_every_token_one_share(tokenizers: list[Tokenizer], text: str) -> None:
+    for tokenizer in tokenizers:
+        shares = token_shares(tokenizer, text)
+        assert shares.shape == (len(tokenizer.encode(text)), len(words_of(text)))
+        assert np.isclose(shares.sum(1), 1, atol=1e-5).sum() + (shares.sum(1) == 0).sum() == len(shares)
+        assert (shares.sum(0) > 0).all()
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_the_attention_of_words_is_that_of_their_tokens(translator: Translator, step: int) -> None:
+    source, target = "the red cat, cats!", "rote Katzen"
+    looked = cross_attention(translator, source, target)
+    (_, found), *others = word_attention(
+        translator, [source, ""], [target, "rot"], layers=[0], step=1 if step else 0
+    )
+    assert not others
+    heads = looked.weights[0].mean(0)
+    src, tgt = translator.tokenizers.src, translator.tokenizers.tgt
+    for t, (tgt_start, tgt_end) in enumerate(words_of(target)):
+        rows = [k + step for k, token in enumerate(tgt.tokens(target)) if tgt_start < token.end <= tgt_end]
+        for s, (src_start, src_end) in enumerate(words_of(source)):
+            columns = [k for k, token in enumerate(src.tokens(source)) if src_start < token.end <= src_end]
+            assert found[0, t, s] == pytest.approx(heads[np.ix_(rows, columns)].sum(1).mean(), rel=1e-4)
+
+
+def test_contrasting_makes_distributions_and_forgives_what_all_look_at() -> None:
+    weights = np.random.default_rng(1).dirichlet(np.ones(4), size=5).astype(np.float32)
+    shares = contrasted(weights)
+    np.testing.assert_allclose(shares.sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(contrasted(weights * [1, 1, 1, 50]), shares, atol=0.01)
+    np.testing.assert_array_equal(contrasted(weights[:1]).argmax(), weights[:1].argmax())
+
+
+def test_links_point_into_the_texts_as_they_were_given(translator: Translator) -> None:
+    neat = ["red cat, big dog", "rot Katze, groß Hund"]
+    messy = ["  red\u00a0\u00a0cat, big\tdog ", "\trot Katze,  groß  Hund\n"]
+    links = [align(translator, [source], [target])[0] for source, target in (neat, messy)]
+    read = [
+        [(s[link[0] : link[1]], t[link[2] : link[3]], pytest.approx(link.weight)) for link in found]
+        for found, (s, t) in zip(links, (neat, messy), strict=True)
+    ]
+    assert read[0] == read[1]
+    assert [target for _, target, _ in read[0]] == ["rot", "Katze", ",", "groß", "Hund"]
+    assert {source for source, _, _ in read[0]} <= {"red", "cat", ",", "big", "dog"}
+
+
+def test_aligning_together_equals_one_by_one(translator: Translator) -> None:
+    sources, targets = ["red cat", "", "big old house, small dog"], ["rot Katze", "rot", "groß alt Haus"]
+    together = align(translator, sources, targets)
+    for s, t, links in zip(sources, targets, together, strict=True):
+        alone = align(translator, [s], [t])[0]
+        assert [link[:4] for link in links] == [link[:4] for link in alone]
+        np.testing.assert_allclose([x.weight for x in links], [x.weight for x in alone], rtol=1e-3)
+
+
+def test_pairs_that_cannot_be_aligned_have_no_links(translator: Translator) -> None:
+    long = "red " * translator.config.model.max_positions
+    assert align(translator, [long, " ", "red"], ["rot", "rot", ""]) == [[], [], []]
+    with pytest.raises(DataError, match="there are 2 sources and 1 translations; aligning needs pairs"):
+        align(translator, ["a", "b"], ["a"])
+
+
+@pytest.mark.slow
+def test_a_translation_in_parts_is_aligned_part_by_part(translator: Translator) -> None:
+    source = "red cat, big dog. " * translator.config.model.max_positions
+    short, long = translator.translate(["red cat", source])
+    links = align_translations(translator, [short, long])
+    assert [x[:4] for x in links[0]] == [x[:4] for x in align(translator, ["red cat"], [short.text])[0]]
+    parts = align(translator, [part.source for part in long.parts], [part.text for part in long.parts])
+    expected = [
+        (part.source[a:b], part.text[c:d])
+        for part, found in zip(long.parts, parts, strict=True)
+        for a, b, c, d, _ in found
+    ]
+    assert [(source[a:b], long.text[c:d]) for a, b, c, d, _ in links[1]] == expected
+
+
+def test_pharaoh_counts_what_white_space_separates() -> None:
+    source, target = "A cat sleeps.", "Eine  Katze schläft."
+    spans = [((0, 1), (0, 4)), ((2, 5), (6, 11)), ((6, 12), (12, 19)), ((12, 13), (19, 20))]
+    links = [Link(*src, *tgt, 1.0) for src, tgt in reversed(spans)]
+    assert pharaoh(links, source, target) == "0-0 1-1 2-2"
+    assert pharaoh([], source, target) == ""
+
+
+def test_the_statistical_aligner_finds_a_word_for_word_dictionary() -> None:
+    rng = random.Random(1)
+    sources = [rng.sample(list(WORDS), k=rng.randint(4, 7)) for _ in range(300)]
+    pairs = [Pair(" ".join(words), " ".join(WORDS[w] for w in words[1:] + words[:1])) for words in sources]
+    links = runpy.run_path(str(BENCHMARK))["statistical_links"](pairs)
+    for words, found in zip(sources, links, strict=True):
+        expected = {j: (j + 1) % len(words) for j in range(len(words))}
+        assert expected.items() >= found.items()
+        assert len(found) >= len(words) - 1  # the last word comes from far off the diagonal

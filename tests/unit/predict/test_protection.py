@@ -1,0 +1,220 @@
+"""What is protected comes out as it went in, whatever the translator does."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.errors import ConfigError
+from dragoman.predict.alignment import Link
+from dragoman.predict.protection import Protection, translate_protected
+from dragoman.predict.translator import Alternative, Translate, Translation, Translator
+
+WORDS = ("red", "cat", "two", "big,", "(old", "house)", ".", "3rd", "日本", "é")
+SPANS = (
+    "3", "12.50", "https://a.org/x?y=1,2", "www.b.com", "me@x.org", "{name}", "{0}", "%s", "%1$d", "${x}",
+    "<b>", "</b>", "<i class='a'>", "</i>", "<br/>", "<p>", "</p>", "&amp;", "<!-- 3 -->",
+)  # fmt: skip
+PIECES = st.sampled_from([*WORDS, *SPANS, *SPANS])
+TEXTS = st.lists(st.tuples(PIECES, st.sampled_from(["", " ", " ", "  "])), max_size=10).map(
+    lambda pieces: "".join(piece + gap for piece, gap in pieces)
+)
+HOSTILE: dict[str, Callable[[str], str]] = {
+    "identity": lambda text: text,
+    "silence": lambda text: "",
+    "twice": lambda text: f"{text} {text}",
+    "reverse": lambda text: " ".join(reversed(text.split())),
+    "capitals": str.upper,
+    "no spaces": lambda text: "".join(text.split()),
+    "numbers": lambda text: re.sub("two|red", "3", text),
+    "spans of its own": lambda text: " ".join([*SPANS, text]),
+    "letters": lambda text: "x" * len(text),
+}
+
+
+def saying(answer: Callable[[str], str]) -> Translate:
+    return lambda texts: [
+        Translation(text, answer(text), 0.0, (Alternative(answer(text), 0.0),)) for text in texts
+    ]
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, device="cpu", precision="fp32")
+
+
+def assert_protected(protection: Protection, source: str, output: str) -> None:
+    """The law: every span of the source is in the output as often."""
+    wanted = Counter(span.text for span in protection.spans(source))
+    found = Counter(span.text for span in protection.spans(output))
+    assert {text: found[text] for text in wanted} == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [1500, 5000])
+def test_tags_may_be_nested_as_deep_as_they_like(translator: Translator, n: int) -> None:
+    texts = ["<b>" * n + "red" + "</b>" * n + " cat", "<i>" * n + "red cat", "red cat" + "</i>" * n]
+    protection = Protection(["tags"])
+    align = lambda found: [[Link(0, 3, 0, 3, 1.0), Link(4, 7, 4, 7, 1.0)] for _ in found]  # noqa: E731
+    for text, found in zip(
+        texts,
+        translate_protected(translator, texts, protection, translate=saying(lambda s: s), align=align),
+        strict=True,
+    ):
+        assert found.text == text
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(TEXTS, min_size=1, max_size=3), st.sampled_from(sorted(HOSTILE)))
+def test_every_span_survives_every_translator(translator: Translator, texts: list[str], name: str) -> None:
+    protection = Protection()
+    outcomes: dict[int, str] = {}
+    found = translate_protected(
+        translator, texts, protection, translate=saying(HOSTILE[name]), report=outcomes.__setitem__
+    )
+    assert sorted(outcomes) == [i for i, text in enumerate(texts) if protection.spans(text)]
+    for i, (text, translation) in enumerate(zip(texts, found, strict=True)):
+        assert translation.source == text
+        assert_protected(protection, text, translation.text)
+        assert translation.alternatives[0] == (translation.text, translation.score)
+        if outcomes.get(i) == "put back":
+            spans = [span.text for span in protection.spans(text) if not span.is_tag]
+            there = [span.text for span in protection.spans(translation.text) if span.text in spans]
+            assert there == spans
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=25)
+@given(st.lists(TEXTS, min_size=1, max_size=3))
+def test_every_span_survives_the_model(translator: Translator, texts: list[str]) -> None:
+    for text, translation in zip(texts, translate_protected(translator, texts, Protection()), strict=True):
+        assert_protected(Protection(), text, translation.text)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.recursive(
+    st.sampled_from(["red", "cat,", "two dogs"]),
+    lambda inner: st.tuples(st.sampled_from("biu"), st.lists(inner, min_size=1, max_size=3)).map(
+        lambda made: f"<{made[0]}>{' '.join(made[1])}</{made[0]}>"
+    ),
+    max_leaves=6,
+), st.sampled_from(["identity", "reverse", "capitals", "letters"]))  # fmt: skip
+def test_balanced_tags_stay_balanced(translator: Translator, text: str, name: str) -> None:
+    found = translate_protected(translator, [text], Protection(["tags"]), translate=saying(HOSTILE[name]))
+    unclosed: list[str] = []
+    for closes, tag in re.findall(r"<(/?)(\w)>", found[0].text):
+        if closes:
+            assert unclosed.pop() == tag
+        else:
+            unclosed.append(tag)
+    assert not unclosed
+
+
+def linked_by(monkeypatch: pytest.MonkeyPatch, pairs: dict[str, str]) -> None:
+    """Replaces the alignment: each word of the source is linked with its translation."""
+
+    def align_translations(_: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
+        return [
+            [
+                Link(s := t.source.index(src), s + len(src), e := t.text.index(tgt), e + len(tgt), 1.0)
+                for src, tgt in pairs.items()
+                if src in t.source and tgt in t.text
+            ]
+            for t in translations
+        ]
+
+    monkeypatch.setattr("dragoman.predict.protection.align_translations", align_translations)
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("a <b>red</b> car", "une voiture rouge", "une voiture <b>rouge</b>"),
+        ("a <b>red</b> <i>car</i>", "une voiture rouge", "une <i>voiture</i> <b>rouge</b>"),
+        ("<p>a <b>red car</b></p>", "une voiture rouge", "<p>une <b>voiture rouge</b></p>"),
+        ("a red<br/> car", "une voiture rouge", "une voiture rouge<br/>"),
+        ("a red car <b></b>", "une voiture rouge", "une voiture<b></b> rouge"),
+        ("<u>fast</u> red car", "voiture rouge", "voiture <u></u>rouge"),
+        ("a red car {x}.", "une voiture rouge.", "une voiture rouge {x}."),
+        ("a {x} car", "une voiture", "une {x} voiture"),
+        ("<b>{x}</b> car", "une voiture", "une <b>{x}</b> voiture"),
+        ("a red car: <b>{x}</b>", "une voiture rouge", "une voiture <b>{x}</b> rouge"),
+        ("sky <i>blue</i> 3", "bleu ciel", "bleu ciel<i></i> 3"),
+    ],
+)  # fmt: skip
+def test_spans_come_to_the_words_that_are_aligned(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, source: str, translation: str, expected: str
+) -> None:
+    linked_by(monkeypatch, {"a ": "une ", "red": "rouge", "car": "voiture", ".": "."})
+    found = translate_protected(translator, [source], Protection(), translate=saying(lambda _: translation))
+    assert found[0].text == expected
+
+
+def test_what_is_copied_is_left_where_the_model_put_it(translator: Translator) -> None:
+    reports: list[tuple[int, str]] = []
+    found = translate_protected(
+        translator, ["no span", "3 cats", "two 3"], Protection(),
+        translate=saying(HOSTILE["reverse"]), report=lambda *report: reports.append(report),
+    )  # fmt: skip
+    assert [translation.text for translation in found] == ["span no", "cats 3", "3 two"]
+    assert reports == [(1, "copied"), (2, "copied")]
+
+
+def test_an_alternative_that_holds_the_spans_is_preferred(translator: Translator) -> None:
+    alternatives = (Alternative("drei Katzen", -1.0), Alternative("3 Katzen", -2.0), Alternative("3 3", -3.0))
+
+    def translate(texts: Sequence[str]) -> list[Translation]:
+        return [Translation(text, *alternatives[0], alternatives) for text in texts]
+
+    found = translate_protected(translator, ["3 cats"], Protection(), translate=translate)[0]
+    assert (found.text, found.score, found.alternatives) == ("3 Katzen", -2.0, alternatives[1:2])
+
+
+def test_a_span_that_is_written_again_and_again_leaves_the_text_as_it_is(translator: Translator) -> None:
+    reports: list[tuple[int, str]] = []
+    found = translate_protected(
+        translator, ["3 cats"], Protection(),
+        translate=saying(lambda _: "3 3"), report=lambda *report: reports.append(report),
+    )  # fmt: skip
+    assert found[0].text == "3 cats"
+    assert reports == [(0, "untranslated")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "spans"),
+    [
+        ("numbers", "3 dogs, 1,000.50 or 10:30 on 2024-01-05; B2B, 3rd, v2, 有3只",
+         ["3", "1,000.50", "10:30", "2024-01-05", "3"]),
+        ("urls", "See https://a.org/b_(c)?d=1. Or www.x.de, awww.no",
+         ["https://a.org/b_(c)?d=1", "www.x.de"]),
+        ("emails", "<jane.doe@mail.example.org>, no@where, a@b.c.", ["jane.doe@mail.example.org", "a@b.c"]),
+        ("tags", "1 < 2 <b>x</b> <a href=\"a>b\" id='c'>y</a> <br/> a< b >d &nbsp; & co; <!-- <i> -->",
+         ["<b>", "</b>", "<a href=\"a>b\" id='c'>", "</a>", "<br/>", "&nbsp;", "<!-- <i> -->"]),
+        ("placeholders", "{name} {0} {{x y}} ${HOME} {} %s %d%% %1$s %(n)s %.2f 100% sure { no }",
+         ["{name}", "{0}", "{{x y}}", "${HOME}", "{}", "%s", "%d", "%1$s", "%(n)s", "%.2f"]),
+    ],
+)  # fmt: skip
+def test_each_kind_finds_its_own(kind: str, text: str, spans: list[str]) -> None:
+    assert [span.text for span in Protection([kind]).spans(text)] == spans
+
+
+def test_spans_do_not_overlap_and_patterns_come_first() -> None:
+    protection = Protection(patterns=[r"Boeing \d+", "3 {2}cats"])
+    text = "Boeing 747 at https://x.org/747 and 3  cats"
+    assert [s.text for s in protection.spans(text)] == ["Boeing 747", "https://x.org/747", "3  cats"]
+    assert all(text[s.start : s.end] == s.text for s in protection.spans(text))
+
+
+def test_unknown_kinds_and_broken_patterns_are_refused() -> None:
+    with pytest.raises(
+        ConfigError, match='"names" cannot be protected; there are tags, urls, emails, placeh'
+    ):
+        Protection(["names"])
+    with pytest.raises(ConfigError, match=r"'\[a': is no regular expression \(unterminated character set"):
+        Protection([], ["[a"])

@@ -1,0 +1,326 @@
+"""What a report says about a classifier: figures, tables, mistakes."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dragoman.cli import app
+from dragoman.errors import MissingExtraError
+from dragoman.evaluation.classification import Evaluation
+from dragoman.metrics.classification import (
+    class_intervals,
+    expected_calibration_error,
+    reliability,
+    wilson_interval,
+)
+from dragoman.predict.classifier import Classifier
+from dragoman.predict.occlusion import Explanation, WordImportance
+from dragoman.report.classes import (
+    MAX_CLASSES,
+    class_rows,
+    frequent_confusions,
+    plot_classes,
+    plot_confusion,
+    plot_reliability,
+)
+from dragoman.report.classification import (
+    ClassifiedSet,
+    classification_page,
+    marked,
+    shortened,
+)
+from dragoman.report.page import Example, Span, page_html
+from dragoman.runs import Run
+from tiny import BLAME, PRAISE, labelled_texts
+
+
+def evaluation(n_texts: int = 200, n_classes: int = 3, *, seed: int = 1, **changes: Any) -> Evaluation:
+    """Logits that are right more often than not, of classes c0, c1 ..."""
+    rng = np.random.default_rng(seed)
+    expected = rng.integers(0, n_classes, n_texts)
+    logits = rng.normal(size=(n_texts, n_classes))
+    logits[np.arange(n_texts), expected] += 1.5
+    labels = tuple(f"c{i}" for i in range(n_classes))
+    return Evaluation(
+        "made up", labels, expected, logits, 1.5, 1.0, np.zeros(n_texts, dtype=np.int64), **changes
+    )
+
+
+def drawn(path: Path, prefix: str) -> list[str]:
+    """The ids of what a figure draws that begin with `prefix`."""
+    ids = [element.get("id") or "" for element in ElementTree.parse(path).iter()]
+    return [each for each in ids if each.startswith(prefix)]
+
+
+# Reliability
+
+
+@pytest.mark.parametrize("n_bins", [1, 7, 15])
+def test_bins_partition_the_texts(n_bins: int) -> None:
+    e = evaluation()
+    bins = reliability(e.probabilities(), e.expected, n_bins=n_bins)
+    assert sum(each.n for each in bins) == len(e.expected)
+    assert sum(each.n_right for each in bins) == np.trace(e.confusion)
+    assert [each.low for each in bins[1:]] == [each.high for each in bins[:-1]]
+    assert (bins[0].low, bins[-1].high) == (0.0, 1.0)
+    for each in bins:
+        assert not each.n or each.low < each.confidence <= each.high + 1e-12
+        assert 0.0 <= each.interval[0] <= each.interval[1] <= 1.0
+
+
+def test_the_calibration_error_is_the_mean_distance_from_the_diagonal() -> None:
+    """Guo et al. 2017, equation 3, computed text by text."""
+    e = evaluation()
+    confidence, right = e.probabilities().max(1), e.found == e.expected
+    total = 0.0
+    for low in range(15):
+        inside = (confidence > low / 15) & (confidence <= (low + 1) / 15)
+        if inside.any():
+            total += inside.sum() / len(inside) * abs(right[inside].mean() - confidence[inside].mean())
+    assert expected_calibration_error(e.probabilities(), e.expected) == pytest.approx(100 * total)
+
+
+def test_a_bin_without_texts_says_so() -> None:
+    first = reliability(np.array([[0.9, 0.1]]), np.array([0]))[0]
+    assert first.n == 0
+    assert math.isnan(first.accuracy)
+    assert first.interval == (0.0, 1.0)
+
+
+# Classes
+
+
+def test_intervals_of_a_class_are_those_of_its_shares() -> None:
+    e = evaluation()
+    for i, (_, score, intervals) in enumerate(class_rows(e)):
+        right, found, there = (
+            int(e.confusion[i, i]), int(e.confusion[:, i].sum()), int(e.confusion[i].sum())
+        )  # fmt: skip
+        for interval, of in ((intervals.precision, found), (intervals.recall, there)):
+            assert interval == pytest.approx(tuple(100 * bound for bound in wilson_interval(right, of)))
+        assert intervals.f1 is not None
+        assert intervals.f1[0] < score.f1 < intervals.f1[1]
+
+
+def test_the_interval_of_f1_narrows_as_texts_grow_more() -> None:
+    confusion = np.array([[80, 20], [30, 70]])
+    few, many = (class_intervals(k * confusion)[0].f1 for k in (1, 100))
+    assert few is not None
+    assert many is not None
+    ratio = (few[1] - few[0]) / (many[1] - many[0])
+    assert ratio == pytest.approx(10, rel=0.15)  # the square root of 100
+
+
+def test_a_class_without_texts_has_no_intervals() -> None:
+    assert class_intervals(np.array([[3, 0], [0, 0]]))[1] == (None, None, None)
+
+
+# Mistakes
+
+
+def test_the_most_confident_mistakes_come_first_and_are_mistakes() -> None:
+    e = evaluation()
+    wrong = set(np.flatnonzero(e.found != e.expected).tolist())
+    assert set(e.confident_mistakes(10**6)) == wrong
+    sure = e.probabilities().max(1)
+    first = e.confident_mistakes(5)
+    assert [sure[i] for i in first] == sorted((sure[i] for i in wrong), reverse=True)[:5]
+
+
+def test_frequent_confusions_are_the_matrix_without_its_diagonal() -> None:
+    e = evaluation()
+    pairs = frequent_confusions(e, 100)
+    assert sum(n for *_, n in pairs) == (e.found != e.expected).sum()
+    assert [n for *_, n in pairs] == sorted((n for *_, n in pairs), reverse=True)
+    for label, given, n in pairs:
+        assert n == e.confusion[e.labels.index(label), e.labels.index(given)] > 0
+
+
+def test_marked_pieces_make_up_the_text_again() -> None:
+    text = "  a <b>bad</b> film and plot "
+    effects = (
+        WordImportance(2, 3, 0.01),
+        WordImportance(7, 10, -2.0),
+        WordImportance(15, 19, 1.0),
+        WordImportance(24, 28, 1.9),
+    )
+    pieces = marked(Explanation(text, "blame", 0.0, effects, 1))
+    assert "".join(piece.text for piece in pieces) == text
+    kinds = {piece.text: piece.kind for piece in pieces}
+    words = {word: kinds[word] for word in ("a", "bad", "film", "plot")}
+    assert words == {"a": "same", "bad": "against-strong", "film": "for", "plot": "for-strong"}
+    assert marked(Explanation("", "x", 0.0, (), 1)) == []
+    ignored = marked(Explanation("a", "x", 0.0, (WordImportance(0, 1, 0.0),), 1))
+    assert ignored == [Span("same", "a")]
+
+
+@pytest.mark.parametrize("position", [0, 500, 999])
+def test_a_long_text_is_shown_round_the_word_that_counts_most(position: int) -> None:
+    pieces = [Span("for-strong" if i == position else "same", f"w{i:03} ") for i in range(1000)]
+    shown = shortened(pieces, 100)
+    words = [piece.text for piece in shown if piece.text.startswith("w")]
+    assert pieces[position] in shown
+    assert words == [f"w{i:03} " for i in range(int(words[0][1:4]), int(words[0][1:4]) + len(words))]
+    assert 100 <= sum(map(len, words)) < 110
+    assert (shown[0].text == "… ") == (position > 0)
+    assert (shown[-1].text == " …") == (position < 999)
+    assert shortened(pieces, 10**6) == pieces
+
+
+# Figures
+
+
+def test_every_class_is_drawn_with_three_scores(tmp_path: Path) -> None:
+    plot_classes(evaluation(), tmp_path / "a.svg")
+    for name in ("precision", "recall", "f1"):
+        assert drawn(tmp_path / "a.svg", f"{name}-") == [f"{name}-{i}" for i in range(3)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_classes", [2, MAX_CLASSES + 5])
+def test_any_number_of_classes_can_be_drawn(tmp_path: Path, n_classes: int) -> None:
+    for name, plot in (("a", plot_confusion), ("b", plot_classes), ("c", plot_reliability)):
+        plot(evaluation(n_classes=n_classes), tmp_path / f"{name}.svg")
+    assert len(drawn(tmp_path / "b.svg", "f1-")) == min(n_classes, MAX_CLASSES)
+
+
+@pytest.mark.slow
+def test_the_same_evaluation_gives_the_same_files(tmp_path: Path) -> None:
+    for plot in (plot_confusion, plot_classes, plot_reliability):
+        for name in ("a.svg", "b.svg"):
+            plot(evaluation(), tmp_path / name)
+        assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_classifier_that_is_always_right_can_be_drawn(tmp_path: Path) -> None:
+    logits = np.array([[9.0, 0.0], [0.0, 9.0]])
+    e = Evaluation("all right", ("a", "b"), np.array([0, 1]), logits, 1.0, 1.0, np.zeros(2, dtype=np.int64))
+    assert e.confident_mistakes(10) == []
+    for plot in (plot_confusion, plot_classes, plot_reliability):
+        plot(e, tmp_path / "a.svg")
+
+
+def test_without_matplotlib_the_message_is_its_install_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match="drawing a report needs the package matplotlib: pip install"):
+        plot_confusion(evaluation(), tmp_path / "a.svg")
+
+
+@pytest.fixture(scope="module")
+def classifier(tiny_classifier_run: Path) -> Classifier:
+    """One that is not so sure of itself that its probabilities are 1."""
+    classifier = Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
+    classifier.temperature = 1.0
+    return classifier
+
+
+def turned(classifier: Classifier, texts: list[str]) -> Evaluation:
+    """Each label turned round, so that every text is a mistake."""
+    logits, n_cut = classifier.logits(texts)
+    wrong = 1 - logits.argmax(1)
+    return Evaluation("turned", classifier.labels, wrong, logits, 1.0, 1.0, n_cut, no_baseline="none here")
+
+
+# The page
+
+
+@pytest.mark.slow
+def test_the_page_shows_the_surest_mistakes_with_their_words(
+    classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
+) -> None:
+    texts = [text for _, text in labelled_texts(12, seed=5)]
+    e = turned(classifier, texts)
+    run = Run.open(tiny_classifier_run)
+    sets = [ClassifiedSet(e, tuple(texts), ("turned.tsv",))]
+    page = classification_page(run, classifier, sets, figures=tmp_path, n_mistakes=4)
+    (mistakes,) = (section for section in page.sections if section.title == "Most confident mistakes")
+    examples = [part for part in mistakes.parts if isinstance(part, Example)]
+    assert len(examples) == 4
+    for i, example in zip(e.confident_mistakes(4), examples, strict=True):
+        shown = {name: text for name, text, _ in example.rows}
+        assert "".join(span.text for span in shown["text"]) == texts[i]  # type: ignore[union-attr]
+        assert shown["label"] == classifier.labels[e.expected[i]]
+        assert str(shown["given"]).startswith(f"{classifier.labels[e.found[i]]}, log-odds ")
+        (strongest, *_) = (s.text for s in shown["text"] if s.kind == "for-strong")  # type: ignore[union-attr]
+        assert strongest in PRAISE + BLAME
+    assert "4 of 12 mistakes; turned: 12 texts with 2 labels, of turned.tsv" in str(mistakes.parts[0])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "curves.svg", "classes.svg", "confusion.svg", "reliability.svg"
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_hostile_labels_and_texts_are_text_on_the_page(
+    classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
+) -> None:
+    hostile = '<script>alert(1)</script> $x^$ good & "bad"'
+    e = replace(turned(classifier, [hostile]), labels=("<img src=x onerror=y>", "$\\frac$"), name="<b>t</b>")
+    other = copy.copy(classifier)
+    other.labels = e.labels
+    run = Run.open(tiny_classifier_run)
+    sets = [ClassifiedSet(e, (hostile,), ("<i>.tsv",))]
+    html = page_html(classification_page(run, other, sets, figures=tmp_path, n_mistakes=1)).decode()
+    for tag in ("<script", "<img src=x", "<b>t", "<i>"):
+        assert tag not in html
+    assert "&lt;" in html
+    assert 'class="for-strong"' in html or 'class="against-strong"' in html
+
+
+def test_a_run_without_weights_has_a_page_about_its_training(
+    tiny_classifier_run: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(tiny_classifier_run, tmp_path / "run"))
+    (run / "model.safetensors").unlink()
+    done = CliRunner().invoke(app, ["report", str(run)])
+    assert done.exit_code == 0, done.stderr
+    html = (run / "report.html").read_text("utf-8")
+    assert "The run has no weights yet, so that nothing could be classified." in html
+    assert "Learning curves" in html
+    again = CliRunner().invoke(app, ["report", str(run), "--split", "test"])
+    assert again.exit_code == 1
+    assert "model.safetensors" in again.stderr
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_page_of_a_classifier(tiny_classifier_run: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(tiny_classifier_run), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.strip() == str(tmp_path / "out" / "report.html")
+    html = (tmp_path / "out" / "report.html").read_text("utf-8")
+    headings = re.findall(r"<h2>(.*?)</h2>", html)
+    assert headings == [
+        "Summary", "Scores", "Learning curves", "Labels", "Can its confidence be believed?",
+        "Most confident mistakes", "Model card",
+    ]  # fmt: skip
+    assert "tiny-test: 30 texts with 2 labels, of " in html
+    assert "n:30|interval:Wilson" in html
+    assert not re.search(r"(?:src|href)=.(?!data:|#)", html)
+    assert len(html.encode()) < 3_000_000
+    wrong = CliRunner().invoke(app, ["report", str(tiny_classifier_run), "--split", "train"])
+    assert wrong.exit_code == 1
+    assert "--split train: there are test and valid" in wrong.stderr
+
+
+def test_a_test_set_that_is_gone_is_told_on_the_page(tiny_classifier_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(tiny_classifier_run, tmp_path / "run"))
+    config = (run / "config.toml").read_text("utf-8")
+    (run / "config.toml").write_text(config.replace("test.tsv", "gone.tsv"), "utf-8")
+    done = CliRunner().invoke(app, ["report", str(run)])
+    assert done.exit_code == 0, done.stderr
+    assert "Nothing could be classified:" in (run / "report.html").read_text("utf-8")
+    assert CliRunner().invoke(app, ["report", str(run), "--split", "test"]).exit_code == 1

@@ -1,0 +1,503 @@
+"""Recipes found, expectations read and written, scores judged, data compared."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.config import parse_config
+from dragoman.data import catalog, datasets
+from dragoman.errors import ConfigError, DataError
+from dragoman.reproduction import recipe as recipe_module
+from dragoman.reproduction import requirements
+from dragoman.reproduction.expected import (
+    Data,
+    DataFile,
+    Expectation,
+    Expected,
+    ExpectedScore,
+    Machine,
+    better_direction,
+    expected_json,
+    load_expected,
+    tolerance_of,
+)
+from dragoman.reproduction.recipe import Recipe, find_recipe, known_recipes, laid_over, version_option
+from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener
+from dragoman.reproduction.running import environment_differences, judge
+from dragoman.training.listener import TrainingListener
+from dragoman.training.state import Position
+
+ROOT = Path(__file__).parents[3]
+SIGNATURE = "nrefs:1|case:mixed|tok:13a|version:2.6.0"
+RECIPE = """
+name = "mine"
+[data]
+src_lang = "en"
+tgt_lang = "de"
+train = ["mine/train.tsv"]
+[data.test]
+a = ["mine/a.tsv"]
+[training]
+max_steps = 100
+"""
+
+
+def score(**changes: Any) -> ExpectedScore:
+    values = {
+        "test_set": "a", "metric": "BLEU", "value": 30.0, "tolerance": 0.5, "tolerance_from": "1 seed",
+        "better": "higher", "seeds": {"1": 30.0}, "signature": SIGNATURE,
+    }  # fmt: skip
+    return ExpectedScore.model_validate({**values, **changes})
+
+
+def expectation(**changes: Any) -> Expectation:
+    return Expectation(
+        **{
+            "scores": (score(),),
+            "minutes": 2.5,
+            "max_steps": 100,
+            "machine": Machine(cpu="A", n_cores=2, n_threads=2),
+            "versions": {"torch": "2.13.0"},
+            "data": Data(sets=(), files={}),
+            "command": "dragoman reproduce mine",
+            "date": "2026-11-21",
+            **changes,
+        }
+    )
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
+    return Recipe(folder)
+
+
+# expected.json
+
+
+def test_what_is_written_is_read_back() -> None:
+    expected = Expected(full=expectation()).updated("quick", expectation(minutes=0.5))
+    expected = expected.updated("seed", expectation(minutes=9.0))
+    again = Expected.model_validate_json(expected_json(expected))
+    assert again == expected
+    assert [again.version(v).minutes for v in ("full", "quick", "seed")] == [2.5, 0.5, 9.0]  # type: ignore[union-attr]
+    assert again.version("other") is None
+
+
+def test_every_mistake_in_the_file_is_named_at_once(tmp_path: Path) -> None:
+    content = json.loads(expected_json(Expected(full=expectation())))
+    content["full"]["scores"][0]["tolerence"] = content["full"]["scores"][0].pop("tolerance")
+    content["full"]["minutes"] = "long"
+    (tmp_path / "expected.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ConfigError) as raised:
+        load_expected(tmp_path / "expected.json")
+    message = str(raised.value)
+    assert "full.scores.0.tolerance is missing" in message
+    assert "full.scores.0.tolerence is not known here" in message
+    assert "full.minutes: input should be a valid number" in message
+    assert message.endswith("docs/reproduce.md says what belongs there")
+
+
+def test_a_file_that_is_no_json_or_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "expected.json"
+    with pytest.raises(ConfigError, match=r"expected\.json: cannot be read .*write it with"):
+        load_expected(path)
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"expected\.json: the file: invalid JSON"):
+        load_expected(path)
+
+
+@given(st.dictionaries(st.integers(0, 99).map(str), st.floats(0, 100), min_size=3, max_size=9))
+def test_three_seeds_and_more_allow_three_standard_deviations(values: dict[str, float]) -> None:
+    tolerance, reason = tolerance_of(values)
+    deviation = statistics.stdev(values.values())
+    assert tolerance >= 0.5
+    assert 3 * deviation <= tolerance + 1e-9
+    assert tolerance <= max(0.5, 3 * deviation + 0.01)
+    assert f"{len(values)} seeds" in reason
+
+
+@pytest.mark.parametrize(
+    ("values", "seeds"), [({"1": 30.0}, "1 seed, too few"), ({"1": 9.0, "2": 40.0}, "2 seeds, too few")]
+)
+def test_fewer_seeds_have_a_default_and_its_reason(values: dict[str, float], seeds: str) -> None:
+    tolerance, reason = tolerance_of(values)
+    assert tolerance == 1.0
+    assert reason.startswith(seeds)
+
+
+@pytest.mark.parametrize(
+    ("metric", "direction"),
+    [
+        ("BLEU", "higher"),
+        ("TER", "lower"),
+        ("TER (cased)", "lower"),
+        ("accuracy", "higher"),
+        ("ECE", "lower"),
+    ],
+)
+def test_scores_that_count_mistakes_are_better_when_lower(metric: str, direction: str) -> None:
+    assert better_direction(metric) == direction
+
+
+# Recipes
+
+
+def test_a_recipe_is_found_by_its_folder_and_by_its_name(recipe: Recipe) -> None:
+    assert find_recipe("mine").folder == Path("mine")
+    assert find_recipe(str(recipe.folder)).name == "mine"
+    assert find_recipe("multi30k-en-de").folder == ROOT / "recipes" / "multi30k-en-de"
+
+
+def test_an_unknown_recipe_is_answered_with_the_closest_one(recipe: Recipe) -> None:
+    with pytest.raises(ConfigError, match=r"multi30k: no recipe, .*did you mean multi30k-en-de\?"):
+        find_recipe("multi30k")
+    with pytest.raises(ConfigError, match=r"there are .*phrasebook-en-de"):
+        find_recipe("zzz")
+
+
+def test_recipes_of_an_installed_package_go_before_those_of_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages" / "dragoman"
+    (package / "recipes" / "here").mkdir(parents=True)
+    (package / "recipes" / "here" / "recipe.toml").write_text(RECIPE, encoding="utf-8")
+    monkeypatch.setattr(recipe_module.dragoman, "__file__", str(package / "__init__.py"))
+    assert [recipe.name for recipe in known_recipes()] == ["here"]
+
+
+def test_every_recipe_of_the_repository_can_be_read() -> None:
+    for recipe in known_recipes():
+        expected = recipe.expected()
+        for version in recipe.versions():
+            config = recipe.config(version)
+            wanted = expected.version(version)
+            for expected_score in wanted.scores if wanted else ():
+                assert expected_score.test_set in config.data.test
+        assert set(expected.variants) <= set(recipe.versions())
+
+
+def test_what_is_recorded_fits_the_recipe_of_the_repository() -> None:
+    for recipe in known_recipes():
+        for version in recipe.versions():
+            if wanted := recipe.expected().version(version):
+                assert wanted.max_steps == recipe.config(version).training.max_steps
+                assert wanted.command == f"dragoman reproduce {recipe.name}{version_option(version)}"
+                assert (recipe.results(version) / "history.jsonl").is_file()
+
+
+def test_quick_settings_are_laid_over_the_recipe(recipe: Recipe) -> None:
+    (recipe.folder / "quick.toml").write_text("[training]\nwarmup_steps = 5\n", encoding="utf-8")
+    quick = recipe.config("quick")
+    assert (quick.training.warmup_steps, quick.training.max_steps) == (5, 100)
+    assert quick.data == recipe.config("full").data
+    assert recipe.results("quick") == recipe.folder / "results" / "quick"
+
+
+def test_a_setting_that_is_laid_over_is_replaced_and_not_mixed() -> None:
+    settings = {"seed": 1, "data": {"train": ["a", "b"], "test": {"x": ["x"], "y": ["y"]}}}
+    changes = {"seed": 2, "data": {"test": {"z": ["z"]}}, "search": {"beam_size": 1}}
+    assert laid_over(settings, changes) == {
+        "seed": 2,
+        "data": {"train": ["a", "b"], "test": {"z": ["z"]}},
+        "search": {"beam_size": 1},
+    }
+
+
+def test_other_recipes_of_the_folder_are_variants(recipe: Recipe) -> None:
+    (recipe.folder / "seed.toml").write_text(RECIPE.replace("100", "7"), encoding="utf-8")
+    assert recipe.versions() == ["full", "seed"]
+    assert recipe.config("seed").training.max_steps == 7
+    with pytest.raises(ConfigError, match=r"mine: has no quick\.toml; there are full, seed"):
+        recipe.config("quick")
+
+
+def test_a_mistake_in_quick_settings_names_their_file(recipe: Recipe) -> None:
+    (recipe.folder / "quick.toml").write_text("[training]\nmax_step = 5\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"quick\.toml: training\.max_step is not .*training\.max_steps\?"):
+        recipe.config("quick")
+
+
+@pytest.mark.parametrize(("version", "option"), [("full", ""), ("quick", " --quick"), ("s", " --variant s")])
+def test_without_an_expectation_the_message_says_how_to_record_one(
+    recipe: Recipe, version: str, option: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"nothing of the {version} version; .*mine{option} --record RUN"):
+        recipe.expectation(version)
+
+
+# Judgement
+
+
+def records(**scores: Any) -> list[dict[str, Any]]:
+    values = {"name": "BLEU", "value": 30.0, "signature": SIGNATURE, **scores}
+    return [{"name": "a", "scores": [values]}]
+
+
+@pytest.mark.parametrize(
+    ("better", "value", "passed"),
+    [
+        ("higher", 30.0, True), ("higher", 29.5, True), ("higher", 29.4, False), ("higher", 90.0, True),
+        ("lower", 30.0, True), ("lower", 30.5, True), ("lower", 30.6, False), ("lower", 3.0, True),
+    ],
+)  # fmt: skip
+def test_a_score_passes_that_is_not_worse_by_more_than_the_tolerance(
+    better: str, value: float, passed: bool
+) -> None:
+    (verdict,) = judge([score(better=better)], records(value=value))
+    assert verdict.passed is passed
+    assert bool(verdict.problem) is not passed
+
+
+def test_what_fails_and_what_is_far_better_is_said() -> None:
+    assert next(judge([score()], records(value=28.0))).problem == "2.0 worse, and 0.5 allowed"
+    assert next(judge([score()], records(value=33.0))).note == "3.0 better than expected"
+    assert next(judge([score()], records(value=30.2))).note == ""
+
+
+def test_a_score_of_another_signature_fails_with_what_differs() -> None:
+    other = SIGNATURE.replace("13a", "intl").replace("|version:2.6.0", "|nw:0")
+    (verdict,) = judge([score()], records(signature=other))
+    assert verdict.problem == (
+        "scored in another way: tok intl, expected 13a; version not there, expected 2.6.0; "
+        "nw 0, expected none"
+    )
+
+
+@pytest.mark.parametrize("found", [[], records(name="chrF2"), records(value=math.nan), records(value=None)])
+def test_a_score_that_is_not_there_fails(found: list[dict[str, Any]]) -> None:
+    (verdict,) = judge([score()], found)
+    assert not verdict.passed
+    assert verdict.problem == "the run has no such score"
+
+
+def test_other_versions_and_machines_are_named_and_the_same_are_not() -> None:
+    here = {"torch": "2.13.0", "cpu": "A", "n_threads": 2, "gpus": []}
+    assert list(environment_differences(expectation(), here)) == []
+    there = {"torch": "2.6.0", "cpu": "B", "n_threads": 1, "gpus": ["G"]}
+    assert list(environment_differences(expectation(), there)) == [
+        "torch 2.6.0, recorded with 2.13.0",
+        "processor: B, recorded with A",
+        "threads: 1, recorded with 2",
+        "with G",
+    ]
+
+
+# The reference curve
+
+
+def curve(*, metric: str = "bleu", max_steps: int = 300) -> ReferenceCurve:
+    history = [
+        {"kind": "train", "step": 50, "train_loss": 3.0},
+        {"kind": "valid", "step": 100, "bleu": 10.0, "valid_loss": 3.0},
+        {"kind": "valid", "step": 200, "bleu": 30.0, "valid_loss": 2.0},
+        {"kind": "valid", "step": 300, "bleu": None, "valid_loss": None},
+        {"kind": "average", "step": 300, "bleu": 99.0, "valid_loss": 0.0},
+    ]
+    return ReferenceCurve(history, metric=metric, max_steps=max_steps)
+
+
+@pytest.mark.parametrize(
+    ("step", "value"), [(99, None), (100, 10.0), (150, 20.0), (175, 25.0), (200, 30.0), (900, 30.0)]
+)
+def test_the_reference_is_a_line_between_its_validations(step: int, value: float | None) -> None:
+    assert curve().at(step) == value
+
+
+def test_a_reference_without_validations_says_nothing() -> None:
+    empty = ReferenceCurve([], metric="bleu", max_steps=10)
+    assert empty.at(5) is None
+    assert empty.compare({"step": 5, "bleu": 1.0}, max_steps=10) == ""
+
+
+@pytest.mark.parametrize(
+    ("metric", "record", "max_steps", "text"),
+    [
+        ("bleu", {"step": 150, "bleu": 19.6}, 300, "BLEU 19.6, reference 20.0 at step 150: 0.4 behind"),
+        ("bleu", {"step": 1400, "bleu": 31.0}, 300, "BLEU 31.0, reference 30.0 at step 1,400: 1.0 ahead"),
+        ("bleu", {"step": 200, "bleu": 30.04}, 300, "BLEU 30.0, reference 30.0 at step 200: the same"),
+        ("bleu", {"step": 15, "bleu": 25.0}, 30, "BLEU 25.0, reference 20.0 at 50 % of the steps: 5.0 ahead"),
+        ("bleu", {"step": 20, "bleu": 1.0}, 300, ""),
+        ("bleu", {"step": 200, "bleu": None}, 300, ""),
+        ("loss", {"step": 150, "valid_loss": 2.4}, 300, "loss 2.40, reference 2.50 at step 150: 0.10 ahead"),
+        ("loss", {"step": 200, "valid_loss": 2.5}, 300, "loss 2.50, reference 2.00 at step 200: 0.50 behind"),
+    ],
+)
+def test_a_validation_is_ahead_or_behind_at_the_same_step_or_share(
+    metric: str, record: dict[str, Any], max_steps: int, text: str
+) -> None:
+    assert curve(metric=metric).compare(record, max_steps=max_steps) == text
+
+
+class Heard(TrainingListener):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def message(self, text: str) -> None:
+        self.calls.append(text)
+
+    def started(self, position: Position, config: Any, n_parameters: int) -> None:
+        self.calls.append(("started", n_parameters))
+
+    def stepped(self, position: Position) -> None:
+        self.calls.append(("stepped", position.step))
+
+    def logged(self, record: dict[str, Any]) -> None:
+        self.calls.append(record)
+
+    def validating(self) -> None:
+        self.calls.append("validating")
+
+
+def test_a_listener_beside_the_reference_passes_everything_on() -> None:
+    heard = Heard()
+    listener = ReferenceListener(heard, curve())
+    train, valid = {"kind": "train", "step": 50}, {"kind": "valid", "step": 100, "bleu": 12.0}
+    listener.message("hello")
+    listener.started(Position(), parse_config(laid_over(DATA, {"training": {"max_steps": 300}})), 7)
+    listener.stepped(Position(step=3))
+    listener.logged(train)
+    listener.validating()
+    listener.logged(valid)
+    listener.logged({**valid, "kind": "average"})
+    assert heard.calls == [
+        "hello", ("started", 7), ("stepped", 3), train, "validating", valid,
+        "BLEU 12.0, reference 10.0 at step 100: 2.0 ahead", {**valid, "kind": "average"},
+    ]  # fmt: skip
+
+
+# Data
+
+DATA = {"name": "mine", "data": {"src_lang": "en", "tgt_lang": "de", "train": ["mine/train.tsv"]}}
+
+
+def described(text: str) -> DataFile:
+    return DataFile(n_lines=len(text.splitlines()), sha256=hashlib.sha256(text.encode()).hexdigest())
+
+
+@pytest.mark.parametrize("text", ["", "a\tb\n", "a\tb\nc\td", "\n\n"])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_file_is_described_by_its_text_however_it_is_compressed(
+    tmp_path: Path, text: str, suffix: str
+) -> None:
+    path = tmp_path / f"a.tsv{suffix}"
+    path.write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
+    assert requirements.describe(path) == described(text)
+
+
+def test_embedded_and_streamed_corpora_are_no_files() -> None:
+    data = {"train": ["hf:owner/name:train"], "test": {"a": ["phrasebook:test"], "b": ["b.en", "b.de"]}}
+    config = parse_config(laid_over(DATA, {"data": data}))
+    assert requirements.files_of(config) == ["b.en", "b.de"]
+
+
+def test_other_text_than_was_recorded_is_an_error_before_the_training(recipe: Recipe) -> None:
+    config = parse_config(DATA)
+    (recipe.folder / "train.tsv").write_text("a\tb\n", encoding="utf-8")
+    recorded = requirements.recorded_data(config)
+    assert recorded == Data(sets=(), files={"mine/train.tsv": described("a\tb\n")})
+    requirements.check(config, recorded)
+    (recipe.folder / "train.tsv").write_text("a\tc\ne\tf\n", encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"train\.tsv: is not the text .*\(2 lines, sha256 \w+…, and not 1, \w+…\); get it ag"
+    ):
+        requirements.check(config, recorded)
+
+
+def test_texts_that_the_catalogue_takes_for_the_same_may_both_be_used(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = parse_config(DATA)
+    (recipe.folder / "train.tsv").write_text("a &amp; b\tc\n", encoding="utf-8")
+    recorded = described("a & b\tc\n")
+    known = " ".join([recorded.sha256, described("a &amp; b\tc\n").sha256])
+    dataset = catalogued(monkeypatch, text_sha256=known)
+    requirements.check(config, Data(sets=(dataset.name,), files={"mine/train.tsv": recorded}))
+    catalogued(monkeypatch, text_sha256=recorded.sha256)
+    with pytest.raises(DataError, match="get it again with: dragoman data fetch mine"):
+        requirements.check(config, Data(sets=(dataset.name,), files={"mine/train.tsv": recorded}))
+
+
+def catalogued(monkeypatch: pytest.MonkeyPatch, *, text_sha256: str = "") -> catalog.Dataset:
+    """A data set "mine" in place of those of the catalogue."""
+    names = ("title", "task", "n_examples", "licence", "citation", "homepage", "note", "step")
+    dataset = catalog.Dataset(
+        name="mine",
+        folder="mine",
+        languages=("en", "de"),
+        downloads=(),
+        parts=(catalog.Part("train.tsv", 1, text_sha256),),
+        **dict.fromkeys(names, ""),
+    )
+    monkeypatch.setattr(datasets, "_catalogue", lambda: {"mine": dataset})
+    return dataset
+
+
+def test_missing_data_is_fetched_file_by_file(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalogued(monkeypatch)
+    asked = []
+
+    def fetch(name: str, **options: Any) -> None:
+        asked.append((name, options["needs"]))
+        (recipe.folder / "train.tsv").write_text("a\tb\n", encoding="utf-8")
+
+    monkeypatch.setattr(catalog, "fetch", fetch)
+    for _ in range(2):  # what is here is not fetched again
+        requirements.provide(parse_config(DATA), fetch=True, say=print)
+    assert asked == [("mine", ["train.tsv"])]
+
+
+def test_data_that_may_not_be_fetched_or_is_nowhere_is_an_error(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataError, match=r"mine/train\.tsv: no such file in"):
+        requirements.provide(parse_config(DATA), fetch=True, say=print)
+    catalogued(monkeypatch)
+    with pytest.raises(DataError, match=r"mine/train\.tsv: is not here, .*; dragoman data fetch mine brings"):
+        requirements.provide(parse_config(DATA), fetch=False, say=print)
+
+
+# The package
+
+
+def test_a_built_package_holds_what_reproduce_needs_of_the_recipes(tmp_path: Path) -> None:
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    (tmp_path / "src" / "dragoman").mkdir(parents=True)
+    (tmp_path / "src" / "dragoman" / "__init__.py").touch()
+    subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", "built"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    built = tmp_path / "built" / "dragoman" / "recipes"
+    for recipe in known_recipes():
+        copy = Recipe(built / recipe.name)
+        assert copy.versions() == recipe.versions()
+        assert copy.expected() == recipe.expected()
+        for version in recipe.versions():
+            assert copy.config(version) == recipe.config(version)
+            history = recipe.results(version) / "history.jsonl"
+            assert (copy.results(version) / "history.jsonl").exists() == history.exists()

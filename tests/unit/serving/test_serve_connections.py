@@ -1,0 +1,237 @@
+"""Slow, hostile or many clients keep a service from no other, and get an answer if possible."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from dragoman.serving.connections import MAX_HEAD, PIECE, Connection
+from dragoman.serving.running import Server
+from services import Wire, ask, request, service_in_thread
+
+PATIENCE = 0.4
+"""Seconds that clients of the service are given."""
+
+TEXT = {"text": "red cat"}
+
+
+@pytest.fixture(scope="module")
+def served(tiny_run: Path) -> Iterator[tuple[int, Server]]:
+    settings = (f"limits.body_seconds={PATIENCE}", "limits.connections=8", "limits.body_bytes=100000")
+    with service_in_thread([tiny_run], *settings) as service:
+        yield service
+
+
+@pytest.fixture
+def port(served: tuple[int, Server]) -> int:
+    wait_until_empty(served[1])
+    return served[0]
+
+
+def wait_until_empty(server: Server) -> None:
+    end = time.monotonic() + 8
+    while server.server_state.connections and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not server.server_state.connections
+
+
+def test_a_head_that_does_not_come_to_its_end_is_answered_with_408(port: int) -> None:
+    with Wire(port) as wire:
+        begun = time.monotonic()
+        wire.send("GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        answer = wire.answer()
+        assert answer.status == 408
+        assert "head of the request" in answer.json["error"]
+        assert answer.headers["x-request-id"]
+        assert answer.headers["connection"] == "close"
+        assert time.monotonic() - begun >= PATIENCE * 0.9
+        assert wire.is_closed()
+
+
+@pytest.mark.parametrize(("first", "drop"), [(b"GET / HTTP/1.1\r\nX: ", b"y"), (b"", b"\r\n")])
+def test_a_byte_now_and_then_does_not_prolong_a_head(port: int, first: bytes, drop: bytes) -> None:
+    with Wire(port) as wire:
+        begun = time.monotonic()
+        wire.send(first)
+        with suppress(ConnectionError):
+            while time.monotonic() - begun < 10 * PATIENCE and not wire.has_more(0.1):
+                wire.send(drop)
+        assert wire.answer().status == 408
+        assert PATIENCE * 0.9 <= time.monotonic() - begun < 10 * PATIENCE
+
+
+def test_an_empty_line_now_and_then_does_not_keep_a_connection_that_was_used(port: int) -> None:
+    with Wire(port) as wire:
+        assert wire.ask("GET", "/health").status == 200
+        begun = time.monotonic()
+        with suppress(ConnectionError):
+            while time.monotonic() - begun < 10 * PATIENCE and not wire.has_more(0.1):
+                wire.send("\r\n")
+        assert wire.answer().status == 408
+        assert PATIENCE * 0.9 <= time.monotonic() - begun < 10 * PATIENCE
+
+
+def test_who_asks_for_nothing_is_left_without_a_word(port: int) -> None:
+    with Wire(port) as wire:
+        assert wire.is_closed()
+
+
+@pytest.mark.slow
+def test_a_connection_is_kept_between_requests(served: tuple[int, Server], port: int) -> None:
+    with Wire(port) as wire:
+        for _ in range(2):
+            assert wire.ask("POST", "/v1/translate", TEXT).status == 200
+            time.sleep(2 * PATIENCE)  # the patience for a head begins with its first byte
+        assert wire.ask("GET", "/health", headers={"Connection": "close"}).status == 200
+        assert wire.is_closed()
+
+
+def test_a_large_head_is_answered_with_431(port: int) -> None:
+    for line in ("X-Long: " + "x" * (MAX_HEAD + PIECE), "X: y\r\n" * (MAX_HEAD // 6 + PIECE)):
+        with Wire(port) as wire:
+            wire.send(f"GET /health HTTP/1.1\r\n{line}\r\n\r\n")
+            answer = wire.answer()
+            assert answer.status == 431
+            assert f"{MAX_HEAD:,} bytes" in answer.json["error"]
+            assert wire.is_closed()
+    assert ask(port, "GET", "/health", headers={"X-Long": "x" * (MAX_HEAD - PIECE)}).status == 200
+
+
+def test_a_head_without_end_is_answered_with_431_before_it_is_all_there(port: int) -> None:
+    with Wire(port) as wire:
+        wire.send(b"GET /" + b"x" * (MAX_HEAD + PIECE))
+        assert wire.answer().status == 431
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"HELLO\r\n\r\n",
+        b"GET /health HTTP/9.1\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nA b: c\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nA: b\x00c\r\n\r\n",
+        b"POST /v1/translate HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/translate HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
+        b"POST /v1/translate HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n",
+        b"POST /v1/translate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_answered_with_400_in_json(port: int, broken: bytes) -> None:
+    with Wire(port) as wire:
+        wire.send(broken)
+        answer = wire.answer()
+        assert answer.status in (400, 404)
+        assert "error" in answer.json
+        assert answer.headers["x-request-id"]
+        assert wire.is_closed()
+
+
+def test_requests_sent_at_once_are_answered_in_their_order(port: int) -> None:
+    asked = [request("GET", "/health"), request("POST", "/v1/translate", TEXT), request("GET", "/nowhere")]
+    with Wire(port) as wire:
+        wire.send(b"".join(asked))
+        assert [wire.answer().status for _ in asked] == [200, 200, 404]
+
+
+def test_what_was_whole_is_answered_before_what_is_broken(port: int) -> None:
+    with Wire(port) as wire:
+        wire.send(request("POST", "/v1/translate", TEXT) + request("GET", "/health") + b"nonsense\r\n\r\n")
+        assert [wire.answer().status for _ in range(3)] == [200, 200, 400]
+        assert wire.is_closed()
+
+
+def test_the_refusal_of_a_large_body_reaches_who_is_still_sending_it(port: int) -> None:
+    with Wire(port) as wire:
+        wire.send("POST /v1/translate HTTP/1.1\r\nContent-Length: 3000000\r\n\r\n")
+        for _ in range(30):
+            wire.send(b" " * 100_000)
+        answer = wire.answer()
+        assert answer.status == 413
+        assert "limits.body_bytes" in answer.json["error"]
+        assert wire.is_closed()
+
+
+def test_a_body_that_does_not_come_is_answered_with_408(port: int) -> None:
+    with Wire(port) as wire:
+        wire.send('POST /v1/translate HTTP/1.1\r\nContent-Length: 30\r\n\r\n{"text"')
+        answer = wire.answer()
+        assert answer.status == 408
+        assert "body" in answer.json["error"]
+        assert wire.is_closed()
+
+
+def test_who_does_not_take_an_answer_is_cut_off(served: tuple[int, Server], port: int) -> None:
+    asked = request("GET", "/openapi.json")
+    with Wire(port) as wire:
+        wire.socket.settimeout(0.2)
+        with suppress(TimeoutError, ConnectionError):  # it asks for much, and never reads
+            for _ in range(5000):
+                wire.send(asked)
+        assert served[1].server_state.connections
+        wait_until_empty(served[1])
+
+
+def test_more_connections_than_allowed_are_answered_with_503(port: int) -> None:
+    wires = [Wire(port) for _ in range(8)]
+    try:
+        for wire in wires:
+            assert wire.ask("GET", "/health").status == 200
+        answer = ask(port, "GET", "/health")
+        assert answer.status == 503
+        assert answer.headers["retry-after"]
+        assert "no room for more connections" in answer.json["error"]
+        more = [Wire(port) for _ in range(9)]
+        assert more[-1].is_closed()  # far too many: without a word
+        for wire in more:
+            wire.__exit__()
+    finally:
+        for wire in wires:
+            wire.__exit__()
+
+
+def test_an_upgrade_that_is_not_supported_is_answered_as_if_it_were_not_asked_for(port: int) -> None:
+    upgrade = {"Connection": "Upgrade", "Upgrade": "h2c"}
+    with Wire(port) as wire:
+        assert wire.ask("GET", "/health", headers=upgrade).status == 200
+        assert wire.is_closed()
+
+
+def test_an_ending_service_answers_on_connections_that_it_has_and_says_it_is_not_ready(
+    tiny_run: Path,
+) -> None:
+    body = json.dumps(TEXT).encode()
+    with service_in_thread([tiny_run]) as (port, server), Wire(port) as kept, Wire(port) as working:
+        assert kept.ask("GET", "/ready").json == {"status": "ready"}
+        whole = request("POST", "/v1/translate", TEXT)
+        working.send(whole[: -len(body)])
+        while not any(isinstance(c, Connection) and c._running for c in server.server_state.connections):
+            time.sleep(0.01)
+        server.should_exit = True
+        while not server.service.closing:
+            time.sleep(0.01)
+        with pytest.raises(ConnectionRefusedError):
+            Wire(port)
+        answer = kept.ask("GET", "/ready")
+        assert answer.status == 503
+        assert answer.headers["connection"] == "close"
+        assert kept.is_closed()
+        working.send(body)
+        assert working.answer().status == 200
+        assert working.is_closed()
+
+
+def test_an_ending_service_leaves_connections_on_which_nobody_asks(tiny_run: Path) -> None:
+    with service_in_thread([tiny_run]) as (port, server), Wire(port) as kept:
+        assert kept.ask("GET", "/ready").status == 200
+        server.should_exit = True
+        assert kept.is_closed()

@@ -1,0 +1,555 @@
+"""What the service's own interface promises, route by route."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("fastapi")
+
+from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.documents import FORMATS, Document, translate_file
+from dragoman.errors import MissingExtraError, RunError
+from dragoman.predict.alignment import align
+from dragoman.predict.attention import cross_attention
+from dragoman.predict.classifier import Classifier
+from dragoman.predict.confidence import word_probabilities
+from dragoman.predict.occlusion import word_importance
+from dragoman.predict.scoring import score_translations
+from dragoman.predict.translator import Translator
+from dragoman.serving import v1
+from dragoman.serving.access import make_key
+from dragoman.serving.app import create_app
+from dragoman.serving.batching import Client
+from dragoman.serving.documents import DocumentRequest, opened
+from dragoman.serving.downloads import MAX_STEM
+from services import named, service_of
+
+SENTENCES = ["A red cat.", "The big old house!", "blue bird", "Small dogs, old trees?", "river"]
+TEXTS = [
+    "A red cat. The big old house!\n\n  A blue bird.\t",
+    "😀 red 👩‍👩‍👧 cat. 🇩🇪 house!",
+    "红色的猫。大房子！ 小鸟？",
+    "قطة حمراء. بيت كبير؟ עץ ישן.",
+    "e\u0301 red\u00a0cat.\r\nold\u2028tree",
+    "   \n ",
+    "",
+]
+
+
+@pytest.fixture(scope="module")
+def client(
+    tiny_run: Path, tiny_classifier_run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TestClient]:
+    """A service of a classifier and of translators from English, Polish and French."""
+    folder = tmp_path_factory.mktemp("models")
+    runs = [
+        named(tiny_run, folder, "en-de"),
+        named(tiny_classifier_run, folder, "reviews"),
+        named(tiny_run, folder, "pl-de", source="pl"),
+        named(tiny_run, folder, "fr-en", source="fr", target="en"),
+    ]
+    limits = ("limits.characters=600", "limits.sentences=20", "limits.beam_size=4")
+    more = ("limits.file_bytes=4096", "limits.file_characters=300")
+    with TestClient(create_app(service_of(runs, *limits, *more, n_threads=2))) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, device="cpu", precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def classifier(tiny_classifier_run: Path) -> Classifier:
+    return Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
+
+
+def answer_of(client: TestClient, route: str, **body: Any) -> dict[str, Any]:
+    """What a request that must succeed is answered with."""
+    response = client.post(f"/v1/{route}", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def sentences_of(client: TestClient, text: str, **more: Any) -> list[dict[str, Any]]:
+    """The sentences of the translation of one text."""
+    (translation,) = answer_of(client, "translate", text=text, **more)["translations"]
+    return translation["sentences"]
+
+
+def error_of(response: httpx.Response, status: int) -> str:
+    """The one line of an answer that must have `status`."""
+    assert response.status_code == status, response.text
+    assert response.headers["X-Request-ID"]
+    ((name, message),) = response.json().items()
+    assert name == "error"
+    assert "\n" not in message
+    return message
+
+
+def check_places(text: str, translation: dict[str, Any]) -> None:
+    """Every sentence stands where it says, in order, and there is only white space between them."""
+    position = end = 0
+    for sentence in translation["sentences"]:
+        start, stop = sentence["source_start"], sentence["source_end"]
+        assert text[start:stop] == sentence["source"] != ""
+        assert not text[position:start].strip()
+        assert translation["text"][sentence["start"] : sentence["end"]] == sentence["text"]
+        assert not translation["text"][end : sentence["start"]].strip()
+        position, end = stop, sentence["end"]
+    assert not text[position:].strip()
+    assert not translation["text"][end:].strip()
+
+
+def test_sentences_stand_where_the_answer_says(client: TestClient) -> None:
+    found = answer_of(client, "translate", text=TEXTS)["translations"]
+    assert len(found) == len(TEXTS)
+    for text, translation in zip(TEXTS, found, strict=True):
+        check_places(text, translation)
+        own = Document.read(text, "en").sentences
+        assert tuple(sentence["source"] for sentence in translation["sentences"]) == own
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    text=st.text(
+        alphabet=st.sampled_from([*"ab .!?\n\t\r\u2028\u00a0", "😀", "猫", "。", "ق", "\u0301", "\u200d"])
+    )
+)
+def test_sentences_of_any_text_stand_where_the_answer_says(client: TestClient, text: str) -> None:
+    for split in (True, False):
+        (found,) = answer_of(client, "translate", text=text, split=split, beam_size=1)["translations"]
+        if split:
+            check_places(text, found)
+        else:
+            assert [sentence["source"] for sentence in found["sentences"]] == [text]
+
+
+def test_translations_are_the_translators_whatever_else_is_translated(
+    client: TestClient, translator: Translator
+) -> None:
+    expected = translator.translate(SENTENCES, n_best=3)
+
+    def one(i: int) -> dict[str, Any]:
+        return sentences_of(client, SENTENCES[i % len(SENTENCES)], split=False, n_best=3)[0]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(one, range(4 * len(SENTENCES))))
+    for i, sentence in enumerate(found):
+        wanted = expected[i % len(SENTENCES)]
+        assert sentence["text"] == wanted.text == sentence["alternatives"][0]["text"]
+        assert [each["text"] for each in sentence["alternatives"]] == [a.text for a in wanted.alternatives]
+        scores = [each["score"] for each in sentence["alternatives"]]
+        assert scores == pytest.approx([a.score for a in wanted.alternatives], abs=1e-3)
+        assert sentence["score"] == scores[0] == max(scores)
+
+
+def test_search_settings_are_those_of_the_translator(client: TestClient, translator: Translator) -> None:
+    asked: dict[str, Any]
+    for asked in (
+        {"beam_size": 1},
+        {"beam_size": 4, "length_penalty": 0.0, "no_repeat_ngram": 2},
+        {"method": "sampling", "seed": 3, "temperature": 1.5, "top_k": 20, "top_p": 0.9},
+    ):
+        (expected,) = translator.translate(["red cat"], **asked)
+        (found,) = sentences_of(client, "red cat", split=False, **asked)
+        assert found["text"] == expected.text
+
+
+def test_a_prefix_begins_the_translation_and_required_phrases_are_in_it(
+    client: TestClient, translator: Translator
+) -> None:
+    (begun,) = sentences_of(client, "red cat", split=False, prefix="Hund")
+    assert begun["text"].startswith("Hund")
+    assert begun["text"] == translator.translate(["red cat"], prefixes=["Hund"])[0].text
+    (forced,) = sentences_of(client, "red cat", split=False, required=["Haus", "Baum"])
+    assert {"Haus", "Baum"} <= set(forced["text"].split())
+
+
+def test_what_is_protected_is_in_the_translation_unchanged(client: TestClient) -> None:
+    kept = ["12.50", "https://example.org/a?b=1", "<b>", "</b>", "{name}", "me@example.org"]
+    text = f"red {kept[0]} cat {kept[1]} old {kept[2]}house{kept[3]} {kept[4]} and {kept[5]}"
+    kinds = ["numbers", "urls", "emails", "tags", "placeholders"]
+    (sentence,) = sentences_of(client, text, split=False, protect=kinds)
+    for piece in kept:
+        assert sentence["text"].count(piece) == 1
+
+
+def test_links_and_probabilities_are_those_of_the_translators_words(
+    client: TestClient, translator: Translator
+) -> None:
+    text = "The big old house. 😀 red cat"
+    found = sentences_of(client, text, align=True, confidence=True)
+    sources = [sentence["source"] for sentence in found]
+    targets = [sentence["text"] for sentence in found]
+    links = align(translator, sources, targets)
+    words = word_probabilities(translator, sources, targets)
+    for sentence, own_links, own_words in zip(found, links, words, strict=True):
+        for link in sentence["links"]:
+            for side, whole in (("source", sentence["source"]), ("target", sentence["text"])):
+                start, end = link[side]
+                assert 0 <= start < end <= len(whole)
+                assert whole[start:end] == whole[start:end].strip()
+            assert 0 <= link["weight"] <= 1
+        assert [(*link["source"], *link["target"]) for link in sentence["links"]] == [
+            (x.source_start, x.source_end, x.target_start, x.target_end) for x in own_links
+        ]
+        assert all(0 <= word["probability"] <= 1 for word in sentence["words"])
+        assert [(word["start"], word["end"]) for word in sentence["words"]] == [
+            (word.start, word.end) for word in own_words
+        ]
+        assert [word["probability"] for word in sentence["words"]] == pytest.approx(
+            [word.probability for word in own_words], abs=1e-3
+        )
+
+
+def test_what_was_not_asked_for_is_null(client: TestClient) -> None:
+    for sentence in sentences_of(client, "A red cat. An old tree."):
+        assert (sentence["links"], sentence["words"]) == (None, None)
+        assert len(sentence["alternatives"]) == 1
+
+
+def events_of(client: TestClient, **body: Any) -> list[tuple[str, Any]]:
+    """The events of a stream: their names and data."""
+    response = client.post("/v1/translate", json={"stream": True} | body)
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+    events = []
+    for block in response.text.removesuffix("\n\n").split("\n\n"):
+        name, data = block.split("\n")
+        events.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return events
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more", [{}, {"n_best": 2, "align": True, "confidence": True}, {"protect": ["numbers"]}]
+)
+def test_a_stream_ends_with_what_is_answered_without_one(client: TestClient, more: dict[str, Any]) -> None:
+    texts = ["A red cat. The big old house! old trees", "", "Blue birds. 3 small dogs."]
+    whole = answer_of(client, "translate", text=texts, **more)
+    names, data = zip(*events_of(client, text=texts, **more), strict=True)
+    assert names[0] == "begin"
+    assert names[-1] == "done"
+    assert set(names[1:-1]) <= {"partial", "sentence"}
+    assert data[-1] == whole
+    told = [
+        [
+            {name: each[name] for name in ("source_start", "source_end", "source")}
+            for each in text["sentences"]
+        ]
+        for text in whole["translations"]
+    ]
+    assert [text["sentences"] for text in data[0]["translations"]] == told
+    places = [(i, k) for i, text in enumerate(whole["translations"]) for k in range(len(text["sentences"]))]
+    found = [each for name, each in zip(names, data, strict=True) if name == "sentence"]
+    assert [(each["text"], each["sentence"]) for each in found] == places, "in order, each once"
+    for each in found:
+        sentence = whole["translations"][each["text"]]["sentences"][each["sentence"]]
+        assert each["result"].items() <= sentence.items()
+        assert each["result"].keys() ^ sentence.keys() <= {"start", "end"}
+
+
+def test_a_partial_belongs_to_a_sentence_that_is_not_yet_there(client: TestClient) -> None:
+    finished = set()
+    for name, each in events_of(client, text="A red cat. The big old house! Old trees."):
+        place = (each.get("text"), each.get("sentence"))
+        if name == "sentence":
+            finished.add(place)
+        elif name == "partial":
+            assert place not in finished
+            assert isinstance(each["partial"], str)
+
+
+def test_a_stream_that_is_refused_is_no_stream(client: TestClient) -> None:
+    response = client.post("/v1/translate", json={"text": "x" * 601, "stream": True})
+    assert "601 characters" in error_of(response, 413)
+
+
+def test_the_language_of_a_text_chooses_the_model(client: TestClient) -> None:
+    german = "Das alte Haus steht am Fluss."
+    english, polish = "The old house stands by the river.", "Stary dom stoi nad rzeką."
+    for text, source in {english: "en", polish: "pl"}.items():
+        answer = answer_of(client, "translate", text=text, source="auto", target="de")
+        assert (answer["source"], answer["target"], answer["model"]) == (source, "de", f"{source}-de")
+        assert answer_of(client, "detect", text=text)["languages"][0]["language"] == source
+    assert answer_of(client, "translate", text=german, source="auto", target="en")["model"] == "fr-en"
+    assert answer_of(client, "translate", text=polish, source="auto", model="en-de")["model"] == "en-de"
+
+
+def test_languages_come_with_falling_confidence(client: TestClient) -> None:
+    found = answer_of(client, "detect", text="Where is the station?")["languages"]
+    confidences = [each["confidence"] for each in found]
+    assert confidences == sorted(confidences, reverse=True)
+    assert all(0 <= each <= 1 for each in confidences)
+    assert sum(confidences) <= 1 + 1e-3
+
+
+def test_labels_and_effects_are_those_of_the_classifier(client: TestClient, classifier: Classifier) -> None:
+    texts = ["a great lovely cat", "dull house", ""]
+    found = answer_of(client, "classify", text=texts, explain=True)
+    assert found["model"] == "reviews"
+    own = classifier.classify(texts)
+    effects = word_importance(classifier, texts[:2], labels=[each.label for each in own[:2]])
+    for i, (result, wanted) in enumerate(zip(found["results"], own, strict=True)):
+        assert result["label"] == (wanted.label or None)
+        assert result["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-4)
+        assert result["n_cut"] == wanted.n_cut
+        if i == 2:
+            assert (result["label"], result["probabilities"], result["words"]) == (None, {}, None)
+            continue
+        assert sum(result["probabilities"].values()) == pytest.approx(1, abs=1e-4)
+        assert next(iter(result["probabilities"])) == result["label"], "the most likely first"
+        assert [(word["start"], word["end"]) for word in result["words"]] == [
+            (word.start, word.end) for word in effects[i].effects
+        ]
+        assert [word["effect"] for word in result["words"]] == pytest.approx(
+            [word.effect for word in effects[i].effects], abs=1e-2
+        )
+    plain = answer_of(client, "classify", text=texts)["results"]
+    assert [each["words"] for each in plain] == [None] * 3
+
+
+def test_scores_are_those_of_the_model(client: TestClient, translator: Translator) -> None:
+    pairs = [("red cat", "rote Katze"), ("old house", "Haus"), ("", "")]
+    asked = [{"source": source, "target": target} for source, target in pairs]
+    own = score_translations(translator, [source for source, _ in pairs], [target for _, target in pairs])
+    for found, wanted in zip(answer_of(client, "score", pairs=asked)["scores"], own, strict=True):
+        assert found["log_prob"] == pytest.approx(wanted.log_prob, abs=1e-3)
+        assert found["perplexity"] == pytest.approx(wanted.perplexity, abs=1e-2)
+        assert [token["piece"] for token in found["tokens"]] == [token.piece for token in wanted.tokens]
+        total = sum(token["log_prob"] for token in found["tokens"])
+        assert found["log_prob"] == pytest.approx(total, abs=1e-2), "that of a text is the sum of its tokens'"
+
+
+def test_rows_of_attention_add_to_one(client: TestClient, translator: Translator) -> None:
+    for target in (None, "rote Katze"):
+        found = answer_of(client, "attention", text="red cat", target=target)
+        own = cross_attention(translator, "red cat", target)
+        assert found["source_tokens"] == list(own.src_tokens)
+        assert found["target_tokens"] == list(own.tgt_tokens)
+        config = translator.model.config
+        assert len(found["weights"]) == config.n_decoder_layers
+        for layer in found["weights"]:
+            assert len(layer) == config.n_heads
+            for head in layer:
+                assert len(head) == len(found["target_tokens"])
+                for row in head:
+                    assert len(row) == len(found["source_tokens"])
+                    assert sum(row) == pytest.approx(1, abs=1e-3)
+
+
+def test_attention_has_a_limit_of_weights(
+    client: TestClient, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"text": "red cat", "target": "rote Katze"}
+    n = cross_attention(translator, *asked.values()).weights.size
+    monkeypatch.setattr(v1, "MAX_ATTENTION_WEIGHTS", n)
+    answer_of(client, "attention", **asked)
+    monkeypatch.setattr(v1, "MAX_ATTENTION_WEIGHTS", n - 1)
+    message = error_of(client.post("/v1/attention", json=asked), 413)
+    assert message == f"{n:,} attention weights are more than the limit of {n - 1:,}; send a shorter text"
+
+
+def test_the_models_are_told(client: TestClient) -> None:
+    found = client.get("/v1/models").json()
+    assert [model["name"] for model in found["models"]] == ["en-de", "reviews", "pl-de", "fr-en"]
+    first, second = found["models"][:2]
+    assert (first["source"], first["target"], first["beam_size"], first["max_n_best"]) == ("en", "de", 3, 4)
+    assert (second["task"], set(second["labels"])) == ("classification", {"praise", "blame"})
+    assert found["limits"] == {"characters": 600, "file_bytes": 4096, "file_characters": 300}
+    assert (found["needs_key"], found["formats"]) == (False, list(FORMATS))
+
+
+DOCUMENTS = {
+    "a.txt": "A red cat.\n\nThe big old house!\n",
+    "b.srt": "1\n00:00:01,000 --> 00:00:02,000\n<i>A red cat.</i>\n\n",
+    "c.html": "<!DOCTYPE html>\n<title>Red cat</title><p>The <b>big</b> old&nbsp;house!<p>12",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_document_is_what_translate_file_makes_of_it(
+    client: TestClient, translator: Translator, name: str
+) -> None:
+    content = DOCUMENTS[name].encode()
+    for asked in (
+        {},
+        {"model": "en-de"},
+        {"source": "en", "target": "de"},
+        {"source": "auto", "target": "de"},
+    ):
+        response = client.post("/v1/documents", data=asked, files={"file": (f"żó/{name}", content)})
+        assert response.status_code == 200, response.text
+        assert response.content == translate_file(translator, name, content)
+        stem, _, ending = name.partition(".")
+        disposition = f"attachment; filename=\"{stem}.de.{ending}\"; filename*=UTF-8''{stem}.de.{ending}"
+        assert response.headers["Content-Disposition"] == disposition
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "target", "model"),
+    [
+        ("a.txt", "The old house stands by the river.", "de", "en-de"),
+        ("a.txt", "Stary dom stoi nad rzeką.", "de", "pl-de"),
+        ("a.html", "<p>Stary <b>dom</b> stoi nad rzeką.</p>", "de", "pl-de"),
+        ("a.txt", "Stary dom stoi nad rzeką.", "en", "fr-en"),
+        ("a.tmx", '<tmx><tu><tuv xml:lang="pl"><seg>Stary dom stoi.</seg></tuv></tu></tmx>', "de", "pl-de"),
+        ("a.tmx", '<tmx><tu><tuv xml:lang="fr"><seg>La maison.</seg></tuv></tu></tmx>', None, "fr-en"),
+    ],
+)
+def test_the_language_of_a_document_chooses_the_model(
+    client: TestClient, name: str, content: str, target: str | None, model: str
+) -> None:
+    service = client.app.state.service
+    asked = DocumentRequest(name, content.encode(), None, "auto", target)
+    served, document = opened(service.models, asked, Client(service.batcher))
+    assert served.info.name == model
+    assert document.sentences
+
+
+def test_a_long_name_keeps_its_language_and_its_ending(client: TestClient) -> None:
+    response = client.post("/v1/documents", files={"file": ("a" * 100 + ".txt", b"red cat")})
+    stem = "a" * (MAX_STEM - len(".de"))
+    assert f'filename="{stem}.de.txt"' in response.headers["Content-Disposition"]
+
+
+def test_a_document_that_takes_too_long_is_given_up(tiny_run: Path) -> None:
+    service = service_of([tiny_run], "limits.file_seconds=0.001")
+    with TestClient(create_app(service)) as client:
+        response = client.post("/v1/documents", files={"file": ("a.txt", b"A red cat.\n" * 50)})
+        assert "limits.file_seconds" in error_of(response, 504)
+
+
+def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
+    def sent(name: str, content: bytes, **data: str) -> httpx.Response:
+        return client.post("/v1/documents", data=data, files={"file": (name, content)})
+
+    assert "4,097 bytes" in error_of(sent("a.txt", b"x" * 4097), 413)
+    assert "301 characters" in error_of(sent("a.txt", b"x" * 301), 413)
+    assert error_of(sent("a.exe", b"x"), 400).startswith("a.exe: .exe is no format of documents")
+    assert error_of(sent("a.txt", b"\xff"), 400) == "a.txt, line 1: is not UTF-8; convert the text to UTF-8"
+    assert "no model translates from de" in error_of(sent("a.txt", b"x", source="de"), 400)
+    assert "tmx" in error_of(sent("a.tmx", b"<tmx", source="auto", target="de"), 400)
+    assert error_of(client.post("/v1/documents", data={"file": "x"}), 400).startswith("file: ")
+    assert error_of(client.post("/v1/documents"), 400).startswith("file: ")
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "status", "message"),
+    [
+        ("translate", {}, 400, "text: field required"),
+        ("translate", {"text": 3}, 400, "text"),
+        ("translate", {"text": []}, 400, "there is no text"),
+        ("translate", {"text": "x", "colour": 1}, 400, "colour: is no field of this request"),
+        ("translate", {"text": "x", "n_best": 0}, 400, "n_best: "),
+        ("translate", {"text": "x", "method": "magic"}, 400, "method: "),
+        ("translate", {"text": "x", "model": "none"}, 400, "none: no such model translates here; there "),
+        ("translate", {"text": "x", "model": "reviews"}, 400, "reviews: no such model translates here"),
+        ("score", {"pairs": [], "model": "\x1b[2J\n\u202e"}, 400, "\\x1b[2J \\u202e: no such model"),
+        ("translate", {"text": "x", "model": "en-de", "source": "pl"}, 400, "en-de: translates from en "),
+        ("translate", {"text": "x", "source": "de"}, 400, "no model translates from de to any; "),
+        ("translate", {"text": "x", "source": "auto", "target": "it"}, 400, 'source = "auto": no model'),
+        ("translate", {"text": "x", "prefix": "y"}, 400, "prefix and required are for one sentence"),
+        ("translate", {"text": ["x", "y"], "split": False, "required": ["y"]}, 400, "prefix and required"),
+        ("translate", {"text": "x" * 601}, 413, "601 characters are more than the 600"),
+        ("translate", {"text": ["x"] * 21}, 413, "21 sentences are more than the 20"),
+        ("translate", {"text": "x", "beam_size": 5}, 413, "5 hypotheses are more than the 4"),
+        ("translate", {"text": "x", "n_best": 5}, 413, "5 hypotheses are more than the 4"),
+        ("translate", {"text": "\ud83d"}, 400, "text"),
+        ("score", {"pairs": []}, 400, "there is no text"),
+        ("score", {"pairs": [{"source": "a", "target": "b"}] * 21}, 413, "21 pairs"),
+        ("score", {"pairs": [{"source": "a", "target": ""}]}, 400, "pair 1: the target is empty"),
+        ("score", {"pairs": [{"source": "a"}]}, 400, "pairs.0.target: field required"),
+        ("attention", {"text": "x", "model": "reviews"}, 400, "reviews: no such model"),
+        ("attention", {"text": "x" * 601}, 413, "601 characters"),
+        ("classify", {"text": ["x"] * 21}, 413, "21 texts"),
+        ("classify", {"text": "x", "model": "en-de"}, 400, "en-de: no such model classifies here;"),
+        ("detect", {"text": None}, 400, "text: "),
+        ("detect", {"text": "x" * 601}, 413, "601 characters"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_line(
+    client: TestClient, route: str, body: dict[str, Any], status: int, message: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    response = client.post(f"/v1/{route}", content=json.dumps(body), headers=headers)
+    assert message in error_of(response, status)
+
+
+def test_what_is_no_json_is_refused(client: TestClient) -> None:
+    headers = {"Content-Type": "application/json"}
+    for content in (b"", b"{", b"[]", b"\xff", b'"\\ud800"', b"[" * 100_000, b"NaN", b'{"text": NaN}'):
+        error_of(client.post("/v1/translate", content=content, headers=headers), 400)
+    error_of(client.post("/v1/translate", data={"text": "x"}), 400)
+
+
+def test_no_route_and_no_method_are_said_in_one_line_too(client: TestClient) -> None:
+    error_of(client.get("/v1/nothing"), 404)
+    error_of(client.get("/v1/translate"), 405)
+
+
+def test_what_is_wrong_with_the_service_is_told_without_its_paths(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = service_of([tiny_run])
+    problems = {
+        RunError(f"{tiny_run}: is gone"): "internal error of this service; see its log",
+        MissingExtraError(
+            "docx", extra="documents", purpose="this"
+        ): "this needs the package python-docx: pip install 'dragoman[documents]'",
+    }
+    with TestClient(create_app(service)) as client:
+        for problem, message in problems.items():
+
+            def fail(*_: object, problem: Exception = problem) -> None:
+                raise problem
+
+            monkeypatch.setattr(type(service.models), "translator", fail)
+            assert error_of(client.post("/v1/translate", json={"text": "x"}), 503) == message
+
+
+@pytest.mark.slow
+def test_a_large_document_is_received_without_a_temporary_file(
+    client: TestClient, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    service = service_of([tiny_run], "limits.file_characters=10")
+    with TestClient(create_app(service)) as client:
+        response = client.post("/v1/documents", files={"file": ("a.txt", b"red cat\n" * 200_000)})
+    assert "characters are more than the 10" in error_of(response, 413)
+
+
+def test_a_service_with_keys_asks_for_them(tiny_run: Path, tmp_path: Path) -> None:
+    key = make_key(tmp_path / "keys.toml", "somebody")
+    service = service_of([tiny_run], keys=tmp_path / "keys.toml")
+    with TestClient(create_app(service)) as client:
+        assert client.get("/v1/models").json()["needs_key"] is True
+        bodies: dict[str, Any] = {
+            "translate": {"text": "x"}, "attention": {"text": "x"}, "detect": {"text": "x"},
+            "score": {"pairs": [{"source": "a", "target": "b"}]}, "classify": {"text": "x"},
+        }  # fmt: skip
+        for route, body in bodies.items():
+            without = client.post(f"/v1/{route}", json=body)
+            assert error_of(without, 401).startswith("this service needs a key")
+            assert without.headers["WWW-Authenticate"] == "Bearer"
+            wrong = client.post(f"/v1/{route}", json=body, headers={"X-API-Key": "wrong"})
+            assert error_of(wrong, 403).startswith("unknown API key")
+        files = {"file": ("a.txt", b"red cat")}
+        error_of(client.post("/v1/documents", files=files), 401)
+        for headers in ({"X-API-Key": key}, {"Authorization": f"Bearer {key}"}):
+            assert client.post("/v1/detect", json={"text": "x"}, headers=headers).status_code == 200
+            assert client.post("/v1/documents", files=files, headers=headers).status_code == 200

@@ -1,0 +1,334 @@
+"""What requests ask for is worked on together: who is served when, and what becomes of whom has left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.predict.translator import WORTH_A_THREAD, Translator
+from dragoman.serving import batching
+from dragoman.serving.batching import SIMILAR, BatchedEngine, Batcher, Client, GoneError, Work
+
+TEXTS = ["red cat", "big old house", "", "small bird river tree", "blue dog", "old tree"]
+
+
+class Gate:
+    """Work that waits until it is let go, and remembers its batches."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.begun = threading.Event()
+        self.batches: list[list[object]] = []
+
+    def __call__(self, items: Sequence[object]) -> list[object]:
+        self.batches.append(list(items))
+        self.begun.set()
+        assert self.open.wait(30)
+        return list(items)
+
+
+@contextmanager
+def batcher(n_threads: int = 1, max_items: int = 100, max_tokens: int = 10_000) -> Iterator[Batcher]:
+    made = Batcher(n_threads=n_threads, max_items=max_items, max_tokens=max_tokens)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def batches_of(submitted: list[tuple[str, list[int]]], **limits: int) -> list[list[str]]:
+    """The batches that one thread makes of what clients submitted, in this order, while it was busy.
+
+    A client submits items of these costs; its items are called by its name and their costs.
+    """
+    work = Gate()
+    with batcher(**limits) as made:
+        block = made.submit(work, ["block"], [1], Client(made))
+        assert work.begun.wait(30)
+        results = [
+            made.submit(work, [f"{name}{cost}" for cost in costs], costs, Client(made))
+            for name, costs in submitted
+        ]
+        work.open.set()
+        for result in [*block, *(each for found in results for each in found)]:
+            result.result(30)
+    return [[str(item) for item in batch] for batch in work.batches[1:]]
+
+
+def test_results_come_in_the_order_of_the_items() -> None:
+    with batcher(n_threads=2, max_items=3) as made:
+        found = Client(made).results(lambda items: [10 * x for x in items], list(range(50)), [1] * 50)
+        assert found == [10 * x for x in range(50)]
+
+
+def test_what_waits_is_put_together() -> None:
+    assert batches_of([("a", [5]), ("b", [5]), ("c", [5])]) == [["a5", "b5", "c5"]]
+
+
+def test_a_batch_holds_what_is_of_similar_length() -> None:
+    near, far = 5 + SIMILAR, 5 + SIMILAR + 1
+    assert batches_of([("a", [5]), ("b", [near]), ("c", [far])]) == [["a5", f"b{near}"], [f"c{far}"]]
+    assert batches_of([("a", [40]), ("b", [80]), ("c", [81])]) == [["a40", "b80"], ["c81"]]
+
+
+def test_a_batch_is_bounded_in_items_and_in_tokens_with_padding() -> None:
+    assert [len(batch) for batch in batches_of([("a", [5] * 7)], max_items=3)] == [3, 3, 1]
+    assert [len(batch) for batch in batches_of([("a", [5] * 7)], max_tokens=10)] == [2, 2, 2, 1]
+    assert batches_of([("a", [50])], max_tokens=10) == [["a50"]], "one item is always worked on"
+
+
+def test_a_small_request_does_not_wait_for_a_large_one() -> None:
+    batches = batches_of([("book", [10] * 40), ("word", [3])], max_items=10)
+    assert "word3" in batches[0]
+
+
+def test_a_book_comes_to_its_end_among_words() -> None:
+    """However many words keep coming, the book's turn comes: its waiting time grows, and theirs does not."""
+    left = threading.Event()
+    n_words = 0
+
+    def slowly(items: Sequence[object]) -> list[object]:
+        left.wait(0.002)
+        return list(items)
+
+    with batcher(max_items=1) as made:
+        book = made.submit(slowly, list(range(5)), [50] * 5, Client(made))
+        while not all(page.done() for page in book) and n_words < 5000:
+            Client(made).results(slowly, ["word"], [1])
+            n_words += 1
+    assert n_words < 5000
+
+
+def test_threads_share_what_is_worth_sharing() -> None:
+    work = Gate()
+    n_items = 2 * WORTH_A_THREAD
+    with batcher(n_threads=2) as made:
+        results = made.submit(work, list(range(n_items)), [5] * n_items, Client(made))
+        while len(work.batches) < 2:
+            assert work.begun.wait(30)
+        work.open.set()
+        assert [result.result(30) for result in results] == list(range(n_items))
+    assert [len(batch) for batch in work.batches] == [WORTH_A_THREAD, WORTH_A_THREAD]
+
+
+def test_different_works_are_not_put_together() -> None:
+    done: list[tuple[str, int]] = []
+    works = {
+        name: (lambda items, name=name: [done.append((name, len(items))) for _ in items]) for name in "ab"
+    }
+    work = Gate()
+    with batcher() as made:
+        made.submit(work, ["block"], [1], Client(made))
+        assert work.begun.wait(30)
+        results = [made.submit(works[name], [0], [5], Client(made)) for name in "abab"]
+        work.open.set()
+        for (result,) in results:
+            result.result(30)
+    assert sorted(set(done)) == [("a", 2), ("b", 2)]
+
+
+def long_search(made: Batcher, until: Callable[[], bool], *, n_steps: int = 100_000) -> Work:
+    """Work that takes step after step until `until()` is true, or `n_steps` have been taken."""
+
+    def work(items: Sequence[object]) -> list[object]:
+        for _ in range(n_steps):
+            if until():
+                break
+            made.pause()
+        return list(items)
+
+    return work
+
+
+def test_short_items_go_first_while_a_long_search_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "LONG", 0.0)
+    with batcher() as made:
+        short: list[Future[object]] = []
+        begun = threading.Event()
+        search = long_search(made, lambda: begun.set() or (bool(short) and short[0].done()))
+        found = made.submit(search, ["long"], [100], Client(made))
+        assert begun.wait(30)
+        short += made.submit(list, ["short"], [SIMILAR], Client(made))
+        assert short[0].result(30) == "short"
+        assert found[0].result(30) == "long"
+
+
+@pytest.mark.parametrize(("pause", "cost"), [(1e9, 1), (0.0, SIMILAR + 1)], ids=["at first", "long ones"])
+def test_a_search_is_not_interrupted(monkeypatch: pytest.MonkeyPatch, pause: float, cost: int) -> None:
+    """Not in its first LONG seconds, and not for long items."""
+    monkeypatch.setattr(batching, "LONG", pause)
+    order: list[object] = []
+    with batcher() as made:
+        begun, submitted = threading.Event(), threading.Event()
+
+        def search(items: Sequence[object]) -> list[object]:
+            begun.set()
+            assert submitted.wait(30)
+            for _ in range(100):
+                made.pause()
+            order.extend(items)
+            return list(items)
+
+        first = made.submit(search, ["first"], [100], Client(made))
+        assert begun.wait(30)
+        second = made.submit(lambda items: [order.append(x) for x in items], ["second"], [cost], Client(made))
+        submitted.set()
+        for result in (*first, *second):
+            result.result(30)
+    assert order == ["first", "second"]
+
+
+def test_what_interrupts_is_not_interrupted_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "LONG", 0.0)
+    depths: list[int] = []
+    with batcher(max_items=1) as made:
+        depth = 0
+
+        def nested(items: Sequence[object]) -> list[object]:
+            nonlocal depth
+            depth += 1
+            depths.append(depth)
+            for _ in range(10):
+                made.pause()
+            depth -= 1
+            return list(items)
+
+        gate = Gate()
+        block = made.submit(gate, ["block"], [1], Client(made))
+        assert gate.begun.wait(30)
+        found = made.submit(nested, list(range(6)), [1] * 6, Client(made))
+        gate.open.set()
+        for result in (*block, *found):
+            result.result(30)
+    assert max(depths) == 2
+
+
+def test_a_batch_that_makes_no_progress_is_noticed() -> None:
+    work = Gate()
+    with batcher() as made:
+        assert made.stuck_seconds == 0
+        found = made.submit(work, ["a"], [1], Client(made))
+        assert work.begun.wait(30)
+        (turn,) = made._turns.values()
+        turn.progress -= 100
+        assert 100 <= made.stuck_seconds < 200
+        work.open.set()
+        found[0].result(30)
+        with batcher(max_items=1) as other:
+            begun = threading.Event()
+
+            def search(items: Sequence[object]) -> list[object]:
+                (turn,) = other._turns.values()
+                turn.progress -= 100
+                other.progress()
+                begun.set()
+                return list(items) if other.stuck_seconds < 100 else []
+
+            assert other.submit(search, ["b"], [1], Client(other))[0].result(30) == "b"
+
+
+def test_work_for_a_client_that_has_left_does_not_go_on() -> None:
+    with batcher() as made:
+        client = Client(made)
+        client.go_on()
+        client.leave()
+        with pytest.raises(GoneError):
+            client.go_on(3)
+
+
+def test_an_error_reaches_its_request_and_the_threads_continue() -> None:
+    def fail(_: Sequence[object]) -> list[object]:
+        raise ValueError("broken")
+
+    with batcher() as made:
+        with pytest.raises(ValueError, match="broken"):
+            Client(made).results(fail, [1], [1])
+        assert Client(made).run(lambda: 7, 1) == 7
+
+
+def test_what_a_client_that_left_waits_for_is_taken_out() -> None:
+    work = Gate()
+    with batcher() as made, ThreadPoolExecutor(1) as pool:
+        block = made.submit(work, ["block"], [1], Client(made))
+        assert work.begun.wait(30)
+        leaving = Client(made)
+        waiting = pool.submit(leaving.results, work, ["a", "b"], [1, 1])
+        while made.n_waiting < 2:
+            pass
+        leaving.leave()
+        with pytest.raises(GoneError):
+            waiting.result(30)
+        assert made.n_waiting == 0
+        work.open.set()
+        block[0].result(30)
+        with pytest.raises(GoneError):
+            leaving.results(work, ["c"], [1])
+    assert work.batches == [["block"]]
+
+
+def test_closing_finishes_what_was_accepted_and_takes_nothing_more() -> None:
+    made = Batcher(n_threads=1, max_items=1, max_tokens=100)
+    results = made.submit(list, [1, 2, 3], [1, 1, 1], Client(made))
+    made.close()
+    assert [result.result(0) for result in results] == [1, 2, 3]
+    with pytest.raises(GoneError):
+        Client(made).results(list, [1], [1])
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, precision="fp32")
+
+
+def batched(translator: Translator, made: Batcher, client: Client | None = None) -> Translator:
+    own = Translator(translator.model, translator.tokenizers, translator.config)
+    own.engine = BatchedEngine(translator.engine, client or Client(made))
+    return own
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("uninterrupted", [1.0, 0.0])
+@pytest.mark.parametrize(
+    "settings", [{"beam_size": 1}, {"beam_size": 3, "n_best": 2}], ids=["greedy", "beam"]
+)
+def test_translations_are_the_same_whatever_is_translated_beside_them(
+    translator: Translator,
+    settings: dict[str, int],
+    uninterrupted: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batching, "LONG", uninterrupted)
+    expected = translator.translate(TEXTS, **settings)
+    with batcher(n_threads=2) as made, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: batched(translator, made).translate(TEXTS, **settings), range(16)))
+    for translations in found:
+        assert [t.text for t in translations] == [t.text for t in expected]
+        assert [t.score for t in translations] == pytest.approx(
+            [t.score for t in expected], rel=1e-4, abs=1e-6
+        )
+
+
+def test_a_client_sees_its_sentences_grow_by_their_numbers(translator: Translator) -> None:
+    seen: dict[int, list[tuple[int, ...]]] = {}
+    with batcher() as made:
+        client = Client(made, lambda number, ids: seen.setdefault(number, []).append(tuple(ids)))
+        found = batched(translator, made, client).translate(TEXTS, first_number=11, beam_size=1)
+    numbers = [11 + i for i, text in enumerate(TEXTS) if text]
+    assert sorted(seen) == numbers
+    for number in numbers:
+        assert seen[number][-1] == found[number - 11].ids[0][: len(seen[number][-1])]
+
+
+def test_the_parts_of_a_long_text_are_told_from_other_sentences(translator: Translator) -> None:
+    seen: set[int] = set()
+    with batcher() as made:
+        client = Client(made, lambda number, ids: seen.add(number))
+        batched(translator, made, client).translate(["red cat", "cat " * translator.max_positions])
+    assert 1 in seen
+    assert 2 not in seen, "what is searched for are its parts"
+    assert max(seen) > 2

@@ -1,0 +1,96 @@
+"""Languages: of a text, by their codes, and by their names."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+pytest.importorskip("py3langid")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.errors import DataError, MissingExtraError
+from dragoman.serving import documents
+from dragoman.serving.documents import detect_source
+from dragoman.serving.languages import NAMES, known, name_of
+from dragoman.text import detection as identification
+from dragoman.text.detection import detect
+
+TEXTS = {
+    "en": "The old house stands by the river.",
+    "de": "Das alte Haus steht am Fluss.",
+    "pl": "Stary dom stoi nad rzeką.",
+    "zh": "那座老房子在河边。",
+    "ar": "يقف البيت القديم عند النهر.",
+    "ru": "Старый дом стоит у реки.",
+}
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_the_language_of_a_sentence_is_found(language: str) -> None:
+    assert detect(TEXTS[language])[0].language == language
+    assert detect_source(TEXTS[language], TEXTS) == language
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
+@given(text=st.text(), among=st.lists(st.sampled_from([*TEXTS, "xx"]), min_size=1))
+def test_confidences_of_any_text_fall_and_add_to_one(text: str, among: list[str]) -> None:
+    for languages in (None, among):
+        found = detect(text, languages)
+        confidences = [each.confidence for each in found]
+        assert confidences == sorted(confidences, reverse=True)
+        assert sum(confidences) == pytest.approx(1)
+        if languages is not None:
+            assert {each.language for each in found} == set(languages)
+            assert len(found) == len(set(languages))
+
+
+def test_a_language_that_is_not_known_comes_last_with_nothing() -> None:
+    assert detect(TEXTS["en"], ["xx", "en"]) == [("en", 1.0), ("xx", 0.0)]
+
+
+def test_one_source_needs_no_detection_and_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("nothing is to be detected")
+
+    monkeypatch.setattr(documents, "detect", fail)
+    assert detect_source("Das alte Haus", ["en", "en"]) == "en"
+    with pytest.raises(DataError, match="no model translates into this language; ask for another target"):
+        detect_source("Das alte Haus", [])
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "py3langid", None)
+    identification._identifier.cache_clear()
+    with pytest.raises(MissingExtraError, match=r"py3langid.*\n?.*serve"):
+        detect("red cat")
+
+
+def test_languages_that_detection_knows_by_two_letters_have_names() -> None:
+    two_letters = {each.language for each in detect("x") if len(each.language) == 2}
+    assert two_letters <= NAMES.keys()
+    assert len(set(NAMES.values())) >= len(NAMES) - 1, "only traditional Chinese has two codes"
+    assert (name_of("de"), name_of("zh-Hans"), name_of("tlh")) == ("German", "Chinese (simplified)", "tlh")
+
+
+@pytest.mark.parametrize(
+    ("code", "among", "found"),
+    [
+        ("DE", ["en", "de"], "de"),
+        ("de", ["DE"], "DE"),
+        ("zh-Hans", ["zh"], "zh"),
+        ("zh", ["zh-Hans"], "zh-Hans"),
+        ("zt", ["zh", "zh-Hant"], "zh-Hant"),
+        ("pt-BR", ["pb"], "pb"),
+        ("pt-BR", ["pt-BR", "pb"], "pt-BR"),
+        ("pt", ["pb"], None),
+        ("", ["en"], None),
+    ],
+)
+def test_a_code_means_the_same_language_however_it_is_written(
+    code: str, among: list[str], found: str | None
+) -> None:
+    assert known(code, among) == found

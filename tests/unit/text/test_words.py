@@ -1,0 +1,314 @@
+"""Words as tokens: how text is split, which words are known, and how they are written."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.config import TokenizerConfig
+from dragoman.errors import ConfigError, DataError, MissingExtraError, RunError
+from dragoman.text.normalisation import normalise
+from dragoman.text.tokenizer import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Tokenizer,
+    TokenizerPair,
+    load_tokenizer,
+    train_tokenizer,
+)
+from dragoman.text.vocabulary import SPECIAL_TOKENS
+from dragoman.text.words import Words, format_words
+
+ENGLISH = ["The cat sat .", "The dog sat ,", "A cat ran !", "The cat is n't here : no !"]
+GERMAN = ["Die Katze saß .", "Der Hund saß ,", "Eine Katze rannte !", "Die Katze ist nicht hier : nein !"]
+
+spacy_installed = pytest.mark.skipif(
+    importlib.util.find_spec("spacy") is None, reason="the extra spacy is not installed"
+)
+
+
+def words(**settings: Any) -> TokenizerConfig:
+    return TokenizerConfig(kind="words", **settings)
+
+
+def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
+    return [token.piece for token in tokenizer.tokens(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello, how are you?", ["Hello", ",", "how", "are", "you", "?"]),
+        ("Don't! A well-known dogs' home.", ["Don't", "!", "A", "well-known", "dogs", "'", "home", "."]),
+        ("At 10:30, 3.5 m (1,000 mm).", ["At", "10:30", ",", "3.5", "m", "(", "1,000", "mm", ")", "."]),
+        ("In 2010. 7-9, 3. end", ["In", "2010", ".", "7-9", ",", "3", ".", "end"]),
+        ("a.b x_1 -- mp3 'tis", ["a", ".", "b", "x", "_", "1", "-", "-", "mp3", "'", "tis"]),
+        ("</s><pad>", ["<", "/", "s", ">", "<", "pad", ">"]),
+        ("हिन्दी में, zażółć l’eau 😀!", ["हिन्दी", "में", ",", "zażółć", "l’eau", "😀", "!"]),
+        ("我们 去学校。", ["我们", "去学校", "。"]),
+    ],
+)
+def test_words_numbers_and_punctuation_are_tokens(text: str, expected: list[str]) -> None:
+    assert Words().split(text) == expected
+
+
+def test_ids_are_the_words_by_falling_frequency() -> None:
+    tokenizer = train_tokenizer(ENGLISH, words())
+    counts = Counter(word for text in ENGLISH for word in text.replace("n't", "n ' t").split())
+    counts["n't"], counts["n"] = 1, 0
+    del counts["n"], counts["'"], counts["t"]
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    assert tokenizer.vocab_size == len(SPECIAL_TOKENS) + len(ranked)
+    assert [tokenizer.encode(word) for word in ranked] == [[4 + i] for i in range(len(ranked))]
+
+
+def test_the_vocabulary_holds_no_more_than_asked_for_and_the_most_frequent_words() -> None:
+    tokenizer = train_tokenizer(["a a a b b c"] * 2, words(vocab_size=10))
+    assert tokenizer.vocab_size == 4 + 3
+    many = train_tokenizer([" ".join(f"w{i} " * (i + 1) for i in range(20))], words(vocab_size=10))
+    assert many.vocab_size == 10
+    assert pieces(many, "w19 w14 w13 w0") == ["w19", "w14", "<unk>", "<unk>"]
+
+
+def test_words_below_the_minimum_frequency_are_unknown() -> None:
+    tokenizer = train_tokenizer(["cat cat cat dog dog bird"], words(min_frequency=2))
+    assert pieces(tokenizer, "cat dog bird fish") == ["cat", "dog", "<unk>", "<unk>"]
+    assert tokenizer.encode("bird fish") == [UNK_ID, UNK_ID]
+    with pytest.raises(DataError, match=r"nothing occurs tokenizer\.min_frequency = 4 times; lower it"):
+        train_tokenizer(["cat cat cat"], words(min_frequency=4))
+
+
+def test_the_unknown_rate_counts_unknown_tokens() -> None:
+    tokenizer = train_tokenizer(ENGLISH, words())
+    assert tokenizer.unknown_rate(ENGLISH) == 0.0
+    assert tokenizer.unknown_rate(iter(["The bird sat .", "fish"])) == 2 / 5
+    assert tokenizer.unknown_rate(["The cat"] * 10_000 + ["bird fish"]) == 2 / 20_002
+    assert tokenizer.unknown_rate([]) == 0.0
+    subwords = train_tokenizer(ENGLISH, TokenizerConfig(vocab_size=300))
+    assert subwords.unknown_rate(["a bird 😀"]) == 0.0
+
+
+def test_unknown_words_are_written_as_a_replacement_character_and_stay_unknown() -> None:
+    tokenizer = train_tokenizer([*ENGLISH, "\ufffd \ufffd <unk>"], words())
+    assert tokenizer.decode(tokenizer.encode("The zebra sat")) == "The \ufffd sat"
+    assert tokenizer.encode("\ufffd") == [UNK_ID]
+
+
+def test_special_tokens_are_not_read_from_text_nor_written() -> None:
+    tokenizer = train_tokenizer(["<s> </s> <pad> <unk>"], words())
+    for text in ("<s>", "</s>", "<pad>", "<unk>"):
+        ids = tokenizer.encode(text)
+        assert min(ids) > UNK_ID
+        assert tokenizer.decode(ids) == " ".join(Words().split(text))
+    assert tokenizer.decode([BOS_ID, 4, EOS_ID, PAD_ID, tokenizer.vocab_size, -1]) == "<"
+
+
+def test_lower_casing_makes_one_word_of_two_and_the_text_has_spaces_between_its_words() -> None:
+    tokenizer = train_tokenizer(["The THE the cat. Żółć ŻÓŁĆ"], words(lowercase=True))
+    assert tokenizer.vocab_size == 4 + 4
+    assert tokenizer.encode("THE Cat ŻółĆ") == tokenizer.encode("the cat żółć")
+    assert tokenizer.decode(tokenizer.encode("The Cat.")) == "the cat ."
+    assert tokenizer.normalise(" The\tCat.") == "the cat."
+
+
+def test_white_space_has_no_words() -> None:
+    tokenizer = train_tokenizer(ENGLISH, words())
+    assert tokenizer.encode_batch(["", " \t\n\u00a0"]) == [[], []]
+    assert tokenizer.decode([]) == ""
+    assert tokenizer.tokens("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "formatted"),
+    [
+        ("hello , how are you ?", "Hello, how are you?"),
+        ("yes ! no ? well . . .", "Yes! no? well..."),
+        ('he said : " yes " ; " no " .', 'He said: "yes"; "no".'),
+        ("a ( small ) dog [ 1 ] , here …", "A (small) dog [1], here…"),
+        ("¿ qué tal ? ¡ hola !", "¿Qué tal? ¡hola!"),
+        ('" hello " , he said', '"Hello", he said'),
+        ("is n't", "Is n't"),
+        ("3 dogs", "3 dogs"),
+        ("ŉa ßa", "ŉa ßa"),
+        ("McDonald - x", "McDonald - x"),
+        ("- żaba", "- Żaba"),
+        ("\ufffd cat", "\ufffd cat"),
+        ("", ""),
+    ],
+)
+def test_formatted_output_has_a_capital_and_closed_up_punctuation(text: str, formatted: str) -> None:
+    assert format_words(text.split()) == formatted
+
+
+def test_a_formatting_tokenizer_writes_sentences() -> None:
+    tokenizer = train_tokenizer(["Hello, how are you? Fine."], words(lowercase=True, format_output=True))
+    ids = tokenizer.encode("HELLO, how are you?")
+    assert tokenizer.decode(ids) == "Hello, how are you?"
+    assert tokenizer.encode(tokenizer.decode(ids)) == ids
+
+
+def test_spans_tile_the_normalised_text() -> None:
+    tokenizer = train_tokenizer(ENGLISH, words(lowercase=True))
+    text = "  The  zebra, İ 10:30."
+    tokens = tokenizer.tokens(text)
+    assert [token.id for token in tokens] == tokenizer.encode(text)
+    normal = tokenizer.normalise(text)
+    assert [normal[token.start : token.end] for token in tokens] == [
+        "the",
+        " zebra",
+        ",",
+        " i\u0307",
+        " 10:30",
+        ".",
+    ]
+
+
+def test_a_saved_tokenizer_is_the_same_when_loaded(tmp_path: Path) -> None:
+    settings: Sequence[Mapping[str, Any]] = (
+        {},
+        {"lowercase": True, "format_output": True},
+        {"min_frequency": 2},
+    )
+    for i, each in enumerate(settings):
+        tokenizer = train_tokenizer(ENGLISH, words(**each))
+        tokenizer.save(tmp_path / f"{i}.json")
+        loaded = load_tokenizer(tmp_path / f"{i}.json")
+        assert loaded.fingerprint == tokenizer.fingerprint
+        batch = loaded.encode_batch([*ENGLISH, "A zebra"])
+        assert batch == tokenizer.encode_batch([*ENGLISH, "A zebra"])
+        assert loaded.decode_batch(batch) == tokenizer.decode_batch(batch)
+
+
+def test_the_file_keeps_the_expression_that_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.json"
+    train_tokenizer(ENGLISH, words()).save(path)
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(settings | {"pattern": "[a-z]"}))
+    with pytest.raises(RunError, match="an expression that Dragoman has never written"):
+        load_tokenizer(path)
+    monkeypatch.setattr("dragoman.text.words.PATTERNS", {"[a-z]"})
+    assert len(load_tokenizer(path).encode("The cat")) == 5
+
+
+def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    train_tokenizer(ENGLISH, words()).save(path)
+    text = path.read_text(encoding="utf-8")
+    good = json.loads(text)
+    bad = [
+        good | {"vocabulary": good["vocabulary"][1:]},
+        good | {"vocabulary": [*good["vocabulary"], "cat"]},
+        good | {"vocabulary": [*good["vocabulary"], 7]},
+        good | {"vocabulary": None},
+        good | {"kind": "sounds"},
+        good | {"splitter": "axe"},
+        good | {"pattern": "("},
+        good | {"pattern": 7},
+        *({k: v for k, v in good.items() if k != name} for name in good),
+        [good],
+        7,
+    ]
+    for content in (text[:-20], "", *map(json.dumps, bad)):
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(RunError, match=r"t\.json: is not a Dragoman tokenizer .*train again"):
+            load_tokenizer(path)
+
+
+def test_no_text_is_reported() -> None:
+    with pytest.raises(DataError, match="no text to learn a vocabulary from"):
+        train_tokenizer(["", " "], words())
+
+
+def test_a_shared_vocabulary_holds_the_words_of_both_sides() -> None:
+    pair = TokenizerPair.train(zip(ENGLISH, GERMAN, strict=True), words())
+    assert pair.shared
+    assert pair.src.unknown_rate(ENGLISH + GERMAN) == 0.0
+
+
+def test_the_target_may_be_of_another_kind(tmp_path: Path) -> None:
+    config = words(tgt_kind="characters", shared=False, format_output=True)
+    corpus = [("Hello, you .", "你好。"), ("We go .", "我们走。")]
+    pair = TokenizerPair.train(corpus, config)
+    pair.save(tmp_path)
+    for each in (pair, TokenizerPair.load(tmp_path)):
+        assert pieces(each.src, "Hello, zebra.") == ["Hello", ",", "<unk>", "."]
+        assert pieces(each.tgt, "我们好。") == ["我", "们", "好", "。"]
+        assert each.tgt.decode(each.tgt.encode("我们 好。")) == "我们\ufffd好。"
+    mixed = TokenizerPair.train(
+        corpus, TokenizerConfig(kind="words", tgt_kind="bpe", shared=False, dropout=0.5, vocab_size=300)
+    )
+    assert mixed.src.encode_batch(["We go"], dropout=True) == [mixed.src.encode("We go")]
+    assert mixed.tgt.decode(mixed.tgt.encode("你 Zebra!")) == "你 Zebra!"
+
+
+@pytest.mark.slow
+@spacy_installed
+def test_spacy_splits_by_the_rules_of_the_language() -> None:
+    text = "Don't split z.B. it's."
+    english = train_tokenizer([text], words(splitter="spacy"), lang="en")
+    german = train_tokenizer([text], words(splitter="spacy"), lang="de")
+    assert pieces(english, text)[:2] == ["Do", "n't"]
+    assert "it" in pieces(english, text)
+    assert "z.B." in pieces(german, text)
+    assert pieces(german, text)[0] == "Don't"
+    assert english.fingerprint != german.fingerprint
+
+
+@spacy_installed
+def test_spacy_words_tile_the_text_and_are_formatted(tmp_path: Path) -> None:
+    text = "We don't know (yet) if it's 3.5 km."
+    tokenizer = train_tokenizer(
+        [text], words(splitter="spacy", lowercase=True, format_output=True), lang="en"
+    )
+    tokenizer.save(tmp_path / "t.json")
+    for each in (tokenizer, load_tokenizer(tmp_path / "t.json")):
+        normal = each.normalise(text)
+        assert "".join(normal[token.start : token.end] for token in each.tokens(text)) == normal
+        assert each.decode(each.encode(text)) == "We don't know (yet) if it's 3.5 km."
+        assert min(each.encode("</s> <s> <pad> <unk>")) >= UNK_ID
+
+
+@spacy_installed
+def test_each_side_of_a_pair_has_the_rules_of_its_language() -> None:
+    corpus = [("Don't go, z.B. now.", "Don't go, z.B. now.")]
+    config = words(splitter="spacy", shared=False)
+    pair = TokenizerPair.train(corpus, config, src_lang="en", tgt_lang="de")
+    assert "n't" in pieces(pair.src, "Don't")
+    assert "z.B." in pieces(pair.tgt, "z.B.")
+
+
+@spacy_installed
+def test_a_language_that_spacy_does_not_know_is_reported() -> None:
+    with pytest.raises(ConfigError, match=r'no rules for the language "qq" .*use splitter = "regex"'):
+        train_tokenizer(ENGLISH, words(splitter="spacy"), lang="qq")
+    anything = train_tokenizer(["it's here"], words(splitter="spacy"))
+    assert pieces(anything, "it's here") == Words(splitter="spacy", language="xx").split("it's here")
+
+
+def test_without_spacy_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(MissingExtraError, match=r"splitter = \"spacy\" needs .* 'dragoman\[spacy\]'"):
+        train_tokenizer(ENGLISH, words(splitter="spacy", shared=False), lang="en")
+
+
+def test_a_file_split_by_spacy_decodes_without_it(tmp_path: Path) -> None:
+    spec = {"kind": "words", "splitter": "spacy", "language": "en", "format_output": True, "lowercase": False}
+    (tmp_path / "t.json").write_text(json.dumps(spec | {"vocabulary": [*SPECIAL_TOKENS, "do", "n't", "!"]}))
+    assert load_tokenizer(tmp_path / "t.json").decode([4, 5, 6]) == "Don't!"
+
+
+def test_encoding_what_was_decoded_gives_the_same_ids() -> None:
+    for settings in ({}, {"lowercase": True, "format_output": True}):
+        tokenizer = train_tokenizer(ENGLISH, words(**settings))
+        ids = list(range(UNK_ID, tokenizer.vocab_size))
+        assert tokenizer.encode(tokenizer.decode(ids)) == ids
+        assert normalise(tokenizer.decode(ids)) == tokenizer.decode(ids)

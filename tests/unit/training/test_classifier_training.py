@@ -1,0 +1,330 @@
+"""Classification as a task: what is minimised, what is counted, what a run then holds."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dragoman.config import ClassificationConfig, parse_config
+from dragoman.data.document_batching import (
+    ClassificationBatch,
+    count_ngrams,
+    lay_out,
+    make_classification_batch,
+    make_documents,
+)
+from dragoman.data.labelled import open_labelled
+from dragoman.data.labelled_store import LabelledStore
+from dragoman.errors import DataError
+from dragoman.metrics.classification import fit_temperature, negative_log_likelihood
+from dragoman.model.classifier import TransformerClassifier
+from dragoman.model.ngrams import bags_of_ngrams
+from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier
+from dragoman.runs import Run
+from dragoman.text.tokenizer import train_tokenizer
+from dragoman.training.listener import TrainingListener
+from dragoman.training.loop import train
+from dragoman.training.state import Position
+from dragoman.training.tasks.classification import (
+    ClassificationTask,
+    classification_loss,
+    describe_labels,
+    suspicions,
+)
+from tiny import TINY_CLASSIFIER, write_labelled
+
+SETTINGS: dict[str, Any] = {
+    "task": "classification",
+    "name": "tiny",
+    "data": {"train": ["train.tsv"], "valid": ["valid.tsv"], "max_length": 4},
+    "tokenizer": {"kind": "words"},
+    "model": {"ngrams": 2, "word_dropout": 0.2},
+}
+
+
+def tiny_config(*overrides: str, settings: dict[str, Any] = SETTINGS) -> ClassificationConfig:
+    config = parse_config(settings, overrides=(*TINY_CLASSIFIER, *overrides))
+    assert config.task == "classification"
+    return config
+
+
+@pytest.fixture(autouse=True)
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_labelled(tmp_path, "train", 120, seed=1)
+    write_labelled(tmp_path, "valid", 24, seed=2)
+
+
+class Recorder(TrainingListener):
+    def __init__(self, stop_at: int = 0) -> None:
+        self.stop_at, self.messages = stop_at, []
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+    def stepped(self, position: Position) -> None:
+        if position.step == self.stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def learn(*overrides: str, settings: dict[str, Any] = SETTINGS) -> tuple[Run, list[str]]:
+    listener = Recorder()
+    return Run.open(
+        train(tiny_config(*overrides, settings=settings), "run", listener=listener)
+    ), listener.messages
+
+
+def make_store(*, max_tokens: int = 0, labels: tuple[str, ...] = ("blame", "praise")) -> LabelledStore:
+    corpus = open_labelled(["train.tsv"])
+    tokenizer = train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
+    return LabelledStore.prepare(corpus, tokenizer, labels=labels, max_tokens=max_tokens, cache=Path("cache"))
+
+
+# The store
+
+
+def test_the_store_holds_every_token_and_label_in_order() -> None:
+    store, examples = make_store(), list(open_labelled(["train.tsv"]).examples())
+    assert store.labels.tolist() == [int(example.label == "praise") for example in examples]
+    assert store.lengths.tolist() == [len(example.text.split()) for example in examples]
+    assert store.notes() == []
+
+
+def test_what_is_cut_is_counted() -> None:
+    whole, cut = make_store(), make_store(max_tokens=4)
+    assert cut.lengths.tolist() == [min(4, n) for n in whole.lengths.tolist()]
+    n_tokens = sum(max(0, n - 4) for n in whole.lengths.tolist())
+    n_texts = sum(n > 4 for n in whole.lengths.tolist())
+    assert cut.notes() == [f"cut {n_tokens:,} tokens off {n_texts} of 120 texts (data.max_windows)"]
+    assert all(whole.text[i][:4].tolist() == cut.text[i].tolist() for i in range(120))
+
+
+def test_texts_without_a_token_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = open_labelled(["train.tsv"])
+    tokenizer = train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
+    n_birds = sum("bird" in example.text for example in corpus.examples())
+    monkeypatch.setattr(
+        tokenizer, "encode_batch", lambda texts, dropout: [[] if "bird" in t else [5] for t in texts]
+    )
+    store = LabelledStore.prepare(
+        corpus, tokenizer, labels=["blame", "praise"], max_tokens=0, cache=Path("cache")
+    )
+    assert len(store) == 120 - n_birds
+    assert store.notes() == [f"skipped {n_birds} of 120 texts: they are empty"]
+
+
+def test_a_store_is_made_once() -> None:
+    make_store()
+    files = {path: path.stat().st_mtime_ns for path in Path("cache").rglob("*") if path.is_file()}
+    make_store()
+    assert {path: path.stat().st_mtime_ns for path in Path("cache").rglob("*") if path.is_file()} == files
+
+
+def test_a_label_that_is_not_known_is_named() -> None:
+    with pytest.raises(
+        DataError, match=r"train.tsv: the label 'praise' is not in the training data \('blame'"
+    ):
+        make_store(labels=("blame", "neutral"))
+
+
+# Batches
+
+
+def test_a_batch_holds_the_texts_asked_for() -> None:
+    store, config = make_store(), tiny_config("model.word_dropout=0.0")
+    batch = make_classification_batch(store, np.array([7, 2, 11]), config)
+    documents = batch.documents
+    for i, index in enumerate((7, 2, 11)):
+        rows = documents.document == i
+        assert documents.ids[rows][documents.real[rows]].tolist() == store.text[index].tolist()
+    assert batch.labels.tolist() == store.labels[[7, 2, 11]].tolist()
+
+
+def test_word_dropout_hides_tokens_from_the_encoder_and_not_from_the_ngrams() -> None:
+    store, config = make_store(), tiny_config("model.word_dropout=0.5")
+    indices = np.arange(120)
+    torch.manual_seed(0)
+    batch = make_classification_batch(store, indices, config).documents
+    whole = make_classification_batch(store, indices, tiny_config("model.word_dropout=0.0")).documents
+    assert 0.4 < batch.n_tokens / whole.n_tokens < 0.6
+    assert batch.ngrams is not None
+    assert whole.ngrams is not None
+    assert all(torch.equal(a, b) for a, b in zip(batch.ngrams, whole.ngrams, strict=True))
+    for i in range(120):  # what is left stands in its order
+        left = iter(store.text[i].tolist())
+        rows = batch.document == i
+        assert all(token in left for token in batch.ids[rows][batch.real[rows]].tolist())
+
+
+def test_word_dropout_leaves_every_text_a_token() -> None:
+    store, config = make_store(), tiny_config("model.word_dropout=0.99")
+    documents = make_classification_batch(store, np.arange(120), config).documents
+    assert torch.bincount(documents.document, minlength=120).min() == 1
+    assert documents.real.any(1).all()
+
+
+def test_word_dropout_follows_pytorch_s_random_state() -> None:
+    store, config = make_store(), tiny_config("model.word_dropout=0.5")
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(make_classification_batch(store, np.arange(120), config).documents.ids.tolist())
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_ngrams_are_counted_by_class() -> None:
+    store, config = make_store(), tiny_config()
+    counts = count_ngrams(store, config, n_classes=2)
+    expected = np.zeros((2**8, 2))
+    for i in range(len(store)):
+        tokens = store.text[i].astype(np.int64)
+        for bucket in bags_of_ngrams(tokens, np.array([len(tokens)]), config.model).buckets.tolist():
+            expected[bucket, store.labels[i]] += 1
+    assert (counts == expected).all()
+
+
+# The loss
+
+
+def test_the_loss_is_a_weighted_sum_over_texts() -> None:
+    """So that it does not matter how texts are cut into batches; by the definition, for smoothing 0.2."""
+    config = tiny_config("model.ngrams=0")
+    torch.manual_seed(0)
+    model = TransformerClassifier(config.model, vocab_size=300, n_classes=3).eval()
+    torch.nn.init.normal_(model.head.weight)
+    lengths, labels = np.array([3, 5, 2]), torch.tensor([0, 2, 2])
+    tokens, weights = np.arange(10, 20), torch.tensor([2.0, 1.0, 0.5])
+    documents = lay_out(tokens, lengths, max_length=4)
+    loss = classification_loss(model, ClassificationBatch(documents, labels), weights, smoothing=0.2)
+    log_p = documents.logits(model).log_softmax(1)
+    expected = 0.0
+    for i, label in enumerate(labels.tolist()):
+        expected -= weights[label] * (0.8 * log_p[i, label] + 0.2 * log_p[i].mean())
+    torch.testing.assert_close(loss, expected)
+
+
+def test_rare_labels_count_as_much_where_that_is_asked_for() -> None:
+    """With 90 texts of one label and 30 of the other, each text of the other counts three times as much."""
+    lines = Path("train.tsv").read_text(encoding="utf-8").splitlines()
+    praise = [line for line in lines if line.startswith("praise")]
+    blame = [line for line in lines if line.startswith("blame")]
+    Path("train.tsv").write_text("\n".join([*praise, *praise[:30], *blame[:30]]) + "\n", encoding="utf-8")
+
+    def weights(*overrides: str) -> list[float]:
+        config = tiny_config(*overrides)
+        run = Run.create(f"run-{len(overrides)}", config)
+        task = ClassificationTask(config, run, torch.device("cpu"), Recorder())
+        batch = task.plan(0)[0]
+        made = task.batch(batch, torch.device("cpu"))
+        assert task.n_items(made) == pytest.approx(task.class_weights[made.labels].sum().item())
+        return task.class_weights.tolist()
+
+    assert weights() == [1.0, 1.0]
+    blame_weight, praise_weight = weights("training.class_weights=balanced")
+    assert blame_weight == pytest.approx(3 * praise_weight)
+    assert 30 * blame_weight + 90 * praise_weight == pytest.approx(120)
+
+
+# Runs
+
+
+@pytest.mark.slow
+def test_a_run_holds_what_a_classifier_needs() -> None:
+    run, messages = learn()
+    for name in ("config.toml", "model.safetensors", "history.jsonl", "report.json", "tokenizer/text.json"):
+        assert (run.path / name).is_file(), name
+    assert run.read_json(LABELS) == {"labels": ["blame", "praise"]}
+    assert any("120 training texts" in message and "24 validation texts" in message for message in messages)
+    assert any("2 labels: blame 60, praise 60" in message for message in messages)
+    valid = [record for record in run.history() if record["kind"] == "valid"]
+    assert all({"valid_loss", "accuracy", "macro_f1"} <= record.keys() for record in valid)
+
+
+def test_what_is_validated_is_what_the_classifier_then_says() -> None:
+    run, _ = learn("training.average=none", "training.precision=fp32")
+    classifier = Classifier.load(run.path, precision="fp32")
+    examples = list(open_labelled(["valid.tsv"]).examples())
+    found = classifier.classify([example.text for example in examples])
+    n_right = sum(c.label == example.label for c, example in zip(found, examples, strict=True))
+    best = [record for record in run.history() if record.get("best")][-1]
+    assert best["accuracy"] == pytest.approx(100 * n_right / len(examples))
+    values, _ = classifier.logits([example.text for example in examples])
+    labels = np.array([classifier.labels.index(example.label) for example in examples])
+    assert best["valid_loss"] == pytest.approx(negative_log_likelihood(values, labels), rel=1e-5)
+
+
+def test_the_temperature_is_fitted_on_the_validation_texts() -> None:
+    run, _ = learn("training.precision=fp32")
+    classifier = Classifier.load(run.path, precision="fp32")
+    examples = list(open_labelled(["valid.tsv"]).examples())
+    values, _ = classifier.logits([example.text for example in examples])
+    labels = np.array([classifier.labels.index(example.label) for example in examples])
+    calibration = run.read_json(CALIBRATION)
+    assert calibration["temperature"] == pytest.approx(fit_temperature(values, labels), rel=1e-3)
+    assert calibration["loss_after"] <= calibration["loss_before"]
+    assert classifier.temperature == calibration["temperature"]
+
+
+def test_an_interrupted_classifier_continues_to_the_bit() -> None:
+    overrides = ["training.update_freq=2", "training.ema_decay=0.9", "training.max_steps=12"]
+    whole = train(tiny_config(*overrides), "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_config(*overrides), "cut", listener=Recorder(stop_at=7))
+    cut = train(tiny_config(*overrides), "cut")
+    for name in ("model.safetensors", LABELS, CALIBRATION):
+        assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_held_out_texts_are_used_where_no_validation_file_is_named() -> None:
+    _, messages = learn("data.valid=[]", "data.n_held_out=10")
+    assert any("110 training texts" in m and "10 validation texts" in m for m in messages)
+
+
+def test_a_label_that_only_validation_has_is_an_error() -> None:
+    with Path("valid.tsv").open("a", encoding="utf-8") as file:
+        file.write("neutral\ta house\n")
+    with pytest.raises(DataError, match=r"valid\.tsv: the label 'neutral' is not in the training data"):
+        learn()
+
+
+def test_bpe_dropout_draws_other_segmentations_every_epoch() -> None:
+    config = tiny_config(settings={**SETTINGS, "tokenizer": {"kind": "bpe", "dropout": 0.3}})
+    task = ClassificationTask(config, Run.create("run", config), torch.device("cpu"), Recorder())
+    assert task.store(epoch=0).text.ids.tolist() == task.store(epoch=0).text.ids.tolist()
+    assert task.store(epoch=0).text.ids.tolist() != task.store(epoch=1).text.ids.tolist()
+
+
+# What is said
+
+
+def test_a_model_that_gives_one_label_only_is_suspicious() -> None:
+    labels = ["blame", "praise"]
+    warning = suspicions(np.array([[5, 0], [5, 0]]), labels)["one label"]
+    assert "every validation text is given the label 'blame'" in warning
+    assert "training.learning_rate" in warning
+    assert suspicions(np.array([[5, 0], [4, 1]]), labels) == {}
+    assert suspicions(np.array([[5, 0], [0, 0]]), labels) == {}  # as it should be
+
+
+def test_labels_are_listed_with_what_to_do_about_rare_ones() -> None:
+    assert describe_labels(["a", "b"], [10, 11], balanced=False) == "2 labels: b 11, a 10"
+    assert describe_labels(["a", "b"], [1000, 10], balanced=False).endswith(
+        'for rare labels to count as much: training.class_weights = "balanced"'
+    )
+    assert describe_labels(["a", "b"], [1000, 10], balanced=True).endswith(
+        "; all count the same (training.class_weights)"
+    )
+    many = describe_labels([f"c{i:02}" for i in range(12)], [5] * 12, balanced=False)
+    assert many.startswith("12 labels: c00 5, c01 5, ")
+    assert many.endswith(" c09 5 and 2 more")
+
+
+def test_documents_of_a_model_without_votes_have_no_ngrams() -> None:
+    config = tiny_config("model.ngrams=0")
+    assert make_documents(np.array([5, 6]), np.array([2]), config).ngrams is None

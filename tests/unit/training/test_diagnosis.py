@@ -1,0 +1,262 @@
+"""Warnings: each fault is named where it is, and nowhere else."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.config import TrainingConfig, parse_config
+from dragoman.data.corpora import open_corpus
+from dragoman.data.phrasebook import pairs
+from dragoman.data.store import TokenStore
+from dragoman.metrics.faults import has_loop, similarity
+from dragoman.predict.translator import Translator
+from dragoman.training.listener import TrainingListener
+from dragoman.training.loop import train
+from dragoman.training.state import Position
+from dragoman.training.task import Validation
+from dragoman.training.tasks.diagnosis import SourceUse, copies, diagnose, loops, silences, source_use
+from dragoman.training.tasks.translation import Validator
+from dragoman.training.trainer import should_be_learning, warn
+from tiny import WORDS
+
+HEALTHY = SourceUse(loss=1.0, shuffled_loss=4.0)
+SOURCES, REFERENCES = (list(side)[:40] for side in zip(*pairs("valid", "en", "de"), strict=True))
+ON_THE_TABLE = "und auf dem Tisch und auf dem Tisch und auf dem Tisch"
+ALIKE = "Das ist ein Haus am großen Fluss."
+
+
+def faults(hypotheses: list[str], use: SourceUse | None = HEALTHY) -> list[str]:
+    return list(diagnose(SOURCES, hypotheses, REFERENCES, use))
+
+
+@pytest.mark.slow
+def test_the_references_themselves_have_no_fault() -> None:
+    for src, tgt in (("en", "de"), ("de", "zh"), ("zh", "en"), ("pl", "en")):
+        sources, references = zip(*pairs("valid", src, tgt), strict=True)
+        assert diagnose(sources, references, references, HEALTHY) == {}
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "name"),
+    [
+        (SOURCES, "copies its source"),
+        ([f"{source}." for source in SOURCES], "copies its source"),
+        (REFERENCES[:20] + SOURCES[20:], "copies its source"),
+        ([f"{r} ja ja ja ja ja" for r in REFERENCES], "repeats itself"),
+        (REFERENCES[:20] + [f"{r} {ON_THE_TABLE}" for r in REFERENCES[20:]], "repeats itself"),
+        ([*REFERENCES[:20], *[ALIKE] * 20], "translates all alike"),
+        ([*REFERENCES[:20], *[""] * 20], "writes nothing"),
+        ([""] * 40, "writes nothing"),
+        ([r[: len(r) // 3] for r in REFERENCES], "writes too short"),
+        ([f"{r} Und {r[::-1]} {r}" for r in REFERENCES], "writes too long"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_named(hypotheses: list[str], name: str) -> None:
+    assert name in faults(hypotheses)
+
+
+def test_a_fault_that_the_references_share_is_none() -> None:
+    """A model that is trained on copies must copy; the references say what is expected."""
+    for texts in (SOURCES, [f"{r} ja ja ja ja" for r in REFERENCES], ["Ja."] * 40, ["", *REFERENCES[1:]]):
+        assert diagnose(SOURCES, texts, texts, HEALTHY) == {}
+
+
+@pytest.mark.parametrize(
+    ("use", "ignored"),
+    [
+        (SourceUse(5.0, 5.0), True),
+        (SourceUse(5.0, 4.99), True),
+        (SourceUse(5.0, 5.05), True),
+        (SourceUse(5.0, 5.5), False),
+        (None, False),
+    ],
+)
+def test_a_source_is_ignored_if_another_one_does_as_well(use: SourceUse | None, ignored: bool) -> None:
+    assert ("ignores its source" in faults(REFERENCES, use)) is ignored
+
+
+def test_messages_hold_the_figures_and_what_to_try() -> None:
+    found = diagnose(SOURCES, REFERENCES[:20] + SOURCES[20:], REFERENCES, SourceUse(5.016, 5.023))
+    assert found["ignores its source"].startswith(
+        "the model ignores its source: its loss is 5.02 nats/token with the right sources and 5.02 with "
+    )
+    assert "50 % (0 % of the references) of its translations are the source" in found["copies its source"]
+    assert all("\n" not in message and "dragoman data check" in message for message in found.values())
+
+
+def test_one_translation_for_all_is_put_down_to_the_ignored_source() -> None:
+    assert faults([ALIKE] * 40, SourceUse(5.0, 5.0)) == ["ignores its source"]
+
+
+def test_of_few_sentences_nothing_is_said() -> None:
+    assert diagnose(SOURCES[:9], [""] * 9, REFERENCES[:9], SourceUse(5.0, 5.0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "loop"),
+    [
+        ("the the the the", True),
+        ("a man the the the", False),
+        ("in the house in the house in the house .", True),
+        ("in the house in the house", False),
+        ("ha ha ha", False),
+        ("wait ... ... ... ... ...", False),
+        ("我我我我", True),
+        ("在家里在家里在家里", True),
+        ("他在家里。", False),
+        ("", False),
+    ],
+)
+def test_a_loop_is_the_same_several_times_on_end(text: str, loop: bool) -> None:
+    assert has_loop(text) is loop
+
+
+@given(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=8), st.integers(4, 6), st.sampled_from(["", "x y"])
+)
+def test_whatever_is_said_four_times_is_a_loop(words: list[str], n: int, before: str) -> None:
+    assert has_loop(" ".join([before, *words * n]))
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_similarity_is_symmetric_and_one_for_equal_texts(a: str, b: str) -> None:
+    assert 0.0 <= similarity(a, b) == similarity(b, a) <= 1.0
+    assert similarity(a, a) == (1.0 if a.strip() else 0.0)
+
+
+def test_shares_are_of_all_texts() -> None:
+    assert copies(["a b", "c d"], ["A  b", "e f"]) == 0.5
+    assert loops(["", ""], ["a a a a", "b"]) == 0.5
+    assert silences(["", ""], [" ", "b"]) == 0.5
+
+
+# When, and once
+
+
+@pytest.mark.parametrize(
+    ("step", "epoch", "expected"),
+    [(100, 5, False), (101, 5, True), (150, 0, False), (199, 0, False), (200, 0, True), (1000, 0, True)],
+)
+def test_nothing_is_expected_before_a_pass_or_a_fifth_of_the_steps(
+    step: int, epoch: int, expected: bool
+) -> None:
+    training = TrainingConfig(max_steps=1000, warmup_steps=10)
+    assert should_be_learning(Position(step=step, epoch=epoch), training) is expected
+
+
+def test_nothing_is_expected_during_three_times_the_warm_up() -> None:
+    training = TrainingConfig(max_steps=1000, warmup_steps=300)
+    assert not should_be_learning(Position(step=900, epoch=9), training)
+    assert should_be_learning(Position(step=901, epoch=9), training)
+
+
+class Heard(TrainingListener):
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def message(self, text: str) -> None:
+        if text.startswith("warning: "):
+            self.warnings.append(text)
+
+
+def test_a_warning_is_said_once_in_a_training_and_each_name_for_itself() -> None:
+    heard, position = Heard(), Position()
+    for warnings in ({"a": "first"}, {"a": "again"}, {"a": "x", "b": "second"}):
+        warn(position, Validation({}, 0.0, warnings), heard)
+    assert heard.warnings == ["warning: first", "warning: second"]
+    assert position.warned == ["a", "b"]
+
+
+# Real models
+
+
+def write(path: Path, lines: list[tuple[str, str]]) -> str:
+    path.write_text("".join(f"{s}\t{t}\n" for s, t in lines), encoding="utf-8")
+    return str(path)
+
+
+def sentences(n: int, *, seed: int) -> list[tuple[str, str]]:
+    rng = random.Random(seed)
+    sources = [rng.choices(list(WORDS), k=rng.randint(2, 6)) for _ in range(n)]
+    return [(" ".join(words), " ".join(WORDS[w] for w in words)) for words in sources]
+
+
+def unrelated(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Every source with the target of another line."""
+    targets = [tgt for _, tgt in lines]
+    return [(src, tgt) for (src, _), tgt in zip(lines, targets[1:] + targets[:1], strict=True)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("related", [True, False], ids=["healthy", "unrelated"])
+def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_does(
+    tmp_path: Path, related: bool
+) -> None:
+    learnt, valid = sentences(1500, seed=1), sentences(60, seed=2)
+    data = {
+        "src_lang": "en", "tgt_lang": "de",
+        "train": [write(tmp_path / "train.tsv", learnt if related else unrelated(learnt))],
+        "valid": [write(tmp_path / "valid.tsv", valid)],
+    }  # fmt: skip
+    settings = {
+        "name": "diagnosed",
+        "data": data,
+        "tokenizer": {"vocab_size": 300},
+        "model": {
+            "d_model": 32, "n_heads": 4, "d_ff": 64, "n_encoder_layers": 1, "n_decoder_layers": 1,
+            "dropout": 0.0,
+        },
+        "training": {
+            "max_steps": 200, "batch_tokens": 500, "learning_rate": 1e-2, "warmup_steps": 40,
+            "valid_every": 200, "average": "none", "n_threads": 1,
+        },
+    }  # fmt: skip
+    heard = Heard()
+    run = train(parse_config(settings), tmp_path / "run", listener=heard, check=related)
+    ignored = [
+        warning for warning in heard.warnings if "the model ignores its source: its loss is" in warning
+    ]
+    assert len(ignored) == (0 if related else 1)
+    if related:
+        assert heard.warnings == []
+        translator = Translator.load(run)
+        store = TokenStore.prepare(
+            open_corpus([str(tmp_path / "valid.tsv")], src_lang="en", tgt_lang="de", columns=(0, 1)),
+            translator.tokenizers, max_length=100, cache=tmp_path / "cache",
+        )  # fmt: skip
+        check_source_use_is_repeatable(translator, store)
+        check_validation_leaves_the_random_state_alone(translator, store)
+
+
+def check_source_use_is_repeatable(translator: Translator, store: TokenStore) -> None:
+    use = source_use(translator.model, store)
+    assert use is not None
+    assert use.gain > 1.0
+    assert source_use(translator.model, store) == use
+
+
+def check_validation_leaves_the_random_state_alone(translator: Translator, store: TokenStore) -> None:
+    corpus = open_corpus(translator.config.data.valid, src_lang="en", tgt_lang="de", columns=(0, 1))
+    validator = Validator(
+        translator.config, translator.tokenizers, list(corpus.pairs()), store, device=torch.device("cpu")
+    )
+    before = torch.get_rng_state()
+    validator(translator.model, {n: p.detach() for n, p in translator.model.named_parameters()})
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_store_of_few_pairs_tells_nothing_about_the_source(tiny_run: Path, tmp_path: Path) -> None:
+    translator = Translator.load(tiny_run)
+    for n_pairs, told in ((1, False), (9, False), (30, True)):
+        path = write(tmp_path / f"{n_pairs}.tsv", sentences(n_pairs, seed=3))
+        store = TokenStore.prepare(
+            open_corpus([path], src_lang="en", tgt_lang="de", columns=(0, 1)),
+            translator.tokenizers, max_length=100, cache=tmp_path / "cache",
+        )  # fmt: skip
+        assert (source_use(translator.model, store) is not None) is told

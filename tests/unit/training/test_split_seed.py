@@ -1,0 +1,83 @@
+"""The text that a run holds out does not depend on its seed, unless its settings say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commands import error_of, succeed
+from dragoman.config import TranslationConfig, load_recipe, parse_config
+from dragoman.evaluation.translation import read_pairs, split_of
+from dragoman.report.comparison import signed
+from tiny import TINY, write_corpus
+
+SETTINGS = [argument for override in TINY for argument in ("--set", override)]
+
+
+def held_out(config: TranslationConfig) -> list[str]:
+    ((_, corpus),) = split_of(config, "valid")
+    return [pair.src for pair in read_pairs(corpus)]
+
+
+def config_of(folder: Path, *, seed: int, **data: int) -> TranslationConfig:
+    files = [str(folder / f"train.{lang}") for lang in ("en", "de")]
+    settings = {
+        "name": "x",
+        "seed": seed,
+        "data": {"src_lang": "en", "tgt_lang": "de", "train": files, **data},
+    }
+    config = parse_config(settings, overrides=())
+    assert config.task == "translation"
+    return config
+
+
+def test_runs_of_one_split_seed_hold_out_the_same_text(tmp_path: Path) -> None:
+    write_corpus(tmp_path, "train", 60, seed=1)
+    one, two = (held_out(config_of(tmp_path, seed=seed, split_seed=5)) for seed in (1, 2))
+    assert one == two == held_out(config_of(tmp_path, seed=5))
+
+
+def test_without_a_split_seed_the_seed_chooses(tmp_path: Path) -> None:
+    write_corpus(tmp_path, "train", 60, seed=1)
+    one, two = (held_out(config_of(tmp_path, seed=seed)) for seed in (1, 2))
+    assert one != two
+
+
+@pytest.mark.slow
+def test_a_run_that_knew_no_split_seed_is_continued_as_it_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(Path(), "train", 60, seed=1)
+    command = ("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", "--set", "seed=7", *SETTINGS)
+    succeed(*command)
+    path = Path("r/config.toml")
+    written = path.read_text(encoding="utf-8")
+    assert load_recipe(path).data.split_seed == 1
+    before = written.replace("split_seed = 1\n", "")
+    path.write_text(before, encoding="utf-8")
+    assert "r is finished" in succeed(*command).stderr
+    assert path.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.parametrize(
+    ("points", "shown"), [(-0.04, "0.0"), (0.04, "0.0"), (0.0, "0.0"), (-0.06, "−0.1"), (0.7, "+0.7")]
+)
+def test_a_difference_of_nothing_has_no_sign(points: float, shown: str) -> None:
+    assert signed(points) == shown
+
+
+@pytest.mark.slow
+def test_a_test_set_may_be_added_to_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, n_pairs in {"train": 60, "test": 8, "other": 8}.items():
+        write_corpus(Path(), name, n_pairs, seed=n_pairs)
+    plain = ("train", "--src", "train.en", "--tgt", "train.de", "--out", "r")
+    tested = (*plain, "--test-src", "test.en", "--test-tgt", "test.de")
+    succeed(*plain, *SETTINGS)
+    for command in (tested, plain):
+        assert "r is finished" in succeed(*command, *SETTINGS).stderr
+        assert load_recipe("r/config.toml").data.test == {"test": ("test.en", "test.de")}
+    changed = error_of(*plain, "--test-src", "other.en", "--test-tgt", "other.de", *SETTINGS)
+    assert "holds a run with other settings (data.test.test is" in changed

@@ -1,0 +1,169 @@
+"""A translator that goes on to other text keeps its tokens and weights, and an eye on the old text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from commands import dragoman
+from dragoman.config import TokenizerConfig
+from dragoman.errors import ConfigError
+from dragoman.runs import Run
+from dragoman.text.tokenizer import load_tokenizer, train_tokenizer
+from dragoman.training.loop import train
+from dragoman.training.tasks.starting import with_new_rows
+from tiny import TINY, write_corpus
+
+SENTENCES = [f"the {a} house and the {b} tree" for a in ("red", "blue", "old") for b in ("big", "small")] * 3
+NEW = [f"der {a} Motor läuft über {b} Öl" for a in ("neue", "alte") for b in ("viel", "wenig")] * 3
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A finished run on one corpus, in a folder that also holds another."""
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path, "train", 60, seed=1)
+    write_corpus(tmp_path, "valid", 10, seed=2)
+    lines = "".join(
+        f"engine {i} runs on {i % 7} litres\tMotor {i} läuft mit {i % 7} Litern\n" for i in range(60)
+    )
+    Path("new.tsv").write_text(lines, encoding="utf-8")
+    options = [part for setting in TINY for part in ("--set", setting)]
+    files = ["--tsv", "train.tsv", "--valid-tsv", "valid.tsv", "--src-lang", "en", "--tgt-lang", "de"]
+    done = dragoman("train", *files, "--out", "start", *options)
+    assert done.exit_code == 0, done.stderr
+    return Path("start")
+
+
+def settings() -> list[str]:
+    return [
+        part
+        for setting in TINY
+        if setting.startswith("training.") and "update_freq" not in setting
+        for part in ("--set", setting)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters"])
+def test_an_extended_vocabulary_keeps_its_ids_and_writes_the_new_text_shorter(kind: str) -> None:
+    config = TokenizerConfig.model_validate({"kind": kind, "vocab_size": 400, "min_frequency": 1})
+    old = train_tokenizer(SENTENCES, config)
+    new = old.extended(NEW, 40)
+    assert old.vocab_size < new.vocab_size <= old.vocab_size + 40
+    first = sorted({i for text in SENTENCES for i in old.encode(text)})
+    assert [new.decode([i]) for i in first] == [old.decode([i]) for i in first]
+    for text in SENTENCES + NEW:
+        assert kind == "words" or new.decode(new.encode(text)) == text
+    if kind in ("bpe", "unigram"):
+        assert sum(len(new.encode(text)) for text in NEW) < sum(len(old.encode(text)) for text in NEW)
+    else:
+        assert new.unknown_rate(NEW) < old.unknown_rate(NEW)
+
+
+def test_new_rows_stand_round_the_mean_of_the_old_ones() -> None:
+    torch.manual_seed(0)
+    old, fresh = torch.randn(50, 4) + 3, torch.randn(60, 4)
+    rows = with_new_rows(old, fresh)
+    assert torch.equal(rows[:50], old)
+    torch.testing.assert_close(rows[50:].mean(0), old.mean(0))
+    torch.testing.assert_close(rows[50:].std(0), fresh[50:].std(0))
+
+
+@pytest.mark.slow
+def test_a_training_starts_from_the_weights_of_another(start: Path) -> None:
+    done = dragoman(
+        "train", "--tsv", "new.tsv", "--from", start, "--out", "on", *settings(),
+        "--set", "training.learning_rate=1e-12", "--set", "training.ema_decay=0.0",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert "starting from start, with its tokens" in done.stderr
+    old, new = Run.open(start).load_weights(), Run.open("on").load_weights()
+    assert old.keys() == new.keys()
+    for name, value in old.items():
+        torch.testing.assert_close(new[name], value, rtol=0, atol=1e-9)
+    assert Run.open("on").config.model == Run.open(start).config.model
+    scores = [r["old_bleu"] for r in Run.open("on").history() if r["kind"] == "valid"]
+    before = Run.open(start).read_json("report.json")["valid_bleu"]
+    assert scores[0] == pytest.approx(before)  # nothing was learnt, nothing forgotten
+    assert "old BLEU" in done.stderr
+
+
+@pytest.mark.slow
+def test_validation_text_that_stayed_the_same_is_scored_once(start: Path) -> None:
+    files = ["--tsv", "new.tsv", "--valid-tsv", "valid.tsv"]
+    done = dragoman("train", *files, "--from", start, "--out", "on", *settings())
+    assert done.exit_code == 0, done.stderr
+    assert "will not be scored" not in done.stderr
+    assert not any("old_bleu" in record for record in Run.open("on").history())
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_more_layers(start: Path) -> None:
+    deeper = ["--set", "model.n_encoder_layers=3", "--set", "training.learning_rate=1e-12"]
+    done = dragoman("train", "--tsv", "new.tsv", "--from", start, "--out", "on", *settings(), *deeper)
+    assert done.exit_code == 0, done.stderr
+    assert Run.open("on").config.model.n_encoder_layers == 3
+    scores = [r["old_bleu"] for r in Run.open("on").history() if r["kind"] == "valid"]
+    before = Run.open(start).read_json("report.json")["valid_bleu"]
+    assert scores[0] == pytest.approx(before)
+
+
+@pytest.mark.slow
+def test_new_tokens_get_rows_and_are_counted(start: Path) -> None:
+    done = dragoman(
+        "train", "--tsv", "new.tsv", "--from", start, "--extend-vocab", 30, "--out", "on", *settings()
+    )
+    assert done.exit_code == 0, done.stderr
+    n_old = load_tokenizer(start / "tokenizer" / "shared.json").vocab_size
+    n_new = load_tokenizer(Path("on/tokenizer/shared.json")).vocab_size
+    assert n_old < n_new <= n_old + 30
+    assert f"{n_new - n_old:,} tokens added to the {n_old:,}" in done.stderr
+    name = "src_embedding.tokens.weight"
+    assert len(Run.open("on").load_weights()[name]) == n_new
+    assert dragoman("translate", "on", "new.tsv").exit_code == 0
+
+
+@pytest.mark.slow
+def test_it_continues_when_the_run_it_started_from_has_gone_on(start: Path) -> None:
+    command = ["train", "--tsv", "new.tsv", "--from", start, "--out", "on", *settings()]
+    paused = dragoman(*command, "--max-hours", "1e-9")
+    assert paused.exit_code == 75
+    done = dragoman(*command)
+    assert done.exit_code == 0, done.stderr
+    assert "continuing from step 1" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--from", "nowhere", "--tsv", "new.tsv"], "nowhere: there is no such folder"),
+        (["--from", "start"], "--from needs new text"),
+        (["--from", "start", "new.toml", "--tsv", "new.tsv"], "new.toml names its own files and languages"),
+        (["--from", "start", "--tsv", "new.tsv", "--src-lang", "fr"], "takes task and languages over"),
+        (["--from", "start", "new.tsv", "--task", "classification"], "takes task and languages over"),
+        (["--from", "start", "--tsv", "new.tsv", "--preset", "fast"], "--preset is for the files"),
+        (["new.toml", "--preset", "fast"], "--preset is for the files"),
+        (["--extend-vocab", "5", "--tsv", "new.tsv"], "--extend-vocab goes with --from RUN"),
+    ],
+)
+def test_mistakes_are_one_line(start: Path, options: list[str], expected: str) -> None:
+    done = dragoman("train", *options)
+    assert done.exit_code == 1
+    assert re.search(f"^error: .*{expected}", done.stderr)
+
+
+def test_another_architecture_is_refused(start: Path) -> None:
+    config = Run.open(start).config
+    assert config.task == "translation"
+    changed = config.model_copy(
+        update={
+            "model": config.model.model_copy(update={"d_ff": 32}),
+            "training": config.training.model_copy(update={"start_from": "start"}),
+        }
+    )
+    with pytest.raises(ConfigError, match=r"model\.d_ff is 16 there, 32 here"):
+        train(changed, "other")

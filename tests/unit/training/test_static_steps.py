@@ -1,0 +1,342 @@
+"""Batches of few shapes, and updates that are not waited for: the same training as by the plain way."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dragoman.config import TranslationConfig, parse_config
+from dragoman.data.buckets import (
+    COVERED,
+    StaticBatches,
+    choose_buckets,
+    find_bucket,
+    gather_padded,
+    plan_buckets,
+)
+from dragoman.data.store import TokenStore
+from dragoman.errors import ConfigError, TrainingError
+from dragoman.model.kernels import FAST, FAST_ON_GPU, IGNORED, PLAIN
+from dragoman.runs import Run
+from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from dragoman.training.checkpoints import newest_checkpoint
+from dragoman.training.loop import train
+from dragoman.training.state import Position
+from dragoman.training.tasks.loss import batch_loss, static_batch_loss
+from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.updates import divergence
+from dragoman.training.updates.captured import Ledger
+from dragoman.training.updates.memory import OutOfMemoryError
+from recording import Recorder, Saboteur, losses
+from recording import saboteur as saboteur
+from stores import src_lengths, tgt_lengths
+from stores import store as store
+from tiny import TINY, write_corpus
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path, "train", 150, seed=1)
+    write_corpus(tmp_path, "valid", 20, seed=2)
+    return tmp_path
+
+
+def config(*overrides: str, steps: str = "static") -> TranslationConfig:
+    data: dict[str, Any] = {"src_lang": "en", "tgt_lang": "de"}
+    data |= {name: [f"{name}.en", f"{name}.de"] for name in ("train", "valid")}
+    settings = [*TINY, "training.max_steps=12", f"training.steps={steps}", *overrides]
+    found = parse_config({"name": "tiny", "data": data}, overrides=settings)
+    assert found.task == "translation"
+    return found
+
+
+# Batches
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_tokens", [1, 40, 500, 10**6])
+def test_every_pair_is_in_one_batch_of_its_bucket_an_epoch(store: TokenStore, batch_tokens: int) -> None:
+    buckets = choose_buckets(store, batch_tokens=batch_tokens)
+    src, tgt = src_lengths(store), tgt_lengths(store)
+    for epoch in range(2):
+        plan = plan_buckets(store, buckets, seed=1, epoch=epoch)
+        assert np.sort(np.concatenate(plan)).tolist() == list(range(len(store)))
+        for batch in plan:
+            (number,) = set(find_bucket(src[batch], tgt[batch], buckets).tolist())
+            assert 1 <= len(batch) <= buckets[number].n_pairs
+            assert src[batch].max() <= buckets[number].src_length
+            assert tgt[batch].max() <= buckets[number].tgt_length
+    for bucket in buckets:
+        assert bucket.n_pairs == 1 or bucket.n_pairs * bucket.tgt_length <= batch_tokens
+
+
+def test_a_dozen_buckets_hold_all_with_little_padding(store: TokenStore) -> None:
+    n_shards = len(store.shards)
+    buckets = choose_buckets(store, batch_tokens=2000 // n_shards)  # as many batches a shard as in one file
+    assert len(buckets) <= 12
+    assert buckets[-1][1:] == (src_lengths(store).max(), tgt_lengths(store).max())
+    assert list(buckets) == sorted(buckets, key=lambda bucket: bucket.tgt_length)
+    plan = plan_buckets(store, buckets, seed=1, epoch=0)
+    make = StaticBatches(store, buckets, CPU, max_bytes=0)
+    cells = sum(make(batch).tgt_out.numel() for batch in plan)
+    assert tgt_lengths(store).sum() / cells > 0.85  # 8 % are padding of targets in this corpus
+    assert len({make(batch).shape for batch in plan}) <= (1 + n_shards) * len(buckets)  # full, or the rest
+
+
+def test_buckets_are_chosen_from_the_lengths_of_all_shards(store: TokenStore) -> None:
+    src, tgt = src_lengths(store), tgt_lengths(store)
+    buckets = choose_buckets(store, batch_tokens=500)
+    shorter, expected = 0, 0
+    for n, (_, src_length, tgt_length) in enumerate(buckets, start=1):
+        assert tgt[tgt < tgt_length].sum() < n * tgt.sum() / 12 <= tgt[tgt <= tgt_length].sum()
+        own = src[(shorter < tgt) & (tgt <= tgt_length)]
+        covered = src.max() if n == len(buckets) else np.quantile(own, COVERED, method="higher")
+        shorter, expected = tgt_length, max(expected, covered)
+        assert src_length == expected
+
+
+@pytest.mark.slow
+def test_a_static_training_over_several_shards_continues_to_the_bit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TokenStore, "prepare", partial(TokenStore.prepare, shard_pairs=40))
+    whole = train(config(), "runs/whole")
+    for stop_at in (2, 7):
+        with pytest.raises(KeyboardInterrupt):
+            train(config(), "runs/cut", listener=Recorder(stop_at=stop_at))
+    assert len(list(Path("runs/cut/cache/train").iterdir())) == 4
+    assert losses(train(config(), "runs/cut")) == losses(whole)
+
+
+def test_the_plan_follows_from_seed_and_epoch(store: TokenStore) -> None:
+    buckets = choose_buckets(store, batch_tokens=500)
+
+    def order(seed: int, epoch: int) -> list[int]:
+        return [int(i) for batch in plan_buckets(store, buckets, seed=seed, epoch=epoch) for i in batch]
+
+    assert order(1, 0) == order(1, 0)
+    assert order(1, 0) != order(1, 1)
+    assert order(1, 0) != order(2, 0)
+
+
+def test_a_static_batch_holds_its_pairs_and_rows_that_say_nothing(store: TokenStore) -> None:
+    make = StaticBatches(store, choose_buckets(store, batch_tokens=500), CPU, max_bytes=0)
+    indices = np.array([3, 1, 4])
+    batch = make(indices)
+    for row, i in enumerate(indices):
+        src, tgt = store.src(i).tolist(), store.tgt(i).tolist()
+        assert [t for t in batch.src[row].tolist() if t != PAD_ID] == src
+        assert batch.tgt_out[row].tolist() == tgt + [PAD_ID] * (batch.shape[2] - len(tgt))
+        assert batch.tgt_in[row].tolist()[: len(tgt)] == [BOS_ID, *tgt[:-1]]
+    assert (batch.src[3:, 0] == EOS_ID).all()
+    assert (batch.src[3:, 1:] == PAD_ID).all()
+    assert (batch.tgt_out[3:] == PAD_ID).all()
+    assert batch.n_src_tokens == src_lengths(store)[indices].sum()
+    assert batch.n_tgt_tokens == (batch.tgt_out != PAD_ID).sum()
+
+
+def test_tokens_gathered_on_the_device_are_those_of_the_files(store: TokenStore) -> None:
+    side, indices = store.sides(0).src, np.array([7, len(store.shards[0]) - 1, 0])
+    ids = torch.from_numpy(side.ids.astype(np.int32))
+    found = gather_padded(ids, torch.tensor(side.offsets), torch.from_numpy(indices), 5, 60)
+    assert found.shape == (5, 60)
+    for row, i in enumerate(indices):
+        assert [t for t in found[row].tolist() if t != PAD_ID] == side[i].tolist()
+    assert (found[3:] == PAD_ID).all()
+
+
+# Losses
+
+
+@pytest.mark.parametrize("kernels", [PLAIN, FAST, FAST_ON_GPU])
+def test_ignored_rows_take_no_part_in_a_loss(kernels: Any) -> None:
+    torch.manual_seed(1)
+    hidden, weight = torch.randn(700, 8, dtype=torch.float64), torch.randn(30, 8, dtype=torch.float64)
+    targets = torch.randint(30, (700,))
+    ignored = torch.rand(700) < 0.3
+    results = []
+    for rows, y in (
+        (hidden, targets.masked_fill(ignored, IGNORED)),
+        (hidden[~ignored], targets[~ignored]),
+    ):
+        w = weight.clone().requires_grad_()
+        h = rows.clone().requires_grad_()
+        loss, log_loss = kernels.linear_cross_entropy(h, w, y, 0.1)
+        loss.backward()
+        results.append((loss, log_loss, w.grad, h.grad if len(rows) < 700 else h.grad[~ignored]))
+        if len(rows) == 700:
+            assert (h.grad[ignored] == 0).all()
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def test_a_static_batch_has_the_loss_and_the_gradient_of_its_pairs(folder: Path) -> None:
+    task = TranslationTask(
+        config("model.dropout=0.0", "training.precision=fp32"),
+        Run.create("run", config()),
+        CPU,
+        Recorder(),
+        static=True,
+    )
+    static_plan = task.plan(0)
+    from dragoman.data.batching import make_batch
+
+    for indices in static_plan[:5]:
+        found = []
+        for loss in (
+            static_batch_loss(task.model, task.static_batches(indices), smoothing=0.1),  # type: ignore[misc]
+            batch_loss(task.model, make_batch(task.epoch_store, indices), smoothing=0.1),
+        ):
+            task.model.zero_grad()
+            loss.smoothed.backward()
+            gradient = task.model.output.weight.grad
+            assert gradient is not None
+            found.append((loss.smoothed.detach(), loss.log_loss, gradient.clone()))
+        for ours, expected in zip(*found, strict=True):
+            torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+# Training
+
+
+@pytest.mark.slow
+def test_a_static_training_lowers_the_loss_and_keeps_its_promises(folder: Path) -> None:
+    path = train(config("training.learning_rate=1e-2", "training.max_steps=40"), "run")
+    records = [r for r in Run.open(path).history() if r["kind"] == "train"]
+    assert [r["step"] for r in records] == list(range(2, 41, 2))
+    assert records[-1]["train_loss"] < records[0]["train_loss"] - 0.5
+    assert all(r["gradient_norm"] > 0 and r["tokens_per_second"] > 0 for r in records)
+
+
+@pytest.mark.slow
+def test_updates_that_are_not_waited_for_are_those_that_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the same batches: losses, weights and what is known of them."""
+    from dragoman.training import trainer
+    from dragoman.training.updates.updater import SyncUpdater
+
+    settings = ("training.ema_decay=0.9", "training.update_freq=2", "training.precision=fp32")
+    deferred = train(config(*settings), "deferred")
+    monkeypatch.setattr(trainer, "make_updater", SyncUpdater)
+    waited_for = train(config(*settings), "waited-for")
+    assert losses(deferred) == [(step, pytest.approx(loss, rel=1e-5)) for step, loss in losses(waited_for)]
+    for name, weights in Run.open(waited_for).load_weights().items():
+        torch.testing.assert_close(Run.open(deferred).load_weights()[name], weights, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_an_interrupted_static_run_continues_to_the_bit(folder: Path, precision: str) -> None:
+    settings = ("training.update_freq=2", "training.ema_decay=0.9", f"training.precision={precision}")
+    whole = train(config(*settings), "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(config(*settings), "cut", listener=Recorder(stop_at=7))
+    newest = newest_checkpoint(Run.open("cut"))
+    assert newest is not None
+    assert newest.name == "step-000008"  # looked at when the log is written
+    cut = train(config(*settings), "cut")
+    assert losses(cut) == losses(whole)
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_run_keeps_its_kind_of_batches_where_it_is_continued(folder: Path) -> None:
+    """As when a training of a GPU goes on without one: the same batches, other arithmetic."""
+    whole = train(config(), "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(config(), "cut", listener=Recorder(stop_at=7))
+    settings = Path("cut/config.toml").read_text(encoding="utf-8")
+    Path("cut/config.toml").write_text(
+        settings.replace('steps = "static"', 'steps = "auto"'), encoding="utf-8"
+    )
+    cut = train(config(steps="auto"), "cut")
+    assert losses(cut) == losses(whole)
+
+
+def test_a_static_training_that_diverges_goes_back(folder: Path, saboteur: Any) -> None:
+    listener: Saboteur = saboteur(8)
+    path = train(config("training.valid_every=6"), "run", listener=listener)
+    (back,) = [r for r in Run.open(path).history() if r["kind"] == "back"]
+    assert (back["step"], back["from_step"], back["rate_factor"]) == (6, 12, 0.5)
+    assert "not a number or exploded, 4 times in a row" in back["reason"]
+    assert any("2 updates were skipped" in message for message in listener.messages)
+    assert all(torch.isfinite(value).all() for value in Run.open(path).load_weights().values())
+
+
+@pytest.mark.slow
+def test_batches_that_do_not_fit_are_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ("model.dropout=0.0", "training.precision=fp32")
+    whole = train(config(*settings), "whole")
+    original = TranslationTask.loss
+
+    def loss(self: TranslationTask, batch: Any) -> Any:
+        if len(batch.src) > 5:
+            raise OutOfMemoryError("CUDA out of memory")
+        return original(self, batch)
+
+    monkeypatch.setattr(TranslationTask, "loss", loss)
+    cut = train(config(*settings), "cut")
+    assert losses(cut) == [(step, pytest.approx(value, rel=1e-5)) for step, value in losses(whole)]
+
+
+@pytest.mark.parametrize(
+    "override", ["training.precision=fp16", "training.sharding=full", "training.consistency=1.0"]
+)
+def test_what_does_not_go_with_static_steps_is_said(override: str) -> None:
+    with pytest.raises(ConfigError, match=r'steps = "static" does not go with .*set steps = "free"'):
+        config(override)
+
+
+# What is judged on the device
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_ledger_judges_as_divergence_does(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    here, there = Position(), Position()
+    ledger = Ledger(there, CPU)
+    trend = 8.0
+    for step in range(150):
+        trend *= 0.99
+        loss = trend + rng.normal(0, 0.1)
+        if step % 40 == 35:
+            loss = [math.nan, math.inf, 40.0][rng.integers(3)]
+        norm = math.nan if step == 60 else 1.0
+        wrong = divergence.what_is_wrong(here, loss, norm)
+        if wrong:
+            divergence.record_skipped(here, wrong)
+        else:
+            divergence.record_update(here, loss)
+        judged = ledger.judge(torch.tensor(10 * loss, dtype=torch.float64), 10, torch.tensor(norm))
+        assert bool(judged) == bool(wrong), step
+        if step % 7 == 0:
+            ledger.settle(there)
+    ledger.settle(there)
+    for name in ("n_good", "n_left_out", "n_in_a_row"):
+        assert getattr(there, name) == getattr(here, name)
+    assert there.usual_loss == pytest.approx(here.usual_loss)
+    assert there.lowest_loss == pytest.approx(here.lowest_loss)
+    assert there.window_items == 10 * here.n_good
+
+
+def test_divergence_between_two_looks_is_not_overlooked() -> None:
+    ledger = Ledger(Position(), CPU)
+    for loss in (1.0, math.nan, math.nan, math.nan, 1.0):
+        ledger.judge(torch.tensor(loss), 1, torch.tensor(1.0))
+    with pytest.raises(divergence.DivergenceError, match="3 times in a row"):
+        ledger.settle(Position())
+
+
+def test_training_gives_up_where_going_back_does_not_help(folder: Path, saboteur: Any) -> None:
+    with pytest.raises(TrainingError, match="went back 3 times"):
+        train(config("training.valid_every=6"), "run", listener=saboteur(8, 8, 8, 8))

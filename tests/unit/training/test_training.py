@@ -1,0 +1,739 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from commands import error_of
+from dragoman.config import TranslationConfig, parse_config
+from dragoman.data.batching import TranslationBatch, pad
+from dragoman.data.store import TokenStore
+from dragoman.errors import ConfigError, PausedError, RunError, TrainingError
+from dragoman.model.kernels import FAST, PLAIN
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.translator import Translator
+from dragoman.runs import Run, only_writer
+from dragoman.tensors import load_tensors, save_tensors
+from dragoman.training.checkpoints import make_room, newest_checkpoint
+from dragoman.training.listener import TrainingListener
+from dragoman.training.loop import train
+from dragoman.training.state import Position, TrainState, average_weights, parameters
+from dragoman.training.task import BatchResult, Task, Validation, Weights
+from dragoman.training.tasks.loss import batch_loss
+from dragoman.training.updates import divergence
+from dragoman.training.updates.divergence import N_USUAL, DivergenceError
+from dragoman.training.updates.optimizer import make_optimizer
+from dragoman.training.updates.updater import Part, SyncUpdater, lower_loss_scale, raise_loss_scale
+from recording import Recorder, Saboteur, losses
+from recording import saboteur as saboteur
+
+TINY = {
+    "name": "tiny",
+    "data": {
+        "src_lang": "en", "tgt_lang": "de",
+        "train": ["train.en", "train.de"], "valid": ["valid.en", "valid.de"],
+    },
+    "tokenizer": {"vocab_size": 300},
+    "model": {
+        "d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 1, "n_decoder_layers": 1, "dropout": 0.1,
+    },
+    "training": {
+        "max_steps": 12, "batch_tokens": 120, "learning_rate": 0.01, "warmup_steps": 4, "log_every": 1,
+        "valid_every": 6, "keep_checkpoints": 2, "n_threads": 1, "precision": "fp32",
+    },
+}  # fmt: skip
+
+
+def tiny_config(*overrides: str) -> TranslationConfig:
+    return parse_config(TINY, overrides=overrides)
+
+
+@pytest.fixture(autouse=True)
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = {"cat": "Katze", "dog": "Hund", "house": "Haus", "tree": "Baum", "sees": "sieht", "the": "das"}
+    lines = [f"the {a} sees {b} {c}" for a in words for b in words for c in words]
+    for name, chosen in {"train": lines[:150], "valid": lines[150:170]}.items():
+        translated = [" ".join(words.get(w, w) for w in line.split()) for line in chosen]
+        Path(f"{name}.en").write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
+        Path(f"{name}.de").write_text("".join(f"{line}\n" for line in translated), encoding="utf-8")
+
+
+def tiny_state(config: TranslationConfig, *, kernels: Any = PLAIN) -> TrainState:
+    torch.manual_seed(0)
+    settings = config.model.model_copy(update={"dropout": 0.0})
+    model = Seq2SeqTransformer(settings, src_vocab_size=20, tgt_vocab_size=20, kernels=kernels)
+    ema = {k: v.clone() for k, v in parameters(model).items()}
+    return TrainState(model, make_optimizer(model, config.training), ema, Position())
+
+
+class PairsTask(Task[TranslationBatch]):
+    """The loss of translation on given batches."""
+
+    item = "token"
+
+    def __init__(self, model: Seq2SeqTransformer) -> None:
+        self.model = model
+
+    def plan(self, epoch: int) -> list[Any]:
+        raise NotImplementedError
+
+    def memory(self, indices: Any) -> float:
+        raise NotImplementedError
+
+    def batch(self, indices: Any, device: torch.device) -> TranslationBatch:
+        raise NotImplementedError
+
+    def n_items(self, batch: TranslationBatch) -> float:
+        return batch.n_tgt_tokens
+
+    def loss(self, batch: TranslationBatch) -> BatchResult:
+        return BatchResult(batch_loss(self.model, batch, smoothing=0.1).smoothed, batch.n_tokens)
+
+    def validate(self, weights: Weights) -> Validation:
+        raise NotImplementedError
+
+
+def update_on(state: TrainState, batches: list[TranslationBatch], config: TranslationConfig) -> float:
+    updater = SyncUpdater(PairsTask(state.model), state, config)
+    updater.update([Part(batch) for batch in batches])
+    return updater.settle().gradient_norm
+
+
+def batch_of(*pairs: tuple[list[int], list[int]]) -> TranslationBatch:
+    src, tgt = zip(*pairs, strict=True)
+    return TranslationBatch(pad(src), pad([[1, *t] for t in tgt]), pad([[*t, 2] for t in tgt]))
+
+
+PAIRS = [([5, 6, 2], [7, 8, 9]), ([4, 2], [10]), ([9, 9, 9, 9, 2], [11, 12, 13, 14, 15]), ([6, 2], [16, 17])]
+
+
+@pytest.mark.parametrize("kernels", [PLAIN, FAST], ids=["plain", "fast"])
+def test_an_update_does_not_depend_on_how_its_pairs_are_cut_into_batches(kernels: Any) -> None:
+    """Gradients are those of the mean over all target tokens, however long the sentences of each batch."""
+    weights = []
+    for cuts in ([PAIRS], [PAIRS[:1], PAIRS[1:]], [[pair] for pair in PAIRS]):
+        config = tiny_config("training.clip_norm=0.0")
+        state = tiny_state(config, kernels=kernels)
+        for (
+            parameter
+        ) in state.model.parameters():  # SGD shows the gradient as it is; Adam would hide its scale
+            parameter.requires_grad_()
+        state.optimizer = torch.optim.SGD(state.model.parameters(), lr=1.0)
+        update_on(state, [batch_of(*cut) for cut in cuts], config)
+        weights.append(parameters(state.model))
+    for other in weights[1:]:
+        for name, value in weights[0].items():
+            torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_padding_takes_no_part_in_the_loss() -> None:
+    state = tiny_state(tiny_config())
+    together = batch_loss(state.model, batch_of(*PAIRS), smoothing=0.1).smoothed
+    alone = sum(batch_loss(state.model, batch_of(pair), smoothing=0.1).smoothed for pair in PAIRS)
+    torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
+
+
+def test_an_update_whose_loss_is_not_a_number_is_left_out() -> None:
+    config, state = tiny_config(), tiny_state(tiny_config())
+    with torch.no_grad():
+        state.model.decoder[0].feed_forward.linear1.bias[0] = torch.nan
+    before = {name: value.clone() for name, value in parameters(state.model).items()}
+    updater = SyncUpdater(PairsTask(state.model), state, config)
+    for step in (1, 2):
+        updater.update([Part(batch_of(*PAIRS))])
+        assert updater.settle().skipped == f"step {step} skipped: the loss is not a number"
+        assert state.position.step == step
+    with pytest.raises(DivergenceError, match="not a number, 3 times in a row"):
+        updater.update([Part(batch_of(*PAIRS))])
+    for name, value in parameters(state.model).items():
+        torch.testing.assert_close(value, before[name], equal_nan=True)
+
+
+def test_a_loss_that_explodes_is_left_out_and_one_that_is_only_high_is_not() -> None:
+    position = Position()
+    for _ in range(N_USUAL):
+        divergence.record_update(position, 2.0)
+    assert divergence.what_is_wrong(position, 4.9, 1.0) == ""
+    assert "exploded (5.1 nats, where 2 were usual)" in divergence.what_is_wrong(position, 5.1, 1.0)
+    assert divergence.what_is_wrong(position, 2.0, math.inf) == "the gradient is not a number"
+    assert divergence.what_is_wrong(Position(), 50.0, 1.0) == ""  # nothing is usual yet
+
+
+def test_a_loss_that_creeps_up_is_divergence() -> None:
+    position = Position()
+    for _ in range(N_USUAL):
+        divergence.record_update(position, 2.0)
+    position.usual_loss = 3.9
+    divergence.record_update(position, 4.0)  # 1.5 times the lowest, and one more, is still borne
+    with pytest.raises(DivergenceError, match=r"the loss rose to 4\.\d+ nats, from 2 before"):
+        divergence.record_update(position, 8.0)
+
+
+def test_training_goes_back_to_the_last_checkpoint_with_half_the_rate(
+    saboteur: Callable[..., Saboteur],
+) -> None:
+    listener = saboteur(8)
+    path = train(tiny_config("training.schedule=constant"), "runs/tiny", listener=listener)
+    records = Run.open(path).history()
+    assert [r["step"] for r in records if r["kind"] == "valid"] == [6, 12]
+    (back,) = [r for r in records if r["kind"] == "back"]
+    assert (back["step"], back["from_step"], back["rate_factor"]) == (6, 11, 0.5)
+    rates = {r["step"]: r["lr"] for r in records if r["kind"] == "train"}
+    assert rates[12] == pytest.approx(0.5 * rates[6])
+    assert [m for m in listener.messages if "skipped" in m] == [
+        f"step {step} skipped: the loss is not a number" for step in (9, 10)
+    ]
+    assert any(
+        re.search(r"step 11: the loss is not a number.*back to step 6 with 0.5 times the rate", m)
+        for m in listener.messages
+    )
+    assert all(torch.isfinite(value).all() for value in Run.open(path).load_weights().values())
+
+
+def test_a_state_in_which_updates_are_left_out_is_not_one_to_go_back_to(
+    saboteur: Callable[..., Saboteur],
+) -> None:
+    """The weights break at step 8; a checkpoint would be due at 9, and training is to pause at 10."""
+    listener = saboteur(8)
+    listener.stop_at = 10
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_config("training.valid_every=3"), "runs/tiny", listener=listener)
+    records = Run.open("runs/tiny").history()
+    assert [r["step"] for r in records if r["kind"] == "valid"] == [3, 6]
+    assert [(r["step"], r["from_step"]) for r in records if r["kind"] == "back"] == [(6, 11)]
+    newest = newest_checkpoint(Run.open("runs/tiny"))
+    assert newest is not None
+    assert newest.name == "step-000007"  # paused as soon as an update was made
+
+
+def test_training_gives_up_when_going_back_does_not_help(saboteur: Callable[..., Saboteur]) -> None:
+    listener = saboteur(8, 8, 8, 8)
+    with pytest.raises(TrainingError, match=r"went back 3 times.*last checkpoint is kept.*learning_rate"):
+        train(tiny_config(), "runs/tiny", listener=listener)
+    newest = newest_checkpoint(Run.open("runs/tiny"))
+    assert newest is not None
+    assert newest.name == "step-000006"
+
+
+def test_divergence_before_the_first_checkpoint_stops_with_an_explanation(
+    saboteur: Callable[..., Saboteur],
+) -> None:
+    with pytest.raises(TrainingError, match=r"not a number.*at step 4, and there is no checkpoint yet.*rate"):
+        train(tiny_config(), "runs/tiny", listener=saboteur(1))
+
+
+@pytest.mark.slow
+def test_a_training_saves_and_leaves_when_its_time_is_up() -> None:
+    whole = train(tiny_config(), "runs/whole")
+    listener = Recorder()
+    n_sittings = 0
+    while not (Path("runs/cut") / "report.json").exists():
+        with suppress(PausedError):
+            train(tiny_config(), "runs/cut", listener=listener, max_hours=1e-9)  # an update each
+        n_sittings += 1
+    assert n_sittings == 12
+    assert "the time is up: at step 1; the same command continues" in " ".join(listener.messages)
+    assert losses(Path("runs/cut")) == losses(whole)
+    assert (Path("runs/cut") / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_training_that_is_asked_to_end_saves_and_says_so() -> None:
+    listener = Recorder(stop_at=7, signum=signal.SIGTERM)
+    with pytest.raises(PausedError) as stopped:
+        train(tiny_config(), "runs/tiny", listener=listener)
+    assert stopped.value.reason == signal.SIGTERM
+    assert "asked to end (SIGTERM) at step 7" in listener.messages[-1]
+    assert newest_checkpoint(Run.open("runs/tiny")) == Path("runs/tiny/checkpoints/step-000007")
+
+
+@pytest.mark.slow
+def test_stalled_validations_lower_the_rate_of_plateau_alone() -> None:
+    stuck = ["training.learning_rate=1e-9", "training.plateau_patience=1", "training.valid_every=2"]
+    for schedule, falls in (("constant", False), ("plateau", True)):
+        path = train(tiny_config(*stuck, f'training.schedule="{schedule}"'), f"runs/{schedule}")
+        rates = {r["lr"] for r in Run.open(path).history() if r["kind"] == "train" and r["step"] > 4}
+        assert (len(rates) > 1) == falls, schedule
+
+
+@pytest.mark.slow
+def test_the_best_checkpoints_are_kept_beside_the_last() -> None:
+    settings = ["training.valid_every=1", "training.keep_checkpoints=1", "training.keep_best=2"]
+    path = train(tiny_config(*settings, "training.metric=loss", "training.average=none"), "runs/tiny")
+    valid = [r for r in Run.open(path).history() if r["kind"] == "valid"]
+    best = sorted(valid, key=lambda r: r["valid_loss"])[:2]
+    expected = {f"step-{r['step']:06d}" for r in best} | {"step-000012"}
+    assert {folder.name for folder in (path / "checkpoints").iterdir()} == expected
+
+
+@pytest.mark.slow
+def test_checkpoints_fit_into_the_room_they_are_given() -> None:
+    first = train(tiny_config("training.valid_every=1", "training.keep_checkpoints=12"), "runs/first")
+    sizes = [sum(f.stat().st_size for f in each.iterdir()) for each in (first / "checkpoints").iterdir()]
+    assert len(sizes) == 12
+    room = 4.5 * max(sizes) / 1e9
+    settings = ["training.valid_every=1", "training.keep_checkpoints=12", f"training.max_disk_gb={room}"]
+    path = train(tiny_config(*settings), "runs/second")
+    assert len(list((path / "checkpoints").iterdir())) == 4
+    assert (path / "checkpoints" / "step-000012").is_dir()
+    assert losses(path) == losses(first)
+
+
+@pytest.mark.parametrize(("average", "left"), [("last", {2, 3}), ("best", {1, 3})])
+def test_room_is_made_of_what_is_not_needed_any_more_before_what_scores_worst(
+    average: str, left: set[int]
+) -> None:
+    settings = ["training.keep_checkpoints=3", f"training.average={average}", "training.max_disk_gb=350e-9"]
+    run = Run.create("runs/tiny", tiny_config(*settings))
+    for step in (1, 2, 3):
+        (run.checkpoints / f"step-00000{step}").mkdir(parents=True)
+        (run.checkpoints / f"step-00000{step}" / "model.safetensors").write_bytes(bytes(100))
+    make_room(run, run.config, Position(step=4, scores={"1": 9.0, "2": 1.0, "3": 5.0, "4": 4.0}))
+    assert {int(folder.name[-1]) for folder in run.checkpoints.iterdir()} == left
+
+
+def test_the_moving_average_is_the_recursion_it_claims() -> None:
+    config, state = tiny_config(), tiny_state(tiny_config())
+    name, expected = "decoder.0.feed_forward.linear1.weight", None
+    expected = parameters(state.model)[name].clone()
+    for _ in range(5):
+        update_on(
+            state,
+            [batch_of(*PAIRS)],
+            config.model_copy(update={"training": config.training.model_copy(update={"ema_decay": 0.5})}),
+        )
+        step = state.position.step
+        decay = min(0.5, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * parameters(state.model)[name]
+    assert state.ema is not None
+    torch.testing.assert_close(state.ema[name], expected)
+
+
+def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
+    state = tiny_state(tiny_config("training.weight_decay=0.1"))
+    by_id = {id(p): name for name, p in state.model.named_parameters()}
+    decayed, others = state.optimizer.param_groups
+    assert decayed["weight_decay"] == 0.1
+    assert others["weight_decay"] == 0.0
+    assert all(by_id[id(p)].endswith("weight") and "norm" not in by_id[id(p)] for p in decayed["params"])
+    assert not any("embedding" in by_id[id(p)] for p in decayed["params"])
+    assert len(decayed["params"]) + len(others["params"]) == len(by_id)
+
+
+def test_muon_moves_the_matrices_of_the_layers_as_far_in_every_direction() -> None:
+    config = tiny_config("training.optimizer=muon", "training.learning_rate=0.01", "training.warmup_steps=1")
+    state = tiny_state(config)
+    before = {name: weight.clone() for name, weight in parameters(state.model).items()}
+    update_on(state, [batch_of(*PAIRS)], config)
+    of_layers = [
+        name for name in before if name.startswith(("encoder.", "decoder.")) and before[name].dim() == 2
+    ]
+    assert len(of_layers) == 4 * config.model.n_encoder_layers + 6 * config.model.n_decoder_layers
+    for name, weight in parameters(state.model).items():
+        moved = weight - before[name]
+        if name in of_layers:
+            full = 0.01 * 0.2 * max(moved.shape) ** 0.5  # Liu et al. 2025, equation 4
+            strong = torch.linalg.svdvals(moved)[: min(moved.shape) // 2]  # of what there is a gradient for
+            assert ((strong > 0.5 * full) & (strong < 1.5 * full)).all(), name
+        else:  # AdamW's first step is the rate, where there is a gradient
+            assert moved.abs().max().item() == pytest.approx(0.01, rel=1e-3), name
+
+
+def test_muon_and_adamw_share_a_rate_and_every_weight_has_one_of_them() -> None:
+    config = tiny_config("training.optimizer=muon", "training.weight_decay=0.1")
+    state = tiny_state(config)
+    listed = [id(p) for group in state.optimizer.param_groups for p in group["params"]]
+    assert sorted(listed) == sorted(id(p) for p in state.model.parameters())
+    update_on(state, [batch_of(*PAIRS)], config)
+    assert len({group["lr"] for group in state.optimizer.param_groups}) == 1
+    kinds = {frozenset(kept) for kept in state.optimizer.state.values()}
+    assert kinds == {frozenset({"momentum_buffer"}), frozenset({"step", "exp_avg", "exp_avg_sq"})}
+
+
+def test_a_pytorch_without_muon_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(ConfigError, match=r"muon.* wants PyTorch 2\.9 or newer.*set optimizer"):
+        tiny_state(tiny_config("training.optimizer=muon"))
+
+
+def test_muon_wants_whole_matrices() -> None:
+    with pytest.raises(ConfigError, match="does not go with sharding"):
+        tiny_config("training.optimizer=muon", "training.sharding=full")
+
+
+def interrupted(*overrides: str, stop_at: int = 7) -> Path:
+    """A run that was interrupted, whose newest checkpoint is that of `stop_at`."""
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_config(*overrides), "run", listener=Recorder(stop_at=stop_at))
+    return Path("run")
+
+
+def edit_a_line(file: str) -> None:
+    lines = Path(file).read_text(encoding="utf-8").splitlines()
+    Path(file).write_text("".join(f"{line}\n" for line in [*lines[:-1], "das Haus"]), encoding="utf-8")
+
+
+def append_pairs(file: str) -> None:
+    for side in ("en", "de"):
+        with Path(file).with_suffix(f".{side}").open("a", encoding="utf-8") as opened:
+            opened.write("the tree\n" * 50)
+
+
+@pytest.mark.parametrize(
+    ("change", "file", "named"),
+    [
+        (edit_a_line, "train.de", "train.de"),
+        (append_pairs, "train.en", "train.en, train.de"),
+        (edit_a_line, "valid.de", "valid.de"),
+    ],
+)
+def test_changed_text_is_not_mixed_in_when_a_training_continues(
+    change: Callable[[str], None], file: str, named: str
+) -> None:
+    run = interrupted()
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    change(file)
+    with pytest.raises(
+        RunError, match=rf"^{named}: changed since the training in run began; put the old text"
+    ):
+        train(tiny_config(), run)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_changed_text_is_learnt_from_on_request_and_the_history_says_from_where() -> None:
+    run = interrupted()
+    append_pairs("train.en")
+    listener = Recorder()
+    train(tiny_config(), run, listener=listener, allow_changed_data=True)
+    assert "continuing with changed text from step 7: train.en, train.de" in listener.messages
+    noted = [record for record in Run.open(run).history() if record["kind"] == "data"]
+    assert noted == [{"kind": "data", "step": 7, "changed": ["train.en", "train.de"]}]
+
+
+def test_changed_text_that_was_allowed_once_is_the_run_s_own() -> None:
+    run = interrupted()
+    edit_a_line("valid.de")
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_config(), run, listener=Recorder(stop_at=9), allow_changed_data=True)
+    train(tiny_config(), run)
+    assert len([record for record in Run.open(run).history() if record["kind"] == "data"]) == 1
+
+
+def test_a_run_from_before_there_were_hashes_continues_and_keeps_them() -> None:
+    run = interrupted()
+    (run / "corpora.json").unlink()
+    edit_a_line("train.de")
+    train(tiny_config(), run)
+    assert Run.open(run).read_json("corpora.json")["train"].keys() == {"train.en", "train.de"}
+
+
+def test_text_that_was_moved_has_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = interrupted()
+    (tmp_path / "data").mkdir()
+    for file in tmp_path.glob("*.??"):
+        file.rename(tmp_path / "data" / file.name)
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    train(tiny_config(), run)
+
+
+def test_text_that_changes_between_two_epochs_is_noticed_where_it_is_read_again() -> None:
+    class Editor(TrainingListener):
+        def stepped(self, position: Position) -> None:
+            if position.step == 2:
+                edit_a_line("train.de")
+
+    with pytest.raises(RunError, match=r"^train.de: changed since the training in drawn began"):
+        train(tiny_config("tokenizer.dropout=0.1", "training.batch_tokens=2000"), "drawn", listener=Editor())
+    few = tiny_config("training.batch_tokens=2000", "training.max_steps=4", "training.valid_every=4")
+    train(few, "stored", listener=Editor())  # is not read again
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_checkpoint_restores_every_tensor_and_the_random_state(tmp_path: Path, optimizer: str) -> None:
+    config = tiny_config(f"training.optimizer={optimizer}")
+    state = tiny_state(config)
+    update_on(state, [batch_of(*PAIRS)], config)
+    state.save(tmp_path / "step-000001")
+    draws = torch.rand(5)
+    other = tiny_state(config)
+    other.restore(tmp_path / "step-000001")
+    torch.testing.assert_close(torch.rand(5), draws, rtol=0, atol=0)
+    assert other.position == state.position
+    for a, b in ((state, other),):
+        assert all(torch.equal(v, parameters(b.model)[k]) for k, v in parameters(a.model).items())
+        update_on(a, [batch_of(*PAIRS)], config)
+        update_on(b, [batch_of(*PAIRS)], config)
+        assert all(torch.equal(v, parameters(b.model)[k]) for k, v in parameters(a.model).items())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "position.json"])
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str) -> None:
+    state = tiny_state(tiny_config())
+    update_on(state, [batch_of(*PAIRS)], tiny_config())
+    state.save(tmp_path / "step-000001")
+    file = tmp_path / "step-000001" / name
+    nested = b"[" * 100_000 if name == "position.json" else b""
+    file.write_bytes(nested or file.read_bytes()[:20])
+    with pytest.raises(
+        RunError, match=r"step-000001: the checkpoint is damaged .*continue from the one before"
+    ):
+        state.restore(tmp_path / "step-000001")
+
+
+def _renamed(tensors: dict[str, torch.Tensor], kind: str) -> dict[str, torch.Tensor]:
+    """The same tensors; the first name with `kind` in it is misspelt."""
+    first = next(name for name in tensors if kind in name)
+    return {name.replace(kind, kind + "x") if name == first else name: t for name, t in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("optimizer", lambda tensors: _renamed(tensors, "linear1")),
+        ("optimizer", lambda tensors: _renamed(tensors, "exp_avg_sq")),
+        ("optimizer", lambda tensors: {name: t[..., None] for name, t in tensors.items()}),
+        ("optimizer", lambda tensors: {name: t.int() for name, t in tensors.items()}),
+        ("ema", lambda tensors: _renamed(tensors, "linear1")),
+        ("ema", lambda tensors: {name: t[:1] for name, t in tensors.items()}),
+        ("random", lambda tensors: {name: t[:-1] for name, t in tensors.items()}),
+        ("random", lambda tensors: _renamed(tensors, "cpu")),
+    ],
+)
+def test_a_checkpoint_with_tensors_of_another_model_is_refused(
+    tmp_path: Path, file: str, change: Callable[[Any], Any]
+) -> None:
+    config = tiny_config("training.ema_decay=0.9")
+    state = tiny_state(config)
+    update_on(state, [batch_of(*PAIRS)], config)
+    state.save(tmp_path / "step-000001")
+    path = tmp_path / "step-000001" / f"{file}.safetensors"
+    save_tensors(path, change(load_tensors(path)))
+    with pytest.raises(RunError, match=r"^.*step-000001: the checkpoint is damaged \(.*; remove this folder"):
+        state.restore(tmp_path / "step-000001")
+
+
+@pytest.mark.parametrize("edited", [{"step": "1"}, {"step": None}, {"scores": []}, {"extra": 1}])
+def test_a_position_of_other_types_is_refused(tmp_path: Path, edited: dict[str, Any]) -> None:
+    state = tiny_state(tiny_config())
+    update_on(state, [batch_of(*PAIRS)], tiny_config())
+    state.save(tmp_path / "step-000001")
+    path = tmp_path / "step-000001" / "position.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | edited), encoding="utf-8")
+    with pytest.raises(RunError, match=rf"damaged \(position.json: {next(iter(edited))}: "):
+        state.restore(tmp_path / "step-000001")
+
+
+def test_the_average_of_checkpoints_is_their_mean(tmp_path: Path) -> None:
+    states = []
+    for seed in range(3):
+        state = tiny_state(tiny_config())
+        torch.manual_seed(seed)
+        for parameter in state.model.parameters():
+            torch.nn.init.normal_(parameter)
+        state.save(tmp_path / f"step-{seed}")
+        states.append(parameters(state.model))
+    mean = average_weights([tmp_path / f"step-{seed}" / "model.safetensors" for seed in range(3)])
+    for name, value in mean.items():
+        torch.testing.assert_close(value, torch.stack([s[name] for s in states]).mean(0))
+
+
+def test_a_run_directory_holds_what_it_promises() -> None:
+    path = train(tiny_config(), "runs/tiny")
+    for name in ("config.toml", "model.safetensors", "history.jsonl", "report.json", "tokenizer/shared.json"):
+        assert (path / name).is_file(), name
+    kinds = [record["kind"] for record in Run.open(path).history()]
+    assert kinds.count("train") == 12
+    assert kinds.count("valid") == 2
+    assert kinds.count("average") == 1
+    assert sorted(p.name for p in (path / "checkpoints").iterdir()) == ["step-000006", "step-000012"]
+    assert Translator.load(path).translate(["the cat"])[0].source == "the cat"
+
+
+def test_training_lowers_the_loss() -> None:
+    found = losses(train(tiny_config("training.max_steps=40", "training.valid_every=40"), "runs/tiny"))
+    assert found[-1][1] < 0.8 * found[0][1]
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_saves_and_continues_to_the_bit() -> None:
+    overrides = ["training.update_freq=2", "training.ema_decay=0.9"]
+    whole = train(tiny_config(*overrides), "runs/whole")
+    listener = Recorder(stop_at=7)  # between two validations
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_config(*overrides), "runs/cut", listener=listener)
+    assert "interrupted at step 7; the same command continues" in listener.messages[-1]
+    cut = train(tiny_config(*overrides), "runs/cut")
+    assert losses(cut) == losses(whole)
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_run_over_several_shards_continues_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = partial(TokenStore.prepare, shard_pairs=40)
+    monkeypatch.setattr(TokenStore, "prepare", prepare)
+    config = tiny_config("training.update_freq=3")
+    whole = train(config, "runs/whole")
+    for stop_at in (2, 5, 7):  # in the middle of epochs and of shards
+        with pytest.raises(KeyboardInterrupt):
+            train(config, "runs/cut", listener=Recorder(stop_at=stop_at))
+    assert len(list(Path("runs/cut/cache/train").iterdir())) == 4
+    cut = train(config, "runs/cut")
+    assert losses(cut) == losses(whole)
+
+
+def test_a_finished_run_is_left_as_it_is() -> None:
+    path = train(tiny_config(), "runs/tiny")
+    before = (path / "history.jsonl").read_bytes()
+    listener = Recorder()
+    train(tiny_config(), "runs/tiny", listener=listener)
+    assert (path / "history.jsonl").read_bytes() == before
+    assert any("is finished" in message for message in listener.messages)
+
+
+def test_a_run_that_another_training_writes_is_left_alone() -> None:
+    path = train(tiny_config("training.max_steps=6"), "runs/tiny")
+    (path / "report.json").unlink()
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    with only_writer(path):
+        for options in ([], ["--processes", "2"]):
+            complaint = error_of("train", path / "config.toml", "--out", path, *options)
+            assert f"{path}: process {os.getpid()} is writing it; wait until that has ended" in complaint
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
+def test_patience_stops_a_run_that_no_longer_improves() -> None:
+    stuck = [
+        "training.learning_rate=1e-12",
+        "training.valid_every=2",
+        "training.patience=2",
+        "training.max_steps=50",
+    ]
+    path = train(tiny_config(*stuck, "training.average=none"), "runs/tiny")
+    valid = [r["step"] for r in Run.open(path).history() if r["kind"] == "valid"]
+    assert valid == [2, 4, 6]
+
+
+def test_half_written_checkpoints_do_not_count() -> None:
+    path = train(tiny_config(), "runs/tiny")
+    (path / "checkpoints" / ".step-000099.partial").mkdir()
+    newest = newest_checkpoint(Run.open(path))
+    assert newest is not None
+    assert newest.name == "step-000012"
+
+
+def test_the_best_checkpoint_is_the_one_that_is_used() -> None:
+    """The average wins only where it scores better; otherwise the weights are those of the best step."""
+    path = train(tiny_config("training.metric=loss", "training.valid_every=3"), "runs/tiny")
+    records = Run.open(path).history()
+    best = min(r["valid_loss"] for r in records if r["kind"] in ("valid", "average"))
+    report = json.loads((path / "report.json").read_text(encoding="utf-8"))
+    assert report["valid_loss"] == pytest.approx(-best)
+    average = next(r for r in records if r["kind"] == "average")
+    assert (report["kept"] == "average") == (average["valid_loss"] == best)
+
+
+def test_held_out_pairs_are_used_where_no_validation_files_are_named() -> None:
+    path = train(tiny_config("data.valid=[]", "data.n_held_out=10"), "runs/tiny")
+    assert Run.open(path).config.data.valid == ()
+
+
+def test_bpe_dropout_run_continues_from_the_same_segmentations() -> None:
+    overrides = ["tokenizer.dropout=0.2", "training.max_steps=6", "training.valid_every=3"]
+    path = train(tiny_config(*overrides), "runs/tiny")
+    assert len(losses(path)) == 6
+
+
+@pytest.mark.slow
+def test_fp16_learns_and_scales_its_loss(tmp_path: Path) -> None:
+    weights = {}
+    for precision in ("fp32", "fp16"):
+        out = train(tiny_config(f'training.precision="{precision}"'), tmp_path / precision)
+        weights[precision] = [r["train_loss"] for r in Run.open(out).history() if r["kind"] == "train"]
+    assert weights["fp16"] == pytest.approx(weights["fp32"], rel=2e-2)
+
+
+def test_an_fp16_overflow_leaves_the_update_out_and_halves_the_scale() -> None:
+    config, state = tiny_config(), tiny_state(tiny_config())
+    state.model.dtype = torch.float16
+    state.position.loss_scale = 2.0**24
+    with torch.no_grad():
+        state.model.output.weight *= 1e3
+    before = {name: value.clone() for name, value in parameters(state.model).items()}
+    update_on(state, [batch_of(*PAIRS)], config)
+    assert state.position.loss_scale == 2.0**23
+    for name, value in parameters(state.model).items():
+        torch.testing.assert_close(value, before[name])
+
+
+def test_fp16_gives_up_when_no_scale_helps() -> None:
+    position = Position(step=1, loss_scale=2.0**-10)
+    with pytest.raises(TrainingError, match=r"fp16 gradients overflow at step 1 .*precision = \"bf16\""):
+        lower_loss_scale(position)
+
+
+def test_the_loss_scale_doubles_after_two_thousand_good_updates() -> None:
+    position = Position(loss_scale=8.0)
+    for _ in range(2000):
+        assert position.loss_scale == 8.0
+        raise_loss_scale(position)
+    assert position.loss_scale == 16.0
+
+
+def test_validation_may_close_every_epoch(tmp_path: Path) -> None:
+    run = Run.open(
+        train(
+            tiny_config("training.valid_every=0", "training.max_epochs=2", "training.max_steps=99"),
+            tmp_path / "run",
+        )
+    )
+    records = run.history()
+    assert [r["epoch"] for r in records if r["kind"] == "valid"] == [1, 2]
+    assert run.read_json("report.json")["epochs"] == 2
+
+
+@pytest.mark.slow
+def test_plateau_lowers_the_rate_when_validation_stalls(tmp_path: Path) -> None:
+    config = tiny_config(
+        'training.schedule="plateau"', "training.plateau_patience=1", "training.plateau_factor=0.1",
+        "training.valid_every=1", "training.learning_rate=10.0", "training.warmup_steps=1",
+    )  # fmt: skip
+    records = Run.open(train(config, tmp_path / "run")).history()
+    rate, expected = 10.0, []
+    for record in records:
+        if record["kind"] == "train":
+            expected.append(rate)
+        elif record["kind"] == "valid" and not record["best"]:
+            rate *= 0.1
+    assert [r["lr"] for r in records if r["kind"] == "train"] == pytest.approx(expected)
+    assert rate < 10.0
+
+
+@pytest.mark.slow
+def test_consistency_is_trained_with_and_continues_to_the_bit(tmp_path: Path) -> None:
+    config = tiny_config("training.consistency=2.0")
+    whole = train(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "cut", listener=Recorder(stop_at=7))
+    cut = train(config, tmp_path / "cut")
+    weights = [Run.open(path).load_weights() for path in (whole, cut)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_words_that_the_vocabulary_does_not_know_are_counted(tmp_path: Path) -> None:
+    listener = Recorder()
+    Path("valid.en").write_text("the cat sees a unicorn\n", encoding="utf-8")  # two of five are new
+    Path("valid.de").write_text("das Katze sieht Haus\n", encoding="utf-8")
+    config = tiny_config('tokenizer.kind="words"', "tokenizer.vocab_size=50", "training.max_steps=1")
+    train(config, tmp_path / "run", listener=listener)
+    said = [message for message in listener.messages if "unknown" in message]
+    assert said == ["40.0 % of the validation source's tokens are unknown"]
