@@ -11,11 +11,42 @@ from typing import Any
 import pytest
 import torch
 
+from dragoman.config import TranslationConfig, parse_config
+from dragoman.model.kernels import PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.runs import Run
 from dragoman.training import loop
 from dragoman.training.listener import TrainingListener
-from dragoman.training.state import Position
+from dragoman.training.state import Position, TrainState, parameters
+from dragoman.training.updates.optimizer import make_optimizer
+
+TINY = {
+    "name": "tiny",
+    "data": {
+        "src_lang": "en", "tgt_lang": "de",
+        "train": ["train.en", "train.de"], "valid": ["valid.en", "valid.de"],
+    },
+    "tokenizer": {"vocab_size": 300},
+    "model": {
+        "d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 1, "n_decoder_layers": 1, "dropout": 0.1,
+    },
+    "training": {
+        "max_steps": 12, "batch_tokens": 120, "learning_rate": 0.01, "warmup_steps": 4, "log_every": 1,
+        "valid_every": 6, "keep_checkpoints": 2, "n_threads": 1, "precision": "fp32",
+    },
+}  # fmt: skip
+
+
+def tiny_config(*overrides: str) -> TranslationConfig:
+    return parse_config(TINY, overrides=overrides)
+
+
+def tiny_state(config: TranslationConfig, *, kernels: Any = PLAIN) -> TrainState:
+    torch.manual_seed(0)
+    settings = config.model.model_copy(update={"dropout": 0.0})
+    model = Seq2SeqTransformer(settings, src_vocab_size=20, tgt_vocab_size=20, kernels=kernels)
+    ema = {k: v.clone() for k, v in parameters(model).items()}
+    return TrainState(model, make_optimizer(model, config.training), ema, Position())
 
 
 def losses(run: Path) -> list[tuple[int, float]]:

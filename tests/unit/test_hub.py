@@ -183,6 +183,7 @@ def test_an_answer_of_the_hub_that_is_none_is_one_line(hub: Hub, tiny_run: Path)
     assert hub.models == {}
 
 
+@pytest.mark.slow
 def test_commands_take_a_name_of_the_hub_for_a_run(pushed: Hub, tiny_run: Path) -> None:
     text = "the red cat\n"
     assert (

@@ -282,6 +282,7 @@ def test_workers_write_what_one_process_writes(tmp_path: Path, tiny_run: Path) -
     assert (tmp_path / "out1.zst").read_bytes() == (tmp_path / "out2.zst").read_bytes()
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again(
     tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def test_signs_of_markdown_and_html_are_text_in_a_table() -> None:
     assert not set("<>|*\n") & set(inner)
 
 
+@pytest.mark.slow
 def test_tensorboard_reads_the_losses_of_the_history() -> None:
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     done = CliRunner().invoke(app, [*COMMAND, "--tensorboard"])

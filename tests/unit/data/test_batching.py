@@ -78,6 +78,7 @@ def test_pairs_meet_other_pairs_in_another_epoch(store: TokenStore) -> None:
     assert len(first & second) < len(first) / 10
 
 
+@pytest.mark.slow
 def test_batches_come_in_no_order_of_length(store: TokenStore) -> None:
     widths = np.array([tgt_lengths(store)[batch].max() for batch in plan(store)])
     assert abs(np.corrcoef(widths, np.arange(len(widths)))[0, 1]) < 0.3

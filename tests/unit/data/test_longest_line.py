@@ -161,6 +161,7 @@ def test_a_document_with_a_longer_paragraph_is_refused(name: str, content: str, 
         DocumentFile.read(name, content.format("x " * MOST).encode(), ("a", "b"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_commands_name_the_line(tiny_run: Path, tiny_classifier_run: Path, tmp_path: Path) -> None:
     text = "red cat\n" + "x" * (MOST + 1) + "\n"

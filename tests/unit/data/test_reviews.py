@@ -50,12 +50,14 @@ def test_every_domain_is_as_often_praised_as_condemned(grammar: ReviewGrammar) -
         assert abs(n - both / 2) < 4 * (both / 4) ** 0.5, (noun, label)  # four standard deviations
 
 
+@pytest.mark.slow
 def test_the_embedded_reviews_are_those_that_the_grammar_generates() -> None:
     assert lzma.decompress((FOLDER / "reviews.xz").read_bytes()) == reviews_text()
     for split in SPLITS:
         assert reviews(split) == [(review.label, review.text) for review in corpus.labelled_reviews(1)[split]]
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_reviews_and_the_same_held_out_combinations() -> None:
     other = corpus.labelled_reviews(2)
     assert {review.text for review in other["test"]} != {text for _, text in reviews("test")}
@@ -207,6 +209,7 @@ def test_a_choice_makes_two_texts() -> None:
 # What decides the label
 
 
+@pytest.mark.slow
 def test_the_label_is_that_of_the_last_word_after_a_turn(grammar: ReviewGrammar) -> None:
     """A turned opinion without negation or report says an adjective of its review's own label."""
     label_of = {each.en: label for each in grammar.adjectives for label in LABELS if label in each.classes}

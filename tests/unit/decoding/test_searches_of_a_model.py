@@ -105,6 +105,7 @@ def test_the_coverage_penalty_is_that_of_the_attention_while_it_is_written(trans
 # Constraints
 
 
+@pytest.mark.slow
 @every_search
 def test_every_alternative_begins_with_its_prefix(
     translator: Translator, settings: dict[str, object]
@@ -346,6 +347,7 @@ SAMPLED = {"method": "sampling", "n_best": 2}
 WIDE = {"beam_size": 4, "n_best": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

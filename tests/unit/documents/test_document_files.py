@@ -78,6 +78,7 @@ def test_translating_by_the_identity_gives_the_document(
         assert expected.startswith(FILES[ending][:20])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", FORMATS)
 def test_a_model_translates_all_and_keeps_all_tags(translator: Translator, ending: str) -> None:
     done: list[int] = []

@@ -64,6 +64,7 @@ def test_an_export_finds_what_the_run_finds_and_as_probable(
         assert (tmp_path / "out" / name).stat().st_size == size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
 def test_the_script_in_the_readme_translates_without_dragoman(
     to: str, other_run: Path, tmp_path: Path

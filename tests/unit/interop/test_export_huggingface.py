@@ -132,6 +132,7 @@ def check_loading(folder: Path, architecture: str, more: Set[str] = frozenset())
     assert "auto_map" not in (folder / "config.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_generate_works_as_it_comes(tiny_run: Path, tmp_path: Path) -> None:
     export_run(tiny_run, tmp_path / "out", to="huggingface", n_sentences=3)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
@@ -159,6 +160,7 @@ def test_generate_works_as_it_comes(tiny_run: Path, tmp_path: Path) -> None:
         assert written == [answer["translation_text"] for answer in answers]
 
 
+@pytest.mark.slow
 def test_the_readme_translates(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,6 +207,7 @@ def test_an_imported_marian_goes_out_and_comes_back_the_same(tmp_path: Path) -> 
         assert torch.equal(back[name], tensor), name
 
 
+@pytest.mark.slow
 def test_an_imported_model_of_two_vocabularies_is_refused_by_its_tokenizers(tmp_path: Path) -> None:
     model = write_marian(tmp_path / "opus", share_encoder_decoder_embeddings=False)
     run = import_model(model, tmp_path / "run")
@@ -223,6 +226,7 @@ def test_positions_that_marian_would_forget_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_another_epsilon_of_the_norms_is_refused_and_goes_to_the_others(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "r", model={"norm_eps": 0.1})
     with pytest.raises(ConfigError, match=r"model.norm_eps = 0.1: the models of transformers .* have 1e-05"):

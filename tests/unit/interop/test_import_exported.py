@@ -124,6 +124,7 @@ def change_kept(there: Path, **changed: object) -> None:
     (there / "config.json").write_text(json.dumps(settings))
 
 
+@pytest.mark.slow
 def test_parts_of_different_exports_are_told_apart(there: Path, tmp_path: Path) -> None:
     config = json.loads((there / "config.json").read_bytes())["dragoman"]["config"]
 

@@ -134,6 +134,7 @@ def check_parity(folder: Path, run: Path) -> Foreign:
     return foreign
 
 
+@pytest.mark.slow
 def test_a_model_that_joeynmt_trained_computes_the_same_here(trained: Path, tmp_path: Path) -> None:
     run = import_model(trained, tmp_path / "run")
     check_parity(trained, run.path)

@@ -248,6 +248,7 @@ def test_an_imported_run_is_trained_further(opus: Pair, tmp_path: Path) -> None:
     assert Translator.load(tmp_path / "further").translate(["the red cat"])[0].text is not None
 
 
+@pytest.mark.slow
 def test_a_table_of_positions_is_kept_while_training(pairs: dict[str, Pair], tmp_path: Path) -> None:
     run = pairs["positions of its own"].run
     assert run.config.model.positions == "stored"

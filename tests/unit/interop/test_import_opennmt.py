@@ -333,6 +333,7 @@ EOLE_VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EOLE_VARIANTS)
 def test_a_run_computes_what_eole_computes(tmp_path: Path, name: str) -> None:
     settings = EOLE_VARIANTS[name]

@@ -182,6 +182,7 @@ def test_every_format_is_tested() -> None:
     assert SAMPLES.keys() == FORMATS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_format_is_told_by_its_files(name: str, there: Path, tmp_path: Path) -> None:
     assert detect(ForeignFolder(there)) == name

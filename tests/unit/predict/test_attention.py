@@ -150,6 +150,7 @@ def test_empty_and_endless_texts_are_refused(translator: Translator) -> None:
         cross_attention(translator, "red", "rot " * limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "magic"), [("a.svg", b"<?xml"), ("a.png", b"\x89PNG")])
 def test_the_suffix_chooses_the_kind_of_picture(tmp_path: Path, name: str, magic: bytes) -> None:
     weights = np.full((2, 4, 3, 2), 0.5, dtype=np.float32)

@@ -54,6 +54,7 @@ def test_of_equally_good_candidates_the_search_decides() -> None:
     assert minimum_risk(translation_of("")).text == ""
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_text_choose_together_and_are_never_compared_as_a_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -74,6 +75,7 @@ def test_the_parts_of_a_text_choose_together_and_are_never_compared_as_a_whole(
     assert [p.text for p in chosen.parts[:1] + chosen.parts[-1:]] == [same, odd]
 
 
+@pytest.mark.slow
 def test_parts_follow_the_choice_of_the_whole(tiny_run: Path) -> None:
     translator = Translator.load(tiny_run, device="cpu", precision="fp32")
     text = "red cat, big dog. " * translator.config.model.max_positions

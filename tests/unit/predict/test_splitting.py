@@ -109,6 +109,7 @@ def test_progress_counts_texts_and_not_parts(translator: Translator) -> None:
     assert counts == sorted(counts)
 
 
+@pytest.mark.slow
 def test_parts_in_a_language_without_spaces_are_joined_without(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def test_the_suffix_chooses_the_kind_of_picture(run: Run, name: str, magic: byte
     assert (run.path / name).read_bytes().startswith(magic)
 
 
+@pytest.mark.slow
 def test_the_same_history_gives_the_same_file(run: Run) -> None:
     log(run, step=1)
     validate(run, step=1, bleu=50.0)

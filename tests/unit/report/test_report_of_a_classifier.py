@@ -281,6 +281,7 @@ def test_hostile_labels_and_texts_are_text_on_the_page(
     assert 'class="for-strong"' in html or 'class="against-strong"' in html
 
 
+@pytest.mark.slow
 def test_a_run_without_weights_has_a_page_about_its_training(
     tiny_classifier_run: Path, tmp_path: Path
 ) -> None:
@@ -316,6 +317,7 @@ def test_the_command_writes_a_page_of_a_classifier(tiny_classifier_run: Path, tm
     assert "--split train: there are test and valid" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_a_test_set_that_is_gone_is_told_on_the_page(tiny_classifier_run: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(tiny_classifier_run, tmp_path / "run"))
     config = (run / "config.toml").read_text("utf-8")

@@ -133,6 +133,7 @@ def test_any_number_of_curves_can_be_drawn_and_always_gives_the_same_file(
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

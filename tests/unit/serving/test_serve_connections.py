@@ -55,6 +55,7 @@ def test_a_head_that_does_not_come_to_its_end_is_answered_with_408(port: int) ->
         assert wire.is_closed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "drop"), [(b"GET / HTTP/1.1\r\nX: ", b"y"), (b"", b"\r\n")])
 def test_a_byte_now_and_then_does_not_prolong_a_head(port: int, first: bytes, drop: bytes) -> None:
     with Wire(port) as wire:
@@ -170,6 +171,7 @@ def test_a_body_that_does_not_come_is_answered_with_408(port: int) -> None:
         assert wire.is_closed()
 
 
+@pytest.mark.slow
 def test_who_does_not_take_an_answer_is_cut_off(served: tuple[int, Server], port: int) -> None:
     asked = request("GET", "/openapi.json")
     with Wire(port) as wire:
@@ -230,6 +232,7 @@ def test_an_ending_service_answers_on_connections_that_it_has_and_says_it_is_not
         assert working.is_closed()
 
 
+@pytest.mark.slow
 def test_an_ending_service_leaves_connections_on_which_nobody_asks(tiny_run: Path) -> None:
     with service_in_thread([tiny_run]) as (port, server), Wire(port) as kept:
         assert kept.ask("GET", "/ready").status == 200

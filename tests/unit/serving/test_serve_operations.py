@@ -617,6 +617,7 @@ def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
     assert lines == []
 
 
+@pytest.mark.slow
 def test_what_cannot_be_served_is_said_in_a_line(tiny_run: Path, tmp_path: Path) -> None:
     assert "--keys" in error_of("serve", tiny_run, "--host", "0.0.0.0")
     nowhere = tmp_path / "nowhere"

@@ -56,6 +56,7 @@ def test_sentencepiece_cuts_and_joins_as_the_package_does(text: str) -> None:
         assert tokenizer.decode(ids) == processor.DecodePieces(cut)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.sampled_from("theredcat bigDOG,.!½ﬁ猫\u0301é>"), max_size=30))
 def test_spans_follow_one_another_within_the_text(text: str) -> None:

@@ -192,6 +192,7 @@ def test_ngrams_are_counted_by_class() -> None:
 # The loss
 
 
+@pytest.mark.slow
 def test_the_loss_is_a_weighted_sum_over_texts() -> None:
     """So that it does not matter how texts are cut into batches; by the definition, for smoothing 0.2."""
     config = tiny_config("model.ngrams=0")

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from commands import error_of
-from dragoman.config import TranslationConfig, parse_config
+from dragoman.config import TranslationConfig
 from dragoman.data.batching import TranslationBatch, pad
 from dragoman.data.store import TokenStore
 from dragoman.errors import ConfigError, PausedError, RunError, TrainingError
@@ -32,30 +32,9 @@ from dragoman.training.task import BatchResult, Task, Validation, Weights
 from dragoman.training.tasks.loss import batch_loss
 from dragoman.training.updates import divergence
 from dragoman.training.updates.divergence import N_USUAL, DivergenceError
-from dragoman.training.updates.optimizer import make_optimizer
 from dragoman.training.updates.updater import Part, SyncUpdater, lower_loss_scale, raise_loss_scale
-from recording import Recorder, Saboteur, losses
+from recording import Recorder, Saboteur, losses, tiny_config, tiny_state
 from recording import saboteur as saboteur
-
-TINY = {
-    "name": "tiny",
-    "data": {
-        "src_lang": "en", "tgt_lang": "de",
-        "train": ["train.en", "train.de"], "valid": ["valid.en", "valid.de"],
-    },
-    "tokenizer": {"vocab_size": 300},
-    "model": {
-        "d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 1, "n_decoder_layers": 1, "dropout": 0.1,
-    },
-    "training": {
-        "max_steps": 12, "batch_tokens": 120, "learning_rate": 0.01, "warmup_steps": 4, "log_every": 1,
-        "valid_every": 6, "keep_checkpoints": 2, "n_threads": 1, "precision": "fp32",
-    },
-}  # fmt: skip
-
-
-def tiny_config(*overrides: str) -> TranslationConfig:
-    return parse_config(TINY, overrides=overrides)
 
 
 @pytest.fixture(autouse=True)
@@ -67,14 +46,6 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         translated = [" ".join(words.get(w, w) for w in line.split()) for line in chosen]
         Path(f"{name}.en").write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
         Path(f"{name}.de").write_text("".join(f"{line}\n" for line in translated), encoding="utf-8")
-
-
-def tiny_state(config: TranslationConfig, *, kernels: Any = PLAIN) -> TrainState:
-    torch.manual_seed(0)
-    settings = config.model.model_copy(update={"dropout": 0.0})
-    model = Seq2SeqTransformer(settings, src_vocab_size=20, tgt_vocab_size=20, kernels=kernels)
-    ema = {k: v.clone() for k, v in parameters(model).items()}
-    return TrainState(model, make_optimizer(model, config.training), ema, Position())
 
 
 class PairsTask(Task[TranslationBatch]):
@@ -180,6 +151,7 @@ def test_a_loss_that_creeps_up_is_divergence() -> None:
         divergence.record_update(position, 8.0)
 
 
+@pytest.mark.slow
 def test_training_goes_back_to_the_last_checkpoint_with_half_the_rate(
     saboteur: Callable[..., Saboteur],
 ) -> None:
@@ -389,6 +361,7 @@ def append_pairs(file: str) -> None:
             opened.write("the tree\n" * 50)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "file", "named"),
     [
@@ -410,6 +383,7 @@ def test_changed_text_is_not_mixed_in_when_a_training_continues(
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_changed_text_is_learnt_from_on_request_and_the_history_says_from_where() -> None:
     run = interrupted()
     append_pairs("train.en")
@@ -420,6 +394,7 @@ def test_changed_text_is_learnt_from_on_request_and_the_history_says_from_where(
     assert noted == [{"kind": "data", "step": 7, "changed": ["train.en", "train.de"]}]
 
 
+@pytest.mark.slow
 def test_changed_text_that_was_allowed_once_is_the_run_s_own() -> None:
     run = interrupted()
     edit_a_line("valid.de")
@@ -429,6 +404,7 @@ def test_changed_text_that_was_allowed_once_is_the_run_s_own() -> None:
     assert len([record for record in Run.open(run).history() if record["kind"] == "data"]) == 1
 
 
+@pytest.mark.slow
 def test_a_run_from_before_there_were_hashes_continues_and_keeps_them() -> None:
     run = interrupted()
     (run / "corpora.json").unlink()
@@ -547,6 +523,7 @@ def test_the_average_of_checkpoints_is_their_mean(tmp_path: Path) -> None:
         torch.testing.assert_close(value, torch.stack([s[name] for s in states]).mean(0))
 
 
+@pytest.mark.slow
 def test_a_run_directory_holds_what_it_promises() -> None:
     path = train(tiny_config(), "runs/tiny")
     for name in ("config.toml", "model.safetensors", "history.jsonl", "report.json", "tokenizer/shared.json"):
@@ -631,6 +608,7 @@ def test_half_written_checkpoints_do_not_count() -> None:
     assert newest.name == "step-000012"
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_is_the_one_that_is_used() -> None:
     """The average wins only where it scores better; otherwise the weights are those of the best step."""
     path = train(tiny_config("training.metric=loss", "training.valid_every=3"), "runs/tiny")
@@ -689,6 +667,7 @@ def test_the_loss_scale_doubles_after_two_thousand_good_updates() -> None:
     assert position.loss_scale == 16.0
 
 
+@pytest.mark.slow
 def test_validation_may_close_every_epoch(tmp_path: Path) -> None:
     run = Run.open(
         train(

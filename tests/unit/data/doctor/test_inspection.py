@@ -142,6 +142,7 @@ def phrases() -> dict[str, list[tuple[str, str]]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lang", ["de", "pl", "zh"])
 def test_a_right_corpus_raises_no_concern(phrases: dict[str, Pairs], lang: str) -> None:
     assert look(phrases[lang], lang).concerns == ()
@@ -242,6 +243,7 @@ def test_languages_that_the_doctor_does_not_know_are_identified(monkeypatch: pyt
     assert swapped - right == {"swapped"}
 
 
+@pytest.mark.slow
 def test_without_language_identification_the_rest_is_checked(
     phrases: dict[str, Pairs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +262,7 @@ def report(found: Inspection, *, check: bool = True) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_three_pairs_are_shown_with_their_declared_languages(phrases: dict[str, Pairs]) -> None:
     lines = report(look(phrases["de"]))
     shown = [line.strip() for line in lines[1:]]
