@@ -489,10 +489,10 @@ def test_a_terminal_gets_no_order_and_a_pipe_what_was_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = "\x1b[2J\x9b31m\x07 a\tא\u200fb\n"
-    write_output(None, written.encode())
+    write_output(None, written)
     assert capsys.readouterr().out == written
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    write_output(None, written.encode())
+    write_output(None, written)
     assert capsys.readouterr().out == "\\x1b[2J\\x9b31m\\x07 a\tא\u200fb\n"
 
 

@@ -7,12 +7,13 @@ for Ray gives blocks to workers; blocks come back in their order. This process w
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,7 @@ STORE_BYTES = 256 << 20
 
 def on_cluster(
     job: Job, read: Callable[[Path], Iterator[Chunk]], *, address: str, n_workers: int
-) -> Iterator[Done]:
+) -> Generator[Done, None, None]:
     """Yield the result of each chunk of `read`, in order.
 
     `n_workers` translators run on the cluster at `address`, each with a core, or with a GPU or a share of one
@@ -51,22 +52,31 @@ def on_cluster(
     job = replace(job, run=job.run.resolve(), source=job.source.resolve())
     with _connected(ray, address, n_workers=n_workers):
         dataset = _dataset(ray, job, partial(read, job.source), n_workers=n_workers)
-        rows = iter(dataset.iter_rows())
-        while True:
-            try:
-                row = next(rows, None)
-            except Exception as error:
-                last = str(error).strip().splitlines()[-1:]
-                raise RunError(
-                    f"Ray gave up ({type(error).__name__}: {' '.join(last)}); what was finished is kept, and "
-                    "the same command continues"
-                ) from None
-            if row is None:
-                return
+        try:
+            with closing(iter(dataset.iter_rows())) as rows:
+                problem = yield from _results(rows)
+        finally:  # Ray's scheduling threads end with this object; without a cluster they end the process
+            del dataset
+            gc.collect()
+    if problem:
+        raise problem
+
+
+def _results(rows: Iterator[dict[str, Any]]) -> Generator[Done, None, DragomanError | None]:
+    """Yield the results in `rows`; return the error that ended them, if any."""
+    try:
+        for row in rows:
             done = Done(**{**row, "counts": json.loads(row["counts"])})
             if done.problem:
-                raise DragomanError(done.problem)
+                return DragomanError(done.problem)
             yield done
+    except Exception as error:
+        last = str(error).strip().splitlines()[-1:]
+        return RunError(
+            f"Ray gave up ({type(error).__name__}: {' '.join(last)}); what was finished is kept, and the "
+            "same command continues"
+        )
+    return None
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -109,7 +110,7 @@ def translate_file(
                 chunk_lines=chunk_lines,
             )
             chunks = _watched(read(job.source), status)
-            results: Iterator[Done]
+            results: Generator[Done, None, None]
             if ray is not None:
                 from dragoman.bulk.cluster import on_cluster
 
@@ -118,12 +119,13 @@ def translate_file(
                 results = in_process(job, chunks, tick=tick)
             else:
                 results = in_processes(job, chunks, n_workers=n_workers, tick=tick)
-            for done in results:
-                journal.append(done)
-                n_done = done.first_number - 1 + done.n_lines
-                if status.n_read < n_done:  # read elsewhere
-                    status.n_read, status.n_bytes = n_done, done.n_bytes
-                tick(max(0, n_done - n_earlier - status.n_new))
+            with closing(results):
+                for done in results:
+                    journal.append(done)
+                    n_done = done.first_number - 1 + done.n_lines
+                    if status.n_read < n_done:  # read elsewhere
+                        status.n_read, status.n_bytes = n_done, done.n_bytes
+                    tick(max(0, n_done - n_earlier - status.n_new))
         journal.finish()
     return Summary(journal.n_lines, journal.n_lines - n_earlier, journal.counts, time.monotonic() - start)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -23,14 +23,16 @@ AHEAD = 2
 """Maximum chunks per worker in memory: read, being translated, or waiting for an earlier chunk."""
 
 
-def in_process(job: Job, chunks: Iterator[Chunk], *, tick: Tick) -> Iterator[Done]:
+def in_process(job: Job, chunks: Iterator[Chunk], *, tick: Tick) -> Generator[Done, None, None]:
     """Yield the result of each chunk, in order, computed in this process."""
     translate = ChunkTranslator(job)
     for chunk in chunks:
         yield translate(chunk, tick)
 
 
-def in_processes(job: Job, chunks: Iterator[Chunk], *, n_workers: int, tick: Tick) -> Iterator[Done]:
+def in_processes(
+    job: Job, chunks: Iterator[Chunk], *, n_workers: int, tick: Tick
+) -> Generator[Done, None, None]:
     """Yield the result of each chunk, in order, computed by `n_workers` processes.
 
     Raises:
@@ -46,7 +48,7 @@ def in_processes(job: Job, chunks: Iterator[Chunk], *, n_workers: int, tick: Tic
             worker.end()
 
 
-def _in_order(workers: list[Worker], chunks: Iterator[Chunk], tick: Tick) -> Iterator[Done]:
+def _in_order(workers: list[Worker], chunks: Iterator[Chunk], tick: Tick) -> Generator[Done, None, None]:
     """Send chunks to idle workers, and yield the results in the order of the input."""
     by_connection: dict[Any, Worker] = {worker.connection: worker for worker in workers}
     given: deque[int] = deque()  # the first line of every chunk that was not handed out yet

@@ -280,13 +280,13 @@ def translate_lines(job: FileTranslation, *, pharaoh: Path | None, as_json: bool
         else:
             written += [f"{as_line(t)}\n" for t in translations]
         if out is None:
-            write_output(None, "".join(written).encode())
+            write_output(None, "".join(written))
             written.clear()
     job.content.close(n_lines)
     if out is not None:
-        write_output(out, "".join(written).encode())
+        write_output(out, "".join(written))
     if pharaoh is not None:
-        write_output(pharaoh, "".join(aligned).encode())
+        write_output(pharaoh, "".join(aligned))
     return n_lines
 
 

@@ -123,20 +123,26 @@ def _blocks(stream: BinaryIO) -> Iterator[bytes]:
     return iter(lambda: stream.read1(1 << 16) if isinstance(stream, BufferedReader) else stream.read(), b"")
 
 
-def write_output(path: Path | None, content: bytes) -> None:
-    """Write UTF-8 text, or a document, to stdout, or atomically to a file.
+def write_output(path: Path | None, content: str | bytes) -> None:
+    """Write text, or a document, to stdout, or atomically to a file.
 
-    A file is compressed according to its suffix. On a terminal, control characters are escaped.
+    A file is written in UTF-8 and compressed according to its suffix. On a terminal, control characters are
+    escaped.
     """
     if path is not None:
         from dragoman.data.readers.files import compressed
         from dragoman.files import write_atomically
 
-        write_atomically(path, compressed(content, path.name))
+        encoded = content.encode() if isinstance(content, str) else content
+        write_atomically(path, compressed(encoded, path.name))
     elif sys.stdout.isatty():
         from dragoman.documents.plain import decoded
 
-        sys.stdout.write(escape_control_characters(decoded("output", content)[0]))
+        text = content if isinstance(content, str) else decoded("output", content)[0]
+        sys.stdout.write(escape_control_characters(text))
+    elif isinstance(content, str):
+        sys.stdout.write(content)
+        sys.stdout.flush()
     else:
         sys.stdout.buffer.write(content)
         sys.stdout.flush()
