@@ -30,8 +30,8 @@ from dragoman.data.batching import TranslationBatch, make_batch
 from dragoman.hardware import environment, matrix_ceiling
 from dragoman.runs import Run
 from dragoman.text.vocabulary import EOS_ID, PAD_ID
-from dragoman.training.listener import TrainingListener
 from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.trainer import TrainingListener
 from peer_process import PeerProcess
 
 PEERS = Path(__file__).parent / "peers"

@@ -17,9 +17,9 @@ from typing import Any
 
 from rich.console import Console
 
+from dragoman.cli.figures import PLACEHOLDER, curve_of
 from dragoman.cli.listener import describe_record
 from dragoman.cli.live import LivePanel, sample_table
-from dragoman.cli.schedule import PLACEHOLDER, curve_of
 from dragoman.config import Config, ModelConfig, load_recipe, parse_config
 from dragoman.evaluation.classification import evaluate, split_of
 from dragoman.files import write_atomically
@@ -33,10 +33,10 @@ from dragoman.report.masks import masks_of, plot_masks
 from dragoman.report.positions import plot_positions
 from dragoman.report.schedule import plot_schedules
 from dragoman.runs import Run
-from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position
 from dragoman.training.task import Sample
+from dragoman.training.trainer import TrainingListener
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"

@@ -16,8 +16,8 @@ from dragoman.model.kernels import PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.runs import Run
 from dragoman.training import loop
-from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position, TrainState, parameters
+from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates.optimizer import make_optimizer
 
 TINY = {

@@ -54,12 +54,12 @@ from dragoman.predict.translator import Translation, Translator
 from dragoman.runs import Run
 from dragoman.serving.batching import BatchedEngine, Batcher, Client, GoneError
 from dragoman.training.checkpoints import newest_checkpoint
-from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import shard
 from dragoman.training.state import Position, TrainState, parameters
 from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates.optimizer import make_optimizer
 from dragoman.training.updates.updater import LossModule, Part, SyncUpdater
 

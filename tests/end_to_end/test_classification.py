@@ -305,7 +305,7 @@ def test_the_demo_has_two_tasks() -> None:
 PROGRAM = """
 import os, signal, sys
 from dragoman.config import load_recipe
-from dragoman.training.listener import TrainingListener
+from dragoman.training.trainer import TrainingListener
 from dragoman.training.loop import train
 
 class Assassin(TrainingListener):

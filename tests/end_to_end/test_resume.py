@@ -13,7 +13,7 @@ import pytest
 PROGRAM = """
 import os, signal, sys
 from dragoman.config import load_recipe
-from dragoman.training.listener import TrainingListener
+from dragoman.training.trainer import TrainingListener
 from dragoman.training.loop import train
 
 class Assassin(TrainingListener):
@@ -115,7 +115,7 @@ import dragoman.runs
 from dragoman.config import load_recipe
 from dragoman.training import loop, state
 from dragoman.training.tasks import translation
-from dragoman.training.listener import TrainingListener
+from dragoman.training.trainer import TrainingListener
 
 def train(prepare):
     pid = os.fork()

@@ -13,9 +13,9 @@ from dragoman.cli.app import as_called
 from dragoman.cli.console import Console
 from dragoman.cli.live import LivePanel, sample_table
 from dragoman.config import Config
-from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
 from dragoman.training.task import Sample
+from dragoman.training.trainer import TrainingListener
 
 
 class TerminalListener(TrainingListener):

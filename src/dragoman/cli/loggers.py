@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import Config
-from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
 from dragoman.training.task import Sample
+from dragoman.training.trainer import TrainingListener
 
 NOT_PLOTTED = {"kind", "step", "best", "n", "seconds"}
 

@@ -83,8 +83,7 @@ def show(
 
 def _show_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: Path | None) -> None:
     """Print one of FIGURES, and draw it into `out` if given."""
-    from dragoman.cli.figures import show_masks, show_positions
-    from dragoman.cli.schedule import show_schedule
+    from dragoman.cli.figures import show_masks, show_positions, show_schedule
 
     if out is not None:
         require("matplotlib", extra="plots", purpose=f"drawing {NOUNS.get(name, name)}")

@@ -248,8 +248,8 @@ def run_training(
     from dragoman.cli.loggers import Listeners, TensorBoardListener, WandbListener
     from dragoman.errors import PausedError
     from dragoman.runs import Run
-    from dragoman.training.listener import TrainingListener
     from dragoman.training.loop import train
+    from dragoman.training.trainer import TrainingListener
 
     try:
         with TerminalListener() as terminal:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dragoman.decoding.beam import beam_search
-from dragoman.decoding.coverage import AttendingStep, Coverage
 from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
 from dragoman.decoding.phrases import Phrases
-from dragoman.decoding.prefix import ForcedPrefix
-from dragoman.decoding.repetition import NoRepeatedNgrams
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.watching import WatchedSearch, Watcher
+from dragoman.decoding.wrappers import AttendingStep, Coverage, ForcedPrefix, NoRepeatedNgrams
 
 __all__ = [
     "AttendingEnsemble",

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dragoman.decoding.coverage import AttendingStep
 from dragoman.decoding.hypotheses import NextToken
+from dragoman.decoding.wrappers import AttendingStep
 
 
 class Ensemble:

@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dragoman.decoding.histories import Histories
 from dragoman.decoding.hypotheses import NextToken
+from dragoman.decoding.wrappers import Histories
 
 
 class Watcher(Protocol):

@@ -13,15 +13,13 @@ from torch import Tensor
 from dragoman.config import SearchConfig
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.beam import beam_search
-from dragoman.decoding.coverage import AttendingStep, Coverage
 from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
 from dragoman.decoding.phrases import Phrases
-from dragoman.decoding.prefix import ForcedPrefix
-from dragoman.decoding.repetition import NoRepeatedNgrams
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.watching import WatchedSearch, Watcher
+from dragoman.decoding.wrappers import AttendingStep, Coverage, ForcedPrefix, NoRepeatedNgrams
 from dragoman.hardware import resident_bytes
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.packed import PackedDecoder, can_pack
@@ -85,14 +83,29 @@ class StepEngine(ABC):
         Forbidden tokens have log-probability -inf. ConfigError: a setting is beyond this engine.
         """
 
+    def free_memory(self) -> None:
+        """Give back device memory that the last search left reserved."""
+        torch.cuda.empty_cache()
+
     @torch.inference_mode()
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         found: dict[int, list[Hypothesis]] = {}
-        for kind in (False, True):  # what requires nothing goes the ordinary way
-            chosen = [i for i, sentence in enumerate(sentences) if bool(sentence.required) == kind]
-            if chosen:
-                hypotheses = self._search([sentences[i] for i in chosen], settings)
-                found.update(zip(chosen, hypotheses, strict=True))
+        required = [i for i, sentence in enumerate(sentences) if sentence.required]
+        ordinary = [i for i, sentence in enumerate(sentences) if not sentence.required]
+        waiting = [group for group in (required, ordinary) if group]
+        while waiting:
+            group = waiting.pop()
+            try:
+                found.update(zip(group, self._search([sentences[i] for i in group], settings), strict=True))
+                continue
+            except torch.OutOfMemoryError:
+                pass
+            # Outside of the handler, which would keep what is to be freed.
+            self.free_memory()
+            if half := len(group) // 2:
+                waiting += [group[half:], group[:half]]
+            else:
+                found[group[0]] = self._search([sentences[group[0]]], settings)[0]
         return [found[i] for i in range(len(sentences))]
 
     def _search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
@@ -165,6 +178,11 @@ class NativeEngine(StepEngine):
     def longest(self) -> int:
         return min(model.config.max_positions for model in self.models) - 1
 
+    def free_memory(self) -> None:
+        for decoder in self._static:
+            decoder.stages.clear()
+        super().free_memory()
+
     def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
         if settings.coverage_penalty > 0:
             attending = self._attending(src)
@@ -173,21 +191,6 @@ class NativeEngine(StepEngine):
             return coverage, coverage.penalty
         steps = [self._start(i, src) for i in range(len(self.models))]
         return steps[0] if len(steps) == 1 else Ensemble(steps), None
-
-    def _search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """As above; in two halves, and so on, where a GPU's memory is too little for all of them."""
-        try:
-            return super()._search(sentences, settings)
-        except torch.OutOfMemoryError:
-            pass
-        # Outside of the handler, which would keep what is to be freed.
-        for decoder in self._static:
-            decoder.stages.clear()
-        torch.cuda.empty_cache()
-        half = len(sentences) // 2
-        if not half:
-            return super()._search(sentences, settings)
-        return self._search(sentences[:half], settings) + self._search(sentences[half:], settings)
 
     def _attending(self, src: Tensor) -> AttendingStep:
         """Return the next-token function that says where it looks."""

@@ -10,9 +10,9 @@ from dragoman.config import Config
 from dragoman.report.curves import Curves
 from dragoman.reproduction.recipe import known_recipes
 from dragoman.runs import Run
-from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
 from dragoman.training.task import Sample
+from dragoman.training.trainer import TrainingListener
 
 KEYS = {"loss": "valid_loss"}
 """What history.jsonl calls the setting training.metric, where it is not the same word."""

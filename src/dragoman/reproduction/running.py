@@ -16,7 +16,7 @@ from dragoman.reproduction.reference import ReferenceListener, reference_curve
 from dragoman.runs import Run, only_writer
 from dragoman.tasks import task_of
 from dragoman.tasks.task import EvaluationRequest
-from dragoman.training.listener import TrainingListener
+from dragoman.training.trainer import TrainingListener
 
 REPRODUCTION = "reproduction.json"
 """What a run keeps of the comparison."""

@@ -15,7 +15,6 @@ from dragoman.config import FOREIGN_KINDS, TokenizerConfig
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.text import subwords
 from dragoman.text.base import ListedTokenizer, Token, Tokenizer
-from dragoman.text.characters import Characters
 from dragoman.text.foreign import KINDS
 from dragoman.text.normalisation import META_SPACE, normalise, normalise_lowercase
 from dragoman.text.subwords import BYTE_TOKENS, LOWERCASE, N_FIXED
@@ -30,7 +29,7 @@ from dragoman.text.vocabulary import (
     most_frequent,
     sample_of_text,
 )
-from dragoman.text.words import Words
+from dragoman.text.words import Characters, Words
 
 MAX_BYTES = 1 << 26
 """Of a tokenizer's file: five times what a million tokens take that have ten characters each."""

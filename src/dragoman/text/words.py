@@ -1,4 +1,4 @@
-"""Word tokens: split text by a regular expression or by spaCy's rules, and join it again."""
+"""Tokens that are not learnt: words, by a regular expression or by spaCy's rules, and characters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from dragoman.errors import ConfigError, optional
+from dragoman.text.normalisation import META_SPACE
 
 WORD = (
     r"[\p{L}\p{M}\p{N}]+(?:(?:['’\-]|(?<=\p{N})[.,:](?=\p{N}))[\p{L}\p{M}\p{N}]+)*"
@@ -141,3 +142,19 @@ def _capitalise(text: str) -> str:
     first = text[start : start + 1]
     capital = first.title()
     return text[:start] + capital + text[start + 1 :] if capital.lower() == first else text
+
+
+class Characters:
+    """Text to characters and back. A space is a token too, so that nothing is lost."""
+
+    def split(self, text: str) -> list[str]:
+        """Return the code points of normalised `text`, META_SPACE for a space."""
+        return list(text.replace(" ", META_SPACE))
+
+    def join(self, pieces: Iterable[str]) -> str:
+        """Return the text of `pieces`: the inverse of `split`."""
+        return "".join(pieces).replace(META_SPACE, " ")
+
+    def settings(self) -> dict[str, Any]:
+        """Return the section of the tokenizer's file."""
+        return {"kind": "characters"}

@@ -21,11 +21,10 @@ from dragoman.errors import ConfigError, require
 from dragoman.hardware import choose_dtype, keep_freed_memory, remember_few_shapes
 from dragoman.runs import CORPORA, Run, only_writer
 from dragoman.training.checkpoints import is_static, newest_checkpoint
-from dragoman.training.listener import TrainingListener
 from dragoman.training.parallel.processes import Processes, joined
 from dragoman.training.state import Position, TrainState, parameters, seed_process
 from dragoman.training.tasks import make_task
-from dragoman.training.trainer import Trainer, is_finished, recognise_text
+from dragoman.training.trainer import Trainer, TrainingListener, is_finished, recognise_text
 from dragoman.training.updates.optimizer import make_optimizer
 from dragoman.training.updates.updater import loss_module
 

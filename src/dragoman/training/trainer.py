@@ -19,11 +19,10 @@ from dragoman.errors import PausedError, RunError, TrainingError
 from dragoman.hardware import environment, peak_memory
 from dragoman.runs import CORPORA, Run
 from dragoman.training.checkpoints import averaged_files, newest_checkpoint, save_checkpoint
-from dragoman.training.listener import TrainingListener
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import all_whole
 from dragoman.training.state import Position, TrainState, average_weights
-from dragoman.training.task import Task, Validation, Weights
+from dragoman.training.task import Sample, Task, Validation, Weights
 from dragoman.training.updates import divergence, memory
 from dragoman.training.updates.memory import Indices
 from dragoman.training.updates.schedule import learning_rate
@@ -341,3 +340,25 @@ def warn(position: Position, result: Validation, listener: TrainingListener) -> 
         if name not in position.warned:
             position.warned.append(name)
             listener.message(f"warning: {warning}")
+
+
+class TrainingListener:
+    """Is told what happens during a training. This one says nothing; override what you want to hear."""
+
+    def message(self, text: str) -> None:
+        """Receive a sentence for the user."""
+
+    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+        """Handle the start, before the first update of this call."""
+
+    def stepped(self, position: Position) -> None:
+        """One update was made."""
+
+    def logged(self, record: dict[str, Any]) -> None:
+        """Receive a record that was added to history.jsonl."""
+
+    def validating(self) -> None:
+        """Training pauses for a validation."""
+
+    def sampled(self, step: int, samples: Sequence[Sample]) -> None:
+        """Receive the outputs for some validation examples, always the same ones."""

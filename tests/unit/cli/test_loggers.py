@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from dragoman.cli import app
 from dragoman.cli.loggers import Listeners, markdown_table, run_id, scalars
 from dragoman.runs import Run
-from dragoman.training.listener import TrainingListener
 from dragoman.training.task import N_SAMPLES
+from dragoman.training.trainer import TrainingListener
 from tiny import TINY, write_corpus
 
 SETTINGS = [part for setting in TINY for part in ("--set", setting)]

@@ -37,8 +37,8 @@ from dragoman.reproduction.expected import (
 from dragoman.reproduction.recipe import Recipe, find_recipe, known_recipes, laid_over, version_option
 from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener
 from dragoman.reproduction.running import environment_differences, judge
-from dragoman.training.listener import TrainingListener
 from dragoman.training.state import Position
+from dragoman.training.trainer import TrainingListener
 
 ROOT = Path(__file__).parents[3]
 SIGNATURE = "nrefs:1|case:mixed|tok:13a|version:2.6.0"

@@ -28,7 +28,6 @@ from dragoman.model.ngrams import bags_of_ngrams
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier
 from dragoman.runs import Run
 from dragoman.text.tokenizer import train_tokenizer
-from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position
 from dragoman.training.tasks.classification import (
@@ -37,6 +36,7 @@ from dragoman.training.tasks.classification import (
     describe_labels,
     suspicions,
 )
+from dragoman.training.trainer import TrainingListener
 from tiny import TINY_CLASSIFIER, write_labelled
 
 SETTINGS: dict[str, Any] = {

@@ -16,13 +16,12 @@ from dragoman.data.phrasebook import pairs
 from dragoman.data.store import TokenStore
 from dragoman.metrics.faults import has_loop, similarity
 from dragoman.predict.translator import Translator
-from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position
 from dragoman.training.task import Validation
 from dragoman.training.tasks.diagnosis import SourceUse, copies, diagnose, loops, silences, source_use
 from dragoman.training.tasks.translation import Validator
-from dragoman.training.trainer import should_be_learning, warn
+from dragoman.training.trainer import TrainingListener, should_be_learning, warn
 from tiny import WORDS
 
 HEALTHY = SourceUse(loss=1.0, shuffled_loss=4.0)

@@ -25,11 +25,11 @@ from dragoman.predict.translator import Translator
 from dragoman.runs import Run, only_writer
 from dragoman.tensors import load_tensors, save_tensors
 from dragoman.training.checkpoints import make_room, newest_checkpoint
-from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
 from dragoman.training.state import Position, TrainState, average_weights, parameters
 from dragoman.training.task import BatchResult, Task, Validation, Weights
 from dragoman.training.tasks.loss import batch_loss
+from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates import divergence
 from dragoman.training.updates.divergence import N_USUAL, DivergenceError
 from dragoman.training.updates.updater import Part, SyncUpdater, lower_loss_scale, raise_loss_scale

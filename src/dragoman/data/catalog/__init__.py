@@ -7,8 +7,7 @@
 A set is looked for where `find_file` looks: in the working directory, in $DRAGOMAN_DATA and in the cache.
 """
 
-from dragoman.data.catalog.checking import Check, verify
-from dragoman.data.catalog.fetching import Progress, fetch
+from dragoman.data.catalog.fetching import Check, Progress, fetch, verify
 from dragoman.data.datasets import (
     Dataset,
     Download,

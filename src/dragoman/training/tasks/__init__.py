@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from dragoman.config import Config
     from dragoman.runs import Run
-    from dragoman.training.listener import TrainingListener
     from dragoman.training.task import Task
+    from dragoman.training.trainer import TrainingListener
 
 TASKS = {
     "translation": "dragoman.training.tasks.translation:TranslationTask",

@@ -46,8 +46,8 @@ from dragoman.predict.classifier import (
 from dragoman.predict.loading import build_classifier, inference_copy
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
-from dragoman.training.listener import TrainingListener
 from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
+from dragoman.training.trainer import TrainingListener
 
 
 class ClassificationTask(Task[ClassificationBatch]):

@@ -24,12 +24,12 @@ from dragoman.predict.loading import build_model, inference_copy
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
-from dragoman.training.listener import TrainingListener
 from dragoman.training.parallel.sharding import is_spread
 from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
 from dragoman.training.tasks.diagnosis import diagnose, source_use
 from dragoman.training.tasks.loss import batch_loss, static_batch_loss
 from dragoman.training.tasks.starting import describe_taken, open_start, start_weights, taken_tokenizers
+from dragoman.training.trainer import TrainingListener
 
 N_OLD_PAIRS = 1000
 """Validation pairs of the text that a model was trained on before that are scored, at most."""

@@ -25,8 +25,8 @@ from dragoman.data.doctor.inspection import (
 from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled
 from dragoman.errors import DataError
 from dragoman.text import detection
-from dragoman.training.listener import TrainingListener
 from dragoman.training.loop import train
+from dragoman.training.trainer import TrainingListener
 from tiny import TINY, labelled_texts, write_corpus
 
 N_PAIRS = 1500
