@@ -24,12 +24,13 @@ SECONDS_PER_CELL = 900
 
 
 def execute(name: str, workplace: Path) -> NotebookNode:
-    """Run the notebook `name` in `workplace`, which gets the recipes of this folder.
+    """Run the notebook `name` in `workplace`, which gets the recipes of this folder that it lacks.
 
     nbclient.exceptions.CellExecutionError: a cell failed.
     """
     for recipe in FOLDER.glob("*.toml"):
-        shutil.copy(recipe, workplace)
+        if not (workplace / recipe.name).exists():
+            shutil.copy(recipe, workplace)
     notebook = nbformat.read(FOLDER / name, as_version=4)
     client = NotebookClient(
         notebook,

@@ -58,11 +58,13 @@ def demo_bleu() -> float:
     return float(row[1])
 
 
-def check_outputs(name: str, notebook: Any) -> None:
-    """The outputs that a reader comes for: pictures of the right number, and scores that are good enough."""
+def check_pictures(name: str, notebook: Any) -> None:
     pictures = pictures_of(notebook)
     assert len(pictures) == PICTURES[name]
     assert all(picture.startswith(b"\x89PNG") and len(picture) > 5000 for picture in pictures)
+
+
+def check_scores(name: str, notebook: Any) -> None:
     said = text_of(notebook)
     if name == "train.ipynb":
         score = re.search(r"^BLEU ([\d.]+), ([\d.]+) to ([\d.]+)$", said, re.MULTILINE)
@@ -96,7 +98,8 @@ def test_the_committed_outputs_are_those_of_the_committed_source(name: str) -> N
 
 @each_notebook
 def test_the_committed_outputs_show_what_a_reader_comes_for(name: str) -> None:
-    check_outputs(name, committed(name))
+    check_pictures(name, committed(name))
+    check_scores(name, committed(name))
 
 
 @each_notebook
@@ -137,10 +140,11 @@ def test_an_edited_notebook_has_another_fingerprint() -> None:
 # What they do
 
 
-def test_the_translation_notebooks_run_one_after_the_other(tmp_path: Path) -> None:
-    for name in ("train.ipynb", "translate.ipynb"):
-        check_outputs(name, SCRIPT["execute"](name, tmp_path))
-
-
-def test_the_classification_notebook_runs(tmp_path: Path) -> None:
-    check_outputs("classify.ipynb", SCRIPT["execute"]("classify.ipynb", tmp_path))
+def test_the_notebooks_run_one_after_the_other(tmp_path: Path) -> None:
+    """With few updates: the scores after all of them are those of the committed outputs, above."""
+    for recipe in FOLDER.glob("*.toml"):
+        short = re.sub(r"(?m)^(max_steps|valid_every) = .*", r"\1 = 40", recipe.read_text("utf-8"))
+        short = re.sub(r"(?m)^(warmup_steps|log_every) = .*", r"\1 = 10", short)
+        (tmp_path / recipe.name).write_text(short, "utf-8")
+    for name in ORDER:
+        check_pictures(name, SCRIPT["execute"](name, tmp_path))

@@ -13,6 +13,7 @@ import pytest
 
 from commands import error_of, succeed
 from dragoman.config import load_recipe
+from killing import train_and_kill
 from tiny import TINY_CLASSIFIER, labelled_texts, write_labelled
 
 SETTINGS = [argument for override in TINY_CLASSIFIER for argument in ("--set", override)]
@@ -302,20 +303,6 @@ def test_the_demo_has_two_tasks() -> None:
 # A process that is killed
 
 
-PROGRAM = """
-import os, signal, sys
-from dragoman.config import load_recipe
-from dragoman.training.trainer import TrainingListener
-from dragoman.training.loop import train
-
-class Assassin(TrainingListener):
-    def stepped(self, position):
-        if position.step == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-train(load_recipe("recipe.toml"), sys.argv[1], listener=Assassin())
-"""
-
 RECIPE = """
 task = "classification"
 name = "killed"
@@ -354,19 +341,14 @@ precision = "{precision}"
 def test_a_killed_classifier_training_continues_to_the_bit(precision: str) -> None:
     Path("recipe.toml").write_text(RECIPE.format(precision=precision), encoding="utf-8")
 
-    def train(out: str, *, kill_at: int = 0) -> int:
-        command = [sys.executable, "-c", PROGRAM, out, str(kill_at)]
-        return subprocess.run(command, timeout=300, capture_output=True, check=False).returncode
-
     def facts(run: str) -> list[tuple[object, ...]]:
         lines = Path(run, "history.jsonl").read_text(encoding="utf-8").splitlines()
         timing = ("seconds", "tokens_per_second", "peak_memory_gb")
         return [tuple(item for item in json.loads(line).items() if item[0] not in timing) for line in lines]
 
-    assert train("whole") == 0
-    assert train("cut", kill_at=7) == -signal.SIGKILL  # before there is any checkpoint
-    assert train("cut", kill_at=13) == -signal.SIGKILL  # after the first one, in the middle of an epoch
-    assert train("cut") == 0
+    assert train_and_kill(Path(), "whole") == [0]
+    # before there is any checkpoint; after the first one, in the middle of an epoch
+    assert train_and_kill(Path(), "cut", {"step": 7}, {"step": 13}) == [*[-signal.SIGKILL] * 2, 0]
     assert facts("cut") == facts("whole")
     files = (
         "model.safetensors",

@@ -10,56 +10,52 @@ from pathlib import Path
 
 import pytest
 
+from commands import dragoman, error_of, succeed
 from tiny import TINY, write_corpus
 
-PROGRAM = """
+LIMITED = """
 import resource, signal, sys
 from dragoman.cli import main
 
-if limit := int(sys.argv.pop(1)):
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+limit = int(sys.argv.pop(1))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 sys.argv[0] = "dragoman"
 main()
 """
-"""The command under a limit on the size of files in bytes; 0 = no limit."""
+"""The command under a limit on the size of files in bytes."""
 
 SETTINGS = (*TINY, "training.max_steps=9", "training.ema_decay=0.9", "training.keep_checkpoints=1")
 
 
+FILES = [f"--{prefix}{side}={name}.{lang}"
+         for prefix, name in (("", "train"), ("valid-", "valid"))
+         for side, lang in (("src", "en"), ("tgt", "de"))]  # fmt: skip
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_corpus(tmp_path, "train", 150, seed=1)
     write_corpus(tmp_path, "valid", 20, seed=2)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def train(
-    folder: Path, out: str, *options: str, largest_file: int = 0, settings: tuple[str, ...] = ()
-) -> subprocess.CompletedProcess[str]:
-    sets = [part for setting in (*SETTINGS, *settings) for part in ("--set", setting)]
-    files = [f"--{prefix}{side}={name}.{lang}"
-             for prefix, name in (("", "train"), ("valid-", "valid"))
-             for side, lang in (("src", "en"), ("tgt", "de"))]  # fmt: skip
-    command = [
-        sys.executable,
-        "-c",
-        PROGRAM,
-        str(largest_file),
-        "train",
-        *files,
-        "--out",
-        out,
-        *sets,
-        *options,
-    ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"}
-    return subprocess.run(
-        command, cwd=folder, env=environment, timeout=300, capture_output=True, text=True, check=False
-    )
+def train(out: str, *options: str) -> list[str]:
+    sets = [part for setting in SETTINGS for part in ("--set", setting)]
+    return ["train", *FILES, "--out", out, *sets, *options]
 
 
-def error_of(done: subprocess.CompletedProcess[str]) -> str:
+PAUSE = ("--max-hours", "1e-9")
+
+
+def error_with_little_room(command: list[str], *, largest_file: int) -> str:
+    """Return the error of a command that may not write files of more than `largest_file` bytes."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(largest_file), *command],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"},
+        timeout=300, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -77,50 +73,48 @@ def checkpoints(run: Path) -> list[str]:
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one_and_the_run_goes_on(folder: Path) -> None:
-    whole = train(folder, "whole")
-    assert whole.returncode == 0, whole.stderr
+    succeed(*train("whole"))
     sizes = [p.stat().st_size for p in (folder / "whole" / "checkpoints" / "step-000009").iterdir()]
-    stopped = train(folder, "run", "--max-hours", "1e-9")
-    assert stopped.returncode == 75
+    assert dragoman(*train("run", *PAUSE)).exit_code == 75
     assert checkpoints(folder / "run") == ["step-000001"]
-    full = train(folder, "run", largest_file=max(sizes) - 1)
-    assert "the checkpoint cannot be written" in error_of(full)
-    assert "the last one stands; put that right and run the same command again" in error_of(full)
+    error = error_with_little_room(train("run"), largest_file=max(sizes) - 1)
+    assert "the checkpoint cannot be written" in error
+    assert "the last one stands; put that right and run the same command again" in error
     assert checkpoints(folder / "run") == ["step-000001"]
-    assert train(folder, "run").returncode == 0
+    succeed(*train("run"))
     assert losses(folder / "run")[-3:] == losses(folder / "whole")[-3:]
     for name in ("model.safetensors", "checkpoints/step-000009/optimizer.safetensors"):
         assert (folder / "run" / name).read_bytes() == (folder / "whole" / name).read_bytes()
 
 
 def test_a_disk_that_is_full_from_the_start_is_said(folder: Path) -> None:
-    assert "error: " in error_of(train(folder, "run", largest_file=2000))
-    assert train(folder, "run").returncode == 0  # nothing half-written is in the way
+    assert "error: " in error_with_little_room(train("run"), largest_file=2000)
+    succeed(*train("run"))  # nothing half-written is in the way
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is a folder in which nobody may write")
 def test_a_folder_that_cannot_be_written_is_named(folder: Path) -> None:
-    assert "/proc/dragoman" in error_of(train(folder, "/proc/dragoman"))
+    assert "/proc/dragoman" in error_of(*train("/proc/dragoman"))
 
 
 @pytest.mark.parametrize("file", ["train.de", "valid.en"])
 def test_a_corpus_that_has_vanished_is_named_and_the_run_goes_on_when_it_is_back(
     folder: Path, file: str
 ) -> None:
-    assert train(folder, "whole").returncode == 0
-    assert train(folder, "run", "--max-hours", "1e-9").returncode == 75
+    succeed(*train("whole"))
+    assert dragoman(*train("run", *PAUSE)).exit_code == 75
     (folder / file).rename(folder / "elsewhere")
-    assert f"{file}: " in error_of(train(folder, "run"))
+    assert f"{file}: " in error_of(*train("run"))
     assert checkpoints(folder / "run") == ["step-000001"]
     (folder / "elsewhere").rename(folder / file)
-    assert train(folder, "run").returncode == 0
+    succeed(*train("run"))
     assert losses(folder / "run")[-3:] == losses(folder / "whole")[-3:]
 
 
 def test_a_corpus_that_has_changed_is_another_one(folder: Path) -> None:
-    assert train(folder, "run", "--max-hours", "1e-9").returncode == 75
+    assert dragoman(*train("run", *PAUSE)).exit_code == 75
     with (folder / "train.en").open("a", encoding="utf-8") as file:
         file.write("one line more\n")
-    said = error_of(train(folder, "run"))
-    assert "train.en" in said
-    assert "train.de" in said
+    error = error_of(*train("run"))
+    assert "train.en" in error
+    assert "train.de" in error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,15 +73,29 @@ device = "cpu"
 
 @pytest.fixture
 def workplace(tmp_path: Path) -> Path:
-    """A folder with a corpus of a few epochs, whose lines are of many lengths."""
+    return write_corpus(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def losses_of_one(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The losses of the recipe without dropout, in one process."""
+    folder = write_corpus(tmp_path_factory.mktemp("one"))
+    write_recipe(folder)
+    done = run(folder, "one")
+    assert done.returncode == 0, done.stderr
+    return losses(folder / "one")
+
+
+def write_corpus(folder: Path) -> Path:
+    """Write a corpus of a few epochs, whose lines are of many lengths."""
     lines = [
         f"{a} {b} cats sleep{' and sleep' * (a % 7)}.\t{a} {b} Katzen schlafen{' und schlafen' * (a % 7)}."
         for a in range(20)
         for b in range(20)
     ]
-    (tmp_path / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
-    (tmp_path / "valid.tsv").write_text("\n".join(lines[::40]), encoding="utf-8")
-    return tmp_path
+    (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "valid.tsv").write_text("\n".join(lines[::40]), encoding="utf-8")
+    return folder
 
 
 def write_recipe(folder: Path, *, dropout: float = 0.0, steps: int = 12, valid_every: int = 6) -> None:
@@ -103,50 +118,48 @@ def losses(run: Path) -> list[float]:
     return [r["train_loss"] for r in records if r["kind"] == "train"]
 
 
-def test_two_processes_have_the_losses_of_one(workplace: Path) -> None:
+def test_two_processes_have_the_losses_of_one(workplace: Path, losses_of_one: list[float]) -> None:
     """Every batch is the same and is spread over both, gradients are those of the mean over all of it."""
     write_recipe(workplace)
-    check_losses_of_one_and_two(workplace, n_steps=12)
+    done = run(workplace, "two", "--processes", "2")
+    assert done.returncode == 0, done.stderr
+    assert len(losses_of_one) == 12
+    assert losses(workplace / "two") == pytest.approx(losses_of_one, rel=1e-4)
 
 
 def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(CLASSIFIER, encoding="utf-8")
-    check_losses_of_one_and_two(tmp_path, n_steps=6)
-
-
-def check_losses_of_one_and_two(folder: Path, *, n_steps: int) -> None:
     for out, options in (("one", ()), ("two", ("--processes", "2"))):
-        done = run(folder, out, *options)
+        done = run(tmp_path, out, *options)
         assert done.returncode == 0, done.stderr
-    assert len(losses(folder / "two")) == n_steps
-    assert losses(folder / "two") == pytest.approx(losses(folder / "one"), rel=1e-4)
+    assert len(losses(tmp_path / "two")) == 6
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
 
 
-def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(workplace: Path) -> None:
+def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(
+    workplace: Path, losses_of_one: list[float]
+) -> None:
     """FSDP2: each process holds half of every weight; files are the same, and one process can go on."""
     write_recipe(workplace)
-    assert run(workplace, "one").returncode == 0
     spread = ["--set", "training.sharding=full"]
     paused = run(workplace, "two", *spread, "--processes", "2", "--max-hours", "1e-9")
     assert paused.returncode == 75, paused.stderr
-    done = run(workplace, "two", *spread, "--processes", "2")
-    assert done.returncode == 0, done.stderr
-    assert losses(workplace / "two") == pytest.approx(losses(workplace / "one"), rel=1e-4)
+    shutil.copytree(workplace / "two", workplace / "alone")
+    for out, options in (("two", ("--processes", "2")), ("alone", ())):
+        done = run(workplace, out, *spread, *options)
+        assert done.returncode == 0, done.stderr
+        assert losses(workplace / out) == pytest.approx(losses_of_one, rel=1e-4)
     sizes = {
-        out: (workplace / out / "checkpoints" / "step-000012" / "optimizer.safetensors").stat().st_size
-        for out in ("one", "two")
+        (workplace / out / "checkpoints" / "step-000012" / "optimizer.safetensors").stat().st_size
+        for out in ("two", "alone")
     }
-    assert sizes["one"] == sizes["two"]
-    paused = run(workplace, "three", *spread, "--processes", "2", "--max-hours", "1e-9")
-    assert paused.returncode == 75, paused.stderr
-    done = run(workplace, "three", *spread)
-    assert done.returncode == 0, done.stderr
-    assert losses(workplace / "three") == pytest.approx(losses(workplace / "one"), rel=1e-4)
+    assert len(sizes) == 1
 
 
-def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_processes(workplace: Path) -> None:
+def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_processes(
+    workplace: Path, losses_of_one: list[float]
+) -> None:
     write_recipe(workplace)
-    assert run(workplace, "one").returncode == 0
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
     arguments = command("cut", "--max-hours", "1e-9")[2:]
     done = subprocess.run(
@@ -156,18 +169,13 @@ def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_proce
     done = run(workplace, "cut")
     assert done.returncode == 0, done.stderr
     assert "continuing from step 1" in done.stderr
-    assert losses(workplace / "cut") == pytest.approx(losses(workplace / "one"), rel=1e-4)
-
-
-def test_a_pause_has_its_exit_code_also_with_several_processes(workplace: Path) -> None:
-    write_recipe(workplace)
-    done = run(workplace, "run", "--processes", "2", "--max-hours", "1e-9")
-    assert done.returncode == 75, done.stderr
+    assert losses(workplace / "cut") == pytest.approx(losses_of_one, rel=1e-4)
 
 
 def test_changed_text_is_one_line_from_one_process_and_continued_with_on_request(workplace: Path) -> None:
     write_recipe(workplace)
-    run(workplace, "run", "--processes", "2", "--max-hours", "1e-9")
+    paused = run(workplace, "run", "--processes", "2", "--max-hours", "1e-9")
+    assert paused.returncode == 75, paused.stderr
     with (workplace / "valid.tsv").open("a", encoding="utf-8") as file:
         file.write("\ncats sleep\tKatzen schlafen")
     done = run(workplace, "run", "--processes", "2")
@@ -189,7 +197,7 @@ def test_a_mistake_is_one_line_from_one_process(workplace: Path) -> None:
 
 
 def test_one_of_two_processes_is_killed_and_the_run_comes_to_its_end(workplace: Path) -> None:
-    write_recipe(workplace, dropout=0.1, steps=400, valid_every=20)
+    write_recipe(workplace, dropout=0.1, steps=200, valid_every=20)
     training = subprocess.Popen(
         command("run", "--processes", "2"), cwd=workplace, stderr=subprocess.PIPE, text=True
     )
@@ -205,7 +213,7 @@ def test_one_of_two_processes_is_killed_and_the_run_comes_to_its_end(workplace: 
         r"process [01] of 2 was killed by SIGKILL .* after step \d+; restarting all processes", said
     )
     assert "continuing from step" in said
-    assert len(losses(workplace / "run")) == 400
+    assert len(losses(workplace / "run")) == 200
 
 
 def test_several_processes_save_and_leave_when_all_are_asked_to_end(workplace: Path) -> None:

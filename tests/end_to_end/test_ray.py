@@ -23,8 +23,19 @@ class StoppedError(Exception):
 
 
 def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
-    tmp_path: Path, tiny_run: Path
+    tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is left when its own threads have ended: one that outlives the cluster ends this process."""
+    import ray
+
+    threads: list[str] = []
+    leave = ray.shutdown
+
+    def record() -> None:
+        threads.extend(thread.name for thread in threading.enumerate())
+        leave()
+
+    monkeypatch.setattr(ray, "shutdown", record)
     rng = random.Random(5)
     source = tmp_path / "in.txt"
     lines = [" ".join(rng.choices(list(WORDS), k=rng.randint(0, 9))) for _ in range(40)]
@@ -39,35 +50,12 @@ def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
         raise StoppedError
 
     with pytest.raises(StoppedError):
-        translate_file(job("together.zst"), chunk_lines=8, watch=stop)
+        translate_file(job("together.zst"), chunk_lines=8, ray="local", watch=stop)
+    assert threads
+    assert not [name for name in threads if name.startswith("StreamingExecutor")]
     summary = translate_file(job("together.zst"), chunk_lines=8, ray="local", n_workers=2)
     assert 40 - summary.n_new in (0, 8)
     assert (tmp_path / "together.zst").read_bytes() == (tmp_path / "alone.zst").read_bytes()
-
-
-def test_ray_is_left_when_its_own_threads_have_ended(
-    tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that schedules tasks of a cluster that is gone ends the whole process."""
-    import ray
-
-    threads: list[str] = []
-    leave = ray.shutdown
-
-    def record() -> None:
-        threads.extend(thread.name for thread in threading.enumerate())
-        leave()
-
-    def stop(status: Status) -> None:
-        raise StoppedError
-
-    monkeypatch.setattr(ray, "shutdown", record)
-    (tmp_path / "in.txt").write_text("red cat\n" * 400, encoding="utf-8")
-    job = Job(tiny_run, tmp_path / "in.txt", tmp_path / "out.txt", Lines(as_line), {"beam_size": 1})
-    with pytest.raises(StoppedError):
-        translate_file(job, chunk_lines=8, ray="local", watch=stop)
-    assert threads
-    assert not [name for name in threads if name.startswith("StreamingExecutor")]
 
 
 def test_complaints_come_through_the_cluster_as_one_line(tmp_path: Path, tiny_run: Path) -> None:

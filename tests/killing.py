@@ -1,0 +1,66 @@
+"""Trainings that are killed, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+# Trains once for every way to be killed, and then to the end. Forked from a process that has everything
+# imported and has computed nothing: twenty starts cost little.
+import json, os, signal, sys
+import dragoman.runs
+from dragoman.config import load_recipe
+from dragoman.training import loop, state
+from dragoman.training.tasks import translation
+from dragoman.training.trainer import TrainingListener
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+class Assassin(TrainingListener):
+    def __init__(self, step=0, validation=0):
+        self.step, self.validation = step, validation
+
+    def stepped(self, position):
+        if position.step == self.step:
+            kill()
+
+    def validating(self):
+        self.validation -= 1
+        if self.validation == 0:
+            kill()
+
+def train(seconds=0, writing=0, **instant):
+    pid = os.fork()
+    if pid == 0:
+        # The alarm's default action ends the process wherever it is, in Python or not.
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        original, calls = state.save_tensors, iter(range(1, 1000))
+        def save_half(path, tensors):
+            if next(calls) == writing:
+                path.write_bytes(b"half")
+                kill()
+            original(path, tensors)
+        state.save_tensors = save_half
+        loop.train(load_recipe("recipe.toml"), sys.argv[1], listener=Assassin(**instant))
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+print(*[train(**kill) for kill in json.loads(sys.argv[2])], train())
+"""
+
+
+def train_and_kill(folder: Path, out: str, *kills: dict[str, float]) -> list[int]:
+    """Train `recipe.toml` to its end, after being killed in each of these ways; return the exit codes.
+
+    A way is {"step": n}, {"validation": n}, {"writing": n} (half-way through the n-th file of tensors) or
+    {"seconds": s}.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, out, json.dumps(kills)],
+        cwd=folder, timeout=300, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [int(end) for end in done.stdout.split()]
