@@ -53,8 +53,10 @@ def measure() -> dict[str, int]:
     branches = [_task_branches(path, source) for path, source in sources.items()]
     tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
     n_calls, n_files = calls_to_the_search()
+    kinds = sum((lines_by_kind(source) for source in sources.values()), Counter[str]())
     return {
         "lines of Python in src/dragoman": sum(n_lines.values()),
+        **{f"  of which {kind}": kinds[kind] for kind in ("docstrings", "imports", "empty")},
         "Python files in src/dragoman": len(sources),
         f"modules under {SMALL} lines, without __init__": sum(
             n < SMALL for path, n in n_lines.items() if path.name not in ("__init__.py", "__main__.py")
@@ -68,6 +70,18 @@ def measure() -> dict[str, int]:
         "lines of tests": sum(source.count("\n") for source in tests),
         "lines with words that readers stumble over": sum(1 for _ in stumbles(ROOT)),
     }
+
+
+def lines_by_kind(source: str) -> Counter[str]:
+    """Count the lines that are docstrings, imports or empty; those within a docstring count as its own."""
+    kind: dict[int, str] = {n: "empty" for n, line in enumerate(source.splitlines(), 1) if not line.strip()}
+    for node in ast.walk(ast.parse(source)):
+        name = "imports" if isinstance(node, ast.Import | ast.ImportFrom) else ""
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            name = "docstrings"
+        if name and isinstance(node, ast.stmt):
+            kind |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), name)
+    return Counter(kind.values())
 
 
 def _task_branches(path: Path, source: str) -> int:
