@@ -77,13 +77,13 @@ def workplace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def losses_of_one(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """The losses of the recipe without dropout, in one process."""
+def run_of_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of the recipe without dropout, in one process."""
     folder = write_corpus(tmp_path_factory.mktemp("one"))
     write_recipe(folder)
     done = run(folder, "one")
     assert done.returncode == 0, done.stderr
-    return losses(folder / "one")
+    return folder / "one"
 
 
 def write_corpus(folder: Path) -> Path:
@@ -118,13 +118,13 @@ def losses(run: Path) -> list[float]:
     return [r["train_loss"] for r in records if r["kind"] == "train"]
 
 
-def test_two_processes_have_the_losses_of_one(workplace: Path, losses_of_one: list[float]) -> None:
+def test_two_processes_have_the_losses_of_one(workplace: Path, run_of_one: Path) -> None:
     """Every batch is the same and is spread over both, gradients are those of the mean over all of it."""
     write_recipe(workplace)
     done = run(workplace, "two", "--processes", "2")
     assert done.returncode == 0, done.stderr
-    assert len(losses_of_one) == 12
-    assert losses(workplace / "two") == pytest.approx(losses_of_one, rel=1e-4)
+    assert len(losses(workplace / "two")) == 12
+    assert losses(workplace / "two") == pytest.approx(losses(run_of_one), rel=1e-4)
 
 
 def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Pat
 
 
 def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(
-    workplace: Path, losses_of_one: list[float]
+    workplace: Path, run_of_one: Path
 ) -> None:
     """FSDP2: each process holds half of every weight; files are the same, and one process can go on."""
     write_recipe(workplace)
@@ -148,16 +148,16 @@ def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(
     for out, options in (("two", ("--processes", "2")), ("alone", ())):
         done = run(workplace, out, *spread, *options)
         assert done.returncode == 0, done.stderr
-        assert losses(workplace / out) == pytest.approx(losses_of_one, rel=1e-4)
+        assert losses(workplace / out) == pytest.approx(losses(run_of_one), rel=1e-4)
     sizes = {
-        (workplace / out / "checkpoints" / "step-000012" / "optimizer.safetensors").stat().st_size
-        for out in ("two", "alone")
+        (path / "checkpoints" / "step-000012" / "optimizer.safetensors").stat().st_size
+        for path in (run_of_one, workplace / "two")
     }
     assert len(sizes) == 1
 
 
 def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_processes(
-    workplace: Path, losses_of_one: list[float]
+    workplace: Path, run_of_one: Path
 ) -> None:
     write_recipe(workplace)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
@@ -169,7 +169,7 @@ def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_proce
     done = run(workplace, "cut")
     assert done.returncode == 0, done.stderr
     assert "continuing from step 1" in done.stderr
-    assert losses(workplace / "cut") == pytest.approx(losses_of_one, rel=1e-4)
+    assert losses(workplace / "cut") == pytest.approx(losses(run_of_one), rel=1e-4)
 
 
 def test_changed_text_is_one_line_from_one_process_and_continued_with_on_request(workplace: Path) -> None:

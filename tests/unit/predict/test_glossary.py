@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import DataError
-from dragoman.predict.phrases import Glossary
+from dragoman.predict.glossary import Glossary
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,18 @@ import numpy as np
 
 from dragoman.data.corpora import Corpus
 from dragoman.data.doctor.alignment import NOWHERE, Alignment, Stretch, check_alignment
-from dragoman.data.doctor.content import (
-    LENGTH_OUTLIER,
-    MIN_LINES,
-    PAIR_CHECKS,
-    duplicates,
-    length_deviations,
-    with_several,
-)
+from dragoman.data.doctor.content import PAIR_CHECKS
 from dragoman.data.doctor.findings import KINDS, Example, Finding, Report
 from dragoman.data.doctor.language import check_languages
 from dragoman.data.doctor.overlap import HeldOut
 from dragoman.data.doctor.reading import Numbered, Reading, chosen, numbered_pairs, unit_of
+from dragoman.data.doctor.statistics import (
+    LENGTH_OUTLIER,
+    MIN_LINES,
+    duplicates,
+    length_deviations,
+    with_several,
+)
 from dragoman.data.doctor.words import Side, SideReader
 
 Progress = Callable[[str, int], None]

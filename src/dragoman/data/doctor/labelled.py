@@ -9,11 +9,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from dragoman.data.doctor.checkup import N_EXAMPLES, Faults, Progress, make_findings, silent
-from dragoman.data.doctor.content import duplicates, markup, with_several
+from dragoman.data.doctor.content import markup
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import Report
 from dragoman.data.doctor.overlap import HeldOut
 from dragoman.data.doctor.reading import Reading, numbered_examples, unit_of
+from dragoman.data.doctor.statistics import duplicates, with_several
 from dragoman.data.labelled import LabelledCorpus
 
 _MAX_SHOWN = 20  # labels that are listed

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.data.doctor.language import (
-    MIN_LINES,
-    SCRIPTS,
-    LanguageFaults,
-    check_languages,
-    profiles,
-    script_of,
-    scripts_of_language,
-)
+from dragoman.data.doctor.language import MIN_LINES, LanguageFaults, check_languages, profiles
+from dragoman.data.doctor.scripts import SCRIPTS, script_of, scripts_of_language
 from faulty import phrases, sides_of
 
 
