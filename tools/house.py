@@ -76,11 +76,13 @@ def lines_by_kind(source: str) -> Counter[str]:
     """Count the lines that are docstrings, imports or empty; those within a docstring count as its own."""
     kind: dict[int, str] = {n: "empty" for n, line in enumerate(source.splitlines(), 1) if not line.strip()}
     for node in ast.walk(ast.parse(source)):
-        name = "imports" if isinstance(node, ast.Import | ast.ImportFrom) else ""
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            name = "imports"
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             name = "docstrings"
-        if name and isinstance(node, ast.stmt):
-            kind |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), name)
+        else:
+            continue
+        kind |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), name)
     return Counter(kind.values())
 
 

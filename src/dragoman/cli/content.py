@@ -18,7 +18,7 @@ class Content:
         Raises:
             DataError: a file is missing, or the glossary is malformed.
         """
-        from dragoman.predict.phrases import Glossary
+        from dragoman.predict.glossary import Glossary
 
         self._prefixes = None if prefixes is None else AlignedLines(prefixes)
         self._required = None if required is None else AlignedLines(required)

@@ -20,8 +20,8 @@ from dragoman.errors import DataError
 from dragoman.metrics.translation import score_all
 from dragoman.predict.attention import cross_attention
 from dragoman.predict.confidence import word_probabilities
+from dragoman.predict.glossary import Glossary
 from dragoman.predict.occlusion import word_importance
-from dragoman.predict.phrases import Glossary
 from dragoman.predict.scoring import score_translations
 
 

@@ -21,6 +21,7 @@ from dragoman.errors import DataError
 from dragoman.files import sync
 
 SOURCE = "source.json"
+SUMS = "SHA256SUMS"
 
 Progress = Callable[[str, int, "int | None"], None]
 """Is told the name of a file, the bytes that are there, and the bytes of the whole where they are known."""
@@ -206,9 +207,6 @@ def _earlier_sum(target: Path, file: str) -> str:
         return next(f"sha256:{item['sha256']}" for item in downloads if item["file"] == file)
     except (OSError, ValueError, KeyError, TypeError, StopIteration):
         return ""
-
-
-SUMS = "SHA256SUMS"
 
 
 @dataclass

@@ -21,6 +21,9 @@ from dragoman.predict.translator import translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 
+SAID_LAST = ("out_proj", "linear2")
+"""What attention and feed-forward end with. Where it is zero, they add nothing to what passes a layer."""
+
 DEPTH = ("n_encoder_layers", "n_decoder_layers")
 MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout", "max_positions", *DEPTH}
 """Settings of a model that are not of its weights (max_positions are where positions are a table); and its
@@ -102,10 +105,6 @@ def with_new_rows(old: Tensor, fresh: Tensor) -> Tensor:
     return torch.cat([old, old.mean(0) + (new - new.mean(0))])
 
 
-SAID_LAST = ("out_proj", "linear2")
-"""What attention and feed-forward end with. Where it is zero, they add nothing to what passes a layer."""
-
-
 def taken_layers(n_there: int, n_here: int) -> list[int | None]:
     """Return, for each of `n_here` layers, the index of its source among `n_there`; None = new layer.
 
@@ -113,8 +112,8 @@ def taken_layers(n_there: int, n_here: int) -> list[int | None]:
     and evenly spaced ones between them; a single layer is the first.
     """
     if n_here >= n_there:
-        places = [i * n_there // n_here for i in range(n_here)]
-        return [place if place not in places[:i] else None for i, place in enumerate(places)]
+        indices = [i * n_there // n_here for i in range(n_here)]
+        return [index if index not in indices[:i] else None for i, index in enumerate(indices)]
     return [round(i * (n_there - 1) / max(1, n_here - 1)) for i in range(n_here)]
 
 
@@ -131,11 +130,11 @@ def of_other_depth(
     }
     taken = {name: value for name, value in weights.items() if name.split(".")[0] not in depths}
     for stack, (n_there, n_here) in depths.items():
-        for i, place in enumerate(taken_layers(n_there, n_here)):
-            if place is None:
+        for i, source in enumerate(taken_layers(n_there, n_here)):
+            if source is None:
                 taken |= silent(layer_of(fresh, stack, i), prefix=f"{stack}.{i}.")
             else:
-                layer = layer_of(weights, stack, place)
+                layer = layer_of(weights, stack, source)
                 taken |= {f"{stack}.{i}.{name}": value for name, value in layer.items()}
     return taken
 
