@@ -178,37 +178,33 @@ class _Beam:
         These always include width that live on, since each parent ends in one way. For the same reason
         width + 1 per row are enough to choose from. `banks` have their own choice, among all.
         """
-        alive = self.alive  # (A, L)
-        A, L = alive.shape
-        rows = self.rows[alive]  # (M,)
-        own = log_probs if len(rows) == len(log_probs) else log_probs[rows.to(log_probs.device)]
-        sentences = alive.nonzero()[:, 0]
-        ranked = own if penalties is None else own - penalties[sentences.to(own.device)]
-        n_best = 1 + int(self.widths.max())
-        values, tokens = best_tokens(ranked, n_best)  # (M, k)
-        at_limit = self.limits[sentences] == n_tokens  # (M,)
-        if at_limit.any():
-            values[at_limit], tokens[at_limit] = -torch.inf, eos_id
-            values[at_limit, 0] = own[:, eos_id].cpu().double()[at_limit]
+        rows, own = self.rows, log_probs
+        A, L = rows.shape
+        if penalties is not None or rows.numel() < len(log_probs):  # other beams have rows too
+            own = log_probs[rows.flatten().to(log_probs.device)]
+            rows = torch.arange(A * L).view(A, L)
+        ranked = own if penalties is None else (own.view(A, L, -1) - penalties[:, None]).flatten(0, 1)
+        width = int(self.widths.max())
+        values, tokens = best_tokens(ranked, width + 1)  # (M, k)
         if banks is not None:
-            values, tokens = banks.widen(values, tokens, own, self.widths[sentences], at_limit)
+            values, tokens = banks.widen(values, tokens, own, self.widths[self.alive.nonzero()[:, 0]])
 
-        k = values.size(1)
-        scores = values.new_full((A, L, k), -torch.inf)
-        scores[alive] = values + self.log_prob[alive][:, None]
-        choices = tokens.new_full((A, L, k), eos_id)
-        choices[alive] = tokens
+        scores = values[rows] + self.log_prob[:, :, None]  # (A, L, k)
+        choices = tokens[rows]
+        at_limit = self.limits == n_tokens  # (A,)
+        if at_limit.any():
+            scores[at_limit], choices[at_limit] = -torch.inf, eos_id
+            ending = own[:, eos_id].cpu().double()[rows[at_limit]]
+            scores[at_limit, :, 0] = ending + self.log_prob[at_limit]
         model = scores
         if penalties is not None:
-            values = own.gather(1, tokens.to(own.device)).cpu().double()
-            model = torch.full_like(scores, -torch.inf)
-            model[alive] = values + self.log_prob[alive][:, None]
-            model[scores == -torch.inf] = -torch.inf
+            model = own.view(A, L, -1).gather(2, choices.to(own.device)).cpu().double()
+            model = (model + self.log_prob[:, :, None]).masked_fill(scores == -torch.inf, -torch.inf)
         scores, best = scores.flatten(1).sort(dim=1, descending=True, stable=True)
         if banks is None:
-            scores, best = scores[:, : 2 * (n_best - 1)], best[:, : 2 * (n_best - 1)]  # (A, C)
+            scores, best = scores[:, : 2 * width], best[:, : 2 * width]  # (A, C)
         log_prob = scores if penalties is None else model.flatten(1).gather(1, best)
-        slots, tokens = best // k, choices.flatten(1).gather(1, best)
+        slots, tokens = best // choices.size(2), choices.flatten(1).gather(1, best)
         is_eos = tokens == eos_id
         possible = scores > -torch.inf
         if banks is None:
@@ -221,11 +217,14 @@ class _Beam:
     def finish(self, paths: Paths, candidates: _Candidates, score_term: ScoreTerm | None) -> None:
         """Close the hypotheses that end; if no continuation is possible, close the best one as it is."""
         scores, log_probs, slots, _, ends, lives = candidates
-        stuck = self.alive[:, 0] & ~(ends | lives).any(dim=1)
+        stuck = ~(ends | lives).any(dim=1)
         if stuck.any():
+            stuck &= self.alive[:, 0]
             ends, log_probs = ends.clone(), log_probs.clone()
             slots = slots.masked_fill(stuck[:, None], 0)
             ends[stuck, 0], log_probs[stuck, 0] = True, -torch.inf
+        if not ends.any():
+            return
         sentences, ranks = ends.nonzero(as_tuple=True)
         rows = self.rows[sentences, slots[sentences, ranks]]
         closed = paths.end(self.sentences[sentences], rows, log_probs[sentences, ranks], score_term)
@@ -261,10 +260,12 @@ class _Beam:
 
 def _next_call(beams: Sequence[_Beam]) -> tuple[Tensor, Tensor]:
     """Return `last` and `parents` of the next call, grouped by sentence; drop finished sentences."""
-    going = torch.stack([beam.alive.any(dim=1) for beam in beams]).any(dim=0)
-    for beam in beams:
-        beam.keep(going)
     alive = torch.cat([beam.alive for beam in beams], dim=1)  # (A, slots of all beams)
+    going = alive.any(dim=1)
+    if not going.all():
+        alive = alive[going]
+        for beam in beams:
+            beam.keep(going)
     last = torch.cat([beam.last for beam in beams], dim=1)[alive]
     parents = torch.cat([beam.rows for beam in beams], dim=1)[alive]
     numbers = (alive.flatten().cumsum(0) - 1).view_as(alive)

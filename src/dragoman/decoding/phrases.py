@@ -188,15 +188,14 @@ class PhraseBanks:
         self._sentences = sentences
 
     def widen(
-        self, values: Tensor, tokens: Tensor, log_probs: Tensor, widths: Tensor, at_limit: Tensor
+        self, values: Tensor, tokens: Tensor, log_probs: Tensor, widths: Tensor
     ) -> tuple[Tensor, Tensor]:
         """`values` and `tokens` (N, k), the best of each row, with those that advance its phrases.
 
-        A row's own are width + 1, so that the result does not depend on other sentences. At the limit, a
-        row has eos alone already.
+        A row's own are width + 1, so that the result does not depend on other sentences.
         """
         values = values.masked_fill(torch.arange(values.size(1)) > widths[:, None], -torch.inf)
-        wanted = [() if limit else self._wanted(row) for row, limit in enumerate(at_limit.tolist())]
+        wanted = [self._wanted(row) for row in range(len(self._states))]
         width = max(map(len, wanted))
         extra = torch.tensor([[*own, *[-1] * (width - len(own))] for own in wanted], dtype=torch.long)
         extra = extra.view(len(wanted), width)
