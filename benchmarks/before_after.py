@@ -5,10 +5,11 @@
 
 Training: updates of the default preset on Multi30k from $DRAGOMAN_DATA by `dragoman train`, tokens a second
 of its log lines without the first. Decoding: sentences of the run's first test set with the run's own beam by
-`Translator.translate`, sentences a second without loading. Serving: one sentence a request by
-`dragoman serve`, requests a second of --clients clients, and the median latency of one. Both trees run in
-turn, in processes of their own, and the order changes from round to round; the table has medians, and the
-median of the ratios of the rounds. Train RUN with the older tree, so that both can load it.
+`Translator.translate`, all in one call, and 60 of them in a call each: sentences a second of processor time.
+Serving: one sentence a request by `dragoman serve`, requests a second of --clients clients, and the median
+latency of one. Both trees run in turn, in processes of their own, and the order changes from round to round;
+the table has medians, and the median of the ratios of the rounds. Train RUN with the older tree, so that both
+can load it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -45,9 +46,11 @@ translator = Translator.load(sys.argv[1])
 translator.translate(texts)
 print("ready", flush=True)
 for line in sys.stdin:
-    begun = time.perf_counter()
-    translator.translate(texts)
-    print(len(texts) / (time.perf_counter() - begun), flush=True)
+    calls = [texts] if line == "together\\n" else [[text] for text in texts[:60]]
+    begun = time.thread_time()
+    for call in calls:
+        translator.translate(call)
+    print(sum(map(len, calls)) / (time.thread_time() - begun), flush=True)
 """
 
 
@@ -76,7 +79,10 @@ def main() -> None:
             texts = folder / "texts"
             texts.write_text("\n".join(sources), encoding="utf-8")
             decoders = {tree: decoder(tree, root, options.run, texts) for tree, root in trees.items()}
-            measure("decoding, sentences/s", lambda tree: float(decoders[tree].ask("go")))
+            for call in ("together", "one by one"):
+                measure(
+                    f"decoding {call}, sentences/s", lambda tree, call=call: float(decoders[tree].ask(call))
+                )
             for peer in decoders.values():
                 peer.end()
         if "serving" not in parts:
@@ -146,6 +152,11 @@ def train(root: Path, folder: Path, n_updates: int) -> float:
         lines = Path(out, "history.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     return statistics.median([r["tokens_per_second"] for r in records if r["kind"] == "train"][1:])
+
+
+def speed_of(decoders: Mapping[str, PeerProcess], call: str, tree: str) -> float:
+    """Return the sentences a second of the tree's decoder, asked for them `call`."""
+    return float(decoders[tree].ask(call))
 
 
 def decoder(name: str, root: Path, run: Path, texts: Path) -> PeerProcess:
