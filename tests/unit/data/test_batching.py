@@ -57,11 +57,12 @@ def test_every_pair_is_in_one_batch_of_an_epoch(store: TokenStore, batch_tokens:
 def test_padded_tokens_stay_within_the_bound_unless_a_pair_is_alone(
     store: TokenStore, batch_tokens: int
 ) -> None:
-    ratio = max(1.0, src_lengths(store).sum() / tgt_lengths(store).sum())
+    src, tgt = src_lengths(store), tgt_lengths(store)
+    ratio = max(1.0, src.sum() / tgt.sum())
     for batch in plan(store, batch_tokens=batch_tokens):
         if len(batch) > 1:
-            assert len(batch) * tgt_lengths(store)[batch].max() <= batch_tokens
-            assert len(batch) * src_lengths(store)[batch].max() <= SRC_ROOM * ratio * batch_tokens
+            assert len(batch) * tgt[batch].max() <= batch_tokens
+            assert len(batch) * src[batch].max() <= SRC_ROOM * ratio * batch_tokens
 
 
 def test_a_plan_follows_from_seed_and_epoch(store: TokenStore) -> None:
@@ -80,7 +81,8 @@ def test_pairs_meet_other_pairs_in_another_epoch(store: TokenStore) -> None:
 
 @pytest.mark.slow
 def test_batches_come_in_no_order_of_length(store: TokenStore) -> None:
-    widths = np.array([tgt_lengths(store)[batch].max() for batch in plan(store)])
+    lengths = tgt_lengths(store)
+    widths = np.array([lengths[batch].max() for batch in plan(store)])
     assert abs(np.corrcoef(widths, np.arange(len(widths)))[0, 1]) < 0.3
 
 
