@@ -109,6 +109,10 @@ class Command(TyperCommand):
                 _check_value(parameter, written, one)
         return rest
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Return the whole first sentence of the help; a list of commands wraps it instead of cutting it."""
+        return super().get_short_help_str(limit=10 * limit)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):

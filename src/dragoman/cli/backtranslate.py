@@ -62,7 +62,7 @@ def backtranslate(
     workers: Workers = 1,
     ray: RayAddress = None,
 ) -> None:
-    """Make training pairs from monolingual text: back-translation (Sennrich et al. 2016).
+    """Make training pairs from monolingual text: back-translation (Sennrich and others 2016).
 
     RUN translates MONO into the source language of a new model. Each output line is a training pair of the
     new model: a tag (Caswell et al. 2019), the synthetic source, a tab, and the real sentence. Empty and

@@ -90,7 +90,7 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if a problem is found.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")] = False,
 ) -> None:
-    """Check a corpus: empty or wrong sides, shifts, duplicates, overlap with validation and test sets, ….
+    """Check a corpus: empty or wrong sides, shifts, duplicates, overlap with test sets, and more.
 
     The corpus itself is never changed. Given a recipe, all its corpora are checked, and --write-clean
     cleans the training corpus.
