@@ -80,9 +80,7 @@ def main() -> None:
             texts.write_text("\n".join(sources), encoding="utf-8")
             decoders = {tree: decoder(tree, root, options.run, texts) for tree, root in trees.items()}
             for call in ("together", "one by one"):
-                measure(
-                    f"decoding {call}, sentences/s", lambda tree, call=call: float(decoders[tree].ask(call))
-                )
+                measure(f"decoding {call}, sentences/s", partial(speed_of, decoders, call))
             for peer in decoders.values():
                 peer.end()
         if "serving" not in parts:
