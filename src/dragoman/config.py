@@ -554,6 +554,40 @@ class SearchConfig(Section):
             raise ConfigError(f"{where}: " + "; ".join(problems)) from None
 
 
+class ModifiersConfig(Section):
+    """Alterations of training pairs, drawn anew in every epoch, as shares of all pairs.
+
+    They prepare a translator for text unlike its corpus; validation and test text is never altered.
+    """
+
+    upper: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Both sides in capitals."""
+    title: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Both sides with a capital at the beginning of every word."""
+    typos: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Typing mistakes in a seventh of the source's words."""
+    no_final: float = Field(default=0.0, ge=0.0, le=1.0)
+    """No final punctuation on both sides."""
+    merge: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Joined with the pairs that follow, one to three of them, as one line; shorter than data.max_length."""
+    numbers: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Other digits in the numbers that both sides share."""
+    copies: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Beside the text on both sides, something to carry over: number, address, placeholder, tag or emoji."""
+    noise: float = Field(default=0.0, ge=0.0, le=1.0)
+    """In place of both sides, the same characters without a meaning."""
+
+    @model_validator(mode="after")
+    def _cases_exclude_each_other(self) -> Self:
+        if self.upper + self.title > 1:
+            raise ValueError(f"upper + title = {self.upper + self.title:g} are more than all pairs")
+        return self
+
+    def __bool__(self) -> bool:
+        """Whether any pair is altered."""
+        return any(self.model_dump().values())
+
+
 class TaskNames(NamedTuple):
     """Names of the parts of a task, for messages and pages."""
 
@@ -591,6 +625,7 @@ class TranslationConfig(Section):
     seed: int = Field(default=1, ge=0, le=MAX_SEED)
     """Seed of all random numbers."""
     data: TranslationDataConfig
+    modifiers: ModifiersConfig = ModifiersConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
     training: TranslationTrainingConfig = TranslationTrainingConfig()
@@ -613,6 +648,11 @@ class TranslationConfig(Section):
     def languages(self) -> tuple[str, str]:
         """Source and target."""
         return self.data.src_lang, self.data.tgt_lang
+
+    @property
+    def draws_epochs(self) -> bool:
+        """Whether every epoch has tokens of its own."""
+        return self.tokenizer.dropout > 0 or bool(self.modifiers)
 
     @property
     def subject(self) -> str:
@@ -652,6 +692,11 @@ class ClassificationConfig(Section):
             raise ValueError("tokenizer.tgt_kind is for translation; a classifier has no target text")
         _check_positions(self.data.max_length, self.model)
         return self
+
+    @property
+    def draws_epochs(self) -> bool:
+        """Whether every epoch has tokens of its own."""
+        return self.tokenizer.dropout > 0
 
     @property
     def subject(self) -> str:

@@ -71,6 +71,18 @@ EFFORTS = {
     "quality": Effort(3, 1, 0.05, "cosine"),
 }
 
+ROBUST = {
+    "upper": 0.07,
+    "title": 0.05,
+    "typos": 0.1,
+    "no_final": 0.1,
+    "merge": 0.1,
+    "numbers": 0.5,
+    "copies": 0.1,
+    "noise": 0.0005,
+}
+"""The rates of [modifiers] for --robust; found on the validation text of Multi30k (docs/notebook.md)."""
+
 N_VALIDATIONS = 20
 """Validations in a training, spread evenly."""
 

@@ -56,6 +56,12 @@ def evaluate(
         bool,
         typer.Option("--baseline/--no-baseline", help="Compare a classifier with a bag-of-n-grams baseline."),
     ] = True,
+    robustness: Annotated[
+        bool,
+        typer.Option(
+            "--robustness", help="Also translate altered text: capitals, mistakes, numbers and more."
+        ),
+    ] = False,
     as_json: AsJson = False,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
@@ -95,6 +101,7 @@ def evaluate(
         ensemble=tuple(ensemble or ()),
         engine=engine,
         baseline=baseline,
+        robustness=robustness,
         device=device,
         precision=precision,
     )

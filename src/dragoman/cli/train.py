@@ -109,6 +109,12 @@ def train(
             show_default="default",
         ),
     ] = None,
+    robust: Annotated[
+        bool,
+        typer.Option(
+            "--robust", help="Alter a part of the pairs: capitals, typing mistakes, merged lines and more."
+        ),
+    ] = False,
     overrides: Overrides = None,
     start: Annotated[
         Path | None, typer.Option("--from", help="Fine-tune this run, with its vocabulary and weights.")
@@ -178,6 +184,7 @@ def train(
         start=start,
         extend_vocab=extend_vocab,
         preset=preset,
+        robust=robust,
         overrides=overrides or (),
         say=say,
     )

@@ -18,7 +18,7 @@ from dragoman.documents.passages import Code, Cut, Passage, Pieces, cut, text_of
 from dragoman.documents.plain import Encoding, decoded
 from dragoman.errors import DataError
 from dragoman.predict.protection import pairs
-from dragoman.predict.splitting import has_spaces
+from dragoman.text.words import has_spaces
 
 MOST_CUES = 4
 """Maximum cues of one sentence; a song may have no full stop at all."""

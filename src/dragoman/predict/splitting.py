@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 
 from dragoman.errors import DataError
+from dragoman.text.words import has_spaces
 
 _CLOSERS = "[\"'”’»)\\]]{0,3}"
 _WIDE_CLOSERS = "[”’」』）》]{0,3}"
@@ -16,9 +17,6 @@ _BOUNDARY = re.compile(
     r"|(?P<word>\s+)"
 )
 _ZERO_WIDTH_JOINER = "\u200d"
-
-_WITHOUT_SPACES = frozenset({"zh", "zho", "chi", "cmn", "yue", "ja", "jpn"})
-"""Languages that put no space between sentences."""
 
 
 def split_to_fit(text: str, n_tokens: Callable[[str], int], limit: int) -> list[str]:
@@ -78,8 +76,3 @@ def gap_between(space: str, languages: tuple[str, str]) -> str:
     if src_spaced == tgt_spaced:
         return space
     return " " if tgt_spaced else ""
-
-
-def has_spaces(language: str) -> bool:
-    """Return whether a language is written with spaces between words and sentences."""
-    return language.lower().replace("_", "-").partition("-")[0] not in _WITHOUT_SPACES

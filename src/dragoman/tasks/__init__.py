@@ -59,6 +59,7 @@ def config_for(
     start: str | Path | None = None,
     extend_vocab: int = 0,
     preset: str | None = None,
+    robust: bool = False,
     overrides: Sequence[str] = (),
     say: Callable[[str], Any] = lambda message: None,
 ) -> Config:
@@ -87,6 +88,8 @@ def config_for(
         start: A run to go on from, with its tokens and weights.
         extend_vocab: With `start`: tokens of the new text to add to the old ones, at most.
         preset: "fast", "default" or "quality", for the files of a translator.
+        robust: Alter a part of the pairs, so that text unlike the corpus is translated better: the rates of
+            `presets.ROBUST` for the section [modifiers].
         overrides: Settings to change, as "training.max_steps=500".
         say: Called with each line about what was chosen.
 
@@ -116,6 +119,7 @@ def config_for(
         start=None if start is None else Path(start),
         extend_vocab=extend_vocab,
         preset=preset,
+        robust=robust,
         overrides=tuple(overrides),
         say=say,
     )

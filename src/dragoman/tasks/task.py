@@ -75,6 +75,7 @@ class TrainingRequest:
     start: Path | None
     extend_vocab: int
     preset: str | None
+    robust: bool
     overrides: tuple[str, ...]
     say: Say
 
@@ -105,6 +106,8 @@ class EvaluationRequest:
     batch_sentences: int | None = None
     ensemble: tuple[Path, ...] = ()
     engine: str = "native"
+    robustness: bool = False
+    """Whether altered text is translated as well."""
     baseline: bool = True
     """Whether a classifier is compared with the baseline."""
     device: str = "auto"

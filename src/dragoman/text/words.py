@@ -23,6 +23,9 @@ PATTERNS = frozenset({WORD})
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 """A code such as "de" or "pt-BR"; spaCy makes the name of a module of it."""
 
+_WITHOUT_SPACES = frozenset({"zh", "zho", "chi", "cmn", "yue", "ja", "jpn"})
+"""Languages that put no space between words and sentences."""
+
 ANY_LANGUAGE = "xx"
 """spaCy's code for rules that suit many languages."""
 
@@ -31,6 +34,11 @@ OPENING = frozenset("([{¿¡")
 CONTRACTION = re.compile(r"['’](?:s|m|d|re|ve|ll)|n['’]t", re.IGNORECASE)
 """What spaCy splits off English words: "it", "'s"; "do", "n't"."""
 LEADING = re.compile(r"[\"'“”„«»‘’‚‹›(\[{¿¡—–\- ]*")
+
+
+def has_spaces(language: str) -> bool:
+    """Return whether a language is written with spaces between words and sentences."""
+    return language.lower().replace("_", "-").partition("-")[0] not in _WITHOUT_SPACES
 
 
 class Words:

@@ -136,8 +136,8 @@ class Trainer:
 
     def plan(self) -> Sequence[Indices]:
         """Return the batches of the epoch of the position."""
-        with self.processes.first_ahead():  # with BPE-dropout it draws tokens, which all must share
-            if self.config.tokenizer.dropout:
+        with self.processes.first_ahead():  # it may draw tokens, which all must share
+            if self.config.draws_epochs:
                 recognise_text(self.run, hashes_of(self.config, ["train"]))
             return self.task.plan(self.state.position.epoch)
 

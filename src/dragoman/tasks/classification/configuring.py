@@ -22,6 +22,8 @@ def config_for(request: TrainingRequest) -> Config:
     file = request.file
     if request.extend_vocab and request.start is None:
         raise ConfigError("--extend-vocab goes with --from RUN")
+    if request.robust:
+        raise ConfigError("--robust is for translators; it alters both sides of a pair")
     if request.preset:
         raise ConfigError("--preset is for the files of a translator; change other settings with --set")
     if request.start is not None:

@@ -42,7 +42,8 @@ class Classification(Task):
 
     noun: ClassVar[str] = "classifier"
     foreign: ClassVar[tuple[str, ...]] = (
-        "src", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
+        "src",
+        "robustness", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
         "ensemble", "engine",
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.formats import tmx_languages
 from dragoman.errors import ConfigError
 from dragoman.predict.translator import translation_config
-from dragoman.presets import fine_tuning_for, guess_language, preset_for, steps_per_pass
+from dragoman.presets import ROBUST, fine_tuning_for, guess_language, preset_for, steps_per_pass
 from dragoman.runs import Run
 from dragoman.tasks.task import ParallelFiles, TrainingRequest
 
@@ -34,6 +35,9 @@ def config_for(request: TrainingRequest) -> Config:
         raise ConfigError("--text-column, --label-column and --valid are for --task classification")
     if file is not None and file.suffix != ".toml":
         files, file = _with_file(file, files, is_clear=bool(request.task or request.start)), None
+    if request.robust:
+        rates = [f"modifiers.{name}={rate}" for name, rate in ROBUST.items()]
+        request = replace(request, overrides=(*rates, *request.overrides))
     if request.extend_vocab and request.start is None:
         raise ConfigError("--extend-vocab goes with --from RUN")
     if request.preset and (file is not None or request.start is not None):

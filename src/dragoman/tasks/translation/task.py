@@ -28,6 +28,7 @@ from dragoman.tasks.task import (
 if TYPE_CHECKING:
     from dragoman.evaluation.comparison import TranslatorComparison
     from dragoman.evaluation.kept import Translations
+    from dragoman.evaluation.robustness import Robustness
     from dragoman.evaluation.translation import Evaluation
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
@@ -83,7 +84,8 @@ class Translation(Task):
 
     def evaluate(
         self, run: Run, tests: Mapping[str, list[Pair]], request: EvaluationRequest, say: Say
-    ) -> Iterator[Evaluation]:
+    ) -> Iterator[Evaluation | Robustness]:
+        from dragoman.evaluation.robustness import robustness
         from dragoman.evaluation.translation import evaluate
 
         translator = load_translator(
@@ -106,6 +108,9 @@ class Translation(Task):
                 f"{evaluation.sentences_per_second:.1f} sentences/s"
             )
             yield replace(evaluation, other_settings={**evaluation.other_settings, **means})
+            if request.robustness:
+                card = robustness(translator, name, pairs, settings=request.search)
+                yield replace(card, other_settings={**card.other_settings, **means})
 
     def report(
         self,

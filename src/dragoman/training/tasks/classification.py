@@ -105,7 +105,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         )
 
     def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
-        if self.config.tokenizer.dropout:  # else it has been open from the beginning
+        if self.config.draws_epochs:  # else it has been open from the beginning
             self.epoch_store = self.store(epoch=epoch)
         return plan_documents(
             self.epoch_store.lengths.astype(np.int64),

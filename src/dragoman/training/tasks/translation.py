@@ -13,6 +13,7 @@ from dragoman.config import TranslationConfig
 from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
 from dragoman.data.buckets import StaticBatch, StaticBatches, choose_buckets, plan_buckets
 from dragoman.data.corpora import Corpus, Pair, has_text, split_held_out
+from dragoman.data.modifiers import ModifiedCorpus
 from dragoman.data.named import open_text
 from dragoman.data.store import TokenStore
 from dragoman.errors import DataError, RunError
@@ -59,7 +60,7 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         self.cache = run.path / "cache"
         self.train_corpus, valid_corpus = open_corpora(config)
         self.start = open_start(config) if config.training.start_from else None
-        self.tokenizers = prepare_tokenizers(config, run, self.train_corpus, listener, start=self.start)
+        self.tokenizers = prepare_tokenizers(config, run, self._drawn(epoch=0), listener, start=self.start)
         valid_pairs = [pair for pair in valid_corpus.pairs() if has_text(pair)]
         valid_store = TokenStore.prepare(
             valid_corpus, self.tokenizers, max_length=config.model.max_positions, cache=self.cache / "valid"
@@ -95,11 +96,28 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
             if rate := tokenizer.unknown_rate(texts):
                 yield f"{100 * rate:.1f} % of the validation {side}'s tokens are unknown"
 
+    def _drawn(self, *, epoch: int) -> Corpus:
+        """Return the training pairs as `epoch` sees them."""
+        config = self.config
+        if not config.modifiers:
+            return self.train_corpus
+        return ModifiedCorpus(
+            self.train_corpus,
+            config.modifiers,
+            languages=config.languages,
+            max_length=config.data.max_length,
+            seed=config.seed,
+            draw=epoch,
+        )
+
     def store(self, *, epoch: int) -> TokenStore:
-        """Return the training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
+        """Return the training tokens of `epoch`.
+
+        Always the same ones, but with modifiers or BPE-dropout a fresh draw.
+        """
         drawn = self.config.tokenizer.dropout > 0
         return TokenStore.prepare(
-            self.train_corpus,
+            self._drawn(epoch=epoch),
             self.tokenizers,
             max_length=self.config.data.max_length,
             cache=self.cache / "train",
@@ -109,12 +127,12 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
 
     def plan(self, epoch: int) -> Sequence[npt.NDArray[np.int64]]:
         batch_tokens, seed = self.config.training.batch_tokens, self.config.seed
-        if self.config.tokenizer.dropout:  # else it has been open from the beginning
+        if self.config.draws_epochs:  # else it has been open from the beginning
             self.epoch_store = self.store(epoch=epoch)
         store = self.epoch_store
         if not self.static:
             return plan_epoch(store, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
-        if self.static_batches is None or self.config.tokenizer.dropout:
+        if self.static_batches is None or self.config.draws_epochs:
             buckets = choose_buckets(store, batch_tokens=batch_tokens)
             room = resident_bytes(self.device)
             self.static_batches = StaticBatches(store, buckets, self.device, max_bytes=room)

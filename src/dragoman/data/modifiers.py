@@ -1,0 +1,118 @@
+"""Training pairs altered at random, so that a translator has met text unlike its corpus.
+
+The idea, and most of the modifiers, are those of OpusTrainer (Tiedemann & others, github.com/hplt-project/
+OpusTrainer), which Mozilla's translators are trained with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+from dragoman.config import ModifiersConfig
+from dragoman.data.corpora import Corpus, Pair, has_text
+from dragoman.data.readers.files import hash_strings
+from dragoman.text.alterations import (
+    in_capitals,
+    in_title_case,
+    noise,
+    with_copy,
+    with_other_numbers,
+    with_typos,
+    without_final_point,
+)
+from dragoman.text.words import has_spaces
+
+FORMAT = 1
+"""Goes into every fingerprint: raise it where the same draw gives other pairs."""
+
+MOST_MERGED = 4
+"""Neighbours that become one line, at most."""
+
+
+class ModifiedCorpus(Corpus):
+    """The pairs of a corpus, some of them altered; which ones, and how, follows from `seed` and `draw`.
+
+    Neighbours that are merged stand as one pair, so that there may be fewer pairs than in the corpus.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        rates: ModifiersConfig,
+        *,
+        languages: tuple[str, str],
+        max_length: int,
+        seed: int,
+        draw: int,
+    ) -> None:
+        """`max_length` is the longest pair that trains, in tokens: merged pairs stay below it.
+
+        `draw` is the number of the epoch.
+        """
+        self.corpus, self.rates, self.languages = corpus, rates, languages
+        self.name = corpus.name
+        self._max_bytes = 3 * max_length  # a token of Chinese has about 3 bytes, of an alphabet more
+        self._spaces = tuple(" " if has_spaces(language) else "" for language in languages)
+        self._drawn_from = f"{seed} {draw}"
+
+    def notes(self) -> list[str]:
+        return self.corpus.notes()
+
+    def hashes(self) -> dict[str, str]:
+        return self.corpus.hashes()
+
+    def fingerprint(self) -> str:
+        return hash_strings(
+            "modified", str(FORMAT), self.corpus.fingerprint(), self.rates.model_dump_json(),
+            *self.languages, str(self._max_bytes), self._drawn_from,
+        )  # fmt: skip
+
+    def _read(self) -> Iterator[Pair]:
+        rng = Random(self._drawn_from)
+        for pair in self._merged(rng):
+            yield self._altered(pair, rng) if has_text(pair) else pair
+
+    def _merged(self, rng: Random) -> Iterator[Pair]:
+        """Yield the pairs of the corpus, some neighbours as one."""
+        group: list[Pair] = []
+        n_wanted = 1
+        for pair in self.corpus.pairs():
+            if group and (len(group) == n_wanted or not self._fits(group, pair)):
+                yield self._joined(group)
+                group = []
+            if not group:
+                n_wanted = rng.randint(2, MOST_MERGED) if rng.random() < self.rates.merge else 1
+            group.append(pair)
+        if group:
+            yield self._joined(group)
+
+    def _fits(self, group: list[Pair], pair: Pair) -> bool:
+        """Whether `pair` may follow `group` in one line."""
+        sides = zip(*group, pair, strict=True)
+        return has_text(pair) and all(
+            sum(len(text.encode(errors="replace")) + 1 for text in side) <= self._max_bytes for side in sides
+        )
+
+    def _joined(self, group: list[Pair]) -> Pair:
+        if len(group) == 1:
+            return group[0]
+        sides = zip(self._spaces, zip(*group, strict=True), strict=True)
+        return Pair(*(space.join(text.strip() for text in side) for space, side in sides))
+
+    def _altered(self, pair: Pair, rng: Random) -> Pair:
+        rates = self.rates
+        if rng.random() < rates.noise:
+            return Pair(*[noise(rng)] * 2)
+        if rng.random() < rates.numbers:
+            pair = Pair(*with_other_numbers(pair, rng))
+        if rng.random() < rates.copies:
+            pair = Pair(*with_copy(pair, rng, spaces=self._spaces))
+        if rng.random() < rates.no_final:
+            pair = Pair(*without_final_point(pair))
+        if rng.random() < rates.typos:
+            pair = pair._replace(src=with_typos(pair.src, rng))
+        case: Callable[[str], str] | None = rng.choices(
+            (in_capitals, in_title_case, None), (rates.upper, rates.title, 1 - rates.upper - rates.title)
+        )[0]
+        return pair if case is None else Pair(*map(case, pair))

@@ -1,0 +1,251 @@
+"""How a translator fares with text that is written otherwise than its corpus: in capitals, with mistakes."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from random import Random
+from typing import Any
+
+from dragoman.data.corpora import Pair
+from dragoman.evaluation.scores import score_record
+from dragoman.metrics.faults import COPIED, has_loop, similarity
+from dragoman.metrics.score import Score
+from dragoman.metrics.translation import bleu, chrf
+from dragoman.notebook import Cell, table_of
+from dragoman.predict.translator import Translator
+from dragoman.text.alterations import (
+    carried_over,
+    in_capitals,
+    in_title_case,
+    with_copy,
+    with_other_numbers,
+    with_typos,
+    without_final_point,
+)
+from dragoman.text.words import has_spaces
+
+N_PAIRS = 300
+"""Pairs of a test set that are altered, spread evenly over it."""
+
+N_WORDS = 200
+"""Words of its sources that are translated alone: the most frequent ones."""
+
+SEED = 1
+"""Of the alterations: every model gets the same text."""
+
+PLAIN = "as it is"
+WORDS = "single words"
+
+
+@dataclass(frozen=True)
+class Altered:
+    """The scores of one alteration. Shares are percentages."""
+
+    name: str
+    n_sentences: int
+    bleu: Score | None
+    """Against the references, altered in the same way where that is meant to show; None: there are none."""
+    chrf: Score | None
+    share: float | None
+    """chrF as a share of that of the unaltered text."""
+    copied: float
+    """Translations that are their source, though the reference is not."""
+    repeated: float
+    """Translations with a loop of words."""
+    empty: float
+    kept: float | None
+    """Numbers, addresses, placeholders, tags and emoji of source and reference that stand in the translation;
+    None: there are none."""
+
+    def notebook_row(self) -> dict[str, Cell]:
+        """Return the row of a table."""
+        return {
+            "text": self.name,
+            "sentences": self.n_sentences,
+            "BLEU": None if self.bleu is None else self.bleu.value,
+            "chrF2": None if self.chrf is None else self.chrf.value,
+            "of plain %": self.share,
+            "copied %": self.copied,
+            "repeated %": self.repeated,
+            "empty %": self.empty,
+            "kept %": self.kept,
+        }
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """What alterations of a test set do to its translations."""
+
+    test: str
+    rows: tuple[Altered, ...]
+    beam_size: int
+    length_penalty: float
+    seconds: float
+    """Time spent on translating."""
+    other_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.test} (robustness)"
+
+    def record(self) -> dict[str, Any]:
+        """Return the record for scores.json; expected.json may name its scores, such as "chrF2 capitals"."""
+        scores = [
+            Score(f"{row.chrf.name} {row.name}", row.chrf.value, row.chrf.signature, None)
+            for row in self.rows
+            if row.chrf is not None
+        ]
+        return {
+            "name": self.name,
+            "n_sentences": self.rows[0].n_sentences,
+            "beam_size": self.beam_size,
+            "length_penalty": self.length_penalty,
+            **({"search": dict(self.other_settings)} if self.other_settings else {}),
+            "seconds": self.seconds,
+            "scores": [score_record(score) for score in scores],
+            "alterations": [
+                {key: value for key, value in asdict(row).items() if key not in ("bleu", "chrf")}
+                | {"bleu": row.bleu and row.bleu.value, "chrf": row.chrf and row.chrf.value}
+                for row in self.rows
+            ],
+        }
+
+    def lines(self) -> Iterable[str]:
+        """Return nothing: translations of altered text are not kept."""
+        return ()
+
+    def describe(self) -> str:
+        """Return a heading and a table with a row for each alteration."""
+        rows = [row.notebook_row() for row in self.rows]
+        table = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+        return "\n".join(
+            [
+                f"{self.test} · altered · {self.rows[0].n_sentences:,} sentences",
+                *(
+                    "  ".join(["", row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+                    for row in table
+                ),
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        return table_of(self.rows, caption=self.name)
+
+
+def _cell(value: Cell) -> str:
+    return "" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def alterations(pairs: Sequence[Pair], *, languages: tuple[str, str]) -> dict[str, list[Pair]]:
+    """Return the altered test sets by name, the unaltered one first; no pair of one depends on another's.
+
+    Sources and references are altered alike, but for typing mistakes, which are the source's alone.
+    """
+    rng = Random(SEED)
+    spaces = [" " if has_spaces(language) else "" for language in languages]
+    triples = [pairs[i : i + 3] for i in range(0, len(pairs) - 2, 3)]
+    merged = [
+        Pair(*(space.join(side) for space, side in zip(spaces, zip(*triple, strict=True), strict=True)))
+        for triple in triples
+    ]
+    others = [Pair(*with_other_numbers(pair, rng)) for pair in pairs]
+    found = {
+        PLAIN: list(pairs),
+        "capitals": [Pair(*map(in_capitals, pair)) for pair in pairs],
+        "title case": [Pair(*map(in_title_case, pair)) for pair in pairs],
+        "typing mistakes": [pair._replace(src=with_typos(pair.src, rng)) for pair in pairs],
+        "no final point": [Pair(*without_final_point(pair)) for pair in pairs],
+        "other numbers": [other for pair, other in zip(pairs, others, strict=True) if pair != other],
+        "numbers and addresses": [Pair(*with_copy(pair, rng, spaces=spaces)) for pair in pairs],
+        "three in a line": merged,
+    }
+    return {name: altered for name, altered in found.items() if altered}
+
+
+def frequent_words(texts: Iterable[str], *, n: int) -> list[str]:
+    """Return the `n` most frequent words of the texts, in lower case where they mostly are."""
+    counts = Counter(word for text in texts for word in text.split() if word.isalpha())
+    return [word for word, _ in counts.most_common(n)]
+
+
+def robustness(
+    translator: Translator, test: str, pairs: Sequence[Pair], *, settings: Mapping[str, Any]
+) -> Robustness:
+    """Translate alterations of at most N_PAIRS of the pairs, and its most frequent words alone.
+
+    `settings` are those of [search] that are not the run's own. ConfigError: a setting is wrong.
+    """
+    config = translator.config
+    given = {key: value for key, value in settings.items() if value is not None}
+    search = {**given, "n_best": 1}
+    stride = max(1, len(pairs) // N_PAIRS)
+    chosen = alterations(pairs[::stride][:N_PAIRS], languages=config.languages)
+    start = time.perf_counter()
+    found: dict[str, list[str]] = {
+        name: [each.text for each in translator.translate([pair.src for pair in altered], **search)]
+        for name, altered in chosen.items()
+    }
+    words = frequent_words((pair.src for pair in pairs), n=N_WORDS) if has_spaces(config.languages[0]) else []
+    alone = [each.text for each in translator.translate(words, **search)]
+    seconds = time.perf_counter() - start
+    rows: list[Altered] = []
+    for name, altered in chosen.items():
+        plain = rows[0].chrf if rows else None
+        rows.append(_scored(name, altered, found[name], plain, tgt_lang=config.data.tgt_lang))
+    if words:
+        rows.append(_faults(WORDS, [Pair(word, "") for word in words], alone))
+    beam_size = given.pop("beam_size", config.search.beam_size)
+    length_penalty = given.pop("length_penalty", config.search.length_penalty)
+    return Robustness(test, tuple(rows), beam_size, length_penalty, seconds, given)
+
+
+def _scored(
+    name: str, pairs: Sequence[Pair], hypotheses: Sequence[str], plain: Score | None, *, tgt_lang: str
+) -> Altered:
+    """Return the scores of one alteration; `plain` is the chrF of the unaltered text."""
+    references = [pair.tgt for pair in pairs]
+    own = chrf(hypotheses, references, tgt_lang=tgt_lang, n_bootstrap=0)
+    return _faults(
+        name,
+        pairs,
+        hypotheses,
+        bleu=bleu(hypotheses, references, tgt_lang=tgt_lang, n_bootstrap=0),
+        chrf=own,
+        share=100 * own.value / plain.value if plain is not None and plain.value else None,
+    )
+
+
+def _faults(
+    name: str,
+    pairs: Sequence[Pair],
+    hypotheses: Sequence[str],
+    *,
+    bleu: Score | None = None,
+    chrf: Score | None = None,
+    share: float | None = None,
+) -> Altered:
+    """Return the scores with the faults that need no reference."""
+    triples = [(*pair, hypothesis) for pair, hypothesis in zip(pairs, hypotheses, strict=True)]
+    wanted = kept = 0
+    for src, tgt, hypothesis in triples:
+        both = carried_over(src) & carried_over(tgt)
+        wanted += both.total()
+        kept += (both & carried_over(hypothesis)).total()
+    copied = sum(
+        similarity(src, out) >= COPIED > similarity(src, tgt) for src, tgt, out in triples if tgt and out
+    )
+    return Altered(
+        name=name,
+        n_sentences=len(triples),
+        bleu=bleu,
+        chrf=chrf,
+        share=share,
+        copied=100 * copied / len(triples),
+        repeated=100 * sum(map(has_loop, hypotheses)) / len(triples),
+        empty=100 * sum(not out.strip() for out in hypotheses) / len(triples),
+        kept=100 * kept / wanted if wanted else None,
+    )

@@ -1,0 +1,165 @@
+"""Alter a text as people do who write in capitals, mistype or leave points out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+
+TYPING_MISTAKES = 7
+"""A text with typing mistakes has one in every so many words, and at least one."""
+
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_FINAL = re.compile(r"[.!?…。！？।؟۔]+(?=[\"'”’»)\]」』]*\s*$)")
+_URL = re.compile(r"(?:[^\s()<>\"']+(?:://|@)|www\.)[^\s()<>\"']*[^\s()<>\"'.,;:!?]")
+
+_CARRIED = re.compile(
+    rf"{_URL.pattern}|\{{\w*\}}|<\w+>|%(?:\(\w+\))?[sd]\b|{_NUMBER.pattern}%?|[\U0001f300-\U0001f64f]"
+)
+
+_SCRIPTS = ((0x21, 0x7E), (0xC0, 0x17F), (0x400, 0x45F), (0x4E00, 0x9FFF), (0x2190, 0x21FF))
+"""The first and the last of the characters of noise: ASCII, Latin, Cyrillic, Chinese, arrows."""
+
+_KEYBOARDS = (
+    ("qwertyuiop", "asdfghjkl", "zxcvbnm"),
+    ("йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю"),
+    ("ςερτυθιοπ", "ασδφγηξκλ", "ζχψωβνμ"),
+)
+"""The rows of letters of keyboards: Latin, Cyrillic and Greek."""
+
+
+def _neighbours() -> dict[str, str]:
+    """Return the letters beside each key, in its row and in the rows next to it."""
+    near: dict[str, str] = {}
+    for rows in _KEYBOARDS:
+        places = {letter: (y, x) for y, row in enumerate(rows) for x, letter in enumerate(row)}
+        for letter, (y, x) in places.items():
+            near[letter] = "".join(
+                other
+                for other, (y2, x2) in places.items()
+                if other != letter and abs(y - y2) <= 1 and abs(x - x2) <= 1
+            )
+    return near
+
+
+NEIGHBOURS = _neighbours()
+
+
+def in_capitals(text: str) -> str:
+    """Return `text` in capitals; addresses stay as they are."""
+    return _outside_addresses(str.upper, text)
+
+
+def in_title_case(text: str) -> str:
+    """Return `text` with a capital at the beginning of every word; addresses stay as they are."""
+
+    def titled(part: str) -> str:
+        return _WORD.sub(lambda word: word[0][:1].upper() + word[0][1:], part)
+
+    return _outside_addresses(titled, text)
+
+
+def _outside_addresses(change: Callable[[str], str], text: str) -> str:
+    parts = re.split(f"({_URL.pattern})", text)
+    return "".join(part if i % 2 else change(part) for i, part in enumerate(parts))
+
+
+def without_final_point(texts: Sequence[str]) -> list[str]:
+    """Return the texts without their final punctuation; as they are, unless all of them have one."""
+    if not all(_FINAL.search(text) for text in texts):
+        return list(texts)
+    return [_FINAL.sub("", text).rstrip() for text in texts]
+
+
+def with_typos(text: str, rng: Random) -> str:
+    """Return `text` with a mistake in a seventh of its words, those of four letters and more.
+
+    A mistake is two letters swapped, one left out or written twice, or a key beside the right one.
+    """
+    words = [word for word in _WORD.finditer(text) if len(word[0]) > 3 and not _URL.search(word[0])]
+    n = min(len(words), max(1, round(len(words) / TYPING_MISTAKES)))
+    for word in sorted(rng.sample(words, n), key=re.Match.start, reverse=True):
+        text = text[: word.start()] + _mistyped(word[0], rng) + text[word.end() :]
+    return text
+
+
+def _mistyped(word: str, rng: Random) -> str:
+    i = rng.randrange(len(word) - 1)
+    letter, after = word[i], word[i + 1]
+    near = NEIGHBOURS.get(letter.lower(), "")
+    changed = rng.choice(
+        (after + letter, after, letter + letter + after, (rng.choice(near) if near else letter) + after)
+    )
+    return word[:i] + changed + word[i + 2 :]
+
+
+def with_other_numbers(texts: Sequence[str], rng: Random) -> list[str]:
+    """Return the texts with other digits in each number that stands once in all of them."""
+    counts = [_NUMBER.findall(text) for text in texts]
+    shared = {number for number in counts[0] if all(found.count(number) == 1 for found in counts)}
+    other = {number: _other_digits(number, rng) for number in sorted(shared)}
+    return [_NUMBER.sub(lambda number: other.get(number[0], number[0]), text) for text in texts]
+
+
+def _other_digits(number: str, rng: Random) -> str:
+    """Return a number of the same form; one that begins with no zero goes on doing so."""
+    return "".join(
+        (rng.choice("123456789") if i == 0 and char != "0" else rng.choice("0123456789"))
+        if char.isdecimal()
+        else char
+        for i, char in enumerate(number)
+    )
+
+
+def with_copy(texts: Sequence[str], rng: Random, *, spaces: Sequence[str]) -> list[str]:
+    """Return the texts with the same `invented_copy`: before them, behind them, or in brackets at their end.
+
+    `spaces` are what stands between the words of each.
+    """
+    copy, place = invented_copy(rng), rng.randrange(3)
+    altered = []
+    for text, space in zip(texts, spaces, strict=True):
+        final = _FINAL.search(text)
+        end = final.start() if final else len(text)
+        forms = (f"{copy}{space}{text}", f"{text}{space}{copy}", f"{text[:end]}{space}({copy}){text[end:]}")
+        altered.append(forms[place])
+    return altered
+
+
+def carried_over(text: str) -> Counter[str]:
+    """Return what a translation carries over as it is: numbers, addresses, placeholders, tags and emoji."""
+    return Counter(found[0] for found in _CARRIED.finditer(text))
+
+
+def invented_copy(rng: Random) -> str:
+    """Return something that is carried over as it is: a number, time, address, placeholder, tag or emoji."""
+    n = rng.randint(1, 10 ** rng.randint(1, 6))
+    word = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.randint(3, 9)))
+    end = rng.choice(("com", "org", "de", "net", "io"))
+    return rng.choice(
+        (
+            str(n),
+            f"{n}%",
+            f"{rng.randrange(24)}:{rng.randrange(60):02}",
+            f"{rng.randint(1, 28):02}.{rng.randint(1, 12):02}.{rng.randint(1900, 2100)}",
+            f"https://www.{word}.{end}/{rng.choice(('', f'{n}', f'{word[::-1]}?id={n}'))}",
+            f"www.{word}.{end}",
+            f"{word}@{word[::-1]}.{end}",
+            f"{{{word}}}",
+            f"{{{n % 10}}}",
+            rng.choice(("%s", "%d", f"%({word})s")),
+            f"<{word}>",
+            f"<{rng.choice('biup')}>",
+            chr(rng.randint(0x1F600, 0x1F64F)),
+            chr(rng.randint(0x1F300, 0x1F5FF)),
+        )
+    )
+
+
+def noise(rng: Random) -> str:
+    """Return characters that mean nothing, of one of several scripts."""
+    first, last = rng.choice(_SCRIPTS)
+    lengths = [rng.randint(1, 8) for _ in range(rng.randint(1, 6))]
+    return " ".join("".join(chr(rng.randint(first, last)) for _ in range(n)) for n in lengths)
