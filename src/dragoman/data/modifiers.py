@@ -82,7 +82,8 @@ class ModifiedCorpus(Corpus):
                 yield self._joined(group)
                 group = []
             if not group:
-                n_wanted = rng.randint(2, MOST_MERGED) if rng.random() < self.rates.merge else 1
+                is_begun = has_text(pair) and rng.random() < self.rates.merge
+                n_wanted = rng.randint(2, MOST_MERGED) if is_begun else 1
             group.append(pair)
         if group:
             yield self._joined(group)
@@ -107,7 +108,7 @@ class ModifiedCorpus(Corpus):
         if rng.random() < rates.numbers:
             pair = Pair(*with_other_numbers(pair, rng))
         if rng.random() < rates.copies:
-            pair = Pair(*with_copy(pair, rng, spaces=self._spaces))
+            pair = Pair(*with_copy(pair, rng))
         if rng.random() < rates.no_final:
             pair = Pair(*without_final_point(pair))
         if rng.random() < rates.typos:

@@ -160,7 +160,7 @@ def alterations(pairs: Sequence[Pair], *, languages: tuple[str, str]) -> dict[st
         "typing mistakes": [pair._replace(src=with_typos(pair.src, rng)) for pair in pairs],
         "no final point": [Pair(*without_final_point(pair)) for pair in pairs],
         "other numbers": [other for pair, other in zip(pairs, others, strict=True) if pair != other],
-        "numbers and addresses": [Pair(*with_copy(pair, rng, spaces=spaces)) for pair in pairs],
+        "numbers and addresses": [Pair(*with_copy(pair, rng)) for pair in pairs],
         "three in a line": merged,
     }
     return {name: altered for name, altered in found.items() if altered}

@@ -12,7 +12,7 @@ TYPING_MISTAKES = 7
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
-_FINAL = re.compile(r"[.!?…。！？।؟۔]+(?=[\"'”’»)\]」』]*\s*$)")
+_FINAL = re.compile(r"[.!?…。！？।؟۔]+(?=[\"'“”‘’«»)\]」』]*\s*$)")
 _URL = re.compile(r"(?:[^\s()<>\"']+(?:://|@)|www\.)[^\s()<>\"']*[^\s()<>\"'.,;:!?]")
 
 _CARRIED = re.compile(
@@ -113,18 +113,14 @@ def _other_digits(number: str, rng: Random) -> str:
     )
 
 
-def with_copy(texts: Sequence[str], rng: Random, *, spaces: Sequence[str]) -> list[str]:
-    """Return the texts with the same `invented_copy`: before them, behind them, or in brackets at their end.
-
-    `spaces` are what stands between the words of each.
-    """
+def with_copy(texts: Sequence[str], rng: Random) -> list[str]:
+    """Return the texts with the same `invented_copy` before them, behind them or in brackets at their end."""
     copy, place = invented_copy(rng), rng.randrange(3)
     altered = []
-    for text, space in zip(texts, spaces, strict=True):
+    for text in texts:
         final = _FINAL.search(text)
         end = final.start() if final else len(text)
-        forms = (f"{copy}{space}{text}", f"{text}{space}{copy}", f"{text[:end]}{space}({copy}){text[end:]}")
-        altered.append(forms[place])
+        altered.append((f"{copy} {text}", f"{text} {copy}", f"{text[:end]} ({copy}){text[end:]}")[place])
     return altered
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,7 @@ from dragoman.errors import ConfigError, PausedError, RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
+from dragoman.presets import ROBUST
 from dragoman.runs import Run, only_writer
 from dragoman.tensors import load_tensors, save_tensors
 from dragoman.training.checkpoints import make_room, newest_checkpoint
@@ -629,6 +631,21 @@ def test_bpe_dropout_run_continues_from_the_same_segmentations() -> None:
     overrides = ["tokenizer.dropout=0.2", "training.max_steps=6", "training.valid_every=3"]
     path = train(tiny_config(*overrides), "runs/tiny")
     assert len(losses(path)) == 6
+
+
+@pytest.mark.slow
+def test_modified_pairs_are_others_in_every_epoch_and_a_run_continues_to_the_bit() -> None:
+    overrides = [*(f"modifiers.{name}={rate}" for name, rate in ROBUST.items()), "training.max_steps=24"]
+    whole = train(tiny_config(*overrides), "runs/whole")
+    for stop_at in (3, 20):
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny_config(*overrides), "runs/cut", listener=Recorder(stop_at=stop_at))
+    stores = list(Path("runs/cut/cache/train").iterdir())
+    assert len(stores) > 1
+    shutil.rmtree("runs/cut/cache")  # unlike BPE-dropout's, these draws can be repeated
+    cut = train(tiny_config(*overrides), "runs/cut")
+    assert losses(cut) == losses(whole)
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
 @pytest.mark.slow

@@ -42,9 +42,8 @@ class Classification(Task):
 
     noun: ClassVar[str] = "classifier"
     foreign: ClassVar[tuple[str, ...]] = (
-        "src",
-        "robustness", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
-        "ensemble", "engine",
+        "src", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
+        "ensemble", "engine", "robustness",
     )  # fmt: skip
 
     def config_for(self, request: TrainingRequest) -> Config:

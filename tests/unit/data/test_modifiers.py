@@ -1,0 +1,111 @@
+"""Modified corpora: the same draw gives the same pairs, another one others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dragoman.config import ModifiersConfig
+from dragoman.data.corpora import Corpus, Pair
+from dragoman.data.modifiers import MOST_MERGED, ModifiedCorpus
+from dragoman.presets import ROBUST
+from dragoman.text.alterations import carried_over
+
+PAIRS = [Pair(f"The dog number {i} sleeps.", f"Der Hund Nummer {i} schläft.") for i in range(2000)]
+
+
+class Listed(Corpus):
+    name = "listed"
+
+    def __init__(self, pairs: list[Pair]) -> None:
+        self.listed = pairs
+
+    def _read(self) -> Iterator[Pair]:
+        yield from self.listed
+
+    def fingerprint(self) -> str:
+        return str(hash(tuple(self.listed)))
+
+
+def modified(
+    rates: dict[str, float],
+    *,
+    pairs: list[Pair] = PAIRS,
+    draw: int = 0,
+    seed: int = 1,
+    max_length: int = 128,
+    languages: tuple[str, str] = ("en", "de"),
+) -> ModifiedCorpus:
+    return ModifiedCorpus(
+        Listed(pairs),
+        ModifiersConfig(**rates),
+        languages=languages,
+        max_length=max_length,
+        seed=seed,
+        draw=draw,
+    )
+
+
+def test_without_rates_nothing_is_altered() -> None:
+    assert not ModifiersConfig()
+    assert list(modified({}).pairs()) == PAIRS
+
+
+def test_a_draw_is_the_same_each_time_and_another_is_another() -> None:
+    first, again = modified(ROBUST), modified(ROBUST)
+    assert list(first.pairs()) == list(first.pairs()) == list(again.pairs())
+    assert first.fingerprint() == again.fingerprint()
+    others = (modified(ROBUST, draw=1), modified(ROBUST, seed=2), modified({**ROBUST, "upper": 0.5}))
+    for other in others:
+        assert list(other.pairs()) != list(first.pairs())
+        assert other.fingerprint() != first.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_altered"),
+    [
+        ("upper", lambda src, tgt: src.isupper() and tgt.isupper()),
+        ("title", lambda src, tgt: src.istitle() and tgt.istitle()),
+        ("typos", lambda src, tgt: src not in dict(PAIRS) and tgt in dict(PAIRS).values()),
+        ("no_final", lambda src, tgt: not src.endswith(".") and not tgt.endswith(".")),
+        ("numbers", lambda src, tgt: carried_over(src) == carried_over(tgt) != {}),
+        (
+            "copies",
+            lambda src, tgt: carried_over(src) == carried_over(tgt) and carried_over(src).total() == 2,
+        ),
+        ("noise", lambda src, tgt: src == tgt),
+    ],
+)
+def test_a_rate_is_the_share_of_pairs(name: str, is_altered: Any) -> None:
+    """Within four standard deviations: 2000 pairs at a rate of 0.3 are 600 ± 82."""
+    found = list(modified({name: 0.3}).pairs())
+    assert len(found) == len(PAIRS)
+    n = sum(pair != before for pair, before in zip(found, PAIRS, strict=True))
+    assert abs(n - 600) <= 90, "some mistakes change nothing: a letter may be doubled as it was"
+    assert all(is_altered(*pair) for pair, before in zip(found, PAIRS, strict=True) if pair != before)
+
+
+def test_merged_neighbours_hold_every_pair_once_in_order() -> None:
+    found = list(modified({"merge": 0.5}).pairs())
+    assert len(found) < len(PAIRS)
+    for side in (0, 1):
+        assert " ".join(pair[side] for pair in found) == " ".join(pair[side] for pair in PAIRS)
+    sizes = {pair.src.count(".") for pair in found}
+    assert sizes == set(range(1, MOST_MERGED + 1))
+
+
+def test_merged_lines_stay_below_the_longest_and_take_nothing_empty() -> None:
+    pairs = [*PAIRS[:51], Pair("", "leer"), *PAIRS[50:100]]
+    found = list(modified({"merge": 1.0}, pairs=pairs, max_length=25).pairs())
+    assert max(len(text.encode()) for pair in found for text in pair) <= 75
+    assert {pair.src.count(".") for pair in found} == {0, 1, 2}
+    assert Pair("", "leer") in found
+
+
+def test_sentences_of_chinese_are_merged_without_a_space() -> None:
+    pairs = [Pair(f"Dog {i}.", "狗睡觉。") for i in range(40)]
+    found = list(modified({"merge": 1.0}, pairs=pairs, languages=("en", "zh")).pairs())
+    assert any("狗睡觉。狗睡觉。" in pair.tgt for pair in found)
+    assert all(" " not in pair.tgt for pair in found)
