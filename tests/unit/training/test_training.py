@@ -635,7 +635,8 @@ def test_bpe_dropout_run_continues_from_the_same_segmentations() -> None:
 
 @pytest.mark.slow
 def test_modified_pairs_are_others_in_every_epoch_and_a_run_continues_to_the_bit() -> None:
-    overrides = [*(f"modifiers.{name}={rate}" for name, rate in ROBUST.items()), "training.max_steps=24"]
+    overrides = [f"modifiers.{name}={rate}" for name, rate in ROBUST.items()]
+    overrides += ["training.max_steps=24", "training.batch_tokens=400"]  # some ten updates an epoch
     whole = train(tiny_config(*overrides), "runs/whole")
     for stop_at in (3, 20):
         with pytest.raises(KeyboardInterrupt):
