@@ -173,17 +173,23 @@ def frequent_words(texts: Iterable[str], *, n: int) -> list[str]:
 
 
 def robustness(
-    translator: Translator, test: str, pairs: Sequence[Pair], *, settings: Mapping[str, Any]
+    translator: Translator,
+    test: str,
+    pairs: Sequence[Pair],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    n_pairs: int = N_PAIRS,
 ) -> Robustness:
-    """Translate alterations of at most N_PAIRS of the pairs, and its most frequent words alone.
+    """Translate alterations of at most `n_pairs` of the pairs, and their most frequent words alone.
 
     `settings` are those of [search] that are not the run's own. ConfigError: a setting is wrong.
     """
     config = translator.config
-    given = {key: value for key, value in settings.items() if value is not None}
+    given = {key: value for key, value in (settings or {}).items() if value is not None}
     search = {**given, "n_best": 1}
-    stride = max(1, len(pairs) // N_PAIRS)
-    chosen = alterations(pairs[::stride][:N_PAIRS], languages=config.languages)
+    n = min(n_pairs, len(pairs))
+    spread = [pairs[i * len(pairs) // n] for i in range(n)]
+    chosen = alterations(spread, languages=config.languages)
     start = time.perf_counter()
     found: dict[str, list[str]] = {
         name: [each.text for each in translator.translate([pair.src for pair in altered], **search)]
