@@ -147,7 +147,7 @@ def test_settings_cannot_be_changed() -> None:
         ("model.n_head=2", r"model\.n_head is not a setting; did you mean model\.n_heads\?"),
         ("modell.n_heads=2", r"modell is not a setting; did you mean model\?"),
         ("search.zzz=2", r"search\.zzz is not a setting; known are batch_sentences, beam_size, "),
-        ("zzzzzz=2", r"zzzzzz is not a setting; known are data, model, name, "),
+        ("zzzzzz=2", r"zzzzzz is not a setting; known are data, model, modifiers, name, "),
         ("d_model=32", r"^--set: d_model is not a setting; did you mean model\.d_model\?$"),
         ("training.d_model=32", r"training\.d_model is not a setting; did you mean model\.d_model\?"),
         ("dropout=0.1", r"did you mean tokenizer\.dropout or model\.dropout\?"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from dragoman.config import Column, Config, load_recipe
+from dragoman.config import Column, Config, load_recipe, read_settings
 from dragoman.errors import ConfigError
 from dragoman.evaluation.scores import check_split
 from dragoman.runs import Run
@@ -81,6 +81,8 @@ class TrainingRequest:
 
     def recipe(self, file: Path) -> Config:
         """Return the configuration in `file`. ConfigError: it is damaged, or for another task."""
+        if self.robust and read_settings(file).get("task") == "classification":
+            raise ConfigError(f"{file}: is a recipe for classification; --robust is for translators")
         config = load_recipe(file, self.overrides)
         if self.task is not None and config.task != self.task:
             raise ConfigError(f"{file}: is a recipe for {config.task}; leave --task away")
