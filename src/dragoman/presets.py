@@ -81,7 +81,7 @@ ROBUST = {
     "copies": 0.1,
     "noise": 0.0005,
 }
-"""The rates of [modifiers] for --robust: near those of Mozilla's trainings, tried on Multi30k (docs/notebook.md)."""
+"""The rates of [modifiers] for --robust, near Mozilla's; what they do on Multi30k is in docs/notebook.md."""
 
 N_VALIDATIONS = 20
 """Validations in a training, spread evenly."""

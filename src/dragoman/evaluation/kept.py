@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from dragoman.config import CorpusFiles, TranslationConfig, file_names, parse_js
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import DataError, RunError
+from dragoman.evaluation.robustness import Altered, robustness
 from dragoman.evaluation.scores import keep_scores, read_score, score_record
 from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
@@ -28,6 +29,9 @@ from dragoman.runs import Run
 
 FOLDER = "report"
 """Where in a run the translations are kept."""
+
+N_ALTERED = 100
+"""Sentences that are translated altered as well, spread over the set."""
 
 TINY_PROBABILITY = -700.0
 """Nats: below this a probability is no number that a computer has."""
@@ -133,6 +137,19 @@ class Translations:
             kept["commit"],
             kept["date"],
         )
+
+    def altered(self, kept: TranslatedSet) -> list[Altered]:
+        """Return what alterations of a set do to its translations, kept in the run or translated now."""
+        pairs = list(map(Pair, kept.sources, kept.evaluation.references))
+        fingerprint = hash_strings("altered", str(N_ALTERED), self._fingerprint(pairs))
+        place = f"{FOLDER}/{kept_name('altered', kept.name)}"
+        rows = _read_altered(self.run, place, fingerprint)
+        if rows is None:
+            self._listen(f"{self.run.path}: translating {kept.name}, altered")
+            rows = list(robustness(self.translator, kept.name, pairs, n_pairs=N_ALTERED).rows)
+            record = {"fingerprint": fingerprint, "rows": [asdict(row) for row in rows]}
+            self._keep(lambda: self._write(place, record))
+        return rows
 
     def _keep(self, write: Callable[[], None]) -> None:
         """Call what writes into the run; a run that cannot be written is translated again the next time."""
@@ -242,6 +259,21 @@ def _read_kept(run: Run, place: str, fingerprint: str) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return record if well_typed else None
+
+
+def _read_altered(run: Run, place: str, fingerprint: str) -> list[Altered] | None:
+    """Return the rows in a file of the run, if it is whole and of this fingerprint."""
+    try:
+        record = parse_json((run.path / place).read_bytes())
+        rows = [Altered(**row) for row in record["rows"]] if record["fingerprint"] == fingerprint else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    well_typed = all(
+        value is None or isinstance(value, float if name not in ("name", "n_sentences") else str | int)
+        for row in rows
+        for name, value in asdict(row).items()
+    )
+    return rows if rows and well_typed else None
 
 
 def _evaluation_of(record: dict[str, Any], name: str, pairs: Sequence[Pair]) -> Evaluation:

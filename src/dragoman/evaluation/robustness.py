@@ -46,9 +46,9 @@ class Altered:
 
     name: str
     n_sentences: int
-    bleu: Score | None
-    """Against the references, altered in the same way where that is meant to show; None: there are none."""
-    chrf: Score | None
+    bleu: float | None
+    """Against the references, altered alike; None: there are none."""
+    chrf: float | None
     share: float | None
     """chrF as a share of that of the unaltered text."""
     copied: float
@@ -65,8 +65,8 @@ class Altered:
         return {
             "text": self.name,
             "sentences": self.n_sentences,
-            "BLEU": None if self.bleu is None else self.bleu.value,
-            "chrF2": None if self.chrf is None else self.chrf.value,
+            "BLEU": self.bleu,
+            "chrF2": self.chrf,
             "of plain %": self.share,
             "copied %": self.copied,
             "repeated %": self.repeated,
@@ -81,6 +81,8 @@ class Robustness:
 
     test: str
     rows: tuple[Altered, ...]
+    signature: str
+    """Of chrF2."""
     beam_size: int
     length_penalty: float
     seconds: float
@@ -94,7 +96,7 @@ class Robustness:
     def record(self) -> dict[str, Any]:
         """Return the record for scores.json; expected.json may name its scores, such as "chrF2 capitals"."""
         scores = [
-            Score(f"{row.chrf.name} {row.name}", row.chrf.value, row.chrf.signature, None)
+            Score(f"chrF2 {row.name}", row.chrf, self.signature, None)
             for row in self.rows
             if row.chrf is not None
         ]
@@ -106,11 +108,7 @@ class Robustness:
             **({"search": dict(self.other_settings)} if self.other_settings else {}),
             "seconds": self.seconds,
             "scores": [score_record(score) for score in scores],
-            "alterations": [
-                {key: value for key, value in asdict(row).items() if key not in ("bleu", "chrf")}
-                | {"bleu": row.bleu and row.bleu.value, "chrf": row.chrf and row.chrf.value}
-                for row in self.rows
-            ],
+            "alterations": [asdict(row) for row in self.rows],
         }
 
     def lines(self) -> Iterable[str]:
@@ -199,30 +197,26 @@ def robustness(
     alone = [each.text for each in translator.translate(words, **search)]
     seconds = time.perf_counter() - start
     rows: list[Altered] = []
+    signature = ""
     for name, altered in chosen.items():
-        plain = rows[0].chrf if rows else None
-        rows.append(_scored(name, altered, found[name], plain, tgt_lang=config.data.tgt_lang))
+        references, tgt_lang = [pair.tgt for pair in altered], config.data.tgt_lang
+        own = chrf(found[name], references, tgt_lang=tgt_lang, n_bootstrap=0)
+        plain, signature = rows[0].chrf if rows else None, own.signature
+        rows.append(
+            _faults(
+                name,
+                altered,
+                found[name],
+                bleu=bleu(found[name], references, tgt_lang=tgt_lang, n_bootstrap=0).value,
+                chrf=own.value,
+                share=100 * own.value / plain if plain else None,
+            )
+        )
     if words:
         rows.append(_faults(WORDS, [Pair(word, "") for word in words], alone))
     beam_size = given.pop("beam_size", config.search.beam_size)
     length_penalty = given.pop("length_penalty", config.search.length_penalty)
-    return Robustness(test, tuple(rows), beam_size, length_penalty, seconds, given)
-
-
-def _scored(
-    name: str, pairs: Sequence[Pair], hypotheses: Sequence[str], plain: Score | None, *, tgt_lang: str
-) -> Altered:
-    """Return the scores of one alteration; `plain` is the chrF of the unaltered text."""
-    references = [pair.tgt for pair in pairs]
-    own = chrf(hypotheses, references, tgt_lang=tgt_lang, n_bootstrap=0)
-    return _faults(
-        name,
-        pairs,
-        hypotheses,
-        bleu=bleu(hypotheses, references, tgt_lang=tgt_lang, n_bootstrap=0),
-        chrf=own,
-        share=100 * own.value / plain.value if plain is not None and plain.value else None,
-    )
+    return Robustness(test, tuple(rows), signature, beam_size, length_penalty, seconds, given)
 
 
 def _faults(
@@ -230,8 +224,8 @@ def _faults(
     pairs: Sequence[Pair],
     hypotheses: Sequence[str],
     *,
-    bleu: Score | None = None,
-    chrf: Score | None = None,
+    bleu: float | None = None,
+    chrf: float | None = None,
     share: float | None = None,
 ) -> Altered:
     """Return the scores with the faults that need no reference."""

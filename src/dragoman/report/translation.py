@@ -10,11 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 from dragoman.config import TranslationConfig, file_names
-from dragoman.data.corpora import Pair, open_corpus
+from dragoman.data.corpora import open_corpus
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.evaluation import analysis
 from dragoman.evaluation.kept import TranslatedSet, Translations
-from dragoman.evaluation.robustness import robustness
 from dragoman.evaluation.scores import check_split
 from dragoman.evaluation.sentences import (
     MAX_LENGTH_EXTRA,
@@ -59,8 +58,6 @@ MAX_TRAIN_PAIRS = 1_000_000
 """Training pairs whose words are counted, at most: the first ones."""
 MAX_ATTENTION_TOKENS = 24
 """A longer sentence makes no picture that could be read."""
-N_ALTERED = 100
-"""Sentences that are translated altered as well, spread over the set."""
 N_FAULTY = 3
 """Sentences of each kind of fault that are shown."""
 N_NUMBERS = 3
@@ -148,7 +145,6 @@ def translation_page(
             _sentences(config, main, qualities, check, n_sentences),
             _degenerate(config, main, qualities),
         ]
-        listen(f"{run.path}: translating {main.name} altered")
         sections.append(_robustness(translations, main))
         listen(f"{run.path}: drawing attention")
         sections.append(_attention(translations, main, qualities, figures))
@@ -390,9 +386,8 @@ def _confidence(valid: TranslatedSet | None, check: analysis.Correlation | None,
 
 def _robustness(translations: Translations, main: TranslatedSet) -> Section:
     """Return what capitals, mistakes and numbers do to the translations of a part of the set."""
-    pairs = list(map(Pair, main.sources, main.evaluation.references))
-    card = robustness(translations.translator, main.name, pairs, n_pairs=N_ALTERED)
-    rows = [row.notebook_row() for row in card.rows]
+    altered = translations.altered(main)
+    rows = [row.notebook_row() for row in altered]
     cells = [["–" if cell is None else _one_decimal(cell) for cell in row.values()] for row in rows]
     return Section(
         "Text that is written otherwise",
@@ -402,7 +397,7 @@ def _robustness(translations: Translations, main: TranslatedSet) -> Section:
                 "the translation is its source. Repeated: words stand in it again and again. Kept: numbers, "
                 "addresses, placeholders, tags and emoji of source and reference that are in the translation."
             ),
-            Table(f"{card.rows[0].n_sentences:,} sentences of {main.provenance}", list(rows[0]), cells),
+            Table(f"{altered[0].n_sentences:,} sentences of {main.provenance}", list(rows[0]), cells),
         ],
     )
 

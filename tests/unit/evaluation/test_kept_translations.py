@@ -92,6 +92,29 @@ def test_what_is_damaged_is_made_again(run: Run, damage) -> None:  # type: ignor
     assert again.evaluation.hypotheses == whole.evaluation.hypotheses
 
 
+@pytest.mark.slow
+def test_altered_text_is_translated_once_and_again_if_what_is_kept_is_damaged(run: Run) -> None:
+    messages: list[str] = []
+    translations = Translations(run, device="cpu", precision="fp32", listen=messages.append)
+    (found,) = translations.sets("test")
+    messages.clear()
+    rows = translations.altered(found)
+    assert translations.altered(found) == rows
+    assert len(messages) == 1
+    kept = run.path / FOLDER / kept_name("altered", found.name)
+    whole = kept.read_bytes()
+    for damaged in (
+        b"",
+        whole[:-9],
+        whole.replace(b'"empty"', b'"full"'),
+        whole.replace(b"fingerprint", b"x"),
+    ):
+        kept.write_bytes(damaged)
+        assert translations.altered(found) == rows
+        assert kept.read_bytes() == whole
+    assert len(messages) == 5
+
+
 def test_a_set_s_name_leads_nowhere_else_and_to_no_other_set() -> None:
     names = ["a", "../a", "..", "a/b", "a b", "a_b", "ä", "x" * 300, "x" * 299]
     files = [kept_name("test", name) for name in names]
