@@ -555,7 +555,7 @@ class SearchConfig(Section):
 
 
 class ModifiersConfig(Section):
-    """Alterations of training pairs, drawn anew in every epoch, as shares of all pairs.
+    """Alterations of training pairs, drawn again in every epoch, as shares of all pairs.
 
     They prepare a translator for text unlike its corpus; validation and test text is never altered.
     """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 TYPING_MISTAKES = 7
-"""A text with typing mistakes has one in every so many words, and at least one."""
+"""A text with typing mistakes has one for this number of words, and at least one."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
