@@ -137,6 +137,24 @@ def test_a_score_below_the_tolerance_fails_with_exit_code_1(folder: Path) -> Non
     assert "error:" not in result.stderr
 
 
+def test_what_altered_text_has_to_come_to_may_be_expected_too(folder: Path) -> None:
+    succeed("evaluate", "seed-1", "--robustness")
+    card = json.loads((folder / "seed-1/scores.json").read_bytes())["results"][-1]
+    content = expected()
+    capitals = next(score for score in card["scores"] if score["name"] == "chrF2 capitals")
+    like = {
+        "test_set": "made-up (robustness)",
+        "metric": capitals["name"],
+        "signature": capitals["signature"],
+    }
+    content["full"]["scores"].append({**content["full"]["scores"][0], **like, "value": capitals["value"]})
+    write_expected(content)
+    assert "chrF2 capitals" in succeed("reproduce", "mine", "--out", "seed-1").stdout
+    content["full"]["scores"][-1]["value"] = capitals["value"] + 50
+    write_expected(content)
+    assert dragoman("reproduce", "mine", "--out", "seed-1").exit_code == 1
+
+
 def test_a_score_of_another_signature_fails_whatever_its_value(folder: Path) -> None:
     content = expected()
     for score in content["full"]["scores"]:

@@ -36,6 +36,9 @@ N_WORDS = 200
 SEED = 1
 """Of the alterations: every model gets the same text."""
 
+OF_SET = " (robustness)"
+"""What follows the name of a test set in the name of its card."""
+
 PLAIN = "as it is"
 WORDS = "single words"
 
@@ -91,7 +94,7 @@ class Robustness:
 
     @property
     def name(self) -> str:
-        return f"{self.test} (robustness)"
+        return f"{self.test}{OF_SET}"
 
     def record(self) -> dict[str, Any]:
         """Return the record for scores.json; expected.json may name its scores, such as "chrF2 capitals"."""

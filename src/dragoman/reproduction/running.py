@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dragoman.evaluation.robustness import OF_SET
 from dragoman.evaluation.scores import keep_scores
 from dragoman.reproduction import requirements
 from dragoman.reproduction.expected import Expectation, ExpectedScore
@@ -107,7 +108,8 @@ def reproduce(
         reference = Run(recipe.results(version), config)
         curve = reference_curve(reference, max_steps=expectation.max_steps)
         train(config, out, listener=ReferenceListener(listener, curve))
-    records = evaluate_run(run, listener)
+    robustness = any(score.test_set.endswith(OF_SET) for score in expectation.scores)
+    records = evaluate_run(run, listener, robustness=robustness)
     keep_scores(run, records)
     result = Reproduction(
         run.path,
@@ -120,9 +122,12 @@ def reproduce(
     return result
 
 
-def evaluate_run(run: Run, listener: TrainingListener) -> list[dict[str, Any]]:
-    """Return the records of every test set that the run names, searched and scored as its settings say."""
-    request = EvaluationRequest(split="test", device=run.config.training.device)
+def evaluate_run(run: Run, listener: TrainingListener, *, robustness: bool) -> list[dict[str, Any]]:
+    """Return the records of every test set that the run names, searched and scored as its settings say.
+
+    With `robustness` those of altered text as well.
+    """
+    request = EvaluationRequest(split="test", device=run.config.training.device, robustness=robustness)
     task = task_of(run.config)
     tests = task.tests(run, request, listener.message)
     return [one.record() for one in task.evaluate(run, tests, request, listener.message)]
