@@ -57,6 +57,7 @@ RecipeName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-
 Column: TypeAlias = int | str
 """A column: its number, counted from 0, or its name if the file names its fields."""
 Beta: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
+Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
@@ -560,21 +561,21 @@ class ModifiersConfig(Section):
     They prepare a translator for text unlike its corpus; validation and test text is never altered.
     """
 
-    upper: float = Field(default=0.0, ge=0.0, le=1.0)
+    upper: Share = 0.0
     """Both sides in capitals."""
-    title: float = Field(default=0.0, ge=0.0, le=1.0)
+    title: Share = 0.0
     """Both sides with a capital at the beginning of every word."""
-    typos: float = Field(default=0.0, ge=0.0, le=1.0)
+    typos: Share = 0.0
     """Typing mistakes in a seventh of the source's words."""
-    no_final: float = Field(default=0.0, ge=0.0, le=1.0)
+    no_final: Share = 0.0
     """No final punctuation on both sides."""
-    merge: float = Field(default=0.0, ge=0.0, le=1.0)
+    merge: Share = 0.0
     """Joined with the pairs that follow, one to three of them, as one line; shorter than data.max_length."""
-    numbers: float = Field(default=0.0, ge=0.0, le=1.0)
+    numbers: Share = 0.0
     """Other digits in the numbers that both sides share."""
-    copies: float = Field(default=0.0, ge=0.0, le=1.0)
+    copies: Share = 0.0
     """Beside the text on both sides, something to carry over: number, address, placeholder, tag or emoji."""
-    noise: float = Field(default=0.0, ge=0.0, le=1.0)
+    noise: Share = 0.0
     """In place of both sides, the same characters without a meaning."""
 
     @model_validator(mode="after")

@@ -62,11 +62,12 @@ def backtranslate(
     workers: Workers = 1,
     ray: RayAddress = None,
 ) -> None:
-    """Make training pairs from monolingual text: back-translation (Sennrich and others 2016).
+    """Make training pairs from monolingual text (back-translation).
 
-    RUN translates MONO into the source language of a new model. Each output line is a training pair of the
-    new model: a tag (Caswell et al. 2019), the synthetic source, a tab, and the real sentence. Empty and
-    degenerate translations are skipped and counted. The same command continues an interrupted run.
+    RUN translates MONO into the source language of a new model (Sennrich et al. 2016). Each output line is
+    a training pair of the new model: a tag (Caswell et al. 2019), the synthetic source, a tab, and the real
+    sentence. Empty and degenerate translations are skipped and counted. The same command continues an
+    interrupted run.
     """
     from dragoman.bulk.job import Job
     from dragoman.bulk.output import SyntheticPairs

@@ -1,12 +1,12 @@
 """Training pairs altered at random, so that a translator has met text unlike its corpus.
 
-The idea, and most of the modifiers, are those of OpusTrainer (Tiedemann & others, github.com/hplt-project/
-OpusTrainer), which Mozilla's translators are trained with.
+The idea, and most of the modifiers, are those of OpusTrainer (github.com/hplt-project/OpusTrainer), which
+Mozilla's translators are trained with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from dragoman.config import ModifiersConfig
@@ -28,6 +28,15 @@ FORMAT = 1
 
 MOST_MERGED = 4
 """Neighbours that become one line, at most."""
+
+
+def on_one_line(pairs: Sequence[Pair], languages: tuple[str, str]) -> Pair:
+    """Return the pairs as one, with a space between sentences where the language has one."""
+    if len(pairs) == 1:
+        return pairs[0]
+    spaces = (" " if has_spaces(language) else "" for language in languages)
+    sides = zip(spaces, zip(*pairs, strict=True), strict=True)
+    return Pair(*(space.join(text.strip() for text in side) for space, side in sides))
 
 
 class ModifiedCorpus(Corpus):
@@ -53,7 +62,6 @@ class ModifiedCorpus(Corpus):
         self.corpus, self.rates, self.languages = corpus, rates, languages
         self.name = corpus.name
         self._max_bytes = 3 * max_length  # a token of Chinese has about 3 bytes, of an alphabet more
-        self._spaces = tuple(" " if has_spaces(language) else "" for language in languages)
         self._drawn_from = f"{seed} {draw}"
 
     def notes(self) -> list[str]:
@@ -79,14 +87,14 @@ class ModifiedCorpus(Corpus):
         n_wanted = 1
         for pair in self.corpus.pairs():
             if group and (len(group) == n_wanted or not self._fits(group, pair)):
-                yield self._joined(group)
+                yield on_one_line(group, self.languages)
                 group = []
             if not group:
-                is_begun = has_text(pair) and rng.random() < self.rates.merge
-                n_wanted = rng.randint(2, MOST_MERGED) if is_begun else 1
+                merges = has_text(pair) and rng.random() < self.rates.merge
+                n_wanted = rng.randint(2, MOST_MERGED) if merges else 1
             group.append(pair)
         if group:
-            yield self._joined(group)
+            yield on_one_line(group, self.languages)
 
     def _fits(self, group: list[Pair], pair: Pair) -> bool:
         """Whether `pair` may follow `group` in one line."""
@@ -94,12 +102,6 @@ class ModifiedCorpus(Corpus):
         return has_text(pair) and all(
             sum(len(text.encode(errors="replace")) + 1 for text in side) <= self._max_bytes for side in sides
         )
-
-    def _joined(self, group: list[Pair]) -> Pair:
-        if len(group) == 1:
-            return group[0]
-        sides = zip(self._spaces, zip(*group, strict=True), strict=True)
-        return Pair(*(space.join(text.strip() for text in side) for space, side in sides))
 
     def _altered(self, pair: Pair, rng: Random) -> Pair:
         rates = self.rates

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from dragoman.data.corpora import Pair
+from dragoman.data.modifiers import on_one_line
 from dragoman.evaluation.scores import score_record
 from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.metrics.score import Score
@@ -77,6 +78,12 @@ class Altered:
             "kept %": self.kept,
         }
 
+    def cells(self, *, nothing: str = "") -> list[str]:
+        """Return the row as text: shares and scores with one decimal, `nothing` in place of None."""
+        values = self.notebook_row().values()
+        texts = (f"{value:.1f}" if isinstance(value, float) else str(value) for value in values)
+        return [nothing if value is None else text for value, text in zip(values, texts, strict=True)]
+
 
 @dataclass(frozen=True)
 class Robustness:
@@ -120,8 +127,7 @@ class Robustness:
 
     def describe(self) -> str:
         """Return a heading and a table with a row for each alteration."""
-        rows = [row.notebook_row() for row in self.rows]
-        table = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+        table = [list(self.rows[0].notebook_row()), *(row.cells() for row in self.rows)]
         widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
         return "\n".join(
             [
@@ -137,22 +143,13 @@ class Robustness:
         return table_of(self.rows, caption=self.name)
 
 
-def _cell(value: Cell) -> str:
-    return "" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
-
-
 def alterations(pairs: Sequence[Pair], *, languages: tuple[str, str]) -> dict[str, list[Pair]]:
-    """Return the altered test sets by name, the unaltered one first; no pair of one depends on another's.
+    """Return the altered test sets by name, the unaltered one first: always the same of the same pairs.
 
     Sources and references are altered alike, but for typing mistakes, which are the source's alone.
     """
     rng = Random(SEED)
-    spaces = [" " if has_spaces(language) else "" for language in languages]
     triples = [pairs[i : i + 3] for i in range(0, len(pairs) - 2, 3)]
-    merged = [
-        Pair(*(space.join(side) for space, side in zip(spaces, zip(*triple, strict=True), strict=True)))
-        for triple in triples
-    ]
     others = [Pair(*with_other_numbers(pair, rng)) for pair in pairs]
     found = {
         PLAIN: list(pairs),
@@ -162,13 +159,13 @@ def alterations(pairs: Sequence[Pair], *, languages: tuple[str, str]) -> dict[st
         "no final point": [Pair(*without_final_point(pair)) for pair in pairs],
         "other numbers": [other for pair, other in zip(pairs, others, strict=True) if pair != other],
         "numbers and addresses": [Pair(*with_copy(pair, rng)) for pair in pairs],
-        "three in a line": merged,
+        "three in a line": [on_one_line(triple, languages) for triple in triples],
     }
     return {name: altered for name, altered in found.items() if altered}
 
 
 def frequent_words(texts: Iterable[str], *, n: int) -> list[str]:
-    """Return the `n` most frequent words of the texts, in lower case where they mostly are."""
+    """Return the `n` most frequent words of the texts, as they are written there."""
     counts = Counter(word for text in texts for word in text.split() if word.isalpha())
     return [word for word, _ in counts.most_common(n)]
 

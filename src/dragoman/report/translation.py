@@ -23,7 +23,6 @@ from dragoman.evaluation.sentences import (
     sentence_scores,
     word_diff,
 )
-from dragoman.notebook import Cell
 from dragoman.predict.alignment import align_words
 from dragoman.predict.attention import attention_maps
 from dragoman.report.analysis import (
@@ -387,8 +386,7 @@ def _confidence(valid: TranslatedSet | None, check: analysis.Correlation | None,
 def _robustness(translations: Translations, main: TranslatedSet) -> Section:
     """Return what capitals, mistakes and numbers do to the translations of a part of the set."""
     altered = translations.altered(main)
-    rows = [row.notebook_row() for row in altered]
-    cells = [["–" if cell is None else _one_decimal(cell) for cell in row.values()] for row in rows]
+    heading, cells = list(altered[0].notebook_row()), [row.cells(nothing="–") for row in altered]
     return Section(
         "Text that is written otherwise",
         [
@@ -397,13 +395,9 @@ def _robustness(translations: Translations, main: TranslatedSet) -> Section:
                 "the translation is its source. Repeated: words stand in it again and again. Kept: numbers, "
                 "addresses, placeholders, tags and emoji of source and reference that are in the translation."
             ),
-            Table(f"{altered[0].n_sentences:,} sentences of {main.provenance}", list(rows[0]), cells),
+            Table(f"{altered[0].n_sentences:,} sentences of {main.provenance}", heading, cells),
         ],
     )
-
-
-def _one_decimal(value: Cell) -> str:
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 def _sentences(

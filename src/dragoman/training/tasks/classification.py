@@ -91,7 +91,7 @@ class ClassificationTask(Task[ClassificationBatch]):
 
     def store(self, *, epoch: int) -> LabelledStore:
         """Return the training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
-        drawn = self.config.tokenizer.dropout > 0
+        drawn = self.config.draws_epochs
         return self._prepare(self.train_corpus, "train", dropout=drawn, draw=epoch if drawn else 0)
 
     def _prepare(self, corpus: LabelledCorpus, name: str, **drawing: Any) -> LabelledStore:
