@@ -198,7 +198,7 @@ def _is_pair(value: Any) -> bool:
 
 def _data(config: Config) -> str:
     rows = []
-    for name, files in published(config).data.corpora():
+    for name, files in published(config).data.files():
         licence, home = licence_of(files)
         rows.append((name, ", ".join(files), licence, home))
     return _table(("part", "files", "licence", "from"), rows)
@@ -215,7 +215,7 @@ def licence_of(files: CorpusFiles) -> tuple[str, str]:
 
 
 def _files(config: Config) -> Iterator[str]:
-    return (file for _, files in config.data.corpora() for file in files)
+    return (file for _, files in config.data.files() for file in files)
 
 
 def _type_of_test(config: Config, name: str) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import copy
 import difflib
 import json
+import math
+import re
 import reprlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -56,6 +58,10 @@ FOREIGN_KINDS = ("sentencepiece", "pieces")
 RecipeName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Column: TypeAlias = int | str
 """A column: its number, counted from 0, or its name if the file names its fields."""
+Language: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,16}([-_][A-Za-z0-9]{1,16}){0,3}$")]
+"""A language code of a corpus among several, such as "de" or "pt_BR"; a reserved token is made of it."""
+Direction: TypeAlias = tuple[str, str]
+"""A source and a target language."""
 Beta: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
 Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -85,6 +91,19 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(item)
 
 
+def _check_test_names(names: Iterable[str]) -> None:
+    """ValueError: a test set has a name that cannot be a file's, for its translations are written to one."""
+    for name in names:
+        if not 1 <= len(name) <= 100 or not name.isprintable() or name[0] == "." or set(name) & set("/\\:"):
+            raise ValueError(f"{name[:100]!r} is no name for a test set, for it cannot be that of a file")
+
+
+def _check_each_once(what: str, names: Sequence[str]) -> None:
+    """ValueError: a name occurs twice."""
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise ValueError(f"{what}: {twice[0]} occurs twice")
+
+
 class Section(BaseModel):
     """A group of settings: frozen and strict; unknown names are errors."""
 
@@ -109,7 +128,7 @@ class DataConfig(Section):
     $DRAGOMAN_DATA, then among the data sets that `dragoman data fetch` has brought.
     """
 
-    train: Corpora
+    train: Corpora = ()
     """Training text; empty for an imported model, which cannot be trained from scratch."""
     valid: Corpora = ()
     """Validation text, which selects checkpoints; empty = hold out `n_held_out` examples of train."""
@@ -136,14 +155,7 @@ class DataConfig(Section):
     @field_validator("test")
     @classmethod
     def _names_are_file_names(cls, value: dict[str, Corpora]) -> dict[str, Corpora]:
-        for name in value:  # translations are written to files of these names
-            if (
-                not 1 <= len(name) <= 100
-                or not name.isprintable()
-                or name[0] == "."
-                or set(name) & set("/\\:")
-            ):
-                raise ValueError(f"{name[:100]!r} is no name for a test set, for it cannot be that of a file")
+        _check_test_names(value)
         return value
 
     def seed_of_split(self, seed: int) -> int:
@@ -156,10 +168,105 @@ class DataConfig(Section):
         tests = {f"test.{name}": files for name, files in self.test.items()}
         return {name: files for name, files in named.items() if files} | tests
 
-    def corpora(self) -> Iterator[tuple[str, CorpusFiles]]:
+    def files(self) -> Iterator[tuple[str, CorpusFiles]]:
         """Yield the name and the files of every corpus; a name may occur several times in a row."""
         for name, files in self.named().items():
             yield from ((name, corpus) for corpus in each_corpus(files) or ((),))
+
+
+class CorpusConfig(Section):
+    """One of several corpora, [[data.corpora]], with a mixing weight and the languages of its sides."""
+
+    name: RecipeName
+    """Name of the corpus, for stages and logs."""
+    files: CorpusFiles = ()
+    """Two aligned files, or one file with both sides; none for text that is only validated or tested on."""
+    langs: tuple[Language, Language]
+    """Languages of the first and of the second side."""
+    both_ways: bool = False
+    """Train both directions, not only from the first language to the second."""
+    weight: float = Field(default=1.0, gt=0.0, le=1e6)
+    """Factor of the corpus' size in the mix."""
+    origin: Literal["natural", "synthetic"] = "natural"
+    """"synthetic" = its sources were translated by a machine: they are marked by a reserved token."""
+    columns: tuple[Column, Column] = (0, 1)
+    """Columns of the two sides in a file of pairs: numbers from 0, or names of fields."""
+    valid: CorpusFiles = ()
+    """Validation text of the same languages, used in both directions."""
+    test: dict[str, CorpusFiles] = Field(default_factory=dict)
+    """Test sets of the same languages, by name, used in both directions."""
+
+    @field_validator("files", "langs", "columns", "valid", mode="before")
+    @classmethod
+    def _list_becomes_tuple(cls, value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _lists_become_tuples(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: tuple(files) if isinstance(files, list) else files for name, files in value.items()}
+
+    @model_validator(mode="after")
+    def _is_parallel_text(self) -> Self:
+        _check_test_names(self.test)
+        if self.langs[0] == self.langs[1]:
+            raise ValueError(f"{self.name}: both sides are {self.langs[0]!r}; langs are two languages")
+        for files in (self.files, self.valid, *self.test.values()):
+            if len(files) > 2:
+                raise ValueError(f"{self.name}: a corpus is two aligned files or one file with both sides")
+        if not (self.files or self.valid or self.test):
+            raise ValueError(f"{self.name}: names no file")
+        return self
+
+    def knows(self, direction: Direction) -> bool:
+        """Return whether its sides are in these two languages, in any order."""
+        return direction in (self.langs, self.langs[::-1])
+
+    def trains(self, direction: Direction) -> bool:
+        """Return whether it is training text for this direction."""
+        return bool(self.files) and (
+            direction == self.langs or (self.both_ways and direction == self.langs[::-1])
+        )
+
+    def directions(self) -> tuple[Direction, ...]:
+        """Return the directions that it trains."""
+        return tuple(d for d in (self.langs, self.langs[::-1]) if self.trains(d))
+
+    def named(self) -> dict[str, CorpusFiles]:
+        """Return its files by what they are for: train, valid, test.NAME."""
+        named = {"train": self.files, "valid": self.valid}
+        return {part: files for part, files in named.items() if files} | {
+            f"test.{name}": files for name, files in self.test.items()
+        }
+
+
+UNTIL = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) epochs?(?: of (\S+))?")
+
+
+class StageConfig(Section):
+    """A stage of training, [[data.stages]], with a mix of its own."""
+
+    mix: dict[str, Annotated[float, Field(gt=0.0, le=1e6)]]
+    """Shares of the corpora by name, relative to one another; corpora that are not named rest."""
+    until: str = ""
+    """End of the stage: "3 epochs of NAME", or "2 epochs" of the mix; "" = the end of training."""
+
+    @model_validator(mode="after")
+    def _names_its_end(self) -> Self:
+        if not self.mix:
+            raise ValueError("mix names no corpus")
+        match = UNTIL.fullmatch(self.until)
+        if self.until and (match is None or not float(match[1]) or match[2] not in (None, *self.mix)):
+            raise ValueError(f'until = "{self.until}": say "3 epochs of NAME" of this mix, or "2 epochs"')
+        return self
+
+    @property
+    def end(self) -> tuple[float, str]:
+        """How many epochs of the corpus of this name, or of the mix where it is ""."""
+        match = UNTIL.fullmatch(self.until)
+        return (float(match[1]), match[2] or "") if match else (math.inf, "")
 
 
 class TranslationDataConfig(DataConfig):
@@ -167,29 +274,139 @@ class TranslationDataConfig(DataConfig):
 
     A corpus is two aligned files `["train.en", "train.de"]`, one file with both sides (tab-separated, CSV,
     JSON lines, TMX, PO, Parquet), or a split of the embedded corpus `["phrasebook:train"]`. Several corpora,
-    as `[["a.en", "a.de"], ["b.tmx"]]`, are read one after the other as one.
+    as `[["a.en", "a.de"], ["b.tmx"]]`, are read one after the other as one. Corpora that are mixed, or in
+    several languages, are listed as [[data.corpora]] in place of train, valid and test.
     """
 
     src_lang: str
-    """Language code of the source, such as "en"."""
+    """Language code of the source, such as "en"; of several directions, that of the first."""
     tgt_lang: str
     """Language code of the target; selects BLEU's tokenisation ("zh" is scored by characters)."""
     columns: tuple[Column, Column] = (0, 1)
     """Columns of source and target in a file of pairs: numbers from 0, or names of fields."""
     max_length: int = Field(default=128, ge=2, le=100_000)
     """Longest training sentence in tokens, end token included; longer pairs are skipped and counted."""
+    directions: tuple[str, ...] = ()
+    """Directions of the model, as ["en-de", "de-en"]; empty = those that the corpora train."""
+    temperature: float = Field(default=1.0, ge=1.0, le=1000.0)
+    """Share of a direction in the mix ~ its pairs^(1 / temperature); more than 1 favours small ones."""
+    corpora: tuple[CorpusConfig, ...] = ()
+    """Several corpora, mixed by size, weight and temperature (docs/corpora.md)."""
+    stages: tuple[StageConfig, ...] = ()
+    """Stages of training with mixes of their own; empty = one mix."""
 
-    @field_validator("columns", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _pair_becomes_tuple(cls, value: Any) -> Any:
+    def _languages_are_those_of_the_first_direction(cls, settings: Any) -> Any:
+        if not isinstance(settings, dict) or {"src_lang", "tgt_lang"} & settings.keys():
+            return settings
+        first = next(iter(settings.get("directions") or ()), None)
+        if isinstance(first, str):
+            src, _, tgt = first.partition("-")
+            return {**settings, "src_lang": src, "tgt_lang": tgt}
+        try:
+            src, tgt = next(corpus["langs"] for corpus in settings["corpora"] if corpus.get("files"))
+        except (LookupError, TypeError, ValueError, AttributeError, StopIteration):
+            return settings
+        return {**settings, "src_lang": src, "tgt_lang": tgt}
+
+    @field_validator("columns", "directions", "corpora", "stages", mode="before")
+    @classmethod
+    def _list_becomes_tuple(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _corpora_are_one_or_two_files(self) -> Self:
-        for name, files in self.corpora():
+        for name, files in self.files():
             if not 1 <= len(files) <= 2:
                 raise ValueError(f"{name}: a corpus is two aligned files or one file with both sides")
         return self
+
+    @model_validator(mode="after")
+    def _corpora_and_directions_fit(self) -> Self:
+        for direction in self.directions:
+            if not re.fullmatch(r"[A-Za-z0-9_]+-[A-Za-z0-9_]+", direction):
+                raise ValueError(f'directions: "{direction}" is not like "en-de" (write pt_BR, not pt-BR)')
+        _check_each_once("directions", self.directions)
+        if self.directions and self.all_directions[0] != (self.src_lang, self.tgt_lang):
+            raise ValueError(f"src_lang and tgt_lang are not the first direction, {self.directions[0]}")
+        if not self.corpora:
+            if self.stages or self.temperature != 1.0:
+                raise ValueError("stages and temperature are for several corpora: list them in data.corpora")
+            return self
+        if self.train or self.valid or self.test or self.columns != (0, 1):
+            raise ValueError("data.corpora has files, valid, test and columns of its own; move them there")
+        _check_each_once("corpora", [corpus.name for corpus in self.corpora])
+        trained = self.trained_directions
+        if not trained:
+            raise ValueError("no corpus trains any of the directions")
+        if self.all_directions[0] not in trained:
+            raise ValueError(f"{'-'.join(self.all_directions[0])} comes first, and no corpus trains it")
+        for pair in self.all_directions:
+            for side, known in zip(pair, map(set, zip(*trained, strict=True)), strict=True):
+                if side not in known:
+                    raise ValueError(f"no corpus trains {side!r} as in {'-'.join(pair)}")
+            names = [name for corpus in self.corpora if corpus.knows(pair) for name in corpus.test]
+            _check_each_once(f"tests of {'-'.join(pair)}", names)
+        for i, stage in enumerate(self.stages):
+            if unknown := [name for name in stage.mix if name not in self.names]:
+                raise ValueError(f"stages: {unknown[0]} is no corpus with files; there are {self.names}")
+            if not stage.until and i + 1 < len(self.stages):
+                raise ValueError('stages: all but the last need an end, as until = "2 epochs"')
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the corpora that train."""
+        return [corpus.name for corpus in self.corpora if corpus.files]
+
+    @property
+    def all_directions(self) -> tuple[Direction, ...]:
+        """The directions of the model, also those that no corpus trains."""
+        if self.directions:
+            return tuple((src, tgt) for src, _, tgt in (name.partition("-") for name in self.directions))
+        found = dict.fromkeys(direction for corpus in self.corpora for direction in corpus.directions())
+        return tuple(found) or ((self.src_lang, self.tgt_lang),)
+
+    @property
+    def trained_directions(self) -> tuple[Direction, ...]:
+        """The directions that have training text."""
+        if not self.corpora:
+            return self.all_directions
+        return tuple(d for d in self.all_directions if any(corpus.trains(d) for corpus in self.corpora))
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it names several corpora and is not the part of one direction."""
+        return bool(self.corpora) and not (self.train or self.valid or self.test)
+
+    def named(self) -> dict[str, Corpora]:
+        if not self.is_mixed:
+            return super().named()
+        parts = [(corpus.name, *part) for corpus in self.corpora for part in corpus.named().items()]
+        return {f"{part}.{name}": files for name, part, files in parts}
+
+    def towards(self, direction: Direction) -> TranslationDataConfig:
+        """Return the text of one direction alone, in the form of one corpus."""
+        if self.all_directions == (direction,) and not self.corpora:
+            return self
+        if not self.corpora:
+            chosen: dict[str, Any] = {}
+        else:
+            there = [corpus for corpus in self.corpora if corpus.knows(direction)]
+            chosen = {
+                "train": tuple(corpus.files for corpus in there if corpus.trains(direction)),
+                "valid": tuple(corpus.valid for corpus in there if corpus.valid),
+                "test": {name: files for corpus in there for name, files in corpus.test.items()},
+            }
+        src, tgt = direction
+        chosen |= {"src_lang": src, "tgt_lang": tgt, "directions": (f"{src}-{tgt}",)}
+        return self.model_copy(update=chosen)
+
+    def corpus_with(self, files: CorpusFiles) -> CorpusConfig | None:
+        """Return the listed corpus of this direction that has these files; None: they are not listed."""
+        direction = (self.src_lang, self.tgt_lang)
+        return next((c for c in self.corpora if c.knows(direction) and files in c.named().values()), None)
 
 
 class ParallelText(Section):
@@ -213,8 +430,8 @@ class ClassificationDataConfig(DataConfig):
 
     @model_validator(mode="after")
     def _corpora_are_one_file(self) -> Self:
-        names = [name for name, _ in self.corpora()]
-        for name, files in self.corpora():
+        names = [name for name, _ in self.files()]
+        for name, files in self.files():
             if len(files) != 1 or names.count(name) > 1:
                 raise ValueError(f"{name}: labelled text is one file, with a column for the label")
         return self
@@ -642,6 +859,10 @@ class TranslationConfig(Section):
             )
         if self.tokenizer.splitter == "spacy" and self.tokenizer.shared and len(set(self.languages)) > 1:
             raise ValueError('tokenizer.splitter = "spacy" splits by language: set tokenizer.shared = false')
+        if self.tokenizer.splitter == "spacy" and len(self.directions) > 1:
+            raise ValueError('tokenizer.splitter = "spacy" is for one direction; set splitter = "regex"')
+        if self.data.corpora and self.training.steps == "static":
+            raise ValueError('training.steps = "static" does not go with data.corpora; set steps = "free"')
         _check_positions(self.data.max_length, self.model)
         return self
 
@@ -656,9 +877,41 @@ class TranslationConfig(Section):
         return self.tokenizer.dropout > 0 or bool(self.modifiers)
 
     @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The directions that the model is meant for, the first of them `languages`."""
+        return self.data.all_directions
+
+    def direction(self, to: str | None) -> Direction:
+        """Return the direction that a user means by `to`: "en-de", or "de" for the first one into German.
+
+        None is the only target that there is. Of a model of several directions, it may be one that was not
+        trained, between languages that it knows. ConfigError: there is none, or there are several targets.
+        """
+        there = self.directions
+        named = {"-".join(direction): direction for direction in there}
+        if to in named:
+            return named[to]
+        sources, targets = (list(dict.fromkeys(side)) for side in zip(*there, strict=True))
+        wanted = targets[0] if to is None and len(targets) == 1 else to
+        if wanted in targets:
+            return next(direction for direction in there if direction[1] == wanted)
+        if to is None:
+            raise ConfigError(f"say --to LANGUAGE, for the model translates {self.subject}")
+        src, _, tgt = to.rpartition("-")
+        if len(there) > 1 and src in {*sources, *targets} and tgt in targets and src != tgt:
+            return src, tgt
+        raise ConfigError(f"--to {to}: is no direction of the model, which translates {self.subject}")
+
+    def towards(self, direction: Direction) -> TranslationConfig:
+        """Return the configuration as a model of this one direction has it."""
+        return self.model_copy(update={"data": self.data.towards(direction)})
+
+    @property
     def subject(self) -> str:
-        """What the model learns, such as "en → de"."""
-        return f"{self.data.src_lang} → {self.data.tgt_lang}"
+        """What the model learns, such as "en → de" or "en ↔ de, en → pl"."""
+        there = self.directions
+        shown = [d for i, d in enumerate(there) if d[::-1] not in there[:i]]
+        return ", ".join(f"{src} {'↔' if (tgt, src) in there else '→'} {tgt}" for src, tgt in shown)
 
     @property
     def search_record(self) -> dict[str, Any]:
@@ -720,7 +973,8 @@ TASKS: dict[str, type[TranslationConfig] | type[ClassificationConfig]] = {
 
 
 def _check_train(data: DataConfig, tokenizer: TokenizerConfig) -> None:
-    if not data.train and not tokenizer.kinds & set(FOREIGN_KINDS):
+    has_text = any(name.startswith("train") for name in data.named())
+    if not has_text and not tokenizer.kinds & set(FOREIGN_KINDS):
         raise ValueError('data.train names no file: train = ["train.en", "train.de"], or ["train.tsv"]')
 
 
@@ -927,9 +1181,17 @@ def _paths(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
 def _names_beside(location: Sequence[str], section: type[BaseModel]) -> list[str]:
     """Return the names of the settings in the section of a recipe that `location` points into."""
     for part in location[:-1]:
+        if part.isdigit():  # of a list of sections
+            continue
         field = section.model_fields.get(part)
-        annotation = field.annotation if field else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        within = _section_in(field.annotation) if field else None
+        if within is None:
             return []
-        section = annotation
+        section = within
     return sorted(section.model_fields)
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a field holds, once or as a list; None: it holds something else."""
+    candidate = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
+    return candidate if isinstance(candidate, type) and issubclass(candidate, BaseModel) else None

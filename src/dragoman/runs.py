@@ -232,7 +232,7 @@ class Run:
 
     def check_corpora(self) -> None:
         """RunError: it is a run of the hub, and names corpora that are files of this machine."""
-        for name, files in self.config.data.corpora() if self.origin else ():
+        for name, files in self.config.data.files() if self.origin else ():
             for file in files:
                 if Path(file).is_absolute() or ".." in Path(file).parts:
                     raise RunError(

@@ -65,7 +65,7 @@ def test_several_corpora_are_a_list_of_lists_and_one_of_them_is_itself(tmp_path:
     config = parse('data.train=[["a.en", "a.de"], ["b.tmx"]]', 'data.valid=[["v.tsv"]]')
     assert config.data.train == (("a.en", "a.de"), ("b.tmx",))
     assert config.data.valid == ("v.tsv",)
-    assert list(config.data.corpora()) == [
+    assert list(config.data.files()) == [
         ("train", ("a.en", "a.de")), ("train", ("b.tmx",)), ("valid", ("v.tsv",)),
     ]  # fmt: skip
     path = tmp_path / "config.toml"

@@ -38,15 +38,19 @@ class Job:
     """Whether lines longer than the model accepts are skipped and counted; otherwise they are split."""
     encoding: str = "utf-8"
     """Encoding of the input; the output is in UTF-8."""
+    to: str | None = None
+    """Target language, or direction, of a run with several: see `Translator.towards`."""
 
     def config(self) -> TranslationConfig:
         """Return the run's configuration with the job's search settings.
 
         Raises:
             ConfigError: a search setting is unknown or wrong.
+            ConfigError: the run does not translate into the language of the job.
             RunError: the run is missing, or a classifier.
         """
         config = translation_config(Run.open(self.run))
+        config = config.towards(config.direction(self.to))
         search = config.search.changed(self.search, where=f"translating with {self.run}")
         return config.model_copy(update={"search": search})
 
@@ -69,6 +73,7 @@ class Job:
             "skip_long": self.skip_long,
             "output": dict(self.output.described()),
             **({} if self.encoding == "utf-8" else {"encoding": self.encoding}),
+            **({} if self.to is None else {"to": self.to}),
         }
 
 
@@ -79,7 +84,8 @@ class ChunkTranslator:
         """Load the run. `device`: instead of the job's own."""
         prepare_for_translating()
         self.job = job
-        self.translator = Translator.load(job.run, device=device or job.device, precision=job.precision)
+        whole = Translator.load(job.run, device=device or job.device, precision=job.precision)
+        self.translator = whole.towards(job.to)
         self.translator.config = job.config()
 
     def __call__(self, chunk: Chunk, tick: Tick) -> Done:

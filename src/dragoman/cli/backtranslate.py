@@ -17,6 +17,7 @@ from dragoman.cli.options import (
     Precision,
     RayAddress,
     RunPath,
+    To,
     Workers,
 )
 from dragoman.cli.train import Overrides
@@ -40,6 +41,7 @@ def backtranslate(
             help="Output: translation<TAB>text per line, as .tsv, .tsv.gz, .tsv.xz or .tsv.zst.",
         ),
     ],
+    to: To = None,
     tag: Annotated[str, typer.Option(help='Tag before every translation; "" = no tag.')] = "<BT>",
     max_ratio: Annotated[
         float,
@@ -88,6 +90,7 @@ def backtranslate(
             f"--set {others[0]}: a trained run has settings of [search] only, as search.beam_size"
         )
     config = translation_config(Run.open(run))
+    config.direction(to)  # complains
     given = {"method": method, "beam_size": beam_size, "length_penalty": length_penalty,
              "batch_sentences": batch_sentences, "n_best": 1}  # fmt: skip
     own = config.model_copy(update={"search": config.search.changed(given, where="backtranslate")})
@@ -95,6 +98,7 @@ def backtranslate(
     changed = parse_section(TranslationConfig, own.model_dump(), overrides=overrides or (), where=where)
     search = changed.search.model_dump()
     job = Job(
-        run, find_file(mono), out, SyntheticPairs(tag, max_ratio), search, device, precision, skip_long=True
-    )
+        run, find_file(mono), out, SyntheticPairs(tag, max_ratio), search, device, precision, skip_long=True,
+        to=to,
+    )  # fmt: skip
     run_job(job, n_workers=workers, ray=ray)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import say
-from dragoman.cli.options import Device, Precision
+from dragoman.cli.options import Device, Precision, To
 from dragoman.cli.report import FIGURES, make_folder, sentence_bar
 from dragoman.errors import ConfigError, require
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dragoman.evaluation.comparison import Comparison
     from dragoman.report.page import Table
     from dragoman.runs import Run
+    from dragoman.tasks.task import EvaluationRequest
 
 COMPARISON = "comparison.html"
 EXPORTS = ("json", "csv", "latex")
@@ -41,6 +42,7 @@ def compare(
     split: Annotated[
         str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")
     ] = None,
+    to: To = None,
     src: Annotated[
         str | None, typer.Option(help="Compare on this file, not the test sets; with --ref.")
     ] = None,
@@ -77,19 +79,12 @@ def compare(
     check_exports(exports, inputs=[file for file in (src, ref) if file is not None])
     if out is not None:
         require("matplotlib", "jinja2", extra="report", purpose="a page of a comparison")
-    request = EvaluationRequest(split=split, src=src, ref=ref, device=device, precision=precision)
+    request = EvaluationRequest(split=split, to=to, src=src, ref=ref, device=device, precision=precision)
     if len(runs) < 2:
         raise ConfigError("a comparison needs two runs or more; for a single one say: dragoman report RUN")
     opened = [Run.open(path) for path in runs]
-    named = dict(zip(names_of(opened), opened, strict=True))
-    first_name, first = next(iter(named.items()))
-    for name, run in named.items():
-        if run.config.subject != first.config.subject:
-            raise ConfigError(
-                f"{first_name} ({first.config.subject}) and {name} ({run.config.subject}) do different "
-                "things; compare runs of one task and one direction"
-            )
-    task = task_of(first.config)
+    named = in_one_direction(dict(zip(names_of(opened), opened, strict=True)), request)
+    task = task_of(opened[0].config)
     with sentence_bar() as progress:
         comparisons = task.compare(named, request, say, progress)
     if "-" not in exports.values():
@@ -101,6 +96,30 @@ def compare(
         page = task.comparison_page(named, comparisons, figures=out / FIGURES, n_examples=sentences)
         write_atomically(out / COMPARISON, page_html(page))
         say(f"written: {out / COMPARISON}")
+
+
+def in_one_direction(runs: Mapping[str, Run], request: EvaluationRequest) -> dict[str, Run]:
+    """Return the runs as runs of the one thing that all of them do.
+
+    ConfigError: they have nothing in common, or several directions.
+    """
+    from dragoman.tasks import task_of
+
+    able = {
+        name: {one.config.subject: one for one in task_of(run.config).directions(run, request)}
+        for name, run in runs.items()
+    }
+    (first_name, first), *others = able.items()
+    for name, there in others:
+        if not first.keys() & there.keys():
+            raise ConfigError(
+                f"{first_name} ({runs[first_name].config.subject}) and {name} ({runs[name].config.subject}) "
+                "do different things; compare runs of one task and one direction"
+            )
+    common = [subject for subject in first if all(subject in there for there in able.values())]
+    if len(common) != 1:
+        raise ConfigError(f"the runs share {', '.join(common) or 'no direction'}; say one, as in --to en-de")
+    return {name: there[common[0]] for name, there in able.items()}
 
 
 def check_exports(exports: Mapping[str, str], *, inputs: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from dragoman.cli.app import command_line, finite, say
 from dragoman.cli.bulk import run_job
-from dragoman.cli.options import RayAddress, RunPath, Workers
+from dragoman.cli.options import RayAddress, RunPath, To, Workers
 from dragoman.cli.train import Overrides, run_training
 
 NAMES = ("teacher", "student")
@@ -64,6 +64,7 @@ def distill(
     max_pairs: Annotated[
         int, typer.Option(min=0, max=10**12, help="Use only the first N training pairs; 0 = all.")
     ] = 0,
+    to: To = None,
     overrides: Overrides = None,
     test: Annotated[bool, typer.Option("--test", help="Score the test sets as well.")] = False,
     workers: Workers = 1,
@@ -88,6 +89,7 @@ def distill(
         path,
         preset=preset,
         lessons=Lessons(n_best, references, max_ratio, min_chrf, max_pairs),
+        to=to,
         overrides=tuple(overrides or ()),
         with_test=test,
         translate=partial(run_job, n_workers=workers, ray=ray),

@@ -21,6 +21,7 @@ from dragoman.cli.options import (
     NoRepeatedNgram,
     Precision,
     RunPath,
+    To,
 )
 from dragoman.cli.train import LabelColumn, TextColumn, column
 from dragoman.errors import ConfigError, DataError
@@ -41,6 +42,7 @@ def evaluate(
     split: Annotated[
         str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")
     ] = None,
+    to: To = None,
     src: Annotated[
         str | None, typer.Option(help="Translate this file, not the test sets; with --ref.")
     ] = None,
@@ -88,6 +90,7 @@ def evaluate(
     task = task_of(opened.config)
     request = EvaluationRequest(
         split=split,
+        to=to,
         src=src,
         ref=ref,
         file=file,
@@ -135,7 +138,7 @@ def places_of(
     if out is None:
         return {}
     places = {test: out if len(tests) == 1 else out / f"{test}.txt" for test in tests}
-    named = [name for run in runs for _, corpus in run.config.data.corpora() for name in corpus]
+    named = [name for run in runs for _, corpus in run.config.data.files() for name in corpus]
     check_outputs(*places.values(), files=[*files, *named], runs=[run.path for run in runs])
     return places
 

@@ -114,6 +114,8 @@ def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
         "macro_f1": "macro-F1",
     }
     scores = [f"{name} {record[key]:.1f}" for key, name in names.items() if key in record]
+    if "worst" in record:
+        scores.append(f"worst {record['worst']} with BLEU {record['bleu ' + record['worst']]:.1f}")
     return [f"loss {record['valid_loss']:.2f} nats/{item}", *scores]
 
 

@@ -36,6 +36,14 @@ EngineName = Annotated[str, typer.Option(help="Inference engine: native or ctran
 BatchSentences = Annotated[
     int | None, typer.Option(min=1, help="Sentences per batch.", show_default="the run's")
 ]
+To = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LANGUAGE",
+        help="Target language of a run with several, such as de; or a direction, such as en-de.",
+        show_default=False,
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Precision = Annotated[str, typer.Option(help="fp32, bf16 or int8; auto = chosen for the device.")]
 Ensemble = Annotated[

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.app import say
-from dragoman.cli.options import Device, Precision, RunPath
+from dragoman.cli.options import Device, Precision, RunPath, To
 from dragoman.errors import require
 
 REPORT = "report.html"
@@ -31,6 +31,7 @@ def report(
     split: Annotated[
         str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")
     ] = None,
+    to: To = None,
     sentences: Annotated[
         int,
         typer.Option(
@@ -47,7 +48,8 @@ def report(
     For a translator: learning curves, scores with intervals and signatures, an analysis by length, words and
     numbers, sentences, attention, and the model card. Translations are cached in the run's folder report/
     until weights or settings change. For a classifier: scores by label, confusion matrix, calibration, and
-    the most confident mistakes with word importance.
+    the most confident mistakes with word importance. A run of several directions has a page for each,
+    report-en-de.html and so on.
     """
     from dragoman.files import write_atomically
     from dragoman.report.page import page_html
@@ -58,21 +60,23 @@ def report(
 
     require("matplotlib", "jinja2", extra="report", purpose="a report")
     opened = Run.open(run)
-    request = EvaluationRequest(split=split, device=device, precision=precision)
-    folder = out or opened.path
-    make_folder(folder / FIGURES)
-    with sentence_bar() as progress:
-        page = task_of(opened.config).report(
-            opened,
-            request,
-            figures=folder / FIGURES,
-            n_examples=sentences,
-            reference=reference_curves(opened),
-            say=say,
-            progress=progress,
-        )
-    write_atomically(folder / REPORT, page_html(page))
-    typer.echo(folder / REPORT)
+    task = task_of(opened.config)
+    request = EvaluationRequest(split=split, to=to, device=device, precision=precision)
+    task.check(request)
+    folder, reference = out or opened.path, reference_curves(opened)
+    several = len(getattr(opened.config, "directions", ())) > 1
+    for one in task.directions(opened, request):
+        label = "-" + one.config.subject.replace(" → ", "-") if several else ""
+        figures = folder / f"{FIGURES}{label}"
+        make_folder(figures)
+        with sentence_bar() as progress:
+            page = task.report(
+                one, request, figures=figures, n_examples=sentences, reference=reference, say=say,
+                progress=progress,
+            )  # fmt: skip
+        place = folder / f"{Path(REPORT).stem}{label}.html"
+        write_atomically(place, page_html(page))
+        typer.echo(place)
 
 
 def make_folder(folder: Path) -> None:

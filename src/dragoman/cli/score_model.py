@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.app import check_outputs, say
-from dragoman.cli.options import Device, Ensemble, Precision, RunPath
+from dragoman.cli.options import Device, Ensemble, Precision, RunPath, To
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def score_model(
         bool, typer.Option("--json", help="Write one JSON object per pair, not a table.")
     ] = False,
     batch_tokens: Annotated[int, typer.Option(min=1, max=10**9, help="Tokens per batch.")] = 2048,
+    to: To = None,
     ensemble: Ensemble = None,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -52,7 +53,7 @@ def score_model(
     if precision == "int8":
         raise ConfigError('--precision int8: is for search only; score translations in "fp32" or "bf16"')
     check_outputs(None, files=[src, tgt], runs=[run, *(ensemble or ())])
-    translator = load_translator(run, device=device, precision=precision, ensemble=ensemble or ())
+    translator = load_translator(run, device=device, precision=precision, ensemble=ensemble or (), to=to)
     sources, targets = _read(src, tgt, translator)
     log_prob, n_tokens = 0.0, 0
     with _progress(len(sources)) as progress:

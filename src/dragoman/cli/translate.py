@@ -33,6 +33,7 @@ from dragoman.cli.options import (
     Precision,
     RayAddress,
     RunPath,
+    To,
     Workers,
 )
 from dragoman.errors import ConfigError
@@ -103,6 +104,7 @@ def translate(
             show_default="-",
         ),
     ] = None,
+    to: To = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -251,6 +253,7 @@ def translate(
             "and options for documents or constraints"
         )
     config = translation_config(Run.open(run))
+    config = config.towards(config.direction(to))
     settings = request.search(config.search)
     config.search.changed(settings, where="translate")  # complains before a model is loaded, or converted
     encodings = {work.file: encoding_of(work, encoding, config.data.src_lang) for work in works}
@@ -260,7 +263,7 @@ def translate(
         lines = Lines(json_line if json_ else as_line)
         job = Job(
             run, find_file(work.file), work.out, lines, settings, device, precision, skip_long,
-            encodings[work.file],
+            encodings[work.file], to=to,
         )  # fmt: skip
         with room_for(job.out):
             run_job(job, n_workers=workers, ray=ray)
@@ -268,7 +271,7 @@ def translate(
         return
     content = Content(prefixes=prefixes, required=required, glossary=glossary)
     translator = load_translator(
-        run, device=device, precision=precision, ensemble=ensemble or (), engine=engine
+        run, device=device, precision=precision, ensemble=ensemble or (), engine=engine, to=to
     )
     for work in works:
         if work in in_bulk:

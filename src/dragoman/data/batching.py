@@ -122,7 +122,13 @@ def plan_shards(
 
 def plan_shard(sides: Sides, rng: np.random.Generator, *, batch_tokens: int) -> list[Indices]:
     """Return the indices of each batch's pairs of a shard: see `plan_epoch`."""
-    src, tgt = sides.src.lengths, sides.tgt.lengths
+    return plan_lengths(sides.src.lengths, sides.tgt.lengths, rng, batch_tokens=batch_tokens)
+
+
+def plan_lengths(
+    src: npt.NDArray[np.int32], tgt: npt.NDArray[np.int32], rng: np.random.Generator, *, batch_tokens: int
+) -> list[Indices]:
+    """Return the indices of each batch's pairs, from the tokens of every source and target."""
     if not len(tgt):
         return []
     # Into bands of similar target length, each of a few batches; within a band by source length, up and down

@@ -283,6 +283,26 @@ class Several(Corpus):
         return {file: found for corpus in self.corpora for file, found in corpus.hashes().items()}
 
 
+class Reversed(Corpus):
+    """A corpus whose targets are the sources."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self.name = corpus.name
+
+    def _read(self) -> Iterator[Pair]:
+        return (Pair(tgt, src) for src, tgt in self.corpus.pairs())
+
+    def notes(self) -> list[str]:
+        return self.corpus.notes()
+
+    def fingerprint(self) -> str:
+        return hash_strings("reversed", self.corpus.fingerprint())
+
+    def hashes(self) -> dict[str, str]:
+        return self.corpus.hashes()
+
+
 class _Part(Corpus):
     """The pairs of a corpus whose source is among the held-out ones, or those whose source is not."""
 

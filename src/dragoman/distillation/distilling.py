@@ -45,6 +45,7 @@ def distill(
     *,
     preset: str,
     lessons: Lessons,
+    to: str | None = None,
     overrides: tuple[str, ...] = (),
     with_test: bool = False,
     translate: Callable[[Job], Summary],
@@ -55,13 +56,16 @@ def distill(
 
     `translate` runs a job of `dragoman.bulk`; `train` runs a training. The same call continues an interrupted
     one. Models are scored on the validation set, and on the test sets with `with_test`. The student's beam
-    size is chosen on the validation set.
+    size is chosen on the validation set. Of a teacher of several directions, the student learns the one that
+    `to` means.
 
     Raises:
-        ConfigError: unknown preset, invalid override, or the teacher's beam is too small.
+        ConfigError: unknown preset, invalid override, the teacher's beam is too small, or it has not the
+            direction.
         DataError, RunError: as of `translate` and `train`.
     """
     config = translation_config(Run.open(teacher))
+    config = config.towards(config.direction(to))
     n_offered(config, lessons)  # complains before anything is written
     folder = out / LESSONS_FOLDER
     student = student_config(config, preset, start=teacher, lessons=folder, overrides=overrides)
@@ -72,7 +76,8 @@ def distill(
         take_tokenizer(teacher, run)
     say(describe_beginning(student))
     if not run.history_path.exists():
-        inspect_text(student).report(say, check=False)
+        for inspection in inspect_text(student):
+            inspection.report(say, check=False)
     train(translation_config(run), out)
     say("measuring teacher and student")
     beams = {"teacher": config.search.beam_size, "student": student.search.beam_size}
@@ -131,7 +136,8 @@ def compare(
 
     Each run is searched with the small beams and with all `beams`, in this process, in its usual precision.
     """
-    translators = {name: Translator.load(path) for name, path in runs.items()}
+    to = "-".join(config.languages)
+    translators = {name: Translator.load(path).towards(to) for name, path in runs.items()}
     sets = {"valid": [p for _, corpus in split_of(config, "valid") for p in corpus.pairs() if has_text(p)]}
     if with_test:
         sets |= {name: read_pairs(corpus) for name, corpus in split_of(config, "test")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.config import TranslationConfig, parse_section
+from dragoman.config import TranslationConfig, TranslationDataConfig, parse_section
 from dragoman.errors import ConfigError
 from dragoman.presets import student_dropout_for, student_training_for
 from dragoman.training.tasks.starting import misfits
@@ -49,8 +49,7 @@ def student_config(
     student = STUDENTS[preset]
     settings = teacher.model_dump()
     settings["name"] = f"{teacher.name}-{preset}"
-    settings["data"]["train"] = [str(lessons / f"train.{side}.gz") for side in ("src", "tgt")]
-    settings["data"]["valid"] = [str(lessons / f"valid.{side}.gz") for side in ("src", "tgt")]
+    settings["data"] |= data_of_student(teacher.data, lessons)
     model, training = settings["model"], settings["training"]
     n_heads = max(1, round(model["n_heads"] * student.width))
     model |= {
@@ -67,6 +66,20 @@ def student_config(
     training |= {**student_training_for(training), "start_from": str(start)}
     model["dropout"] = student_dropout_for(model["dropout"])
     return _parsed(settings, preset, overrides)
+
+
+def data_of_student(data: TranslationDataConfig, lessons: Path) -> dict[str, Any]:
+    """Return settings of [data] for the files in the folder `lessons`, with the tests of the teacher."""
+    sides = ("src", "tgt")
+    train, valid = ([str(lessons / f"{part}.{side}.gz") for side in sides] for part in ("train", "valid"))
+    if not data.corpora:
+        return {"train": train, "valid": valid}
+    languages = data.src_lang, data.tgt_lang
+    tested = [corpus for corpus in data.corpora if corpus.knows(languages) and corpus.test]
+    learnt = {"name": "lessons", "langs": languages, "files": train, "valid": valid}
+    others = [{**corpus.model_dump(), "files": (), "valid": ()} for corpus in tested]
+    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "temperature": 1.0}
+    return {**nothing, "corpora": [learnt, *others]}
 
 
 def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:

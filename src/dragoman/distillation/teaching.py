@@ -25,13 +25,13 @@ from dragoman.bulk.output import Lines, fault_of
 from dragoman.bulk.running import Summary
 from dragoman.config import TranslationConfig, parse_json
 from dragoman.data.corpora import Corpus, Pair, has_text
+from dragoman.data.named import open_direction
 from dragoman.data.readers.files import open_lines
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.files import replacing, write_atomically
 from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.translator import Translation
 from dragoman.text.tokenizer import TokenizerPair
-from dragoman.training.tasks.translation import open_corpora
 
 LESSONS = "lessons.json"
 
@@ -86,7 +86,7 @@ def teach(
         RunError: the folder was started with other settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    train, valid = open_corpora(config)
+    train, valid = open_direction(config)
     asked = {"teacher": str(teacher), "text": train.fingerprint(), **lessons._asdict()}
     begun = _read(folder / LESSONS)
     if begun is None:
@@ -104,9 +104,10 @@ def teach(
         _write_lines({sources: 0}, (Pair(_line(pair.src), "") for pair in pairs()))
     if not translations.exists():
         search = {"n_best": n_offered(config, lessons)}
-        translate(Job(teacher, sources, translations, Lines(as_candidates), search, skip_long=True))
+        to = "-".join(config.languages) if config.data.directions else None
+        translate(Job(teacher, sources, translations, Lines(as_candidates), search, skip_long=True, to=to))
     _write_lines(_sides(folder, "valid"), filter(has_text, valid.pairs()))
-    tokenizers = TokenizerPair.load(teacher / "tokenizer")
+    tokenizers = TokenizerPair.load(teacher / "tokenizer").towards(config.languages[1])
     counts: Counter[str] = Counter()
     kept = _kept(open_lines(translations), pairs(), tokenizers, lessons, counts)
     _write_lines(_sides(folder, "train"), chain(kept, pairs() if lessons.references else ()))

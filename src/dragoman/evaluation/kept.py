@@ -10,8 +10,9 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import DataError, RunError
 from dragoman.evaluation.robustness import Altered, robustness
 from dragoman.evaluation.scores import keep_scores, read_score, score_record
-from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
+from dragoman.evaluation.translation import Evaluation, evaluate, labelled, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator, translation_config
@@ -94,7 +95,8 @@ class Translations:
     def translator(self) -> Translator:
         """The run's translator. RunError: it has no weights yet, or a file is damaged."""
         if self._loaded is None:
-            self._loaded = Translator.load(self.run.path, device=self._device, precision=self._precision)
+            whole = Translator.load(self.run.path, device=self._device, precision=self._precision)
+            self._loaded = whole.towards("-".join(self.config.languages))
         return self._loaded
 
     def sets(
@@ -112,7 +114,8 @@ class Translations:
                 chosen = pairs[:max_sentences]
                 found.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
                 if len(chosen) == len(pairs) and self._translated_now:
-                    self._keep(lambda: keep_scores(self.run, [found[-1].evaluation.record()]))
+                    own = replace(found[-1].evaluation, name=labelled(self.config, name))
+                    self._keep(partial(keep_scores, self.run, [own.record()]))
         return found
 
     def translated(
@@ -120,7 +123,7 @@ class Translations:
     ) -> TranslatedSet:
         """Return the set of `pairs`, from the run's folder or translated now, and then kept there."""
         fingerprint = self._fingerprint(pairs)
-        place = f"{FOLDER}/{kept_name(split, name)}"
+        place = f"{FOLDER}/{kept_name(split, labelled(self.config, name))}"
         kept = _read_kept(self.run, place, fingerprint)
         self._translated_now = kept is None
         if kept is None:
@@ -142,7 +145,7 @@ class Translations:
         """Return what alterations of a set do to its translations, kept in the run or translated now."""
         pairs = list(map(Pair, kept.sources, kept.evaluation.references))
         fingerprint = hash_strings("altered", str(N_ALTERED), self._fingerprint(pairs))
-        place = f"{FOLDER}/{kept_name('altered', kept.name)}"
+        place = f"{FOLDER}/{kept_name('altered', labelled(self.config, kept.name))}"
         rows = _read_altered(self.run, place, fingerprint)
         if rows is None:
             self._listen(f"{self.run.path}: translating {kept.name}, altered")

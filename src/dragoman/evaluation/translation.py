@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dragoman.config import TranslationConfig
-from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus, split_held_out
+from dragoman.data.corpora import Corpus, Pair, has_text
+from dragoman.data.named import open_direction, open_text
 from dragoman.errors import DataError
 from dragoman.evaluation.scores import describe_settings, score_record, scores_table
 from dragoman.metrics.score import Score
@@ -127,16 +128,14 @@ def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpu
     data = config.data
     named = dict(data.test) if split == "test" else {"valid": data.valid} if data.valid else {}
     for name, files in named.items():
-        yield (
-            name,
-            open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns),
-        )
+        yield name, open_text(data, files)
     if split == "valid" and not named:
-        train = open_corpus(data.train, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
-        yield (
-            "valid",
-            split_held_out(train, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))[1],
-        )
+        yield "valid", open_direction(config)[1]
+
+
+def labelled(config: TranslationConfig, name: str) -> str:
+    """Return the name of a test set in a record: with its direction, where a model may have several."""
+    return f"{name} ({'-'.join(config.languages)})" if config.data.corpora or config.data.directions else name
 
 
 def read_pairs(corpus: Corpus) -> list[Pair]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
-from dragoman.config import SearchConfig, TranslationConfig
+from dragoman.config import Direction, SearchConfig, TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, DataError, RunError, check_texts, require
 from dragoman.hardware import choose_device, choose_dtype, has_int8
@@ -105,6 +106,25 @@ class Translator:
         self.tokenizers = tokenizers
         self.config = config
 
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The languages that it translates between; a translator `towards` one has that alone."""
+        return self.config.directions
+
+    def towards(self, to: str | None) -> Translator:
+        """Return this translator for one direction, with the same model.
+
+        `to` is a target language, "de", or a direction, "en-de"; None is the only target that there is. A
+        direction that was not trained is possible (zero-shot) between languages of a model of several.
+        ConfigError: there is no such direction, or several targets.
+        """
+        direction = self.config.direction(to)
+        own = copy(self)
+        own.config = self.config.towards(direction)
+        own.tokenizers = self.tokenizers.towards(direction[1])
+        own.__dict__.pop("_encoder", None)
+        return own
+
     @classmethod
     def load(
         cls,
@@ -172,11 +192,14 @@ class Translator:
         *,
         prefixes: Sequence[str] | None = None,
         required: Sequence[Sequence[str]] | None = None,
+        to: str | None = None,
         first_number: int = 1,
         progress: Callable[[int], None] | None = None,
         **settings: Any,
     ) -> list[Translation]:
         """One translation per text, in order. `settings` are those of [search]; others are the run's own.
+
+        `to` is the target language, or the direction: see `towards`. A model of several needs it.
 
         A text is one sentence; an empty one stays empty, and one with more tokens than the model accepts is
         translated in parts (`Translation.parts`). `prefixes[i]` is what the translation of text i begins
@@ -190,6 +213,11 @@ class Translator:
         be translated in parts; a character alone has more tokens than the model accepts. Messages count from
         `first_number`.
         """
+        if to is not None or len(self.directions) > 1:
+            return self.towards(to).translate(
+                texts, prefixes=prefixes, required=required, first_number=first_number, progress=progress,
+                **settings,
+            )  # fmt: skip
         search = self._settings(settings, required)
         if isinstance(texts, str):
             raise DataError("translate takes a list of sentences; for a single one write translate([text])")

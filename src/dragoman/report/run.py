@@ -66,7 +66,7 @@ def card_section(run: Run) -> Section:
     """Return the model card as a section: text and licences, settings, environment."""
     config = run.config
     rows = []
-    for name, files in config.data.corpora():
+    for name, files in config.data.files():
         licence, home = licence_of(files)
         rows.append((name, " + ".join(files), licence, home.partition("://")[2] or home))
     parts: list[Part] = [

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from dragoman.config import TranslationConfig, file_names
-from dragoman.data.corpora import open_corpus
+from dragoman.data.named import open_text
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.evaluation import analysis
 from dragoman.evaluation.kept import TranslatedSet, Translations
@@ -293,7 +293,7 @@ def _by_frequency(config: TranslationConfig, main: TranslatedSet, figures: Path)
 def _training_counts(config: TranslationConfig, main: TranslatedSet) -> tuple[Counter[str], int]:
     """How often the test's words stand in the training text, and how many of its pairs were read."""
     data = config.data
-    corpus = open_corpus(data.train, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
+    corpus = open_text(data, data.train)
     n_pairs = 0
 
     def targets() -> Iterator[str]:

@@ -18,7 +18,7 @@ NO_FILES = ("phrasebook:", "hf:")
 
 def files_of(config: Config) -> list[str]:
     """Return the names of all files that a recipe reads, each once."""
-    names = [file for _, files in config.data.corpora() for file in files]
+    names = [file for _, files in config.data.files() for file in files]
     return [name for name in dict.fromkeys(names) if not name.startswith(NO_FILES)]
 
 

@@ -95,6 +95,8 @@ class EvaluationRequest:
 
     split: str | None = None
     """"test" or "valid"; None: test, or valid if the run names no test set."""
+    to: str | None = None
+    """Direction, or target language, of a translator with several; None: all of them."""
     src: str | None = None
     ref: str | None = None
     file: str | None = None
@@ -178,6 +180,13 @@ class Task(ABC):
         if given:
             options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             raise ConfigError(f"{options}: not for a {self.noun}; leave it away")
+
+    def directions(self, run: Run, request: EvaluationRequest) -> Sequence[Run]:
+        """Return the run once for each direction that `request` means, each as a run of this one.
+
+        ConfigError: it has not the direction.
+        """
+        return [run]
 
     @abstractmethod
     def tests(self, run: Run, request: EvaluationRequest, say: Say) -> Mapping[str, Any]:

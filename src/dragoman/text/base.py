@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from dragoman.errors import check_texts
 from dragoman.files import write_atomically
 from dragoman.text.normalisation import normalise, normalise_lowercase, without_controls
-from dragoman.text.vocabulary import SPECIAL_TOKENS, UNK_ID, UNKNOWN
+from dragoman.text.vocabulary import MARK, SPECIAL_TOKENS, UNK_ID, UNKNOWN
 
 
 class Token(NamedTuple):
@@ -56,6 +57,27 @@ class Tokenizer(ABC):
     @abstractmethod
     def pieces(self) -> list[str]:
         """Return the vocabulary, in the order of the ids."""
+
+    @property
+    def plain(self) -> Tokenizer:
+        """This tokenizer, without what `with_marks` puts before a text."""
+        return self
+
+    @cached_property
+    def marks(self) -> dict[str, int]:
+        """The reserved tokens for languages and origins, and their ids."""
+        return {piece: i for i, piece in enumerate(self.pieces()) if MARK.fullmatch(piece)}
+
+    @abstractmethod
+    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
+        """Return this tokenizer with reserved tokens more behind the others; those it has stay as they are.
+
+        ConfigError: a tokenizer that came with an imported model takes no new ones.
+        """
+
+    def with_marks(self, marks: Sequence[str]) -> Tokenizer:
+        """Return a view of this tokenizer that puts the reserved tokens `marks` before every text."""
+        return MarkedTokenizer(self, marks) if marks else self
 
     @property
     def fingerprint(self) -> str:
@@ -123,6 +145,51 @@ class Tokenizer(ABC):
         write_atomically(path, self._spec.encode())
 
 
+class MarkedTokenizer(Tokenizer):
+    """A tokenizer of sources for one direction: reserved tokens stand before every text that is not empty."""
+
+    def __init__(self, plain: Tokenizer, marks: Sequence[str]) -> None:
+        """Take `marks` that are among `plain.marks`."""
+        super().__init__(plain._spec, lowercase=plain._lowercase)
+        self._plain_one, self._before = plain, [Token(plain.marks[mark], mark, 0, 0) for mark in marks]
+        self._before_ids = [token.id for token in self._before]
+
+    @property
+    def plain(self) -> Tokenizer:
+        return self._plain_one
+
+    @property
+    def vocab_size(self) -> int:
+        return self.plain.vocab_size
+
+    def pieces(self) -> list[str]:
+        return self.plain.pieces()
+
+    @property
+    def fingerprint(self) -> str:
+        return " ".join([self.plain.fingerprint, *(token.piece for token in self._before)])
+
+    def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
+        return self.plain.extended(texts, n_new)
+
+    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
+        return self.plain.with_new_marks(marks)
+
+    def normalise(self, text: str) -> str:
+        return self.plain.normalise(text)
+
+    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
+        rows = self.plain._encode_batch(texts, dropout=dropout)
+        return [[*self._before_ids, *ids] if ids else ids for ids in rows]
+
+    def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        return self.plain._decode_batch(batch)
+
+    def tokens(self, text: str) -> list[Token]:
+        found = self.plain.tokens(text)
+        return [*self._before, *found] if found else found
+
+
 class ListedTokenizer(Tokenizer):
     """A vocabulary that is a list, special tokens first, and a way to cut text into its pieces.
 
@@ -139,7 +206,9 @@ class ListedTokenizer(Tokenizer):
         if self._pieces[: len(SPECIAL_TOKENS)] != list(SPECIAL_TOKENS):
             raise ValueError("the special tokens are not where Dragoman puts them")
         first = len(SPECIAL_TOKENS)  # those are no words of a text
-        self._ids = {piece: i for i, piece in enumerate(self._pieces[first:], start=first)}
+        self._ids = {
+            piece: i for i, piece in enumerate(self._pieces[first:], start=first) if not MARK.fullmatch(piece)
+        }
         self._written = {UNK_ID: UNKNOWN} | {i: piece for piece, i in self._ids.items()}
 
     @abstractmethod

@@ -12,13 +12,14 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from dragoman.errors import ConfigError, optional
 from dragoman.text.base import ListedTokenizer, Token, Tokenizer
 from dragoman.text.normalisation import META_SPACE, without_controls
-from dragoman.text.vocabulary import UNK_ID
+from dragoman.text.vocabulary import UNK_ID, language_mark
 
 LANGUAGE = re.compile(r">>.*?<<")
 """What a text for a model of several languages begins with, such as ">>deu<<": a token by itself."""
@@ -38,6 +39,19 @@ class ForeignTokenizer(ListedTokenizer):
         raise ConfigError(
             f'training.extend_vocab = {n_new}: a tokenizer of the kind "{self._settings["kind"]}" came with '
             "an imported model and learns no new tokens; leave --extend-vocab away"
+        )
+
+    @cached_property
+    def marks(self) -> dict[str, int]:
+        """The languages of a model of OPUS-MT, ">>deu<<", by the tokens that Dragoman has for them."""
+        found = {p: i for p, i in self._ids.items() if LANGUAGE.fullmatch(p)}
+        return {language_mark(piece[2:-2]): i for piece, i in found.items()}
+
+    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
+        """ConfigError, always."""
+        raise ConfigError(
+            f'a tokenizer of the kind "{self._settings["kind"]}" came with an imported model and takes no '
+            f"new reserved tokens such as {marks[0]}; train it in the directions that it has"
         )
 
     def tokens(self, text: str) -> list[Token]:

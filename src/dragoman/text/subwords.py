@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import tokenizers
@@ -101,6 +101,19 @@ def extend(spec: str, texts: Iterable[str], n_new: int) -> str:
         model["vocab"] += sorted(new, key=lambda entry: -entry[1])[:n_new]
     else:
         _add_merges(model, learnt, n_new)
+    return json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
+
+
+def with_marks(spec: str, marks: Sequence[str]) -> str:
+    """Return the tokenizer `spec` with tokens that no text becomes: BPE never merges to them, and for unigram
+    they lie across the borders of words."""
+    settings = json.loads(spec)
+    vocab = settings["model"]["vocab"]
+    for mark in marks:
+        if isinstance(vocab, dict):
+            vocab[mark] = len(vocab)
+        else:
+            vocab.append([mark, min(score for _, score in vocab)])
     return json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -24,8 +24,10 @@ from dragoman.text.vocabulary import (
     MAX_TEXTS,
     PAD_ID,
     SPECIAL_TOKENS,
+    SYNTHETIC,
     UNK_ID,
     draw_sample,
+    language_mark,
     most_frequent,
     sample_of_text,
 )
@@ -69,13 +71,17 @@ class SubwordTokenizer(Tokenizer):
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
         return SubwordTokenizer(subwords.extend(self._spec, texts, n_new))
 
+    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
+        return SubwordTokenizer(subwords.with_marks(self._spec, [m for m in marks if m not in self.marks]))
+
     def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
         tokenizer = self._dropping if dropout and self._dropping else self._plain
         encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        rows = [[i for i in ids if i >= len(SPECIAL_TOKENS)] for ids in batch]
+        silent = {*range(len(SPECIAL_TOKENS)), *self.marks.values()}
+        rows = [[i for i in ids if i not in silent] for ids in batch]
         return list(self._plain.decode_batch(rows))
 
     def tokens(self, text: str) -> list[Token]:
@@ -129,6 +135,11 @@ class WholeTokenizer(ListedTokenizer):
         settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *new]}
         return WholeTokenizer(json.dumps(settings, ensure_ascii=False, indent=0))
 
+    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
+        new = [mark for mark in marks if mark not in self.marks]
+        settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *new]}
+        return WholeTokenizer(json.dumps(settings, ensure_ascii=False, indent=0))
+
     def tokens(self, text: str) -> list[Token]:
         text = self.normalise(text)
         tokens = []
@@ -142,11 +153,13 @@ class WholeTokenizer(ListedTokenizer):
         return tokens
 
 
-def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, *, lang: str = "") -> Tokenizer:
+def train_tokenizer(
+    texts: Iterable[str], config: TokenizerConfig, *, lang: str = "", marks: Sequence[str] = ()
+) -> Tokenizer:
     """Train a tokenizer of `config.kind` on `texts` in the language `lang` (for spaCy's rules).
 
-    It has `config.vocab_size` tokens, or fewer if the texts have fewer pieces. `config.dropout` is used
-    by `encode_batch(..., dropout=True)` only.
+    It has `config.vocab_size` tokens, or fewer if the texts have fewer pieces; the last are the reserved ones
+    `marks`. `config.dropout` is used by `encode_batch(..., dropout=True)` only.
 
     Raises:
         DataError: there is no text.
@@ -158,6 +171,9 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, *, lang: str 
             f'tokenizer.kind = "{config.kind}" comes with an imported model and cannot be learnt; start '
             'from one with dragoman train --from RUN, or choose kind = "bpe"'
         )
+    if marks:
+        smaller = config.model_copy(update={"vocab_size": config.vocab_size - len(marks)})
+        return train_tokenizer(texts, smaller, lang=lang).with_new_marks(marks)
     if config.kind == "bpe" or config.kind == "unigram":
         spec = subwords.learn(
             texts,
@@ -244,7 +260,7 @@ class TokenizerPair:
     @property
     def shared(self) -> bool:
         """Both sides have one vocabulary."""
-        return self.src is self.tgt
+        return self.src.plain is self.tgt.plain
 
     @classmethod
     def train(
@@ -254,22 +270,24 @@ class TokenizerPair:
         *,
         src_lang: str = "",
         tgt_lang: str = "",
+        marks: Sequence[str] = (),
     ) -> TokenizerPair:
         """Return the tokenizers that `config` asks for, learnt from `pairs`, which are read once.
 
         Of a large corpus, a random sample. The languages choose spaCy's rules, where it splits the words.
+        The source's has the reserved tokens `marks`.
         Errors: as `train_tokenizer`.
         """
         sample = draw_sample(pairs, MAX_TEXTS // 2)
         if config.shared:
             lang = src_lang if src_lang == tgt_lang else ""
-            both = train_tokenizer((text for pair in sample for text in pair), config, lang=lang)
+            both = train_tokenizer((text for pair in sample for text in pair), config, lang=lang, marks=marks)
             return cls(both, both)
         tgt_config = config
         if config.tgt_kind != "same":
             tgt_config = config.model_copy(update={"kind": config.tgt_kind})
         return cls(
-            train_tokenizer((src for src, _ in sample), config, lang=src_lang),
+            train_tokenizer((src for src, _ in sample), config, lang=src_lang, marks=marks),
             train_tokenizer((tgt for _, tgt in sample), tgt_config, lang=tgt_lang),
         )
 
@@ -286,6 +304,22 @@ class TokenizerPair:
             self.src.extended((src for src, _ in sample), n_new),
             self.tgt.extended((tgt for _, tgt in sample), n_new),
         )
+
+    def towards(self, language: str, *, synthetic: bool = False) -> TokenizerPair:
+        """Return these tokenizers for a direction: with the reserved tokens before a source that they have.
+
+        A vocabulary of one direction has none, and the pair is as it was.
+        """
+        wanted = [*([SYNTHETIC] if synthetic else []), language_mark(language)]
+        src = self.src.plain.with_marks([mark for mark in wanted if mark in self.src.marks])
+        return TokenizerPair(src, self.tgt)
+
+    def with_new_marks(self, marks: Sequence[str]) -> TokenizerPair:
+        """Return these tokenizers with the reserved tokens `marks` in that of the source, where missing."""
+        if all(mark in self.src.marks for mark in marks):
+            return self
+        src = self.src.with_new_marks(marks)
+        return TokenizerPair(src, src if self.shared else self.tgt)
 
     def save(self, folder: Path) -> None:
         """Write shared.json, or src.json and tgt.json, into `folder`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -14,10 +15,23 @@ SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 UNKNOWN = "\ufffd"
 """How an unknown word or character is written; never a piece itself, so that it stays unknown when read."""
 
+SYNTHETIC = "<synthetic>"
+"""The reserved token before a source that a machine has written."""
+MARK = re.compile(rf"<2[A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)*>|{SYNTHETIC}")
+"""Reserved tokens before a source: of a target language, as "<2de>" (Johnson et al. 2017), and SYNTHETIC.
+
+Text never becomes one of them, whatever a user writes.
+"""
+
 MAX_TEXTS = 500_000
 """Maximum texts to learn a vocabulary from; a larger corpus is sampled at random."""
 
 Item = TypeVar("Item")
+
+
+def language_mark(language: str) -> str:
+    """Return the reserved token of a target language."""
+    return f"<2{language}>"
 
 
 def draw_sample(items: Iterable[Item], n: int) -> list[Item]:
@@ -52,7 +66,9 @@ def most_frequent(counts: Counter[str], n: int, *, min_frequency: int) -> list[s
         (
             piece
             for piece, count in counts.items()
-            if count >= min_frequency and piece not in (UNKNOWN, *SPECIAL_TOKENS)
+            if count >= min_frequency
+            and piece not in (UNKNOWN, *SPECIAL_TOKENS)
+            and not MARK.fullmatch(piece)
         ),
         key=lambda piece: (-counts[piece], piece),
     )

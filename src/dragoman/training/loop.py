@@ -60,7 +60,7 @@ def train(
     """
     if not max_hours >= 0:
         raise ConfigError(f"max_hours = {max_hours}: give 0, for no limit, or a number of hours")
-    for _, files in config.data.corpora():
+    for _, files in config.data.files():
         require_readers(files)
     if config.tokenizer.splitter == "spacy":
         require("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"')
@@ -97,7 +97,8 @@ def report_on_text(config: Config, out: str | Path, say: Callable[[str], None], 
         DataError: the text cannot be read, or with `check` cannot be right.
     """
     if not Run(Path(out), config).config_path.exists():
-        inspect_text(config).report(say, check=check)
+        for inspection in inspect_text(config):
+            inspection.report(say, check=check)
 
 
 def start_or_continue(
@@ -147,7 +148,9 @@ def wants_static(config: Config, device: torch.device) -> bool:
     training = config.training
     if training.steps == "free":
         return False
-    return training.steps == "static" or (device.type == "cuda" and not training.wants_free_steps())
+    mixed = config.task == "translation" and bool(config.data.corpora)
+    on_gpu = device.type == "cuda" and not training.wants_free_steps() and not mixed
+    return training.steps == "static" or on_gpu
 
 
 @contextmanager

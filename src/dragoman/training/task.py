@@ -96,6 +96,13 @@ class Task(ABC, Generic[Batch]):
     def validate(self, weights: Weights) -> Validation:
         """Score `weights` in the place of the model's own, which are left alone."""
 
+    def passes(self, epoch: int, batch: int) -> dict[str, float]:
+        """Return how often each of several corpora has been read before this batch of an epoch, for a log.
+
+        The epoch is the one that was planned last, or the one behind it, of which nothing was read.
+        """
+        return {}
+
     def finish(self, weights: Weights) -> None:
         """Finish learning once the final weights are known; by default nothing."""
 

@@ -169,6 +169,7 @@ class Trainer:
             "tokens_per_second": position.window_tokens / max(seconds, 1e-9),
             "peak_memory_gb": None if peak is None else round(peak / 1e9, 3),  # of this process, so far
             "seconds": position.seconds,
+            **self.task.passes(position.epoch, position.batch),
         }
         position.window_loss, position.window_items, position.window_tokens = 0.0, 0.0, 0
         return record

@@ -27,7 +27,7 @@ from dragoman.data.doctor.scripts import language_code
 from dragoman.data.doctor.statistics import duplicates, with_several
 from dragoman.data.doctor.words import Side, SideReader
 from dragoman.data.labelled import LabelledCorpus
-from dragoman.data.named import open_text
+from dragoman.data.named import open_listed, open_text
 from dragoman.errors import DataError, MissingExtraError, printable
 from dragoman.text.detection import detect
 
@@ -109,12 +109,19 @@ class Inspection(NamedTuple):
             )
 
 
-def inspect_text(config: Config) -> Inspection:
-    """Look at the training text of `config`. DataError: it cannot be read."""
+def inspect_text(config: Config) -> list[Inspection]:
+    """Look at every training corpus of `config`. DataError: one cannot be read."""
     if config.task == "classification":
-        return inspect_labelled(open_text(config.data, config.data.train))
+        return [inspect_labelled(open_text(config.data, config.data.train))]
     few = FEW_NEW_PAIRS if config.training.start_from else FEW_PAIRS
-    return inspect_pairs(open_text(config.data, config.data.train), langs=config.languages, few=few)
+    listed = [corpus for corpus in config.data.corpora if corpus.files]
+    if not listed:
+        return [inspect_pairs(open_text(config.data, config.data.train), langs=config.languages, few=few)]
+    few = max(1, few // len(listed))
+    return [
+        inspect_pairs(open_listed(corpus, corpus.files, corpus.langs), langs=corpus.langs, few=few)
+        for corpus in listed
+    ]
 
 
 def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIRS) -> Inspection:

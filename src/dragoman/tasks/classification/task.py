@@ -42,6 +42,7 @@ class Classification(Task):
 
     noun: ClassVar[str] = "classifier"
     foreign: ClassVar[tuple[str, ...]] = (
+        "to",
         "src", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
         "ensemble", "engine", "robustness",
     )  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dragoman.config import Config
 from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, Pair, open_corpus
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
     from dragoman.tasks.task import DemoTable
 
 
+class TestSet(NamedTuple):
+    """Pairs to score a direction on."""
+
+    direction: tuple[str, str]
+    pairs: list[Pair]
+
+
 class Translation(Task):
     """Parallel text in, a translator out, scored by BLEU, chrF and TER."""
 
@@ -60,21 +68,30 @@ class Translation(Task):
 
         return open_, (src, tgt)
 
-    def tests(self, run: Run, request: EvaluationRequest, say: Say) -> dict[str, list[Pair]]:
-        from dragoman.evaluation.translation import read_pairs, split_of
-
+    def directions(self, run: Run, request: EvaluationRequest) -> list[Run]:
         config = translation_config(run)
-        data, split = config.data, request.split
+        chosen = config.directions if request.to is None else [config.direction(request.to)]
+        return [replace(run, config=config.towards(direction)) for direction in chosen]
+
+    def tests(self, run: Run, request: EvaluationRequest, say: Say) -> dict[str, TestSet]:
+        from dragoman.evaluation.translation import labelled, read_pairs, split_of
+
+        split = request.split
         if _is_other_text(request):
+            config = translation_config(run)
+            data = config.towards(config.direction(request.to)).data
             src, ref = str(request.src), str(request.ref)
             corpus = open_corpus([src, ref], src_lang=data.src_lang, tgt_lang=data.tgt_lang)
-            return {Path(src).name: read_pairs(corpus)}
+            return {Path(src).name: TestSet((data.src_lang, data.tgt_lang), read_pairs(corpus))}
         run.check_corpora()
-        if split is None and not data.test:
+        own = [translation_config(one) for one in self.directions(run, request)]
+        if split is None and not any(config.data.test for config in own):
             say("the run names no test set, so its validation pairs are translated")
+            split = "valid"
         tests = {
-            name: read_pairs(corpus)
-            for name, corpus in split_of(config, split or ("test" if data.test else "valid"))
+            labelled(config, name): TestSet(config.languages, read_pairs(corpus))
+            for config in own
+            for name, corpus in split_of(config, split or "test")
         }
         if not tests:
             raise ConfigError(
@@ -83,12 +100,12 @@ class Translation(Task):
         return tests
 
     def evaluate(
-        self, run: Run, tests: Mapping[str, list[Pair]], request: EvaluationRequest, say: Say
+        self, run: Run, tests: Mapping[str, TestSet], request: EvaluationRequest, say: Say
     ) -> Iterator[Evaluation | Robustness]:
         from dragoman.evaluation.robustness import robustness
         from dragoman.evaluation.translation import evaluate
 
-        translator = load_translator(
+        whole = load_whole_translator(
             run.path,
             device=request.device,
             precision=request.precision,
@@ -101,16 +118,22 @@ class Translation(Task):
             means["ensemble"] = [str(path) for path in request.ensemble]
         if request.engine != "native":
             means["engine"] = request.engine
-        for name, pairs in tests.items():
+        found: dict[str, float] = {}
+        for name, (direction, pairs) in tests.items():
+            translator = whole.towards("-".join(direction))
             evaluation = evaluate(translator, name, pairs, settings=request.search)
             say(
                 f"{name}: {len(pairs):,} sentences in {evaluation.seconds:.1f} s, "
                 f"{evaluation.sentences_per_second:.1f} sentences/s"
             )
+            found[name] = evaluation.scores[0].value
             yield replace(evaluation, other_settings={**evaluation.other_settings, **means})
             if request.robustness:
                 card = robustness(translator, name, pairs, settings=request.search)
                 yield replace(card, other_settings={**card.other_settings, **means})
+        if len({direction for direction, _ in tests.values()}) > 1:
+            worst = min(found, key=lambda name: found[name])
+            say(f"mean BLEU of {len(found)}: {fmean(found.values()):.1f}; worst: {worst}, {found[worst]:.1f}")
 
     def report(
         self,
@@ -188,8 +211,28 @@ def load_translator(
     batch_sentences: int | None = None,
     ensemble: Sequence[Path] = (),
     engine: str = "native",
+    to: str | None = None,
 ) -> Translator:
-    """Load the translator in the folder `run`, with those of `ensemble`. ConfigError: unknown precision."""
+    """Load the translator in the folder `run`, with those of `ensemble`, for one direction.
+
+    ConfigError: unknown precision; the run does not translate into `to`, or has several targets.
+    """
+    return load_whole_translator(
+        run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble,
+        engine=engine,
+    ).towards(to)  # fmt: skip
+
+
+def load_whole_translator(
+    run: str | Path,
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+    batch_sentences: int | None = None,
+    ensemble: Sequence[Path] = (),
+    engine: str = "native",
+) -> Translator:
+    """Load a translator with all its directions. ConfigError: unknown precision."""
     if engine == "native":
         check_precision(precision)
     prepare_for_translating()

@@ -7,13 +7,13 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, TranslationConfig
-from dragoman.data.corpora import Corpus
+from dragoman.data.corpora import Pair
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import check_translator_sizes, load_weights
@@ -37,8 +37,8 @@ def open_start(config: TranslationConfig) -> Run:
     if start.config.task != "translation":
         raise ConfigError(f"training.start_from = {path!r}: is a classifier, not a translator")
     there, here = start.config, config
-    languages = [(c.data.src_lang, c.data.tgt_lang) for c in (there, here)]
-    wrong = [f"it translates {' to '.join(languages[0])}"] if languages[0] != languages[1] else []
+    several = max(len(there.directions), len(here.directions)) > 1
+    wrong = [f"it translates {there.subject}"] if not several and there.languages != here.languages else []
     wrong += misfits(there.model, here.model)
     if wrong:
         raise ConfigError(
@@ -63,11 +63,11 @@ def misfits(there: ModelConfig, here: ModelConfig) -> list[str]:
     ]
 
 
-def taken_tokenizers(config: TranslationConfig, start: Run, corpus: Corpus) -> TokenizerPair:
-    """Return the tokenizers of `start`, each with up to `training.extend_vocab` more tokens from `corpus`."""
+def taken_tokenizers(config: TranslationConfig, start: Run, pairs: Iterable[Pair]) -> TokenizerPair:
+    """Return the tokenizers of `start`, each with up to `training.extend_vocab` more tokens from `pairs`."""
     pair = TokenizerPair.load(start.tokenizer_folder)
     n_new = config.training.extend_vocab
-    return pair.extended(corpus.pairs(), n_new) if n_new else pair
+    return pair.extended(pairs, n_new) if n_new else pair
 
 
 def describe_taken(pair: TokenizerPair, start: Run) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +14,8 @@ import torch
 from dragoman.config import TranslationConfig
 from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
 from dragoman.data.buckets import StaticBatch, StaticBatches, choose_buckets, plan_buckets
-from dragoman.data.corpora import Corpus, Pair, has_text, split_held_out
-from dragoman.data.modifiers import ModifiedCorpus
-from dragoman.data.named import open_text
+from dragoman.data.corpora import Pair, has_text
+from dragoman.data.named import open_direction, open_training
 from dragoman.data.store import TokenStore
 from dragoman.errors import DataError, RunError
 from dragoman.files import replacing_folder
@@ -25,11 +26,13 @@ from dragoman.predict.loading import build_model, inference_copy
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.vocabulary import SYNTHETIC, language_mark
 from dragoman.training.parallel.sharding import is_spread
 from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
 from dragoman.training.tasks.diagnosis import diagnose, source_use
 from dragoman.training.tasks.loss import batch_loss, static_batch_loss
 from dragoman.training.tasks.starting import describe_taken, open_start, start_weights, taken_tokenizers
+from dragoman.training.tasks.text import OneCorpus, SeveralCorpora, TrainingText
 from dragoman.training.trainer import TrainingListener
 
 N_OLD_PAIRS = 1000
@@ -58,27 +61,42 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         self.config, self.device, self.static = config, device, static
         self.static_batches: StaticBatches | None = None
         self.cache = run.path / "cache"
-        self.train_corpus, valid_corpus = open_corpora(config)
+        parts, valid_corpora = open_training(config)
+        kind = SeveralCorpora if config.data.corpora else OneCorpus
+        self.text: TrainingText = kind(config, parts, self.cache / "train")
         self.start = open_start(config) if config.training.start_from else None
-        self.tokenizers = prepare_tokenizers(config, run, self._drawn(epoch=0), listener, start=self.start)
-        valid_pairs = [pair for pair in valid_corpus.pairs() if has_text(pair)]
-        valid_store = TokenStore.prepare(
-            valid_corpus, self.tokenizers, max_length=config.model.max_positions, cache=self.cache / "valid"
-        )
-        self.epoch_store = store = self.store(epoch=0)
-        listener.message(
-            f"{len(store):,} training pairs "
-            f"({store.n_src_tokens:,} + {store.n_tgt_tokens:,} tokens), "
-            f"{len(valid_pairs):,} validation pairs"
-        )
-        for note in (*self.train_corpus.notes(), store.skipped_message(), *self._unknown(valid_pairs)):
+        self.tokenizers = prepare_tokenizers(config, run, self.text, listener, start=self.start)
+        notes = self.text.prepare(self.tokenizers)
+        validated = {
+            direction: [pair for pair in corpus.pairs() if has_text(pair)]
+            for direction, corpus in valid_corpora.items()
+        }
+        n_valid = sum(map(len, validated.values()))
+        listener.message(f"{notes[0]}, {n_valid:,} validation pairs")
+        unknown = (note for pairs in validated.values() for note in self._unknown(pairs))
+        for note in (*notes[1:], *unknown):
             if note:
                 listener.message(note)
         whole = config.training.sharding == "none"  # else its weights are spread from where they are built
         self.model = build_model(config, self.tokenizers, device=device, placed=whole)
-        old_pairs = open_old_pairs(self.start, valid_pairs) if self.start else ()
-        self.validator = Validator(
-            config, self.tokenizers, valid_pairs, valid_store, old_pairs=old_pairs or (), device=device
+        old_pairs = open_old_pairs(self.start, validated[config.languages]) if self.start else ()
+        self.validator = DirectionsValidator(
+            [
+                Validator(
+                    config.towards(direction),
+                    tokenizers := self.tokenizers.towards(direction[1]),
+                    pairs,
+                    TokenStore.prepare(
+                        valid_corpora[direction],
+                        tokenizers,
+                        max_length=config.model.max_positions,
+                        cache=self.cache / "valid",
+                    ),
+                    old_pairs=(old_pairs or ()) if direction == config.languages else (),
+                    device=device,
+                )
+                for direction, pairs in validated.items()
+            ]
         )
         if old_pairs is None and self.start:
             listener.message(f"the validation text of {self.start.path} is not here and will not be scored")
@@ -96,47 +114,18 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
             if rate := tokenizer.unknown_rate(texts):
                 yield f"{100 * rate:.1f} % of the validation {side}'s tokens are unknown"
 
-    def _drawn(self, *, epoch: int) -> Corpus:
-        """Return the training pairs as `epoch` sees them."""
-        config = self.config
-        if not config.modifiers:
-            return self.train_corpus
-        return ModifiedCorpus(
-            self.train_corpus,
-            config.modifiers,
-            languages=config.languages,
-            max_length=config.data.max_length,
-            seed=config.seed,
-            draw=epoch,
-        )
-
-    def store(self, *, epoch: int) -> TokenStore:
-        """Return the training tokens of `epoch`.
-
-        Always the same ones, but with modifiers or BPE-dropout a fresh draw.
-        """
-        drawn = self.config.tokenizer.dropout > 0
-        return TokenStore.prepare(
-            self._drawn(epoch=epoch),
-            self.tokenizers,
-            max_length=self.config.data.max_length,
-            cache=self.cache / "train",
-            dropout=drawn,
-            draw=epoch if drawn else 0,
-        )
-
     def plan(self, epoch: int) -> Sequence[npt.NDArray[np.int64]]:
-        batch_tokens, seed = self.config.training.batch_tokens, self.config.seed
-        if self.config.draws_epochs:  # else it has been open from the beginning
-            self.epoch_store = self.store(epoch=epoch)
-        store = self.epoch_store
+        self.epoch_store = store = self.text.open(epoch)
         if not self.static:
-            return plan_epoch(store, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
+            return self.text.plan(epoch)
         if self.static_batches is None or self.config.draws_epochs:
-            buckets = choose_buckets(store, batch_tokens=batch_tokens)
+            buckets = choose_buckets(store, batch_tokens=self.config.training.batch_tokens)
             room = resident_bytes(self.device)
             self.static_batches = StaticBatches(store, buckets, self.device, max_bytes=room)
-        return plan_buckets(store, self.static_batches.buckets, seed=seed, epoch=epoch)
+        return plan_buckets(store, self.static_batches.buckets, seed=self.config.seed, epoch=epoch)
+
+    def passes(self, epoch: int, batch: int) -> dict[str, float]:
+        return self.text.passes(epoch, batch)
 
     def batch(self, indices: npt.NDArray[np.int64], device: torch.device) -> TranslationBatch | StaticBatch:
         if self.static_batches is not None:
@@ -168,6 +157,34 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
             with torch.random.fork_rng(devices=[]):
                 model = build_model(self.config, self.tokenizers, device=self.device, placed=False)
         return self.validator(model, weights)
+
+
+class DirectionsValidator:
+    """Scores weights in every direction that is trained; of several, the means choose checkpoints."""
+
+    def __init__(self, validators: Sequence[Validator]) -> None:
+        self.validators = validators
+
+    def __call__(self, model: Seq2SeqTransformer, weights: Weights) -> Validation:
+        """Score the architecture of `model` with `weights`; `model` itself is left alone."""
+        found = {"-".join(v.config.languages): v(model, weights) for v in self.validators}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        means: dict[str, Any] = {
+            key: fmean(one.record[key] for one in found.values()) for key in ("valid_loss", "bleu", "chrf")
+        }
+        own = {f"{key} {name}": one.record[key] for name, one in found.items() for key in means}
+        perplexity = math.exp(min(means["valid_loss"], 100.0))
+        old = {key: value for one in found.values() for key, value in one.record.items() if key == "old_bleu"}
+        worst = min(found, key=lambda name: found[name].score)
+        said = {
+            f"{about} {name}": f"{name}: {warning}"
+            for name, one in found.items()
+            for about, warning in one.warnings.items()
+        }
+        samples = tuple(sample for one in found.values() for sample in one.samples[:1])
+        record = {**means, "valid_perplexity": perplexity, **old, "worst": worst, **own}
+        return Validation(record, fmean(one.score for one in found.values()), said, samples)
 
 
 class Validator:
@@ -245,7 +262,7 @@ def open_old_pairs(start: Run, new_pairs: Sequence[Pair]) -> Sequence[Pair] | No
     None: that text is not here any more.
     """
     try:
-        pairs = [pair for pair in open_corpora(translation_config(start))[1].pairs() if has_text(pair)]
+        pairs = [pair for pair in open_direction(translation_config(start))[1].pairs() if has_text(pair)]
     except (DataError, RunError):
         return None
     new = {_on_one_line(pair) for pair in new_pairs}
@@ -260,29 +277,29 @@ def _on_one_line(pair: Pair) -> Pair:
     return Pair(*(" ".join(text.split()) for text in pair))
 
 
-def open_corpora(config: TranslationConfig) -> tuple[Corpus, Corpus]:
-    """Return the pairs to train on and those to validate on: held out of the former where none are named."""
-    data = config.data
-    corpus = open_text(data, data.train)
-    if data.valid:
-        return corpus, open_text(data, data.valid)
-    return split_held_out(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))
-
-
 def prepare_tokenizers(
-    config: TranslationConfig, run: Run, corpus: Corpus, listener: TrainingListener, *, start: Run | None
+    config: TranslationConfig, run: Run, text: TrainingText, listener: TrainingListener, *, start: Run | None
 ) -> TokenizerPair:
-    """Return the run's tokenizers; where it has none yet, those of `start`, or else learnt from `corpus`."""
+    """Return the run's tokenizers; where it has none yet, those of `start`, or else learnt from `text`."""
     folder = run.tokenizer_folder
     if not folder.exists():
+        marks = marks_of(config)
         if start is not None:
-            pair = taken_tokenizers(config, start, corpus)
+            pair = taken_tokenizers(config, start, text.sample()).with_new_marks(marks)
             listener.message(describe_taken(pair, start))
         else:
             listener.message("training the tokenizer")
+            src_lang, tgt_lang = config.languages
             pair = TokenizerPair.train(
-                corpus.pairs(), config.tokenizer, src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang
+                text.sample(), config.tokenizer, src_lang=src_lang, tgt_lang=tgt_lang, marks=marks
             )
         with replacing_folder(folder) as unfinished:
             pair.save(unfinished)
     return TokenizerPair.load(folder)
+
+
+def marks_of(config: TranslationConfig) -> list[str]:
+    """Return the reserved tokens that a model needs: of its target languages, and of synthetic text."""
+    targets = sorted({tgt for _, tgt in config.directions}) if len(config.directions) > 1 else []
+    synthetic = any(corpus.origin == "synthetic" for corpus in config.data.corpora)
+    return [*map(language_mark, targets), *([SYNTHETIC] if synthetic else [])]

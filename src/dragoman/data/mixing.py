@@ -1,0 +1,238 @@
+"""Several corpora as one text: how much of each an epoch holds, and in which order.
+
+A part is a corpus in one direction, with a token store of its own. Which pairs an epoch holds follows from
+the seed and the number of the epoch alone: a training that goes on reads the same as one that never stopped,
+on any number of processes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.config import StageConfig
+from dragoman.data.batching import EpochPlan, Indices, plan_lengths
+from dragoman.data.store import Sides, TokenStore
+
+ROUND_PAIRS = 1 << 22
+"""Pairs that are shuffled together, at most: they bound the memory of planning."""
+
+
+class Part(NamedTuple):
+    """What the mix knows of a corpus in one direction."""
+
+    corpus: str
+    """Its name, which stages know it by."""
+    direction: tuple[str, str]
+    n_pairs: int
+    """Usable pairs in a pass."""
+    weight: float = 1.0
+    """Factor of its size in the mix."""
+
+    @property
+    def name(self) -> str:
+        """The name in logs."""
+        return f"{self.corpus} {'-'.join(self.direction)}"
+
+
+class Stretch(NamedTuple):
+    """Consecutive pairs of a pass over a part, whose order is a random one: from `start` to `stop`."""
+
+    part: int
+    number: int
+    """The number of the pass."""
+    start: float
+    """As a fraction of the pass, whose number of pairs may differ from draw to draw."""
+    stop: float
+
+
+class Stage(NamedTuple):
+    """A time with one mix."""
+
+    shares: tuple[float, ...]
+    """Of each part among the pairs; 1 in all."""
+    n_pairs: int
+    """Pairs in an epoch: as many as the corpora of the mix have."""
+    length: float
+    """Epochs; not whole where the stage ends with the last pair of a corpus."""
+
+    @property
+    def n_epochs(self) -> float:
+        """Epochs, the last one as long as is left."""
+        return math.ceil(self.length) if self.length < math.inf else math.inf
+
+
+def shares_by_size(parts: Sequence[Part], temperature: float) -> tuple[float, ...]:
+    """Return the share of each part: pairs times weight, those of a direction to the power 1/temperature."""
+    sizes: dict[tuple[str, str], float] = {}
+    for part in parts:
+        sizes[part.direction] = sizes.get(part.direction, 0.0) + part.n_pairs * part.weight
+    tempered = {direction: size ** (1 / temperature) for direction, size in sizes.items()}
+    total = sum(tempered.values())
+    return tuple(
+        tempered[part.direction] / total * part.n_pairs * part.weight / sizes[part.direction]
+        for part in parts
+    )
+
+
+def shares_of(parts: Sequence[Part], mix: Mapping[str, float]) -> tuple[float, ...]:
+    """Return the share of each part: that of its corpus in `mix`, in equal parts for its directions."""
+    total = sum(mix.values())
+    n_parts = {name: sum(part.corpus == name for part in parts) for name in mix}
+    return tuple(
+        mix[part.corpus] / total / n_parts[part.corpus] if part.corpus in mix else 0.0 for part in parts
+    )
+
+
+class Mixture:
+    """How much of each part every epoch holds.
+
+    An epoch is as many pairs as the corpora of its stage have together, each direction counted. The shares
+    say how many of them come from each part; a part is read from its first pair to its last before it begins
+    again, in another order.
+    """
+
+    def __init__(
+        self, parts: Sequence[Part], *, temperature: float = 1.0, stages: Sequence[StageConfig] = ()
+    ) -> None:
+        """`stages` name corpora that are among `parts`, and each but the last its end."""
+        self.parts = tuple(parts)
+        self.stages = tuple(self._stage(stage) for stage in stages) or (
+            self._described(shares_by_size(parts, temperature), math.inf),
+        )
+        if self.stages[-1].length < math.inf:  # trained on for as long as steps are left
+            self.stages = (*self.stages[:-1], self.stages[-1]._replace(length=math.inf))
+
+    def _stage(self, stage: StageConfig) -> Stage:
+        shares = shares_of(self.parts, stage.mix)
+        count, name = stage.end
+        described = self._described(shares, count)
+        if not name:
+            return described
+        own = [i for i, part in enumerate(self.parts) if part.corpus == name]
+        read = sum(shares[i] for i in own) * described.n_pairs  # in an epoch
+        return described._replace(length=count * sum(self.parts[i].n_pairs for i in own) / read)
+
+    def _described(self, shares: tuple[float, ...], length: float) -> Stage:
+        there = sum(part.n_pairs for part, share in zip(self.parts, shares, strict=True) if share)
+        return Stage(shares, there, length)
+
+    def at(self, epoch: int) -> tuple[int, int]:
+        """Return the stage of an epoch, and the number of the epoch within it."""
+        for k, stage in enumerate(self.stages):
+            if epoch < stage.n_epochs:
+                return k, epoch
+            epoch -= int(stage.n_epochs)
+        raise AssertionError("the last stage has no end")
+
+    def passes(self, epoch: float) -> tuple[float, ...]:
+        """Return how often each part has been read when `epoch` epochs are over."""
+        read = [0.0] * len(self.parts)
+        for stage in self.stages:
+            done = min(epoch, stage.length) if epoch < stage.n_epochs else stage.length
+            for i, (part, share) in enumerate(zip(self.parts, stage.shares, strict=True)):
+                read[i] += share * stage.n_pairs * done / part.n_pairs
+            epoch -= stage.n_epochs
+            if epoch <= 0:
+                break
+        return tuple(read)
+
+    def epoch(self, epoch: int) -> list[Stretch]:
+        """Return what the epoch of this number holds."""
+        before, after = self.passes(epoch), self.passes(epoch + 1)
+        return [
+            Stretch(i, number, max(begun - number, 0.0), min(done - number, 1.0))
+            for i, (begun, done) in enumerate(zip(before, after, strict=True))
+            for number in range(math.floor(begun), math.ceil(done))
+            if begun < done
+        ]
+
+
+class MixedStore(TokenStore):
+    """The stores of several parts, one after the other: a batch may hold pairs of all of them."""
+
+    def __init__(self, stores: Sequence[TokenStore]) -> None:
+        super().__init__(
+            [shard for store in stores for shard in store.shards],
+            max_length=max(store.max_length for store in stores),
+        )
+        self._kept: dict[int, Sides] = {}
+
+    def sides(self, k: int) -> Sides:
+        """Return the sentences of shard `k`; all shards stay mapped."""
+        if k not in self._kept:
+            self._kept[k] = self.shards[k].open()
+        return self._kept[k]
+
+    def padded(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        found = [(rows, *super(MixedStore, self).padded(indices[rows])) for rows in self._by_shard(indices)]
+        src, tgt = (
+            np.zeros((len(indices), max(part[side].shape[1] for part in found)), dtype=np.int64)
+            for side in (1, 2)
+        )
+        for rows, own_src, own_tgt in found:
+            src[rows, : own_src.shape[1]] = own_src
+            tgt[rows, : own_tgt.shape[1]] = own_tgt
+        return src, tgt
+
+    def lengths(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        src, tgt = np.empty((2, len(indices)), dtype=np.int32)
+        for rows in self._by_shard(indices):
+            src[rows], tgt[rows] = super().lengths(indices[rows])
+        return src, tgt
+
+    def _by_shard(self, indices: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+        """Return the places in `indices` that lie in the same shard, shard by shard."""
+        shards = np.searchsorted(self.starts, indices, side="right")
+        return [np.flatnonzero(shards == k) for k in np.unique(shards)]
+
+
+def plan_mix(
+    stretches: Sequence[Stretch],
+    stores: Sequence[TokenStore],
+    mixed: MixedStore,
+    *,
+    batch_tokens: int,
+    seed: int,
+    epoch: int,
+) -> EpochPlan:
+    """Return the batches of an epoch, in the order of training: the pairs of its stretches, shuffled.
+
+    `stores[i]` is the text of stretch i, and `mixed` holds them in this order. Pairs of all parts meet in a
+    batch, as `batching.plan_epoch` makes one, but for the rounds of at most ROUND_PAIRS pairs.
+    """
+    starts = np.cumsum([0, *map(len, stores)])
+
+    def of_round(k: int) -> list[Indices]:
+        chosen = []
+        for i, (stretch, store) in enumerate(zip(stretches, stores, strict=True)):
+            whole = np.random.default_rng([seed, stretch.part, stretch.number]).permutation(len(store))
+            first, last = (round(at * len(store)) for at in (stretch.start, stretch.stop))
+            edges = [first + (last - first) * (k + j) // n_rounds for j in (0, 1)]
+            chosen.append(starts[i] + whole[edges[0] : edges[1]])
+        indices = np.concatenate(chosen)
+        if not len(indices):
+            return []
+        rng = np.random.default_rng([seed, epoch, k])
+        batches = plan_lengths(*mixed.lengths(indices), rng, batch_tokens=batch_tokens)
+        return [indices[batch] for batch in batches]
+
+    n_pairs = sum((s.stop - s.start) * len(store) for s, store in zip(stretches, stores, strict=True))
+    n_rounds = max(1, math.ceil(n_pairs / ROUND_PAIRS))
+    return EpochPlan([partial(of_round, k) for k in range(n_rounds)])
+
+
+def sampled_shares(parts: Sequence[Part], stage: Stage, most: int) -> list[int]:
+    """Return how many pairs of each part a vocabulary is learnt from: as the mix has them, `most` in all."""
+    n_pairs = min(most, stage.n_pairs)
+    return [max(1, round(share * n_pairs)) if share else 0 for share in stage.shares]
+
+
+def as_record(parts: Sequence[Part], passes: Sequence[float]) -> dict[str, Any]:
+    """Return the passes over each part, by names for a log."""
+    return {f"passes {part.name}": round(n, 3) for part, n in zip(parts, passes, strict=True)}

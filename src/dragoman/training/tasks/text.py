@@ -1,0 +1,168 @@
+"""What a translator is trained on, epoch by epoch: the tokens of one corpus, or of a mix of several."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+
+from dragoman.config import TranslationConfig
+from dragoman.data.batching import EpochPlan, plan_epoch
+from dragoman.data.corpora import Corpus, Pair, has_text
+from dragoman.data.mixing import MixedStore, Mixture, Part, Stretch, as_record, plan_mix, sampled_shares
+from dragoman.data.modifiers import ModifiedCorpus
+from dragoman.data.named import TrainingPart
+from dragoman.data.store import TokenStore
+from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.vocabulary import MAX_TEXTS, draw_sample
+
+
+class TrainingText(ABC):
+    """The training text of a configuration. What an epoch holds follows from its number and the seed."""
+
+    def __init__(self, config: TranslationConfig, parts: Sequence[TrainingPart], cache: Path) -> None:
+        self.config, self.parts, self._cache = config, parts, cache
+
+    @abstractmethod
+    def sample(self) -> Iterator[Pair]:
+        """Yield the pairs that vocabularies are learnt from, as the first epoch sees them.
+
+        DataError: a corpus cannot be read.
+        """
+
+    @abstractmethod
+    def prepare(self, tokenizers: TokenizerPair) -> list[str]:
+        """Make the token stores, and return what there is to say of them, line by line.
+
+        DataError: a corpus cannot be read, or no pair of it is usable.
+        """
+
+    @abstractmethod
+    def open(self, epoch: int) -> TokenStore:
+        """Return the tokens of an epoch: always the same, but with modifiers or BPE-dropout a fresh draw."""
+
+    @abstractmethod
+    def plan(self, epoch: int) -> EpochPlan:
+        """Return the batches of the epoch that was opened last, as indices of its store."""
+
+    def passes(self, epoch: int, batch: int) -> dict[str, float]:
+        """Return how often each of several corpora has been read: see `Task.passes`."""
+        return {}
+
+    def _drawn(self, part: TrainingPart, *, draw: int) -> Corpus:
+        """Return the pairs of a part as its pass of this number sees them."""
+        if not self.config.modifiers:
+            return part.corpus
+        return ModifiedCorpus(
+            part.corpus,
+            self.config.modifiers,
+            languages=part.direction,
+            max_length=self.config.data.max_length,
+            seed=self.config.seed,
+            draw=draw,
+        )
+
+    def _store(self, part: TrainingPart, tokenizers: TokenizerPair, *, draw: int) -> TokenStore:
+        """Return the tokens of a part as its pass of this number sees them."""
+        synthetic = part.listed is not None and part.listed.origin == "synthetic"
+        dropout = self.config.tokenizer.dropout > 0
+        return TokenStore.prepare(
+            self._drawn(part, draw=draw),
+            tokenizers.towards(part.direction[1], synthetic=synthetic),
+            max_length=self.config.data.max_length,
+            cache=self._cache,
+            dropout=dropout,
+            draw=draw if dropout else 0,
+        )
+
+
+class OneCorpus(TrainingText):
+    """A single corpus, read once in every epoch."""
+
+    def sample(self) -> Iterator[Pair]:
+        return self._drawn(self.parts[0], draw=0).pairs()
+
+    def prepare(self, tokenizers: TokenizerPair) -> list[str]:
+        self._tokenizers = tokenizers
+        self.store = store = self._store(self.parts[0], tokenizers, draw=0)
+        counted = f"{len(store):,} training pairs ({store.n_src_tokens:,} + {store.n_tgt_tokens:,} tokens)"
+        return [counted, *self.parts[0].corpus.notes(), store.skipped_message()]
+
+    def open(self, epoch: int) -> TokenStore:
+        if self.config.draws_epochs:  # else it has been open from the beginning
+            self.store = self._store(self.parts[0], self._tokenizers, draw=epoch)
+        return self.store
+
+    def plan(self, epoch: int) -> EpochPlan:
+        config = self.config
+        return plan_epoch(
+            self.store, batch_tokens=config.training.batch_tokens, seed=config.seed, epoch=epoch
+        )
+
+
+class SeveralCorpora(TrainingText):
+    """Corpora in one direction or several, mixed by shares: see `data.mixing`."""
+
+    def sample(self) -> Iterator[Pair]:
+        samples, counts = [], []
+        for part in self.parts:
+            pairs = list(filter(has_text, self._drawn(part, draw=0).pairs()))
+            counts.append(len(pairs))
+            samples.append(draw_sample(pairs, MAX_TEXTS // 2))
+        mix = Mixture(self._described(counts), temperature=self.config.data.temperature)
+        wanted = sampled_shares(mix.parts, mix.stages[0], MAX_TEXTS // 2)
+        for pairs, n in zip(samples, wanted, strict=True):
+            yield from islice(cycle(pairs), n)
+
+    def prepare(self, tokenizers: TokenizerPair) -> list[str]:
+        self._tokenizers = tokenizers
+        data = self.config.data
+        self._whole = [self._store(part, tokenizers, draw=0) for part in self.parts]
+        parts = self._described([len(store) for store in self._whole])
+        self.mix = Mixture(parts, temperature=data.temperature, stages=data.stages)
+        said: list[str] = []
+        for i, (part, store) in enumerate(zip(parts, self._whole, strict=True)):
+            shares = ", then ".join(f"{100 * stage.shares[i]:.1f} %" for stage in self.mix.stages)
+            said += [
+                f"{part.name}: {len(store):,} training pairs "
+                f"({store.n_src_tokens:,} + {store.n_tgt_tokens:,} tokens), {shares} of the mix",
+                *self.parts[i].corpus.notes(),
+                store.skipped_message(),
+            ]
+        left_out = [name for name in data.names if name not in {part.corpus for part in parts}]
+        return said + [f"{name}: trains none of the directions and is left out" for name in left_out]
+
+    def _described(self, counts: Sequence[int]) -> list[Part]:
+        found = []
+        for part, n_pairs in zip(self.parts, counts, strict=True):
+            assert part.listed is not None
+            found.append(Part(part.listed.name, part.direction, n_pairs, part.listed.weight))
+        return found
+
+    def open(self, epoch: int) -> TokenStore:
+        self._stretches = self.mix.epoch(epoch)
+        self._stores = [self._store_of(stretch) for stretch in self._stretches]
+        self.store = MixedStore(self._stores)
+        return self.store
+
+    def _store_of(self, stretch: Stretch) -> TokenStore:
+        if not self.config.draws_epochs:
+            return self._whole[stretch.part]
+        return self._store(self.parts[stretch.part], self._tokenizers, draw=stretch.number)
+
+    def plan(self, epoch: int) -> EpochPlan:
+        config = self.config
+        plan = plan_mix(
+            self._stretches,
+            self._stores,
+            self.store,
+            batch_tokens=config.training.batch_tokens,
+            seed=config.seed,
+            epoch=epoch,
+        )
+        self._n_batches = len(plan)
+        return plan
+
+    def passes(self, epoch: int, batch: int) -> dict[str, float]:
+        return as_record(self.mix.parts, self.mix.passes(epoch + batch / self._n_batches))
