@@ -105,7 +105,7 @@ def serve(
         url = url_of(listening)
 
         def welcome() -> None:
-            _welcome([printable(model.info.name) for model in models.served], url)
+            _welcome(list(dict.fromkeys(printable(model.info.name) for model in models.served)), url)
             if open_ and workers > 1:  # where forks are made, there are no threads
                 webbrowser.open(url)
             elif open_:

@@ -59,6 +59,8 @@ class Translation(NamedTuple):
     ids: tuple[tuple[int, ...], ...] = ()
     """The tokens of each alternative as the search found it, without start and end; of a text in parts, those
     of all parts. Nothing where the alternatives are others than those the search found."""
+    through: str = ""
+    """The text in a pivot language that was translated in place of `source`; "" where there was none."""
 
     def notebook_row(self) -> dict[str, Cell]:
         """Return the row of a notebook's table."""

@@ -16,6 +16,7 @@ import torch
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.alignment import Link, align_translations
 from dragoman.predict.classifier import Classifier
+from dragoman.predict.pivot import PivotTranslator
 from dragoman.predict.translator import Translation, Translator
 from dragoman.runs import Run
 from dragoman.serving.batching import BatchedEngine, Client
@@ -45,6 +46,11 @@ class ServedTranslator:
         """Of the source and of the translation."""
         return self.translator.config.languages
 
+    @property
+    def pivot(self) -> str | None:
+        """The language that it translates through."""
+        return None
+
     def for_client(self, client: Client) -> Translator:
         """Return a translator for `client` that batches its sentences with those of other clients."""
         own = copy(self.translator)
@@ -58,6 +64,41 @@ class ServedTranslator:
             part = translations[start : start + ALIGNED_AT_ONCE]
             cost = sum(len(ids) for translation in part for ids in translation.ids[:1])
             links += client.run(partial(align_translations, self.translator, part), cost)
+        return links
+
+
+@dataclass(frozen=True)
+class ServedPivot(ServedTranslator):
+    """Two served translators, one after the other."""
+
+    translator: PivotTranslator
+    first: ServedTranslator
+    second: ServedTranslator
+
+    @classmethod
+    def through(cls, first: ServedTranslator, second: ServedTranslator) -> ServedPivot:
+        """Return the translator from the source of `first` into the target of `second`."""
+        one, other = first.info, second.info
+        info = one
+        if one.name != other.name:
+            info = one._replace(
+                name=f"{one.name}+{other.name}", n_parameters=one.n_parameters + other.n_parameters
+            )
+        return cls(info, PivotTranslator(first.translator, second.translator), first, second)
+
+    @property
+    def pivot(self) -> str:
+        return self.first.languages[1]
+
+    def for_client(self, client: Client) -> Translator:
+        return PivotTranslator(self.first.for_client(client), self.second.for_client(client))
+
+    def align(self, client: Client, translations: Sequence[Translation]) -> list[list[Link]]:
+        links: list[list[Link]] = []
+        for start in range(0, len(translations), ALIGNED_AT_ONCE):
+            part = translations[start : start + ALIGNED_AT_ONCE]
+            cost = 2 * sum(len(ids) for translation in part for ids in translation.ids[:1])
+            links += client.run(partial(self.translator.align, part), cost)
         return links
 
 
@@ -80,26 +121,28 @@ class LoadOptions:
     precision: str = "auto"
     engine: str = "native"
 
-    def load(self, path: str | Path, name: str) -> Served:
-        """Return the model of the run in `path`, or on the hub.
+    def load(self, path: str | Path, name: str) -> Sequence[Served]:
+        """Return the model of the run in `path`, or on the hub: once for each direction of a translator.
 
         Errors: `Translator.load`, `Classifier.load`.
         """
-        load: dict[str, Callable[[str | Path, str], Served]]
+        load: dict[str, Callable[[str | Path, str], Sequence[Served]]]
         load = {"translation": self._translator, "classification": self._classifier}
         return load[Run.open(path).config.task](path, name)
 
-    def _classifier(self, path: str | Path, name: str) -> ServedClassifier:
+    def _classifier(self, path: str | Path, name: str) -> Sequence[ServedClassifier]:
         precision = "auto" if self.precision == "int8" else self.precision  # int8 is for searches
         classifier = Classifier.load(path, device=self.device, precision=precision)
         classifier.classify(["."])  # what is made at the first call is made now
-        return ServedClassifier(_info(name, classifier.model, "native", None), classifier)
+        return [ServedClassifier(_info(name, classifier.model, "native", None), classifier)]
 
-    def _translator(self, path: str | Path, name: str) -> ServedTranslator:
+    def _translator(self, path: str | Path, name: str) -> Sequence[ServedTranslator]:
         translator = Translator.load(path, device=self.device, precision=self.precision, engine=self.engine)
-        translator.translate(["."])
         given = self.precision if self.precision == "int8" or self.engine != "native" else None
-        return ServedTranslator(_info(name, translator.model, self.engine, given), translator)
+        info = _info(name, translator.model, self.engine, given)
+        found = [ServedTranslator(info, translator.towards("-".join(d))) for d in translator.directions]
+        found[0].translator.translate(["."])  # what is made at the first call is made now
+        return found
 
 
 class Models:
@@ -123,8 +166,8 @@ class Models:
         self._loading = Lock()
         self._served = self._load()
 
-    def _load(self) -> dict[str, Served]:
-        served: dict[str, Served] = {}
+    def _load(self) -> tuple[Served, ...]:
+        served: dict[str, Sequence[Served]] = {}
         for path in self.paths:
             name = name_of(path)
             if name in served:
@@ -134,7 +177,8 @@ class Models:
                 )
             self._note(name)
             served[name] = self._options.load(path, name)
-        return served
+        found = [one for of_run in served.values() for one in of_run]
+        return (*found, *pivots([one for one in found if isinstance(one, ServedTranslator)]))
 
     def reload(self) -> None:
         """Reload all models. Errors: as of the first load; the old models then stay in use."""
@@ -144,8 +188,8 @@ class Models:
 
     @property
     def served(self) -> tuple[Served, ...]:
-        """All of them."""
-        return tuple(self._served.values())
+        """All of them, a model of several directions once for each; last those through a pivot language."""
+        return self._served
 
     @property
     def translators(self) -> tuple[ServedTranslator, ...]:
@@ -162,26 +206,38 @@ class Models:
 
         DataError: no such translator.
         """
-        if name is not None:
-            found = self._served.get(name)
-            if not isinstance(found, ServedTranslator):
-                raise DataError(_no_model(name, "translates", [m.info.name for m in self.translators]))
-            self._check_direction(found, source, target)
-            return found
-        for model in self.translators:
+        named = [model for model in self.translators if name in (None, model.info.name)]
+        if name is not None and not named:
+            every = dict.fromkeys(model.info.name for model in self.translators)
+            raise DataError(_no_model(name, "translates", [*every]))
+        for model in named:
             if source in (None, model.languages[0]) and target in (None, model.languages[1]):
                 return model
-        there = ", ".join(f"{src} to {tgt}" for src, tgt in self.directions) or "none"
+        there = ", ".join(f"{src} to {tgt}" for src, tgt in (model.languages for model in named)) or "none"
+        if name is not None:
+            raise DataError(
+                f"{name}: translates from {there.replace(', ', ', from ')}; "
+                "leave source and target away, or name another model"
+            )
         raise DataError(
             f"no model translates from {source or 'any'} to {target or 'any'}; there are: {there}"
         )
 
-    def _check_direction(self, model: ServedTranslator, source: str | None, target: str | None) -> None:
-        if source not in (None, model.languages[0]) or target not in (None, model.languages[1]):
-            raise DataError(
-                f"{model.info.name}: translates from {model.languages[0]} to {model.languages[1]}; "
-                "leave source and target away, or name another model"
-            )
+    def in_one_step(self, name: str | None, to: str | None) -> ServedTranslator:
+        """Return the translator of this name towards a language or in a direction, "en-de"; None = any.
+
+        DataError: there is none, or none without a pivot language.
+        """
+        named = [self.translator(name)] if to is None else [
+            model
+            for model in self.translators
+            if name in (None, model.info.name) and to in (model.languages[1], "-".join(model.languages))
+        ]  # fmt: skip
+        if not named:
+            raise DataError(f"no model {f'of the name {name} ' * (name is not None)}translates to {to}")
+        if named[0].pivot:
+            raise DataError(f"{to} goes through {named[0].pivot}; ask for each of the two steps by itself")
+        return named[0]
 
     def classifier(self, name: str | None = None) -> ServedClassifier:
         """Return the classifier of this name; None = the first. DataError: no such classifier."""
@@ -194,6 +250,21 @@ class Models:
     def directions(self) -> tuple[tuple[str, str], ...]:
         """Return the supported language pairs, without duplicates."""
         return tuple(dict.fromkeys(model.languages for model in self.translators))
+
+
+def pivots(translators: Sequence[ServedTranslator]) -> list[ServedPivot]:
+    """Return what two translators make together, for pairs of languages that none of them has alone.
+
+    Where there are several ways, the first: in the order of the models.
+    """
+    found: dict[tuple[str, str], ServedPivot] = {}
+    direct = {model.languages for model in translators}
+    for first in translators:
+        for second in translators:
+            pair = first.languages[0], second.languages[1]
+            if first.languages[1] == second.languages[0] and pair[0] != pair[1] and pair not in direct:
+                found.setdefault(pair, ServedPivot.through(first, second))
+    return list(found.values())
 
 
 def name_of(path: str | Path) -> str:

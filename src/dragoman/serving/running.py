@@ -139,7 +139,7 @@ def reload_models(
         log("reload failed; the old models stay in use", {}, level=logging.ERROR, exc_info=True)
     if is_loaded or keys != present:
         use(keys)
-        served = ", ".join(model.info.name for model in models.served)
+        served = ", ".join(dict.fromkeys(model.info.name for model in models.served))
         log("reloaded", {"models": served} if is_loaded else {"keys": "all"})
 
 

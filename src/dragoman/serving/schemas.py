@@ -42,6 +42,9 @@ class Problem(BaseModel):
     """One line: what is wrong, where, and what to do."""
 
 
+TO = "The target language, or a direction such as en-de; null: the first direction of the model."
+
+
 class TranslateRequest(Message):
     """Texts to translate, with search settings."""
 
@@ -143,6 +146,9 @@ class DirectionMessage(Message):
     model: str
     source: str
     target: str
+    pivot: str | None = Field(
+        default=None, description="The language that was translated through, where no model has this pair."
+    )
 
 
 class TranslateResponse(DirectionMessage):
@@ -187,6 +193,7 @@ class AttentionRequest(Message):
     text: Text
     target: Text | None = None
     model: Text | None = None
+    to: Text | None = Field(default=None, description=TO)
 
 
 class AttentionResponse(Message):
@@ -213,6 +220,7 @@ class ScoreRequest(Message):
 
     pairs: list[PairMessage]
     model: Text | None = None
+    to: Text | None = Field(default=None, description=TO)
 
 
 class ScoredTokenMessage(Message):
@@ -302,6 +310,7 @@ class ModelMessage(Message):
     engine: str
     source: str | None = None
     target: str | None = None
+    pivot: str | None = None
     beam_size: int | None = None
     max_n_best: int | None = None
     labels: list[str] | None = None

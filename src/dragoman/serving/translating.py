@@ -139,8 +139,8 @@ class TranslationJob:
 
     def _teller(self, tell: Tell) -> Callable[[int, Sequence[int]], None] | None:
         """Return a callback for partial hypotheses, by sentence number, counted from 1."""
-        if self._wanted.protection is not None:  # what is searched for is not what is answered
-            return None
+        if self._wanted.protection is not None or self.served.pivot:
+            return None  # what is searched for is not what is answered
         last: dict[int, float] = {}
         tokenizer = self._translator.tokenizers.tgt
 
@@ -156,7 +156,8 @@ class TranslationJob:
     @property
     def _direction(self) -> DirectionMessage:
         source, target = self.served.languages
-        return DirectionMessage(model=self.served.info.name, source=source, target=target)
+        names = {"model": self.served.info.name, "source": source, "target": target}
+        return DirectionMessage(**names, **({"pivot": self.served.pivot} if self.served.pivot else {}))
 
     def _answer(self, sentences: Sequence[TranslatedSentence]) -> TranslateResponse:
         found = iter(sentences)
@@ -182,7 +183,8 @@ class TranslationJob:
             links = self._align(translations)
         if self.request.confidence:
             texts = [translation.text for translation in translations]
-            words = self._client.run(lambda: word_probabilities(self._translator, sources, texts), cost)
+            read = [translation.through or translation.source for translation in translations]
+            words = self._client.run(lambda: word_probabilities(self._translator, read, texts), cost)
         for n, ((i, k), translation) in enumerate(zip(places, translations, strict=True)):
             yield TranslatedSentence(
                 **dict(self._place(i, k)),

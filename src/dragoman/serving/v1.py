@@ -72,6 +72,7 @@ def models(service: ServiceDep) -> Response:
             beam_size = served.translator.config.search.beam_size
             most = max(limits.beam_size, beam_size)
             facts |= {"source": source, "target": target, "beam_size": beam_size, "max_n_best": most}
+            facts |= {"pivot": served.pivot} if served.pivot else {}
             found.append(ModelMessage(task="translation", **facts))
         else:
             labels = list(served.classifier.labels)
@@ -161,7 +162,7 @@ def _event(event: Event) -> bytes:
 @router.post("/attention", summary="Show attention", responses=answers(AttentionResponse))
 async def attention(request: Request, asked: AttentionRequest, service: AdmittedDep) -> Response:
     """Attention weights of a translator for a sentence and its translation, by layer and head."""
-    served = service.models.translator(asked.model)
+    served = service.models.in_one_step(asked.model, asked.to)
     texts = [asked.text, asked.target or ""]
     service.note_texts(request, served.info.name, texts)
     service.check_texts(texts)
@@ -192,7 +193,7 @@ async def attention(request: Request, asked: AttentionRequest, service: Admitted
 @router.post("/score", summary="Score translations", responses=answers(ScoreResponse))
 async def score(request: Request, asked: ScoreRequest, service: AdmittedDep) -> Response:
     """Score given translations, token by token."""
-    served = service.models.translator(asked.model)
+    served = service.models.in_one_step(asked.model, asked.to)
     sources, targets = [pair.source for pair in asked.pairs], [pair.target for pair in asked.pairs]
     service.note_texts(request, served.info.name, sources + targets)
     service.check_texts(sources + targets)

@@ -365,7 +365,9 @@ def test_attention_has_a_limit_of_weights(
 
 def test_the_models_are_told(client: TestClient) -> None:
     found = client.get("/v1/models").json()
-    assert [model["name"] for model in found["models"]] == ["en-de", "reviews", "pl-de", "fr-en"]
+    names = ["en-de", "reviews", "pl-de", "fr-en", "fr-en+en-de"]
+    assert [model["name"] for model in found["models"]] == names
+    assert [model.get("pivot") for model in found["models"]] == [*[None] * 4, "en"]
     first, second = found["models"][:2]
     assert (first["source"], first["target"], first["beam_size"], first["max_n_best"]) == ("en", "de", 3, 4)
     assert (second["task"], set(second["labels"])) == ("classification", {"praise", "blame"})

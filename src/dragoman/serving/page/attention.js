@@ -53,8 +53,8 @@ export class Attention {
     this.#clear();
     named("attention-state").textContent = say("attention.asking");
     try {
-      const { model } = this.translation.direction;
-      const request = { model, text: sentence.source, target: sentence.text };
+      const { model, source, target } = this.translation.direction;
+      const request = { model, to: `${source}-${target}`, text: sentence.source, target: sentence.text };
       this.#found = await attend(request, this.#abort.signal);
       named("attention-state").textContent = "";
       this.#offer();

@@ -93,9 +93,11 @@ export class Directions {
   }
 
   #refreshFacts() {
-    const model = this.#models.find(({ name }) => name === this.model.value);
+    const fitting = this.#fitting(this.sourceLanguage, this.target.value);
+    const model = fitting.find(({ name }) => name === this.model.value);
     const size = model ? say("facts.parameters", { n: millions(model.parameters) }) : "";
-    named("facts").textContent = model ? [model.name, size, model.precision].join(" · ") : "";
+    const way = model?.pivot ? [say("facts.pivot", { language: languageName(model.pivot) })] : [];
+    named("facts").textContent = model ? [model.name, size, model.precision, ...way].join(" · ") : "";
   }
 
   /** Whether the swap is possible. */
