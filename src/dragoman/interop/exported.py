@@ -61,6 +61,8 @@ def _config(kept: Any, folder: ForeignFolder, options: Options) -> TranslationCo
     except ConfigError as error:
         raise RunError(str(error)) from None
     given = {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang}
+    if len(config.directions) > 1 and any(given.values()):
+        raise RunError(f"{folder.given}: translates {config.subject}; leave --src-lang and --tgt-lang away")
     data = config.data.model_copy(update={name: lang for name, lang in given.items() if lang})
     return config.model_copy(update={"data": data})
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dragoman.config import ClassificationConfig, SearchConfig, parse_json
+from dragoman.config import ClassificationConfig, SearchConfig, TranslationConfig, parse_json
 from dragoman.data.document_batching import make_documents
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
@@ -27,6 +27,7 @@ from dragoman.interop.parity import (
     describe,
     searches,
     sentences_to_compare,
+    together,
 )
 from dragoman.interop.portable import check_portable, check_texts, portable, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
@@ -153,21 +154,37 @@ def _export_translator(
     config = translation_config(run)
     translator = Translator.load(run.path, device="cpu", precision="fp32")
     engine = EXPORTERS[to].write(run, translator, folder, compute_type)
-    tokenizers = translator.tokenizers
-    texts, origin = sentences_to_compare(config, tokenizers.src, n_sentences, translator.max_positions - 1)
-    notes: tuple[str, ...] = ()
     script = EXPORTERS[to].script
-    if isinstance(engine, huggingface.HuggingFaceEngine):
-        huggingface.check_tokenizer(folder, tokenizers, texts, first=engine.first, end=engine.source_end)
-    else:
-        notes = _write_tokenizers(run, translator, folder, texts)
-        if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
-            notes, script = (), "translate_with_sentencepiece"
-    _write_readme(folder, run, to, script, notes)
     compared = _searches(engine, config.search, compute_type)
-    parity = compare(translator, texts, origin, engine, compared, progress=progress)
-    check(parity, compared, tolerance=TOLERANCE[compute_type], what=f"{to}, {compute_type}")
-    return parity, notes
+    targets = target_languages(config)
+    found = []
+    notes: tuple[str, ...] = ()
+    for i, target in enumerate(targets):  # each reads its own share of the sentences
+        one = translator.towards(target)
+        n_own = len(range(i, n_sentences, len(targets))) or 1
+        texts, origin = sentences_to_compare(
+            one.config, one.tokenizers.src, n_own, translator.max_positions - 1
+        )
+        if isinstance(engine, huggingface.HuggingFaceEngine):
+            marked = "sentencepiece" not in config.tokenizer.kinds  # else languages stand in the text
+            place = huggingface.tokenizer_folder(folder, target) if i and marked else folder
+            huggingface.check_tokenizer(
+                place,
+                (one if marked else translator).tokenizers,
+                texts,
+                first=engine.first,
+                end=engine.source_end,
+            )
+        else:
+            side = f"source.{target}" if len(targets) > 1 else "source"
+            notes = _write_tokenizers(run, one, folder, texts, side=side)
+            if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
+                notes, script = (), "translate_with_sentencepiece"
+        parity = compare(one, texts, origin, engine, compared, progress=progress)
+        check(parity, compared, tolerance=TOLERANCE[compute_type], what=f"{to}, {compute_type}")
+        found.append(parity)
+    _write_readme(folder, run, to, script, notes, targets=targets)
+    return together(found), notes
 
 
 def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) -> list[Search]:
@@ -191,15 +208,22 @@ def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) ->
 
 
 def _write_tokenizers(
-    run: Run, translator: Translator, folder: Path, texts: Sequence[str]
+    run: Run, translator: Translator, folder: Path, texts: Sequence[str], *, side: str
 ) -> tuple[str, ...]:
-    """Dragoman's tokenizers as they are, and source.json and target.json for `tokenizers`, if that can be."""
+    """Dragoman's tokenizers as they are, and, if that can be, files for `tokenizers`.
+
+    These are `side`.json for sources towards the language of the translator, and target.json.
+    """
     tokenizers, end = translator.tokenizers, translator.model.config.source_end
     tokenizers.save(folder / "tokenizer")
     src, tgt = ("shared.json",) * 2 if tokenizers.shared else ("src.json", "tgt.json")
-    source, target = folder / "source.json", folder / "target.json"
+    source, target = folder / f"{side}.json", folder / "target.json"
     try:
-        contents = [to_json(portable(run.tokenizer_folder / name, end=end)) for name in (src, tgt)]
+        before = tokenizers.src.before
+        contents = [
+            to_json(portable(run.tokenizer_folder / src, end=end, before=before)),
+            to_json(portable(run.tokenizer_folder / tgt, end=end)),
+        ]
     except ConfigError as error:
         hint = "" if end else "; the model reads no end token of a source"
         return (f"{error}; read and write text with TokenizerPair.load of dragoman.text.tokenizer{hint}",)
@@ -333,12 +357,26 @@ def _compare_logits(
     return parity
 
 
-def _write_readme(folder: Path, run: Run, to: str, script: str, notes: Sequence[str]) -> None:
+def target_languages(config: TranslationConfig) -> list[str]:
+    """Return the target languages of a model, that of its first direction first."""
+    return list(dict.fromkeys(tgt for _, tgt in config.directions))
+
+
+def _write_readme(
+    folder: Path, run: Run, to: str, script: str, notes: Sequence[str], *, targets: Sequence[str] = ("",)
+) -> None:
     """How the folder is used without Dragoman; the script only where it can run."""
+    about = [
+        f"The model writes {', '.join(targets)}: a reserved token before the source says which. The "
+        "tokenizer of each target language puts it there, and no text can. Say the language behind FOLDER."
+    ]
+    if script == "translate_with_sentencepiece":
+        about = [f"The model writes {', '.join(targets)}: begin each line with one, as >>{targets[0]}<<."]
     code = (Path(__file__).parent / "standalone" / f"{script}.py").read_text(encoding="utf-8")
     lines = [
         f"# {run.config.name}: {run.config.subject}",
         f"Written by Dragoman for {to}; {REPORT} says how exactly it repeats the run.",
+        *(about if len(targets) > 1 else ()),
         *(notes or ("Without Dragoman it is used so:", f"```python\n{code}```")),
     ]
     write_atomically(folder / "README.md", ("\n\n".join(lines) + "\n").encode())

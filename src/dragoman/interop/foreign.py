@@ -92,6 +92,8 @@ class Foreign:
     search: SearchConfig = field(default_factory=SearchConfig)
     notes: tuple[str, ...] = ()
     """What did not carry over, a sentence each, as the user is told; `importing` says what cuts the text."""
+    directions: tuple[str, ...] = ()
+    """Of a model that writes several languages: see `TranslationDataConfig.directions`."""
 
 
 @dataclass(frozen=True)

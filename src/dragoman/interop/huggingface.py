@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ from dragoman.predict.engine import FORBIDDEN, Sentence, StepEngine, longest_tra
 from dragoman.runs import Run
 from dragoman.tensors import save_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
-from dragoman.text.vocabulary import SPECIAL_TOKENS
+from dragoman.text.vocabulary import MARK, SPECIAL_TOKENS
 
 FORBIDDING = -1e9
 """The bias of a token that is never written; -inf would become NaN in some of their searches."""
@@ -238,10 +239,15 @@ def generation_config(search: SearchConfig, model: Mapping[str, Any]) -> dict[st
     return settings
 
 
-def tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
-    """Return files for AutoTokenizer from the tokenizers in `folder`. ConfigError: there is no equal."""
+def tokenizer_files(
+    folder: Path, config: TranslationConfig, before: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, bytes]:
+    """Return files for AutoTokenizer from the tokenizers in `folder`. ConfigError: there is no equal.
+
+    It puts the reserved tokens `before` every text; MarianTokenizer reads them in the text, as ">>deu<<".
+    """
     if "sentencepiece" not in config.tokenizer.kinds:
-        return fast_tokenizer_files(folder, config)
+        return fast_tokenizer_files(folder, config, before)
     if not config.tokenizer.shared:
         raise ConfigError(
             f"{folder}: two vocabularies of sentencepiece are beyond what transformers keeps beside such a "
@@ -274,7 +280,14 @@ def marian_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str,
     }
 
 
-def fast_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
+def tokenizer_folder(folder: Path, language: str) -> Path:
+    """Return the folder, within that of a model, with the tokenizer for a target language."""
+    return folder / f"to-{language}"
+
+
+def fast_tokenizer_files(
+    folder: Path, config: TranslationConfig, before: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, bytes]:
     """tokenizer.json and tokenizer_config.json.
 
     Special tokens are marked as such, so that `decode` can leave them away, and are yet only text where a
@@ -283,10 +296,11 @@ def fast_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, b
     spec: Spec
     end = config.model.source_end
     if config.tokenizer.shared:
-        spec, special = portable(folder / "shared.json", end=end), list(SPECIAL_TOKENS)
+        spec, special = portable(folder / "shared.json", end=end, before=before), list(SPECIAL_TOKENS)
     else:
-        spec = portable_pair(folder / "src.json", folder / "tgt.json", end=end)
+        spec = portable_pair(folder / "src.json", folder / "tgt.json", end=end, before=before)
         special = [*SPECIAL_TOKENS, *(TARGET + token for token in SPECIAL_TOKENS)]
+    special += [piece for piece in pieces_of(spec) if MARK.fullmatch(piece)]
     spec["added_tokens"] = [
         {
             "id": i, "content": piece, "single_word": False, "lstrip": False, "rstrip": False,
@@ -310,7 +324,8 @@ def write_huggingface(
     """Write what transformers loads into `folder`. ConfigError: something cannot be expressed."""
     weights = {name: tensor.detach() for name, tensor in model.named_parameters()}
     described = model_config(config, weights, tokenizers)
-    files = tokenizer_files(run.tokenizer_folder, config) | {
+    targets = list(dict.fromkeys(tgt for _, tgt in config.directions))
+    files = tokenizer_files(run.tokenizer_folder, config, tokenizers.towards(targets[0]).src.before) | {
         "config.json": _json(described),
         "generation_config.json": _json(generation_config(config.search, described)),
     }
@@ -319,6 +334,12 @@ def write_huggingface(
     )
     for name, content in files.items():
         write_atomically(folder / name, content)
+    for language in targets if len(targets) > 1 else ():
+        before = tokenizers.towards(language).src.before
+        for name, content in tokenizer_files(run.tokenizer_folder, config, before).items():
+            place = tokenizer_folder(folder, language)
+            place.mkdir(exist_ok=True)
+            write_atomically(place / name, content)
     tokenizers.save(folder / RUN)
 
 

@@ -197,6 +197,7 @@ def write_run(format_name: str, imported: Imported, out: Path, folder: ForeignFo
 def _check_run(run: Run, origin: Path) -> None:
     """RunError: the run that was written cannot be loaded, or computes what is no probability."""
     translator = Translator.load(run.path, device="cpu", precision="fp32")
+    translator = translator.towards("-".join(translator.directions[0]))
     known = range(len(SPECIAL_TOKENS), min(len(SPECIAL_TOKENS) + 5, translator.tokenizers.src.vocab_size))
     text = translator.tokenizers.src.decode(list(known)) or "1"
     try:
@@ -217,6 +218,7 @@ def _config(foreign: Foreign, tokenizers: TokenizerPair, *, where: Path) -> Tran
         "data": {
             "src_lang": foreign.src_lang,
             "tgt_lang": foreign.tgt_lang,
+            "directions": foreign.directions,
             "train": [],
             "max_length": usual_max_length(foreign.model),
         },

@@ -12,7 +12,8 @@ which changes no result, and the positions need not be kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
         tokens.text("source_lang"), tokens.text("target_lang"), where=folder.given
     )
     languages = [piece for piece in src.pieces if LANGUAGE.fullmatch(piece)]
+    directions = directions_of(src_lang, tgt_lang, languages)
     return Foreign(
         model=model,
         weights=weights,
@@ -67,10 +69,22 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
         src_segmentation=_segmentation(folder, options.src_spm, "source.spm"),
         tgt_segmentation=_segmentation(folder, options.tgt_spm, "target.spm"),
         src_lang=src_lang,
-        tgt_lang=tgt_lang,
+        tgt_lang=directions[0].partition("-")[2] if directions else tgt_lang,
+        directions=directions,
         search=search_config(search),
         notes=tuple(_notes(settings, search, model, languages)),
     )
+
+
+def directions_of(src_lang: str, tgt_lang: str, tokens: Sequence[str]) -> tuple[str, ...]:
+    """Return the directions of a model whose source begins with a language such as ">>deu<<", if it does.
+
+    The target language that is said comes first, where it is one of them.
+    """
+    plain = re.compile(r"[A-Za-z0-9_]+")
+    codes = [token[2:-2] for token in tokens if plain.fullmatch(token[2:-2]) and token[2:-2] != src_lang]
+    codes.sort(key=lambda code: code != tgt_lang)
+    return tuple(f"{src_lang}-{code}" for code in codes) if plain.fullmatch(src_lang) else ()
 
 
 def read_settings(folder: ForeignFolder, name: str) -> Settings:
@@ -239,4 +253,4 @@ def _notes(settings: Settings, search: Settings, model: ModelConfig, languages: 
         yield "its table of positions is not one of sinusoids, and is kept as it is"
     if languages:
         some = " ".join(languages[:5]) + " ..." * (len(languages) > 5)
-        yield f"it writes several languages: a source begins with the one that is wanted ({some})"
+        yield f"it writes several languages: say which with --to, by its code in the model ({some})"

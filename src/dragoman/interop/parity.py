@@ -141,6 +141,17 @@ def compare(
     return parity
 
 
+def together(found: Sequence[Parity]) -> Parity:
+    """Return one comparison for those of several directions: the sum of sentences, the worst of the rest."""
+    first, *others = found
+    for other in others:
+        first.same = {name: min(share, other.same[name]) for name, share in first.same.items()}
+        for what, difference in other.largest.items():
+            first.widen(what, difference)
+        first.n_sentences += other.n_sentences
+    return first
+
+
 def check(parity: Parity, compared: Sequence[Search], *, tolerance: float, what: str) -> None:
     """RunError: the exported model is not the run's; `what` it is."""
     if not parity.largest[MEAN] <= tolerance:

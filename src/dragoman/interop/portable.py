@@ -8,8 +8,9 @@ that Dragoman gives.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -38,14 +39,24 @@ FINAL_SIGMA = r"(?<=\p{L})Σ(?!\p{L})"
 """A capital sigma that ends a word, which `str.lower` writes as ς."""
 
 
-def portable(path: Path, *, end: bool = True) -> Spec:
+def portable(path: Path, *, end: bool = True, before: Mapping[str, int] = MappingProxyType({})) -> Spec:
     """Return the tokenizer in Dragoman's file `path`; with `end` it writes the end token behind a text.
 
-    ConfigError: that format has no way to say it.
+    `before` are reserved tokens, and their ids, that it writes before every text. ConfigError: that format
+    has no way to say it.
     """
     spec = _portable(path)
     spec["decoder"]["decoders"] += [_as_json(decoders.Replace(*pair)) for pair in CONTROLS.items()]
-    return spec if end else spec | {"post_processor": None}
+    added = {**before, **({SPECIAL_TOKENS[EOS_ID]: EOS_ID} if end else {})}
+    if not added:
+        return spec | {"post_processor": None}
+    behind = [SPECIAL_TOKENS[EOS_ID]] * end
+    template = processors.TemplateProcessing(
+        single=" ".join([*before, "$A", *behind]),
+        pair=" ".join([*before, "$A", "$B", *behind]),
+        special_tokens=list(added.items()),
+    )
+    return spec | {"post_processor": _as_json(template)}
 
 
 def _portable(path: Path) -> Spec:
@@ -76,12 +87,14 @@ def _portable(path: Path) -> Spec:
     )
 
 
-def portable_pair(src: Path, tgt: Path, *, end: bool = True) -> Spec:
+def portable_pair(
+    src: Path, tgt: Path, *, end: bool = True, before: Mapping[str, int] = MappingProxyType({})
+) -> Spec:
     """One file for two vocabularies: the source's ids as they are, the target's behind them.
 
     A text is read with the source's; tokens of the target have TARGET before them, and are written without.
     """
-    both, other = portable(src, end=end), portable(tgt)
+    both, other = portable(src, end=end, before=before), portable(tgt)
     pieces = [TARGET + piece for piece in pieces_of(other)]
     model = both["model"]
     if isinstance(model["vocab"], dict):
@@ -155,23 +168,18 @@ def _whole(ours: Spec, last: Any, splitter: Any, decoder: Any) -> Spec:
 
 
 def _frame(lowercase: bool) -> Spec:
-    """Return the common part of the specs: normalisation and end token."""
+    """Return the common part of the specs: normalisation."""
     spaces = [normalizers.Replace(Regex(WHITE_SPACE), " "), normalizers.Strip()]
     controls = [normalizers.Replace(*pair) for pair in CONTROLS.items()]
     steps: list[Any] = [*controls, normalizers.Replace(META_SPACE, "_"), normalizers.NFC(), *spaces]
     if lowercase:
         steps += [normalizers.Replace(Regex(FINAL_SIGMA), "ς"), normalizers.Lowercase(), normalizers.NFC()]
-    end = SPECIAL_TOKENS[EOS_ID]
-    template = processors.TemplateProcessing(
-        single=f"$A {end}", pair=f"$A $B {end}", special_tokens=[(end, EOS_ID)]
-    )
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [],
         "normalizer": _as_json(normalizers.Sequence(steps)),
-        "post_processor": _as_json(template),
     }
 
 

@@ -63,10 +63,19 @@ class Tokenizer(ABC):
         """This tokenizer, without what `with_marks` puts before a text."""
         return self
 
-    @cached_property
+    @property
     def marks(self) -> dict[str, int]:
         """The reserved tokens for languages and origins, and their ids."""
+        return self._marks
+
+    @cached_property
+    def _marks(self) -> dict[str, int]:
         return {piece: i for i, piece in enumerate(self.pieces()) if MARK.fullmatch(piece)}
+
+    @property
+    def before(self) -> dict[str, int]:
+        """The reserved tokens that it puts before every text, and their ids."""
+        return {}
 
     @abstractmethod
     def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
@@ -148,45 +157,55 @@ class Tokenizer(ABC):
 class MarkedTokenizer(Tokenizer):
     """A tokenizer of sources for one direction: reserved tokens stand before every text that is not empty."""
 
-    def __init__(self, plain: Tokenizer, marks: Sequence[str]) -> None:
-        """Take `marks` that are among `plain.marks`."""
+    def __init__(self, plain: Tokenizer, marks: Sequence[str], *, reader: Tokenizer | None = None) -> None:
+        """Take `marks` that are among `plain.marks`; `reader` cuts text in the place of `plain`."""
         super().__init__(plain._spec, lowercase=plain._lowercase)
-        self._plain_one, self._before = plain, [Token(plain.marks[mark], mark, 0, 0) for mark in marks]
-        self._before_ids = [token.id for token in self._before]
+        self._plain, self._reader = plain, reader or plain
+        pieces = plain.pieces()
+        self._before = [Token(plain.marks[mark], pieces[plain.marks[mark]], 0, 0) for mark in marks]
 
     @property
     def plain(self) -> Tokenizer:
-        return self._plain_one
+        return self._plain
+
+    @property
+    def before(self) -> dict[str, int]:
+        return {token.piece: token.id for token in self._before}
+
+    @property
+    def marks(self) -> dict[str, int]:
+        return self._plain.marks
 
     @property
     def vocab_size(self) -> int:
-        return self.plain.vocab_size
+        return self._plain.vocab_size
 
     def pieces(self) -> list[str]:
-        return self.plain.pieces()
+        return self._plain.pieces()
 
     @property
     def fingerprint(self) -> str:
-        return " ".join([self.plain.fingerprint, *(token.piece for token in self._before)])
+        return " ".join([self._plain.fingerprint, *self.before])
 
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
-        return self.plain.extended(texts, n_new)
+        return self._plain.extended(texts, n_new)
 
     def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
-        return self.plain.with_new_marks(marks)
+        return self._plain.with_new_marks(marks)
 
     def normalise(self, text: str) -> str:
-        return self.plain.normalise(text)
+        return self._reader.normalise(text)
 
     def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
-        rows = self.plain._encode_batch(texts, dropout=dropout)
-        return [[*self._before_ids, *ids] if ids else ids for ids in rows]
+        before = list(self.before.values())
+        rows = self._reader._encode_batch(texts, dropout=dropout)
+        return [[*before, *ids] if ids else ids for ids in rows]
 
     def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        return self.plain._decode_batch(batch)
+        return self._reader._decode_batch(batch)
 
     def tokens(self, text: str) -> list[Token]:
-        found = self.plain.tokens(text)
+        found = self._reader.tokens(text)
         return [*self._before, *found] if found else found
 
 

@@ -12,12 +12,13 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from dragoman.errors import ConfigError, optional
-from dragoman.text.base import ListedTokenizer, Token, Tokenizer
+from dragoman.text.base import ListedTokenizer, MarkedTokenizer, Token, Tokenizer
 from dragoman.text.normalisation import META_SPACE, without_controls
 from dragoman.text.vocabulary import UNK_ID, language_mark
 
@@ -42,7 +43,7 @@ class ForeignTokenizer(ListedTokenizer):
         )
 
     @cached_property
-    def marks(self) -> dict[str, int]:
+    def _marks(self) -> dict[str, int]:
         """The languages of a model of OPUS-MT, ">>deu<<", by the tokens that Dragoman has for them."""
         found = {p: i for p, i in self._ids.items() if LANGUAGE.fullmatch(p)}
         return {language_mark(piece[2:-2]): i for piece, i in found.items()}
@@ -79,13 +80,23 @@ class SentencePieceTokenizer(ForeignTokenizer):
         except binascii.Error:
             raise ValueError("its sentencepiece model is not base64") from None
         self._processor = sentencepiece_processor(model)
+        self._reads_language = True
+
+    def with_marks(self, marks: Sequence[str]) -> Tokenizer:
+        if not marks:
+            return self
+        own = copy(self)
+        own._reads_language = False
+        return MarkedTokenizer(self, marks, reader=own)
 
     def _cut(self, text: str) -> list[str]:
+        if not self._reads_language:
+            return list(self._processor.EncodeAsPieces(text))
         language, text = _cut_language(text)
         return [*language, *self._processor.EncodeAsPieces(text)]
 
     def _spans(self, text: str) -> list[tuple[str, int, int]]:
-        language, rest = _cut_language(text)
+        language, rest = _cut_language(text) if self._reads_language else ([], text)
         start = len(text) - len(rest)
         found = [(piece, 0, start) for piece in language]
         found += [(piece, start + i, start + j) for piece, i, j in _offsets(self._processor, rest)]

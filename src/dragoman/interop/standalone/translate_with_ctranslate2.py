@@ -1,4 +1,4 @@
-"""Translates the lines of stdin: python translate.py FOLDER < input > output
+"""Translates the lines of stdin: python translate.py FOLDER [LANGUAGE] < input > output
 
 Needs ctranslate2 and tokenizers.
 """
@@ -11,7 +11,9 @@ import ctranslate2
 from tokenizers import Tokenizer
 
 folder = sys.argv[1]
-source, target = (Tokenizer.from_file(f"{folder}/{side}.json") for side in ("source", "target"))
+source, target = (
+    Tokenizer.from_file(f"{folder}/{side}.json") for side in (".".join(["source", *sys.argv[2:]]), "target")
+)
 translator = ctranslate2.Translator(folder)
 longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["max_tokens"]
 

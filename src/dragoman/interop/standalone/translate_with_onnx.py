@@ -1,4 +1,4 @@
-"""Translates the lines of stdin greedily: python translate.py FOLDER < input > output
+"""Translates the lines of stdin greedily: python translate.py FOLDER [LANGUAGE] < input > output
 
 Needs numpy, onnxruntime and tokenizers.
 """
@@ -14,7 +14,9 @@ from tokenizers import Tokenizer
 PAD, START, END = 0, 1, 2
 
 folder = sys.argv[1]
-source, target = (Tokenizer.from_file(f"{folder}/{side}.json") for side in ("source", "target"))
+source, target = (
+    Tokenizer.from_file(f"{folder}/{side}.json") for side in (".".join(["source", *sys.argv[2:]]), "target")
+)
 encoder, decoder = (onnxruntime.InferenceSession(f"{folder}/{name}.onnx") for name in ("encoder", "decoder"))
 longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["max_tokens"]
 

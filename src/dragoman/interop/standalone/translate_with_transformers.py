@@ -1,4 +1,4 @@
-"""Translates the lines of stdin: python translate.py FOLDER < input > output
+"""Translates the lines of stdin: python translate.py FOLDER [LANGUAGE] < input > output
 
 Needs torch and transformers.
 """
@@ -7,7 +7,7 @@ import sys
 
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+tokenizer = AutoTokenizer.from_pretrained("/to-".join(sys.argv[1:3]))
 model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
 
 lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
