@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
@@ -42,6 +43,8 @@ class Job(NamedTuple):
     corpus: Corpus | LabelledCorpus
     held_out: Mapping[str, Corpus | LabelledCorpus]
     langs: tuple[str | None, str | None]
+    earlier: Mapping[str, Corpus] = MappingProxyType({})
+    """Other corpora to train on, of the same languages."""
 
 
 def check(
@@ -140,9 +143,24 @@ def _jobs(
 
 def _jobs_of_recipe(config: Config) -> Iterator[Job]:
     """Yield every corpus of a recipe; the training corpus is checked for overlap with the others."""
-    from dragoman.data.named import open_text
+    from dragoman.data.named import listed_texts, open_named
 
-    corpora = {name: open_text(config.data, files) for name, files in config.data.named().items()}
+    if config.task == "translation" and config.data.is_mixed:
+        texts = listed_texts(config.data)
+        for name, (langs, corpus) in texts.items():
+            alike = {other: one.towards(langs) for other, one in texts.items() if other != name}
+            beside = {other: one for other, one in alike.items() if one is not None}
+            held = {other: one for other, one in beside.items() if not other.startswith("train.")}
+            names = list(texts)
+            before = {
+                other: one
+                for other, one in beside.items()
+                if other.startswith("train.") and names.index(other) < names.index(name)
+            }
+            trains = name.startswith("train.")
+            yield Job(name, corpus, held if trains else {}, langs, before if trains else {})
+        return
+    corpora = open_named(config)
     langs = getattr(config, "languages", (None, None))
     for name, corpus in corpora.items():
         held_out = {other: one for other, one in corpora.items() if other != name} if name == "train" else {}
@@ -170,6 +188,7 @@ def _check(job: Job, n_examples: int) -> Report:
                 src_lang=job.langs[0],
                 tgt_lang=job.langs[1],
                 held_out={name: one for name, one in job.held_out.items() if isinstance(one, Corpus)},
+                earlier=job.earlier,
                 n_examples=n_examples,
                 progress=progress,
             )

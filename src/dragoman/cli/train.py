@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,6 +102,17 @@ def train(
     tgt_lang: Annotated[
         str | None, typer.Option(help="Target language; default: from the name, as in train.de.")
     ] = None,
+    both_ways: Annotated[
+        bool, typer.Option("--both-ways", help="Train every corpus in both directions, in one model.")
+    ] = False,
+    mix: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SHARE",
+            help="Share of a corpus in training, by the name of its file; repeatable.",
+            show_default="by size",
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/<name>")] = None,
     preset: Annotated[
         str | None,
@@ -178,6 +190,8 @@ def train(
         test_tgt=test_tgt or (),
         src_lang=src_lang,
         tgt_lang=tgt_lang,
+        both_ways=both_ways,
+        mix=shares(mix or ()),
         valid=valid,
         text_column=column(text_column),
         label_column=column(label_column),
@@ -212,7 +226,9 @@ def train(
         for line in evaluation.describe().splitlines():
             say(line)
     say(f"next: {command_line('evaluate', path)}")
-    say(f"      {command_line(config.names.verb, path)}")
+    directions = getattr(config, "directions", ())
+    to = ["--to", directions[0][1]] if len({tgt for _, tgt in directions}) > 1 else []
+    say(f"      {command_line(config.names.verb, path, *to)}")
     typer.echo(path)
 
 
@@ -298,6 +314,20 @@ def draw_curves(run: Run) -> None:
 def column(value: str | None) -> int | str | None:
     """Parse a column: a number, counted from 0, or a name."""
     return None if value is None else _number_or_name(value)
+
+
+def shares(said: Sequence[str]) -> dict[str, float]:
+    """Parse shares of corpora, as in ["news=0.7", "talks=0.3"]. ConfigError: one is not of this form."""
+    found = {}
+    for one in said:
+        name, _, share = one.partition("=")
+        try:
+            found[name] = float(share)
+        except ValueError:
+            found[name] = math.nan
+        if not name or not 0 < found[name] < math.inf:
+            raise ConfigError(f"--mix {one}: give the name of a file and a share, as in --mix news=0.7")
+    return found
 
 
 def two_columns(said: str) -> tuple[int | str, int | str]:

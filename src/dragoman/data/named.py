@@ -118,6 +118,28 @@ def _open_direction(
     return parts, open_text(data, data.valid) if data.valid else held[0] if len(held) == 1 else Several(held)
 
 
+class ListedText(NamedTuple):
+    """The text in some files of a listed corpus."""
+
+    langs: tuple[str, str]
+    corpus: Corpus
+
+    def towards(self, direction: tuple[str, str]) -> Corpus | None:
+        """Return it with the source of `direction` first; None: it is in other languages."""
+        if direction == self.langs:
+            return self.corpus
+        return Reversed(self.corpus) if direction == self.langs[::-1] else None
+
+
+def listed_texts(data: TranslationDataConfig) -> dict[str, ListedText]:
+    """Open every text of listed corpora, by name: "train.news". DataError: a file is missing."""
+    return {
+        f"{part}.{corpus.name}": ListedText(corpus.langs, open_listed(corpus, files, corpus.langs))
+        for corpus in data.corpora
+        for part, files in corpus.named().items()
+    }
+
+
 def open_named(config: Config) -> Mapping[str, Corpus | LabelledCorpus]:
     """Open every corpus of a configuration, by name: train, valid, test.NAME; of a listed one, train.NAME.
 
@@ -125,11 +147,7 @@ def open_named(config: Config) -> Mapping[str, Corpus | LabelledCorpus]:
     """
     data = config.data
     if isinstance(data, TranslationDataConfig) and data.is_mixed:
-        return {
-            f"{part}.{corpus.name}": open_listed(corpus, files, corpus.langs)
-            for corpus in data.corpora
-            for part, files in corpus.named().items()
-        }
+        return {name: text.corpus for name, text in listed_texts(data).items()}
     return {name: open_text(data, files) for name, files in data.named().items()}
 
 

@@ -6,7 +6,7 @@ reproductions ask the task and do not branch. `TASKS` is where a new one is regi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,8 @@ def config_for(
     test_tgt: str | Sequence[str] = (),
     src_lang: str | None = None,
     tgt_lang: str | None = None,
+    both_ways: bool = False,
+    mix: Mapping[str, float] | None = None,
     valid: str | None = None,
     text_column: Column | None = None,
     label_column: Column | None = None,
@@ -82,6 +84,9 @@ def config_for(
         test_tgt: As `tgt`, for the test set.
         src_lang: Language of the source; by default as the names of the files tell.
         tgt_lang: Language of the target.
+        both_ways: Train every corpus in both directions.
+        mix: Shares of the corpora among the pairs, by the names of their first files without endings; by
+            default as many as they have. Files in several languages are corpora of one model.
         valid: Labelled texts for validation.
         text_column: Column of the text in labelled files; by default as the head of the file tells.
         label_column: Column of the label.
@@ -108,6 +113,8 @@ def config_for(
         (src_lang, tgt_lang),
         columns,
         corpora("test", src=test_src, tgt=test_tgt, tsv=()),
+        both_ways,
+        mix or {},
     )
     request = TrainingRequest(
         file=None if file is None else Path(file),

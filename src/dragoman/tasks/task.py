@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from dragoman.config import Column, Config, load_recipe, read_settings
@@ -42,6 +43,10 @@ class ParallelFiles(NamedTuple):
     languages: tuple[str | None, str | None] = (None, None)
     columns: tuple[Column, Column] | None = None
     test: tuple[tuple[str, ...], ...] = ()
+    both_ways: bool = False
+    """Whether every corpus trains both directions."""
+    mix: Mapping[str, float] = MappingProxyType({})
+    """Shares of corpora, by the names of their files."""
 
     def data(self, languages: tuple[str, str], **settings: Any) -> dict[str, Any]:
         """Return the section [data] for these files, with other `settings`."""

@@ -22,6 +22,7 @@ from dragoman.data.doctor.statistics import (
     with_several,
 )
 from dragoman.data.doctor.words import Side, SideReader
+from dragoman.data.readers.files import hash_text
 
 Progress = Callable[[str, int], None]
 """Told what is being done, and how many pairs have been read."""
@@ -68,12 +69,14 @@ def check_corpus(
     src_lang: str | None = None,
     tgt_lang: str | None = None,
     held_out: Mapping[str, Corpus] | None = None,
+    earlier: Mapping[str, Corpus] | None = None,
     n_examples: int = N_EXAMPLES,
     progress: Progress = silent,
 ) -> Report:
     """Check a parallel corpus, without changing it.
 
-    `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with. A
+    `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with, and
+    `earlier` other corpora to train on, whose pairs it should not repeat. A
     corpus that cannot be read to its end is checked as far as it goes. DataError: it cannot be read at
     all, or has no text; or one that is held out cannot.
     """
@@ -81,6 +84,7 @@ def check_corpus(
     numbers = array("q")
     sides = (SideReader(), SideReader())
     held = _open_held_out(held_out or {}, progress)
+    known = {name: _pair_hashes(one.pairs()) for name, one in (earlier or {}).items()}
     reading = Reading(numbered_pairs(corpus))
     for chunk in reading.chunks():
         _check_pairs(chunk, len(numbers), faults)
@@ -88,6 +92,10 @@ def check_corpus(
             sides[i].add(one.texts[i] for one in chunk)
         if held is not None:
             held.look_up(len(numbers), chunk)
+        for name, hashes in known.items():
+            own = _pair_hashes(one.texts for one in chunk)
+            for i in np.flatnonzero(np.isin(own, hashes)).tolist():
+                faults.add("duplicate-across", len(numbers) + i, f"stands in {name}, too")
         numbers.extend(one.number for one in chunk)
         progress("reading", len(numbers))
     if held is not None:
@@ -101,6 +109,12 @@ def check_corpus(
         faults.summarise("unreadable", [str(reading.trouble)], count=1)
     findings = make_findings(faults, line_numbers, lambda: numbered_pairs(corpus), n_examples)
     return Report(corpus.name, len(numbers), unit, findings, (*corpus.notes(), *notes))
+
+
+def _pair_hashes(pairs: Iterable[Sequence[str]]) -> np.ndarray:
+    """Return a hash of each pair, the same for pairs that differ in white space only."""
+    lines = ("\t".join(" ".join(text.split()) for text in pair[:2]) for pair in pairs)
+    return np.fromiter((hash_text(line, seed=0) for line in lines), dtype=np.uint64)
 
 
 def _open_held_out(corpora: Mapping[str, Corpus], progress: Progress) -> HeldOut | None:

@@ -63,6 +63,10 @@ _KINDS = (
     ),
     Kind("duplicate", "warning", True, "a repetition of an earlier line", "keep the first one"),
     Kind(
+        "duplicate-across", "warning", False, "a pair that another corpus of the recipe has as well",
+        "drop it from one of them, or leave it if it is to count twice (--drop duplicate-across)",
+    ),
+    Kind(
         "length", "warning", True, "a side is far too long for the other",
         "look for joined or cut sentences; drop what is no translation",
     ),

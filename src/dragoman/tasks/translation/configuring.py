@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from dragoman.config import (
@@ -15,14 +17,15 @@ from dragoman.config import (
     read_settings,
     usual_max_length,
 )
-from dragoman.data.corpora import has_text, open_corpus
+from dragoman.data.corpora import has_text
+from dragoman.data.named import open_listed, open_text
 from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.formats import tmx_languages
 from dragoman.errors import ConfigError
 from dragoman.predict.translator import translation_config
 from dragoman.presets import ROBUST, fine_tuning_for, guess_language, preset_for, steps_per_pass
 from dragoman.runs import Run
-from dragoman.tasks.task import ParallelFiles, TrainingRequest
+from dragoman.tasks.task import SPLIT_SEED, ParallelFiles, TrainingRequest
 
 
 def config_for(request: TrainingRequest) -> Config:
@@ -76,12 +79,12 @@ def _with_file(file: Path, files: ParallelFiles, *, is_clear: bool) -> ParallelF
 
 def _config_by_size(request: TrainingRequest, files: ParallelFiles) -> TranslationConfig:
     """Return the configuration for a corpus of this size. ConfigError: its languages are not known."""
-    languages = languages_of(files)
-    data = files.data(languages)
+    data = data_of(files)
     n_pairs = _count_pairs(data, request.overrides)
+    name = "-".join(dict.fromkeys(lang for one in _corpora_in(data) for lang in one["langs"]))
     config = parse_section(
         TranslationConfig,
-        {"name": "-".join(languages), "data": data, **preset_for(n_pairs, request.preset or "default")},
+        {"name": name, "data": data, **preset_for(n_pairs, request.preset or "default")},
         overrides=request.overrides,
         where="settings chosen by corpus size",
     )
@@ -113,7 +116,9 @@ def _adapted(
     if recipe is not None:
         settings = read_settings(recipe)
     elif files.train:
-        data = files.data(old.languages, max_length=usual_max_length(old.model))
+        several = len(old.directions) > 1 or files.both_ways or files.mix
+        data = listed(files) if several else files.data(old.languages)
+        data["max_length"] = usual_max_length(old.model)
         training = fine_tuning_for(_count_pairs(data, request.overrides))
         settings = {"name": f"{old.name}-adapted", "data": data, "training": training}
     else:
@@ -131,8 +136,58 @@ def _count_pairs(data: dict[str, Any], overrides: Sequence[str]) -> int:
     """Count the pairs with text on both sides in the corpus of a section [data], `overrides` on top."""
     own = [override for override in overrides if override.lstrip().startswith("data.")]
     there = parse_section(ParallelText, {"data": data}, overrides=own, where="the files").data
-    corpus = open_corpus(there.train, src_lang=there.src_lang, tgt_lang=there.tgt_lang, columns=there.columns)
-    return sum(map(has_text, corpus.pairs()))
+    if not there.corpora:
+        return sum(map(has_text, open_text(there, there.train).pairs()))
+    n_pairs = 0
+    for corpus in there.corpora:
+        if n_ways := sum(corpus.trains(direction) for direction in there.trained_directions):
+            n_pairs += n_ways * sum(map(has_text, open_listed(corpus, corpus.files, corpus.langs).pairs()))
+    return n_pairs
+
+
+def data_of(files: ParallelFiles) -> dict[str, Any]:
+    """Return the section [data] for files: a list of corpora where one is not enough to say it.
+
+    ConfigError: their languages are not known.
+    """
+    languages = {languages_of(files._replace(train=(one,))) for one in files.train}
+    if files.both_ways or files.mix or len(languages) > 1:
+        return listed(files)
+    return files.data(languages.pop())
+
+
+def listed(files: ParallelFiles) -> dict[str, Any]:
+    """Return the section [data] with the files as a list of corpora, named as the files are.
+
+    ConfigError: the languages of one are not known, or a share is of no corpus.
+    """
+    columns = {} if files.columns is None else {"columns": list(files.columns)}
+    corpora: list[dict[str, Any]] = []
+    for part in ("train", "valid", "test"):
+        for one in getattr(files, part):
+            name = _name_of(one, taken=[corpus["name"] for corpus in corpora])
+            own: dict[str, Any] = {part: one} if part == "valid" else {"test": {name: one}}
+            if part == "train":
+                own = {"files": one, "both_ways": files.both_ways}
+            langs = languages_of(files._replace(train=(one,)))
+            corpora.append({"name": name, "langs": langs, **own, **columns})
+    names = [corpus["name"] for corpus in corpora if "files" in corpus]
+    if unknown := [name for name in files.mix if name not in names]:
+        raise ConfigError(f"--mix {unknown[0]}: is no corpus; there are {', '.join(names)}")
+    stages = [{"mix": {name: float(share) for name, share in files.mix.items()}}] if files.mix else []
+    return {"corpora": corpora, "stages": stages, "split_seed": SPLIT_SEED}
+
+
+def _name_of(files: tuple[str, ...], *, taken: list[str]) -> str:
+    """Return a name for a corpus, from that of its first file; another one if it is taken."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", PurePath(files[0]).name.split(".")[0]).strip("-_") or "corpus"
+    numbered = (f"{plain}-{n}" for n in itertools.count(2))
+    return next(name for name in itertools.chain([plain], numbered) if name not in taken)
+
+
+def _corpora_in(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what is listed in a section [data], or its one corpus in the same form."""
+    return data.get("corpora") or [{"langs": (data["src_lang"], data["tgt_lang"])}]
 
 
 def languages_of(files: ParallelFiles) -> tuple[str, str]:
