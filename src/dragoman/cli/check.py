@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dragoman.data.doctor import Finding, Report, Severity
     from dragoman.data.doctor.checkup import Progress
     from dragoman.data.labelled import LabelledCorpus
+    from dragoman.data.named import ListedText
     from dragoman.tasks.task import Reading
 
 MAX_SHOWN = 100
@@ -146,25 +147,32 @@ def _jobs_of_recipe(config: Config) -> Iterator[Job]:
     from dragoman.data.named import listed_texts, open_named
 
     if config.task == "translation" and config.data.is_mixed:
-        texts = listed_texts(config.data)
-        for name, (langs, corpus) in texts.items():
-            alike = {other: one.towards(langs) for other, one in texts.items() if other != name}
-            beside = {other: one for other, one in alike.items() if one is not None}
-            held = {other: one for other, one in beside.items() if not other.startswith("train.")}
-            names = list(texts)
-            before = {
-                other: one
-                for other, one in beside.items()
-                if other.startswith("train.") and names.index(other) < names.index(name)
-            }
-            trains = name.startswith("train.")
-            yield Job(name, corpus, held if trains else {}, langs, before if trains else {})
+        yield from _jobs_of_listed(listed_texts(config.data))
         return
     corpora = open_named(config)
-    langs = getattr(config, "languages", (None, None))
+    langs: tuple[str | None, str | None] = (None, None)
+    if config.task == "translation":
+        langs = config.languages
     for name, corpus in corpora.items():
         held_out = {other: one for other, one in corpora.items() if other != name} if name == "train" else {}
         yield Job(name, corpus, held_out, langs)
+
+
+def _jobs_of_listed(texts: Mapping[str, ListedText]) -> Iterator[Job]:
+    """Yield every text of a list of corpora.
+
+    Those to train on are compared with all other texts of the same languages, whichever side is first.
+    """
+    names = list(texts)
+    for i, (name, (langs, corpus)) in enumerate(texts.items()):
+        if not name.startswith("train."):
+            yield Job(name, corpus, {}, langs)
+            continue
+        turned = {other: one.towards(langs) for other, one in texts.items() if other != name}
+        alike = {other: one for other, one in turned.items() if one is not None}
+        held_out = {other: one for other, one in alike.items() if not other.startswith("train.")}
+        earlier = {other: one for other, one in alike.items() if other in names[:i] and other not in held_out}
+        yield Job(name, corpus, held_out, langs, earlier)
 
 
 def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:

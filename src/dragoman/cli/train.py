@@ -226,8 +226,8 @@ def train(
         for line in evaluation.describe().splitlines():
             say(line)
     say(f"next: {command_line('evaluate', path)}")
-    directions = getattr(config, "directions", ())
-    to = ["--to", directions[0][1]] if len({tgt for _, tgt in directions}) > 1 else []
+    targets = [tgt for _, tgt in config.directions] if config.task == "translation" else []
+    to = ["--to", targets[0]] if len(set(targets)) > 1 else []
     say(f"      {command_line(config.names.verb, path, *to)}")
     typer.echo(path)
 
