@@ -62,11 +62,20 @@ def published(config: Config) -> Config:
         return corpora[0] if len(corpora) == 1 else corpora
 
     data = config.data
-    changed = {
+    changed: dict[str, Any] = {
         "train": cut_all(data.train),
         "valid": cut_all(data.valid),
         "test": {name: cut_all(files) for name, files in data.test.items()},
     }
+    if config.task == "translation":
+        changed["corpora"] = tuple(
+            corpus.model_copy(update={
+                "files": tuple(map(cut, corpus.files)),
+                "valid": tuple(map(cut, corpus.valid)),
+                "test": {name: tuple(map(cut, files)) for name, files in corpus.test.items()},
+            })
+            for corpus in config.data.corpora
+        )  # fmt: skip
     cut_config = config.model_copy(update={"data": data.model_copy(update=changed)})
     if origin := getattr(cut_config.training, "start_from", ""):
         training = cut_config.training.model_copy(update={"start_from": cut(origin)})
@@ -93,7 +102,7 @@ def _head(
     by_test = _chosen(config, scores)
     metrics = {METRICS[s["name"]] for r in by_test.values() for s in _values(r) if s["name"] in METRICS}
     head: dict[str, Any] = {
-        "language": sorted(set(getattr(config, "languages", ()))),
+        "language": sorted({language for pair in getattr(config, "directions", ()) for language in pair}),
         "license": licence or UNKNOWN,
         "library_name": "dragoman",
         "pipeline_tag": config.names.on_hub,
@@ -220,7 +229,7 @@ def _files(config: Config) -> Iterator[str]:
 
 def _type_of_test(config: Config, name: str) -> str:
     """Return the hub's type of a data set: its name there, or in the catalogue, or that of the file."""
-    files = file_names(config.data.valid if name == "valid" else config.data.test.get(name, ()))
+    files = file_names(config.data.valid if name == "valid" else config.tests.get(name, ()))
     if not files:
         return UNKNOWN
     known = catalog.providing(files[0])

@@ -881,6 +881,17 @@ class TranslationConfig(Section):
         """The directions that the model is meant for, the first of them `languages`."""
         return self.data.all_directions
 
+    @property
+    def tests(self) -> dict[str, Corpora]:
+        """The files of each test set, by the name that it has in scores.json."""
+        own = [self.towards(direction) for direction in self.directions]
+        return {one.labelled(name): files for one in own for name, files in one.data.test.items()}
+
+    def labelled(self, name: str) -> str:
+        """Return the name of a test set in scores.json: with its direction, where there may be several."""
+        data = self.data
+        return f"{name} ({'-'.join(self.languages)})" if data.corpora or data.directions else name
+
     def direction(self, to: str | None) -> Direction:
         """Return the direction that a user means by `to`: "en-de", or "de" for the first one into German.
 
@@ -946,6 +957,11 @@ class ClassificationConfig(Section):
             raise ValueError("tokenizer.tgt_kind is for translation; a classifier has no target text")
         _check_positions(self.data.max_length, self.model)
         return self
+
+    @property
+    def tests(self) -> dict[str, Corpora]:
+        """The files of each test set, by the name that it has in scores.json."""
+        return self.data.test
 
     @property
     def draws_epochs(self) -> bool:

@@ -22,7 +22,7 @@ from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import DataError, RunError
 from dragoman.evaluation.robustness import Altered, robustness
 from dragoman.evaluation.scores import keep_scores, read_score, score_record
-from dragoman.evaluation.translation import Evaluation, evaluate, labelled, read_pairs, split_of
+from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator, translation_config
@@ -114,7 +114,7 @@ class Translations:
                 chosen = pairs[:max_sentences]
                 found.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
                 if len(chosen) == len(pairs) and self._translated_now:
-                    own = replace(found[-1].evaluation, name=labelled(self.config, name))
+                    own = replace(found[-1].evaluation, name=self.config.labelled(name))
                     self._keep(partial(keep_scores, self.run, [own.record()]))
         return found
 
@@ -123,7 +123,7 @@ class Translations:
     ) -> TranslatedSet:
         """Return the set of `pairs`, from the run's folder or translated now, and then kept there."""
         fingerprint = self._fingerprint(pairs)
-        place = f"{FOLDER}/{kept_name(split, labelled(self.config, name))}"
+        place = f"{FOLDER}/{kept_name(split, self.config.labelled(name))}"
         kept = _read_kept(self.run, place, fingerprint)
         self._translated_now = kept is None
         if kept is None:
@@ -145,7 +145,7 @@ class Translations:
         """Return what alterations of a set do to its translations, kept in the run or translated now."""
         pairs = list(map(Pair, kept.sources, kept.evaluation.references))
         fingerprint = hash_strings("altered", str(N_ALTERED), self._fingerprint(pairs))
-        place = f"{FOLDER}/{kept_name('altered', labelled(self.config, kept.name))}"
+        place = f"{FOLDER}/{kept_name('altered', self.config.labelled(kept.name))}"
         rows = _read_altered(self.run, place, fingerprint)
         if rows is None:
             self._listen(f"{self.run.path}: translating {kept.name}, altered")

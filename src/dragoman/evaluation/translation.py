@@ -133,11 +133,6 @@ def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpu
         yield "valid", open_direction(config)[1]
 
 
-def labelled(config: TranslationConfig, name: str) -> str:
-    """Return the name of a test set in a record: with its direction, where a model may have several."""
-    return f"{name} ({'-'.join(config.languages)})" if config.data.corpora or config.data.directions else name
-
-
 def read_pairs(corpus: Corpus) -> list[Pair]:
     """Return the pairs to score: all pairs of the test set, except those that are empty on both sides.
 

@@ -201,7 +201,7 @@ class TranslationPipeline(Pipeline):
         return [[record for _ in group for record in next(found)] for group in groups]
 
     def _answering(self, arguments: dict[str, Any], batch_size: int | None) -> Answer:
-        self._check_languages(arguments.pop("src_lang", None), arguments.pop("tgt_lang", None))
+        translator = self._between(arguments.pop("src_lang", None), arguments.pop("tgt_lang", None))
         as_ids = bool(arguments.pop("return_tensors", None))
         arguments.pop("return_text", None)  # without effect, as in transformers 4.57
         without_spaces = bool(arguments.pop("clean_up_tokenization_spaces", None))
@@ -220,7 +220,7 @@ class TranslationPipeline(Pipeline):
 
         def answer(texts: list[str]) -> list[Any]:
             texts = [self._cut(text) for text in texts] if cut else texts
-            return [records(found) for found in self.translator.translate(texts, **settings)]
+            return [records(found) for found in translator.translate(texts, **settings)]
 
         return answer
 
@@ -233,12 +233,18 @@ class TranslationPipeline(Pipeline):
             kept -= 1
         return text
 
-    def _check_languages(self, src: str | None, tgt: str | None) -> None:
-        """ConfigError: the model translates between others; codes of another length say nothing of that."""
+    def _between(self, src: str | None, tgt: str | None) -> Translator:
+        """Return the translator between two languages, one of which may be all that a model of several needs.
+
+        ConfigError: the model translates between others; codes of another length say nothing of that.
+        """
+        if len(self.translator.directions) > 1:
+            return self.translator.towards(f"{src}-{tgt}" if src and tgt else tgt)
         for asked, there in zip((src, tgt), self.translator.config.languages, strict=True):
             codes = [re.split("[-_]", code)[0].lower() for code in (asked or there, there)]
             if len(codes[0]) == len(codes[1]) and codes[0] != codes[1]:
                 raise ConfigError(f"pipeline: {asked}: the model translates {self.translator.config.subject}")
+        return self.translator
 
 
 class TextClassificationPipeline(Pipeline):

@@ -122,15 +122,15 @@ def _figures(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
     """(value, signature) by (test set, metric). RunError: a test set was not scored with the run's search."""
     config = run.config
     records = {r["name"]: r for r in saved_scores(run) if config.search_record.items() <= r.items()}
-    missing = [name for name in config.data.test if name not in records]
-    if missing or not config.data.test:
+    missing = [name for name in config.tests if name not in records]
+    if missing or not config.tests:
         which = f"of {missing[0]} with the recipe's search" if missing else "of any test set"
         raise RunError(
             f"{run.path}: holds no scores {which}; run dragoman evaluate {shlex.quote(str(run.path))}"
         )
     return {
         (name, score["name"]): (float(score["value"]), score["signature"])
-        for name in config.data.test
+        for name in config.tests
         for score in records[name]["scores"]
     }
 

@@ -74,7 +74,7 @@ class Translation(Task):
         return [replace(run, config=config.towards(direction)) for direction in chosen]
 
     def tests(self, run: Run, request: EvaluationRequest, say: Say) -> dict[str, TestSet]:
-        from dragoman.evaluation.translation import labelled, read_pairs, split_of
+        from dragoman.evaluation.translation import read_pairs, split_of
 
         split = request.split
         if _is_other_text(request):
@@ -89,7 +89,7 @@ class Translation(Task):
             say("the run names no test set, so its validation pairs are translated")
             split = "valid"
         tests = {
-            labelled(config, name): TestSet(config.languages, read_pairs(corpus))
+            config.labelled(name): TestSet(config.languages, read_pairs(corpus))
             for config in own
             for name, corpus in split_of(config, split or "test")
         }
