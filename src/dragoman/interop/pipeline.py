@@ -162,7 +162,8 @@ class TranslationPipeline(Pipeline):
         self.translator = translator
         languages = TRANSLATION.fullmatch(task)
         assert languages is not None
-        self._check_languages(*languages.groups())
+        if any(languages.groups()):
+            self.translator = self._between(*languages.groups())
         batch = translator.config.search.batch_sentences
         super().__init__(translator.model, task, arguments, default_batch=batch)
 
@@ -238,7 +239,7 @@ class TranslationPipeline(Pipeline):
 
         ConfigError: the model translates between others; codes of another length say nothing of that.
         """
-        if len(self.translator.directions) > 1:
+        if len(self.translator.directions) > 1 and (src or tgt):
             return self.translator.towards(f"{src}-{tgt}" if src and tgt else tgt)
         for asked, there in zip((src, tgt), self.translator.config.languages, strict=True):
             codes = [re.split("[-_]", code)[0].lower() for code in (asked or there, there)]
