@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import parse_config
-from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled
+from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled, write_many
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +29,15 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
     }
     return train(parse_config(settings, overrides=TINY), folder / "run")
+
+
+@pytest.fixture(scope="session")
+def tiny_many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of en ↔ de and en → fr, with a synthetic corpus; copy it before changing it."""
+    from dragoman.training.loop import train
+
+    folder = tmp_path_factory.mktemp("tiny-many")
+    return train(parse_config(write_many(folder), overrides=TINY), folder / "run")
 
 
 @pytest.fixture(scope="session")

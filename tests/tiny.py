@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 WORDS = {
     "red": "rot", "blue": "blau", "green": "grün", "big": "groß", "small": "klein", "old": "alt",
@@ -60,6 +61,24 @@ def write_corpus(folder: Path, name: str, n_pairs: int, *, seed: int) -> None:
     (folder / f"{name}.de").write_text("".join(f"{line}\n" for line in tgt), encoding="utf-8")
     tsv = "".join(f"{s}\t{t}\n" for s, t in zip(src, tgt, strict=True))
     (folder / f"{name}.tsv").write_text(tsv, encoding="utf-8")
+
+
+def write_many(folder: Path) -> dict[str, Any]:
+    """Write corpora of several directions, and return a recipe that lists them."""
+    for name, n_pairs in {"train": 200, "few": 60, "back": 40, "valid": 20, "test": 15}.items():
+        write_corpus(folder, name, n_pairs, seed=n_pairs)
+
+    def files(name: str) -> list[str]:
+        return [str(folder / f"{name}.en"), str(folder / f"{name}.de")]
+
+    listed: list[dict[str, Any]] = [
+        {"name": "large", "files": files("train"), "langs": ["en", "de"], "both_ways": True,
+         "valid": files("valid"), "test": {"news": files("test")}},
+        {"name": "few", "files": [str(folder / "few.tsv")], "langs": ["en", "fr"],
+         "test": {"news": files("test")}},
+        {"name": "back", "files": files("back"), "langs": ["en", "de"], "origin": "synthetic"},
+    ]  # fmt: skip
+    return {"name": "many", "data": {"corpora": listed, "temperature": 2.0, "n_held_out": 10}}
 
 
 PRAISE = ("good", "fine", "great", "lovely")

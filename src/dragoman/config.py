@@ -907,7 +907,9 @@ class TranslationConfig(Section):
         if wanted in targets:
             return next(direction for direction in there if direction[1] == wanted)
         if to is None:
-            raise ConfigError(f"say --to LANGUAGE, for the model translates {self.subject}")
+            raise ConfigError(
+                f'say --to LANGUAGE (in Python, to="{targets[0]}"): it translates {self.subject}'
+            )
         src, _, tgt = to.rpartition("-")
         if len(there) > 1 and src in {*sources, *targets} and tgt in targets and src != tgt:
             return src, tgt

@@ -88,6 +88,30 @@ def test_resumed_training_equals_uninterrupted_training(workplace: Path, precisi
     check_that_both_are_equal(workplace, "step-000030")
 
 
+def test_a_mix_of_corpora_continues_to_the_bit(workplace: Path) -> None:
+    lines = [f"{a} {b} psy śpią.\t{a} {b} dogs sleep." for a in range(9) for b in range(9)]
+    (workplace / "few.tsv").write_text("\n".join(lines), encoding="utf-8")
+    listed = """[data]
+temperature = 3.0
+n_held_out = 8
+corpora = [
+  {name = "many", files = ["train.tsv"], langs = ["en", "de"], both_ways = true, valid = ["valid.tsv"]},
+  {name = "few", files = ["few.tsv"], langs = ["pl", "en"], origin = "natural"},
+]
+stages = [{mix = {many = 1.0, few = 2.0}, until = "2 epochs of few"}, {mix = {many = 1.0}}]
+[modifiers]
+upper = 0.2
+merge = 0.1
+[tokenizer]"""
+    head, rest = RECIPE.format(precision="fp32").split("[data]")
+    recipe = head + listed + rest.partition("[tokenizer]")[2]
+    (workplace / "recipe.toml").write_text(recipe, encoding="utf-8")
+    assert train_and_kill(workplace, "whole") == [0]
+    kills: list[dict[str, float]] = [{"step": 13}, {"validation": 1}, {"step": 27}]
+    assert train_and_kill(workplace, "cut", *kills) == [*[-signal.SIGKILL] * 3, 0]
+    check_that_both_are_equal(workplace, "step-000030")
+
+
 def test_a_training_killed_at_twenty_instants_equals_one_that_was_not(workplace: Path) -> None:
     recipe = RECIPE.format(precision="fp32").replace("max_steps = 30", "max_steps = 120")
     (workplace / "recipe.toml").write_text(recipe, encoding="utf-8")

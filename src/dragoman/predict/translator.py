@@ -105,7 +105,10 @@ class Translator:
         self.model = model.eval()
         self.models = (self.model, *(other.eval() for other in ensemble))
         self.engine: Engine = NativeEngine(*self.models)
-        self.tokenizers = tokenizers
+        # A model of one direction may know reserved tokens, too: its vocabulary was that of one of several.
+        self.tokenizers = (
+            tokenizers if len(config.directions) > 1 else tokenizers.towards(config.languages[1])
+        )
         self.config = config
 
     @property

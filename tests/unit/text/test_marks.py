@@ -1,0 +1,100 @@
+"""Reserved tokens of languages and origins: in every kind of tokenizer, and in no text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.config import TokenizerConfig, TokenizerKind
+from dragoman.text.foreign import SentencePieceTokenizer, pieces_spec, sentencepiece_spec
+from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.vocabulary import SPECIAL_TOKENS, SYNTHETIC
+
+MARKS = ["<2de>", "<2pt_BR>", SYNTHETIC]
+KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
+PAIRS = [(f"the <2de> dog {i} < 2 de >", f"der Hund {i} <synthetic>") for i in range(60)]
+
+
+@pytest.fixture(
+    scope="module", params=[(kind, shared) for kind in KINDS for shared in (True, False)], ids=str
+)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TokenizerPair:
+    """Tokenizers with reserved tokens, saved and read again."""
+    kind, shared = request.param
+    config = TokenizerConfig(kind=kind, vocab_size=320, shared=shared)
+    folder: Path = tmp_path_factory.mktemp("tokenizers")
+    TokenizerPair.train(PAIRS, config, marks=MARKS).save(folder)
+    return TokenizerPair.load(folder)
+
+
+SOME = st.sampled_from([*MARKS, "<", "2de", ">", "dog", " ", "<2de", "synthetic>"])
+TEXTS = st.lists(SOME | st.text(max_size=3))
+
+
+@given(words=TEXTS)
+def test_no_text_becomes_a_reserved_token(pair: TokenizerPair, words: list[str]) -> None:
+    assert not set(pair.src.encode("".join(words))) & set(pair.src.marks.values())
+
+
+def test_a_direction_puts_them_before_every_text_that_is_not_empty(pair: TokenizerPair) -> None:
+    plain = pair.src.encode("the dog")
+    assert pair.src.marks.keys() == set(MARKS)
+    assert pair.towards("de").src.encode("the dog") == [pair.src.marks["<2de>"], *plain]
+    both = [pair.src.marks[SYNTHETIC], pair.src.marks["<2pt_BR>"]]
+    assert pair.towards("pt_BR", synthetic=True).src.encode("the dog") == [*both, *plain]
+    assert pair.towards("de").src.encode(" \t") == []
+    assert pair.towards("de").tgt.encode("the dog") == pair.tgt.encode("the dog")
+    assert pair.towards("de").towards("pt_BR").src.encode("the dog")[1:] == plain
+    assert pair.towards("xx").src is pair.src
+
+
+def test_they_are_never_written(pair: TokenizerPair) -> None:
+    ids = pair.towards("de", synthetic=True).src.encode("the dog")
+    assert pair.src.decode(ids) == pair.src.decode(pair.src.encode("the dog"))
+
+
+def test_the_tokens_of_a_text_begin_with_them_and_stand_for_none_of_it(pair: TokenizerPair) -> None:
+    tokenizer = pair.towards("de").src
+    first, *rest = tokenizer.tokens("the dog")
+    assert (first.piece, first.start, first.end) == ("<2de>", 0, 0)
+    assert rest == pair.src.tokens("the dog")
+    assert [token.id for token in (first, *rest)] == tokenizer.encode("the dog")
+
+
+def test_a_direction_is_another_tokenizer_and_shares_what_was_shared(pair: TokenizerPair) -> None:
+    fingerprints = {one.src.fingerprint for one in (pair, pair.towards("de"), pair.towards("pt_BR"))}
+    assert len(fingerprints) == 3
+    assert pair.towards("de").shared == pair.shared
+    assert pair.towards("de").src.vocab_size == pair.src.vocab_size
+
+
+def test_new_ones_come_behind_and_leave_all_ids_as_they_are(pair: TokenizerPair) -> None:
+    more = pair.with_new_marks(["<2de>", "<2fr>"])
+    assert more.src.pieces() == [*pair.src.pieces(), "<2fr>"]
+    assert more.with_new_marks(["<2fr>"]) is more
+    assert more.src.encode("the dog <2fr>") == pair.src.encode("the dog <2fr>")
+
+
+def test_a_longer_vocabulary_keeps_them(pair: TokenizerPair) -> None:
+    longer = pair.extended([("a new word word", "ein neues Wort Wort")] * 9, 5)
+    assert longer.src.marks == pair.src.marks
+    assert longer.src.vocab_size > pair.src.vocab_size
+
+
+def test_the_languages_of_an_imported_model_are_reserved_tokens_too() -> None:
+    pytest.importorskip("sentencepiece")
+    from test_foreign_tokenizers import MODEL, PIECES
+
+    spec = sentencepiece_spec(MODEL, [*SPECIAL_TOKENS, ">>deu<<", ">>nld<<", *PIECES])
+    both = SentencePieceTokenizer(spec)
+    pair = TokenizerPair(both, both)
+    towards = pair.towards("nld").src
+    assert towards.encode("the cat") == [both.marks["<2nld>"], *both.encode("the cat")]
+    written = towards.encode(">>deu<< the cat")
+    assert written[0] == both.marks["<2nld>"]
+    assert both.marks["<2deu>"] not in written, "what a user writes is text"
+    assert pair.towards("nld").shared
+    assert pieces_spec(None, [*SPECIAL_TOKENS])

@@ -1,0 +1,179 @@
+"""Trainings on several corpora, in several directions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import error_of, succeed
+from dragoman.config import TranslationConfig, parse_config
+from dragoman.data.named import open_training
+from dragoman.errors import ConfigError, DataError
+from dragoman.predict.translator import Translator, translation_config
+from dragoman.runs import Run
+from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.vocabulary import SYNTHETIC
+from dragoman.training.loop import train
+from dragoman.training.tasks.text import SeveralCorpora
+from tiny import TINY, write_many
+
+
+def config_of(folder: Path, *overrides: str) -> TranslationConfig:
+    config = parse_config(write_many(folder), overrides=(*TINY, *overrides))
+    assert config.task == "translation"
+    return config
+
+
+def test_each_direction_is_validated_and_the_mean_is_what_counts(tiny_many: Path) -> None:
+    run = Run.open(tiny_many)
+    assert translation_config(run).directions == (("en", "de"), ("de", "en"), ("en", "fr"))
+    for record in (r for r in run.history() if r["kind"] == "valid"):
+        for score in ("bleu", "chrf", "valid_loss"):
+            own = [record[f"{score} {name}"] for name in ("en-de", "de-en", "en-fr")]
+            assert record[score] == pytest.approx(sum(own) / 3)
+        assert record[f"bleu {record['worst']}"] == min(
+            record[f"bleu {name}"] for name in ("en-de", "de-en", "en-fr")
+        )
+    (last,) = [r for r in run.history() if r["kind"] == "train"][-1:]
+    passes = {name: value for name, value in last.items() if name.startswith("passes ")}
+    assert passes.keys() == {
+        "passes large en-de",
+        "passes large de-en",
+        "passes few en-fr",
+        "passes back en-de",
+    }
+    assert passes["passes large en-de"] == passes["passes back en-de"] > 0, "one direction, equal weights"
+    assert passes["passes few en-fr"] > passes["passes large en-de"], "temperature favours the small"
+
+
+def test_sources_have_the_token_of_their_target_and_synthetic_ones_one_more(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    text = SeveralCorpora(config, open_training(config)[0], tmp_path / "cache")
+    marks = ["<2de>", "<2en>", "<2fr>", SYNTHETIC]
+    tokenizers = TokenizerPair.train(text.sample(), config.tokenizer, marks=marks)
+    text.prepare(tokenizers)
+    store = text.open(0)
+    starts = store.starts
+    names = []
+    for stretch in text.mix.epoch(0):
+        part = text.mix.parts[stretch.part]
+        first = store.src(int(starts[len(names)]))
+        pieces = [tokenizers.src.pieces()[i] for i in first[:2]]
+        names.append(part.name)
+        expected = [f"<2{part.direction[1]}>"]
+        if part.corpus == "back":
+            expected = [SYNTHETIC, *expected]
+        assert pieces[: len(expected)] == expected, part.name
+    assert set(names) == {part.name for part in text.mix.parts}
+
+
+def test_a_translator_of_several_targets_asks_which(tiny_many: Path) -> None:
+    translator = Translator.load(tiny_many, device="cpu", precision="fp32")
+    with pytest.raises(ConfigError, match="say --to LANGUAGE"):
+        translator.translate(["a red cat"])
+    with pytest.raises(ConfigError, match="--to pl: is no direction"):
+        translator.translate(["a red cat"], to="pl")
+    into_german, into_french = (translator.translate(["red cat"] * 3, to=to) for to in ("de", "fr"))
+    assert [t.text for t in into_german] == [
+        t.text for t in translator.towards("en-de").translate(["red cat"] * 3)
+    ]
+    assert into_german[0].score != into_french[0].score, "the reserved token is read"
+    assert translator.towards("de-fr").directions == (("de", "fr"),), "zero-shot"
+    assert translator.towards("en").directions == (("de", "en"),)
+
+
+def test_a_direction_alone_is_a_run_of_one(tmp_path: Path) -> None:
+    config = config_of(tmp_path, 'data.directions=["de-en"]')
+    run = Run.open(train(config, tmp_path / "run"))
+    tokenizers = TokenizerPair.load(run.tokenizer_folder)
+    assert tokenizers.src.marks.keys() == {SYNTHETIC}
+    assert "bleu de-en" not in run.history()[-1]
+    assert Translator.load(run.path).translate(["rot Katze"])[0].text is not None
+
+
+def test_both_directions_hold_out_the_same_pairs(tmp_path: Path) -> None:
+    settings = write_many(tmp_path)
+    for corpus in settings["data"]["corpora"]:
+        corpus.pop("valid", None)
+    config = parse_config(settings, overrides=TINY)
+    assert config.task == "translation"
+    parts, valid = open_training(config)
+    forth, back = ([tuple(pair) for pair in valid[d].pairs()] for d in (("en", "de"), ("de", "en")))
+    assert sorted(forth) == sorted((tgt, src) for src, tgt in back)
+    assert len(forth) in range(1, 11)
+    trained = {
+        tuple(pair) for p in parts for pair in p.corpus.pairs() if p.listed and p.listed.name == "large"
+    }
+    assert not trained & ({*forth} | {*back})
+
+
+def test_synthetic_text_is_never_held_out(tmp_path: Path) -> None:
+    settings = write_many(tmp_path)
+    corpora = settings["data"]["corpora"]
+    settings["data"]["corpora"] = [corpora[2], corpora[1]]
+    config = parse_config(settings, overrides=TINY)
+    assert config.task == "translation"
+    with pytest.raises(
+        DataError, match="en-de: has no text to validate on, for synthetic pairs are not held out"
+    ):
+        open_training(config)
+
+
+def test_a_run_of_one_direction_goes_on_in_several(tiny_run: Path, tmp_path: Path) -> None:
+    config = config_of(tmp_path, f"training.start_from={tiny_run}")
+    run = Run.open(train(config, tmp_path / "run"))
+    old, new = (TokenizerPair.load(one / "tokenizer").src.pieces() for one in (tiny_run, run.path))
+    assert new == [*old, "<2de>", "<2en>", "<2fr>", SYNTHETIC]
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "corpora and train": ({"train": ["a.tsv"]}, "data.corpora has files, valid, test and columns of its own"),
+    "an unknown direction": ({"directions": ["en-it"]}, "no corpus trains any of the directions"),
+    "a target that is not trained": ({"directions": ["en-de", "en-it"]}, "no corpus trains 'it' as in en-it"),
+    "zero-shot first": ({"directions": ["de-fr", "en-de", "en-fr", "de-en"]}, "de-fr comes first"),
+    "a stage of another corpus": ({"stages": [{"mix": {"x": 1.0}}]}, "x is no corpus with files"),
+    "a stage without end": ({"stages": [{"mix": {"few": 1.0}}] * 2}, "all but the last need an end"),
+    "an end that is none": ({"stages": [{"mix": {"few": 1.0}, "until": "soon"}]}, 'until = "soon"'),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_contradicts_itself_is_refused(tmp_path: Path, name: str) -> None:
+    settings = write_many(tmp_path)
+    change, message = REFUSED[name]
+    settings["data"] |= change
+    with pytest.raises(ConfigError, match=message):
+        parse_config(settings)
+
+
+def test_commands_know_directions(tiny_many: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(tiny_many, tmp_path / "run")
+    assert "say --to LANGUAGE" in error_of("translate", run, stdin="red cat\n")
+    assert succeed("translate", run, "--to", "fr", stdin="red cat\n").stdout.count("\n") == 1
+    (tmp_path / "in.txt").write_text("red cat\nold dog\n", encoding="utf-8")
+    succeed("translate", run, tmp_path / "in.txt", "--to", "de-en", "--out", tmp_path / "out.txt")
+    assert len((tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()) == 2
+    scored = succeed("score-model", run, tmp_path / "in.txt", tmp_path / "out.txt", "--to", "en")
+    assert len(scored.stdout.splitlines()) == 2
+    found = succeed("evaluate", run)
+    for name in ("news (en-de)", "news (de-en)", "news (en-fr)"):
+        assert name in found.stdout
+        assert name in (run / "scores.json").read_text(encoding="utf-8")
+    assert "mean BLEU of 3" in found.stderr
+    assert "news (en-fr)" not in succeed("evaluate", run, "--to", "de").stdout
+    assert "en ↔ de, en → fr" in succeed("show", run).stdout
+
+
+def test_a_student_learns_one_direction(tiny_many: Path, tmp_path: Path) -> None:
+    out = tmp_path / "student"
+    settings = [f"--set={one}" for one in TINY if one.startswith("training.") and "max" not in one]
+    arguments = ["distill", tiny_many, "--out", out, "--preset", "small", "--min-chrf", "0"]
+    assert "say --to LANGUAGE" in error_of(*arguments)
+    succeed(*arguments, "--to", "en-fr", "--test", "--max-pairs", "40", "--set", "training.max_steps=2",
+            *settings)  # fmt: skip
+    student = Translator.load(out)
+    assert student.directions == (("en", "fr"),)
+    assert student.translate(["red cat"])[0].ids == student.translate(["red cat"], to="fr")[0].ids
