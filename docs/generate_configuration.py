@@ -30,7 +30,7 @@ src/dragoman/serving/settings.py. Change the docstrings there. -->
 A recipe is one TOML file. What it does not say has the default below; `dragoman train` writes every
 setting, defaults included, into the run's `config.toml`, so that a default which changes later never changes
 what an old run meant. For a translator only `name`, `data.src_lang`, `data.tgt_lang` and `data.train` must be
-given, for a classifier `task = "classification"`, `name` and `data.train`.
+given, or `name` and `data.corpora`, for a classifier `task = "classification"`, `name` and `data.train`.
 
 Any setting can be changed for one training with `--set section.key=value`, as often as needed; the value is
 checked like the file. A name that does not exist is an error, with the closest one that does:
@@ -57,14 +57,17 @@ def page() -> str:
     parts = [INTRODUCTION]
     for recipe in (config.TranslationConfig, config.ClassificationConfig):
         parts += [f"# {paragraph(recipe.__doc__)[:-1]}\n", section_text(None, recipe, docstrings)]
-        parts += [
-            section_text(name, field.annotation, docstrings)
-            for name, field in recipe.model_fields.items()
-            if is_section(field) and not (recipe is config.ClassificationConfig and name == "tokenizer")
-        ]
+        for name, field in recipe.model_fields.items():
+            if is_section(field) and not (recipe is config.ClassificationConfig and name == "tokenizer"):
+                parts.append(section_text(f"[{name}]", field.annotation, docstrings))
+                parts += [
+                    section_text(f"[[{name}.{inner}]]", one, docstrings)
+                    for inner, within in field.annotation.model_fields.items()  # type: ignore[union-attr]
+                    if (one := listed_section(within)) is not None
+                ]
     parts += [SERVICE, section_text(None, serving.ServeConfig, docstrings)]
     parts += [
-        section_text(name, field.annotation, docstrings)
+        section_text(f"[{name}]", field.annotation, docstrings)
         for name, field in serving.ServeConfig.model_fields.items()
         if is_section(field)
     ]
@@ -73,11 +76,11 @@ def page() -> str:
 
 def section_text(name: str | None, section: Any, docstrings: dict[tuple[str, str], str]) -> str:
     """Return a heading, what the section is for, and the table of its settings."""
-    title = "Top level" if name is None else f"`[{name}]`"
+    title = "Top level" if name is None else f"`{name}`"
     about = "At the top of the file, before any section." if name is None else paragraph(section.__doc__)
     rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     for key, field in section.model_fields.items():
-        if not is_section(field):
+        if not is_section(field) and listed_section(field) is None:
             meaning = next(
                 paragraph(docstrings[part.__name__, key])
                 for part in section.__mro__
@@ -92,6 +95,12 @@ def section_text(name: str | None, section: Any, docstrings: dict[tuple[str, str
 
 def is_section(field: FieldInfo) -> bool:
     return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+
+
+def listed_section(field: FieldInfo) -> type[BaseModel] | None:
+    """Return the section that a setting holds several of; None: it is no list of sections."""
+    inner = get_args(field.annotation)[:1] if get_origin(field.annotation) is tuple else ()
+    return next((one for one in inner if isinstance(one, type) and issubclass(one, BaseModel)), None)
 
 
 def setting_docstrings() -> dict[tuple[str, str], str]:
@@ -123,6 +132,18 @@ def type_in_words(field: FieldInfo) -> str:
     if choices := _choices(annotation):
         *first, last = (f"`{as_toml(value)}`" for value in choices)
         return f"{', '.join(first)} or {last}" if first else last
+    if annotation == config.CorpusFiles:
+        return "one or two files"
+    if annotation == tuple[config.DirectionName, ...]:
+        return "a list of directions"
+    if annotation == dict[str, config.CorpusFiles]:
+        return "name = one or two files"
+    if annotation == tuple[config.Language, config.Language]:
+        return "two languages"
+    if get_origin(annotation) is dict and get_args(annotation)[1] is not config.Corpora:
+        kind, of_each = get_args(get_args(annotation)[1])
+        if kind is float:
+            return "name = number" + _range(of_each)
     if annotation == config.Corpora:
         return "one or two files, or a list of such lists"
     if get_origin(annotation) is dict:

@@ -54,11 +54,14 @@ def script_of_readme(export: Path) -> str:
     return code
 
 
-def run_script_of_readme(export: Path, lines: str, *, warns: str = "") -> list[str]:
-    """What that script writes for `lines`, in a Python without Dragoman. It warns of that alone."""
+def run_script_of_readme(export: Path, lines: str, *more: str, warns: str = "") -> list[str]:
+    """What that script writes for `lines`, in a Python without Dragoman. It warns of that alone.
+
+    `more` are its arguments behind the folder.
+    """
     code = f"import sys; sys.modules['dragoman'] = None\n{script_of_readme(export)}"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", code, str(export)],
+        [sys.executable, "-I", "-c", code, str(export), *more],
         input=lines, text=True, capture_output=True, check=False, encoding="utf-8",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -60,6 +60,8 @@ Column: TypeAlias = int | str
 """A column: its number, counted from 0, or its name if the file names its fields."""
 Language: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,16}([-_][A-Za-z0-9]{1,16}){0,3}$")]
 """A language code of a corpus among several, such as "de" or "pt_BR"; a reserved token is made of it."""
+DirectionName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+-[A-Za-z0-9_]+$")]
+"""A direction in a recipe, such as "en-de"; a variant of a language is written as pt_BR in it."""
 Direction: TypeAlias = tuple[str, str]
 """A source and a target language."""
 Beta: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -286,7 +288,7 @@ class TranslationDataConfig(DataConfig):
     """Columns of source and target in a file of pairs: numbers from 0, or names of fields."""
     max_length: int = Field(default=128, ge=2, le=100_000)
     """Longest training sentence in tokens, end token included; longer pairs are skipped and counted."""
-    directions: tuple[str, ...] = ()
+    directions: tuple[DirectionName, ...] = ()
     """Directions of the model, as ["en-de", "de-en"]; empty = those that the corpora train."""
     temperature: float = Field(default=1.0, ge=1.0, le=1000.0)
     """Share of a direction in the mix ~ its pairs^(1 / temperature); more than 1 favours small ones."""
@@ -324,9 +326,6 @@ class TranslationDataConfig(DataConfig):
 
     @model_validator(mode="after")
     def _corpora_and_directions_fit(self) -> Self:
-        for direction in self.directions:
-            if not re.fullmatch(r"[A-Za-z0-9_]+-[A-Za-z0-9_]+", direction):
-                raise ValueError(f'directions: "{direction}" is not like "en-de" (write pt_BR, not pt-BR)')
         _check_each_once("directions", self.directions)
         if self.directions and self.all_directions[0] != (self.src_lang, self.tgt_lang):
             raise ValueError(f"src_lang and tgt_lang are not the first direction, {self.directions[0]}")

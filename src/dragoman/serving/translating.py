@@ -127,7 +127,7 @@ class TranslationJob:
             SentencesMessage(sentences=[self._place(i, k) for k in range(len(text.source_starts))])
             for i, text in enumerate(self._texts)
         ]
-        tell("begin", BeginEvent(**dict(self._direction), translations=texts))
+        tell("begin", BeginEvent(**self._direction.model_dump(exclude_unset=True), translations=texts))
         sentences: list[TranslatedSentence] = []
         while len(sentences) < len(self._places):
             first = len(sentences)
@@ -165,7 +165,7 @@ class TranslationJob:
             text.written([next(found) for _ in text.source_starts], self.served.languages)
             for text in self._texts
         ]
-        return TranslateResponse(**dict(self._direction), translations=translations)
+        return TranslateResponse(**self._direction.model_dump(exclude_unset=True), translations=translations)
 
     def _place(self, i: int, k: int) -> SourceSentence:
         text = self._texts[i]

@@ -80,6 +80,42 @@ def test_the_script_in_the_readme_translates_without_dragoman(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
+def test_an_export_of_several_directions_has_a_tokenizer_for_each_target(
+    to: str, tiny_many: Path, tmp_path: Path
+) -> None:
+    report = export_run(tiny_many, tmp_path / "out", to=to, n_sentences=9)
+    assert report.parity.n_sentences == 9
+    assert report.parity.same["greedy"] == 1.0
+    text = "red cat\n\n<2fr> old dog\n"
+    translator = Translator.load(tiny_many, precision="fp32")
+    for target in ("de", "en", "fr"):
+        found = run_script_of_readme(tmp_path / "out", text, target)
+        assert [bool(line) for line in found] == [True, False, True]
+        if to == "onnx":
+            length: dict[str, Any] = {"max_length_factor": 1e-9, "max_length_extra": 256}
+            greedy = {"beam_size": 1, "n_best": 1, **length}
+            assert found == [t.text for t in translator.translate(text.split("\n")[:-1], to=target, **greedy)]
+
+
+@pytest.mark.slow
+def test_transformers_reads_the_tokenizer_of_each_target(tiny_many: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    report = export_run(tiny_many, tmp_path / "out", to="huggingface", n_sentences=9)
+    assert report.parity.same["greedy by generate"] == 1.0
+    translator = Translator.load(tiny_many, precision="fp32")
+    for folder, target in {".": "de", "to-de": "de", "to-en": "en", "to-fr": "fr"}.items():
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out" / folder)
+        expected = translator.towards(target).tokenizers.src.encode("red <2de> cat")
+        assert tokenizer("red <2de> cat").input_ids == [*expected, EOS_ID]
+    again = import_model(tmp_path / "out", tmp_path / "again")
+    assert again.config.data == Run.open(tiny_many).config.data
+    texts = ["red cat", "old dog"]
+    found = Translator.load(again.path, precision="fp32").translate(texts, to="fr")
+    assert found == translator.translate(texts, to="fr")
+
+
+@pytest.mark.slow
 def test_a_sentencepiece_model_is_exported_for_a_script_without_dragoman(tmp_path: Path) -> None:
     run = import_model(write_marian(tmp_path / "opus"), tmp_path / "run")
     export_run(run.path, tmp_path / "out", to="ctranslate2", n_sentences=5)

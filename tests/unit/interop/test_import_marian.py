@@ -312,7 +312,12 @@ def test_the_wanted_language_is_a_token(tmp_path: Path) -> None:
     run = import_model(folder, tmp_path / "run")
     (note,) = [n for n in run.read_json("report.json")["imported"]["notes"] if ">>" in n]
     assert ">>deu<< >>nld<<" in note
-    tokenizer = Translator.load(run.path).tokenizers.src
+    translator = Translator.load(run.path)
+    assert translator.directions == (("en", "deu"), ("en", "nld"))
+    assert (
+        translator.towards("nld").tokenizers.src.encode("red")[0] == translator.tokenizers.src.marks["<2nld>"]
+    )
+    tokenizer = translator.tokenizers.src
     language, *rest = tokenizer.encode(">>nld<< the red cat")
     assert tokenizer.pieces()[language] == ">>nld<<"
     assert rest == tokenizer.encode("the red cat")

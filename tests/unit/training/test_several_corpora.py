@@ -18,7 +18,7 @@ from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SYNTHETIC
 from dragoman.training.loop import train
 from dragoman.training.tasks.text import SeveralCorpora
-from tiny import TINY, write_many
+from tiny import TINY, write_corpus, write_many
 
 
 def config_of(folder: Path, *overrides: str) -> TranslationConfig:
@@ -165,6 +165,33 @@ def test_commands_know_directions(tiny_many: Path, tmp_path: Path) -> None:
     assert "mean BLEU of 3" in found.stderr
     assert "news (en-fr)" not in succeed("evaluate", run, "--to", "de").stdout
     assert "en ↔ de, en → fr" in succeed("show", run).stdout
+
+
+def test_files_in_several_languages_are_corpora_of_one_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path, "a", 100, seed=1)
+    write_corpus(tmp_path, "b", 50, seed=2)
+    (tmp_path / "b.de").rename(tmp_path / "b.fr")
+    files = ["--src", "a.en", "--tgt", "a.de", "--src", "b.en", "--tgt", "b.fr"]
+    settings = [f"--set={one}" for one in TINY]
+    result = succeed(
+        "train", *files, "--both-ways", "--mix", "a=3", "--mix", "b=1", "--out", "run", *settings
+    )
+    assert "200 pairs" not in result.stderr
+    assert "300 pairs, en ↔ de, en ↔ fr (as the files say)" in result.stderr
+    assert "--to de" in result.stderr, "how it goes on"
+    data = translation_config(Run.open("run")).data
+    assert [(c.name, c.langs, c.both_ways) for c in data.corpora] == [
+        ("a", ("en", "de"), True), ("b", ("en", "fr"), True)
+    ]  # fmt: skip
+    assert data.stages[0].mix == {"a": 3.0, "b": 1.0}
+    assert "--mix c: is no corpus; there are a, b" in error_of("train", *files, "--mix", "c=1")
+    assert "--mix a=x: give the name of a file and a share" in error_of("train", *files, "--mix", "a=x")
+    more = succeed("train", "--from", "run", *files[:4], "--out", "more", *settings)
+    assert "a en-de" in more.stderr
+    assert translation_config(Run.open("more")).directions == (("en", "de"),)
 
 
 def test_a_student_learns_one_direction(tiny_many: Path, tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""A service of a model of several directions, and of pairs that two of them make together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from fastapi.testclient import TestClient
+
+from dragoman.predict.alignment import Link
+from dragoman.predict.pivot import PivotTranslator, joined
+from dragoman.predict.scoring import score_translations
+from dragoman.predict.translator import Translator
+from dragoman.serving.app import create_app
+from services import named, service_of
+
+
+@pytest.fixture(scope="module")
+def client(tiny_many: Path, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Of en ↔ de and en → fr in one model, and pl → en in another."""
+    polish = named(tiny_run, tmp_path_factory.mktemp("models"), "polish", source="pl", target="en")
+    with TestClient(create_app(service_of([tiny_many, polish], n_threads=1))) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_many: Path) -> Translator:
+    return Translator.load(tiny_many, device="cpu", precision="fp32")
+
+
+def answer_of(client: TestClient, route: str, **body: Any) -> dict[str, Any]:
+    response = client.post(f"/v1/{route}", json=body)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def test_every_direction_is_listed_and_those_through_a_pivot_last(client: TestClient) -> None:
+    models = client.get("/v1/models").json()["models"]
+    found = [(m["source"], m["target"], m.get("pivot"), m["name"]) for m in models]
+    assert found == [
+        ("en", "de", None, "run"), ("de", "en", None, "run"), ("en", "fr", None, "run"),
+        ("pl", "en", None, "polish"),
+        ("de", "fr", "en", "run"), ("pl", "de", "en", "polish+run"), ("pl", "fr", "en", "polish+run"),
+    ]  # fmt: skip
+
+
+def test_each_direction_is_what_the_translator_makes_of_it(
+    client: TestClient, translator: Translator
+) -> None:
+    for source, target in (("en", "de"), ("de", "en"), ("en", "fr")):
+        answer = answer_of(client, "translate", text="red cat", source=source, target=target, split=False)
+        assert (answer["source"], answer["target"]) == (source, target)
+        assert "pivot" not in answer
+        assert (
+            answer["translations"][0]["text"]
+            == translator.translate(["red cat"], to=f"{source}-{target}")[0].text
+        )
+
+
+def test_a_pair_without_a_model_goes_through_two(client: TestClient, translator: Translator) -> None:
+    answer = answer_of(
+        client,
+        "translate",
+        text="rot Katze",
+        source="de",
+        target="fr",
+        split=False,
+        align=True,
+        confidence=True,
+    )
+    assert (answer["pivot"], answer["model"]) == ("en", "run")
+    between = translator.translate(["rot Katze"], to="de-en")[0].text
+    expected = translator.translate([between], to="en-fr")[0]
+    assert answer["translations"][0]["text"] == expected.text
+    pivot = PivotTranslator(translator.towards("de-en"), translator.towards("en-fr"))
+    (found,) = pivot.translate(["rot Katze"])
+    assert (found.source, found.through, found.text) == ("rot Katze", between, expected.text)
+    assert pivot.config.languages == ("de", "fr")
+
+
+def test_a_stream_and_libretranslate_take_the_same_way(client: TestClient) -> None:
+    body = {"text": "rot Katze", "source": "de", "target": "fr"}
+    whole = answer_of(client, "translate", **body)
+    stream = client.post("/v1/translate", json={**body, "stream": True}).text
+    assert "event: partial" not in stream, "what the first model writes is in another language"
+    assert f'"pivot":"{whole["pivot"]}"' in stream
+    found = client.post("/translate", json={"q": "rot Katze", "source": "de", "target": "fr"})
+    assert found.json()["translatedText"] == whole["translations"][0]["text"]
+    languages = {one["code"]: one["targets"] for one in client.get("/languages").json()}
+    assert languages["pl"] == ["de", "en", "fr", "pl"]
+    assert languages["fr"] == ["fr"], "nothing translates from it"
+
+
+def test_attention_and_scores_name_a_direction_and_no_pivot(
+    client: TestClient, translator: Translator
+) -> None:
+    pairs = [{"source": "red cat", "target": "rot Katze"}]
+    for to in ("fr", "en-de"):
+        (score,) = answer_of(client, "score", pairs=pairs, to=to)["scores"]
+        (expected,) = score_translations(translator.towards(to), ["red cat"], ["rot Katze"])
+        assert score["log_prob"] == pytest.approx(expected.log_prob, abs=1e-3)
+    assert answer_of(client, "attention", text="red cat", to="fr")["source_tokens"][0] == "<2fr>"
+    for to, why in (("de-fr", "goes through en"), ("it", "no model translates to it")):
+        response = client.post("/v1/score", json={"pairs": pairs, "to": to})
+        assert response.status_code == 400
+        assert why in response.json()["error"]
+
+
+def test_links_of_two_steps_meet_in_the_words_between() -> None:
+    before = [Link(0, 3, 5, 8, 0.5), Link(4, 9, 0, 4, 0.8)]
+    after = [Link(0, 4, 0, 2, 0.5), Link(5, 8, 3, 6, 1.0), Link(20, 22, 7, 9, 0.9)]
+    assert joined(before, after) == [Link(4, 9, 0, 2, 0.4), Link(0, 3, 3, 6, 0.5)]
