@@ -130,7 +130,7 @@ class DataConfig(Section):
     $DRAGOMAN_DATA, then among the data sets that `dragoman data fetch` has brought.
     """
 
-    train: Corpora = ()
+    train: Corpora
     """Training text; empty for an imported model, which cannot be trained from scratch."""
     valid: Corpora = ()
     """Validation text, which selects checkpoints; empty = hold out `n_held_out` examples of train."""
@@ -299,8 +299,13 @@ class TranslationDataConfig(DataConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _languages_are_those_of_the_first_direction(cls, settings: Any) -> Any:
-        if not isinstance(settings, dict) or {"src_lang", "tgt_lang"} & settings.keys():
+    def _listed_corpora_say_the_rest(cls, settings: Any) -> Any:
+        """Fill in what a list of corpora makes needless: train, and the languages of the first direction."""
+        if not isinstance(settings, dict):
+            return settings
+        if settings.get("corpora"):
+            settings = {"train": (), **settings}
+        if {"src_lang", "tgt_lang"} & settings.keys():
             return settings
         first = next(iter(settings.get("directions") or ()), None)
         if isinstance(first, str):

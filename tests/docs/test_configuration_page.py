@@ -23,13 +23,17 @@ def test_the_page_is_up_to_date() -> None:
 def test_every_setting_is_on_the_page() -> None:
     for name, field in TranslationConfig.model_fields.items():
         section = field.annotation
-        names = [*section.model_fields] if SCRIPT["is_section"](field) else [name]
-        for setting in names:
-            assert f"| `{setting}` |" in PAGE
+        inner = section.model_fields if SCRIPT["is_section"](field) else {name: field}
+        for setting, within in inner.items():
+            listed = SCRIPT["listed_section"](within)
+            for one in [setting] if listed is None else listed.model_fields:
+                assert f"| `{one}` |" in PAGE
+            assert listed is None or f"## `[[{name}.{setting}]]`" in PAGE
 
 
 def test_the_settings_called_required_are_those_that_are() -> None:
-    required = re.findall(r"^\| `(\w+)` \|[^|]*\| required \|", PAGE, re.MULTILINE)
+    once = re.sub(r"^## `\[\[.*?(?=^##? )", "", PAGE, flags=re.MULTILINE | re.DOTALL)
+    required = re.findall(r"^\| `(\w+)` \|[^|]*\| required \|", once, re.MULTILINE)
     translation, classification = ["name", "src_lang", "tgt_lang", "train"], ["task", "name", "train"]
     assert sorted(required) == sorted(translation + classification)
     for settings, names in (

@@ -97,6 +97,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder, data, programs = (tmp_path / name for name in ("workplace", "data", "bin"))
     for name, n_pairs in STAND_INS.items():
         write_corpus(folder, name, n_pairs, seed=n_pairs)
+    (folder / "corpus.pl").write_bytes((folder / "corpus.de").read_bytes())
     write_labelled(folder, "reviews", 60, seed=60)
     write_documents(folder)
     for recipe in ROOT.glob("recipes/*/recipe.toml"):
@@ -143,7 +144,7 @@ def _copy_recipe(recipe: Path, copy: Path, data: Path) -> None:
     config = load_recipe(recipe, TINY_CLASSIFIER if classifies else TINY)
     copy.parent.mkdir(parents=True)
     copy.write_text(to_toml(config), encoding="utf-8")
-    corpora = [config.data.train, config.data.valid, *config.data.test.values()]
+    corpora = [files for _, files in config.data.files()]
     (write_labelled if classifies else write_corpus)(data, "pairs", 40, seed=1)
     for files in corpora:
         for file, suffix in zip(files, ("en", "de") if len(files) == 2 else ("tsv",), strict=False):

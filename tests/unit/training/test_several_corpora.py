@@ -136,7 +136,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "zero-shot first": ({"directions": ["de-fr", "en-de", "en-fr", "de-en"]}, "de-fr comes first"),
     "a stage of another corpus": ({"stages": [{"mix": {"x": 1.0}}]}, "x is no corpus with files"),
     "a stage without end": ({"stages": [{"mix": {"few": 1.0}}] * 2}, "all but the last need an end"),
-    "an end that is none": ({"stages": [{"mix": {"few": 1.0}, "until": "soon"}]}, 'until = "soon"'),
+    "an unknown end": ({"stages": [{"mix": {"few": 1.0}, "until": "soon"}]}, 'until = "soon"'),
 }
 
 
