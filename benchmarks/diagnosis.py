@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.corpora import Pair, has_text
+from dragoman.data.named import open_direction
 from dragoman.data.phrasebook import pairs as phrasebook_pairs
 from dragoman.data.store import TokenStore
 from dragoman.predict.loading import load_weights
@@ -27,7 +28,6 @@ from dragoman.runs import Run
 from dragoman.tensors import load_tensors
 from dragoman.training.loop import train
 from dragoman.training.tasks.diagnosis import copies, diagnose, loops, silences, source_use
-from dragoman.training.tasks.translation import open_corpora
 
 N_STEPS = 500
 
@@ -142,7 +142,7 @@ def judge(path: Path) -> Iterator[Judgement]:
     """Each checkpoint of a run, oldest first."""
     run = Run.open(path)
     translator = Translator.load(path)
-    corpus = open_corpora(translation_config(run))[1]
+    corpus = open_direction(translation_config(run))[1]
     pairs = [pair for pair in corpus.pairs() if has_text(pair)]
     with tempfile.TemporaryDirectory() as cache:
         store = TokenStore.prepare(
