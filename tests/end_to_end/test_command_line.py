@@ -309,10 +309,6 @@ def test_a_finished_run_is_not_trained_again(run: Path) -> None:
         (["--src", "a.en"], "--src needs --tgt beside it"),
         (["--src", "a.en", "--src", "b.en", "--tgt", "a.de"], "--src needs --tgt beside it"),
         (
-            ["--src", "a.en", "--src", "b.fr", "--tgt", "a.de", "--tgt", "b.de"],
-            "the files are in several languages (en-de, fr-de); say --src-lang and --tgt-lang",
-        ),
-        (
             ["--src", "a.en", "--tgt", "a.de", "--valid-tgt", "b.de"],
             "--valid-tgt needs --valid-src beside it",
         ),

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import load_recipe
+from dragoman.data.named import open_direction
 from dragoman.data.phrasebook import Phrase, phrases
 from dragoman.evaluation.translation import evaluate
 from dragoman.predict.translator import Translator
 from dragoman.training.loop import train
-from dragoman.training.tasks.translation import open_corpora
 from tiny import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def test_a_recipe_runs_on_a_small_file_in_the_format_of_its_corpus(
     fewer = [] if original.data.valid else ["data.n_held_out=20"]
     config = load_recipe(ROOT / "recipes" / recipe, overrides=[*TINY, *fewer])
     assert config.task == "translation"
-    corpora = open_corpora(config)
+    corpora = open_direction(config)
     n_pairs = [sum(1 for _ in each.pairs()) for each in corpora]
     held_out = 0 if original.data.valid else n_pairs[1]
     assert n_pairs[0] + held_out == N_LINES

@@ -150,7 +150,7 @@ def data_of(files: ParallelFiles) -> dict[str, Any]:
 
     ConfigError: their languages are not known.
     """
-    languages = {languages_of(files._replace(train=(one,))) for one in files.train}
+    languages = {languages_of(one, files.languages) for one in files.train}
     if files.both_ways or files.mix or len(languages) > 1:
         return listed(files)
     return files.data(languages.pop())
@@ -169,7 +169,7 @@ def listed(files: ParallelFiles) -> dict[str, Any]:
             own: dict[str, Any] = {part: one} if part == "valid" else {"test": {name: one}}
             if part == "train":
                 own = {"files": one, "both_ways": files.both_ways}
-            langs = languages_of(files._replace(train=(one,)))
+            langs = languages_of(one, files.languages)
             corpora.append({"name": name, "langs": langs, **own, **columns})
     names = [corpus["name"] for corpus in corpora if "files" in corpus]
     if unknown := [name for name in files.mix if name not in names]:
@@ -190,26 +190,19 @@ def _corpora_in(data: dict[str, Any]) -> list[dict[str, Any]]:
     return data.get("corpora") or [{"langs": (data["src_lang"], data["tgt_lang"])}]
 
 
-def languages_of(files: ParallelFiles) -> tuple[str, str]:
-    """Return the languages of parallel text, as given or as its files tell.
-
-    ConfigError: they tell none, or several.
-    """
-    src, tgt = files.languages
-    found = set()
-    for first, *second in files.train:
-        if src and tgt:
-            found.add((src, tgt))
-        elif second:
-            guessed = src or guess_language(first, option="--src-lang")
-            found.add((guessed, tgt or guess_language(second[0], option="--tgt-lang")))
-        else:
-            told = tmx_languages(find_file(first)) if format_suffix(first) == ".tmx" else None
-            if told is None:
-                raise ConfigError(f"{first}: say its languages, as in --src-lang en --tgt-lang de")
-            told = told[::-1] if src == told[1] or tgt == told[0] else told
-            found.add((src or told[0], tgt or told[1]))
-    if len(found) > 1:
-        told_all = ", ".join(sorted("-".join(pair) for pair in found))
-        raise ConfigError(f"the files are in several languages ({told_all}); say --src-lang and --tgt-lang")
-    return found.pop()
+def languages_of(corpus: tuple[str, ...], languages: tuple[str | None, str | None]) -> tuple[str, str]:
+    """Return the languages of parallel text, as given or as its files tell. ConfigError: they tell none."""
+    src, tgt = languages
+    first, *second = corpus
+    if src and tgt:
+        return src, tgt
+    if second:
+        return (
+            src or guess_language(first, option="--src-lang"),
+            tgt or guess_language(second[0], option="--tgt-lang"),
+        )
+    told = tmx_languages(find_file(first)) if format_suffix(first) == ".tmx" else None
+    if told is None:
+        raise ConfigError(f"{first}: say its languages, as in --src-lang en --tgt-lang de")
+    told = told[::-1] if src == told[1] or tgt == told[0] else told
+    return src or told[0], tgt or told[1]
