@@ -352,9 +352,14 @@ class TranslationDataConfig(DataConfig):
                     raise ValueError(f"no corpus trains {side!r} as in {'-'.join(pair)}")
             names = [name for corpus in self.corpora if corpus.knows(pair) for name in corpus.test]
             _check_each_once(f"tests of {'-'.join(pair)}", names)
+        idle = [c.name for c in self.corpora if not set(c.directions()) & set(trained)]
         for i, stage in enumerate(self.stages):
             if unknown := [name for name in stage.mix if name not in self.names]:
                 raise ValueError(f"stages: {unknown[0]} is no corpus with files; there are {self.names}")
+            if left_out := [name for name in stage.mix if name in idle]:
+                raise ValueError(
+                    f"stages: {left_out[0]} trains none of the directions; leave it out of the mix"
+                )
             if not stage.until and i + 1 < len(self.stages):
                 raise ValueError('stages: all but the last need an end, as until = "2 epochs"')
         return self

@@ -1,4 +1,4 @@
-"""Next-token functions around another one: forced prefixes, no repeated n-grams, and the coverage penalty.
+"""Next-token functions around another one, which change what may come next, or what a hypothesis is worth.
 
 The coverage penalty is equation 14 of Wu et al. 2016. `Histories` keeps the tokens of each row for them.
 """
@@ -37,6 +37,22 @@ class Histories:
         else:
             self.sentences = self.sentences[parents]
             self.tokens = torch.cat([self.tokens[parents], last[:, None]], dim=1)
+
+
+class NotEmpty:
+    """A next-token function that does not end before the first token, so that no translation is empty."""
+
+    def __init__(self, step: NextToken, *, eos_id: int) -> None:
+        self._step, self._eos_id = step, eos_id
+        self._started = False
+
+    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+        log_probs = self._step(last, parents)
+        if self._started:
+            return log_probs
+        self._started = True
+        ends = torch.arange(log_probs.shape[1], device=log_probs.device) == self._eos_id
+        return log_probs.masked_fill(ends, -torch.inf)
 
 
 class ForcedPrefix:

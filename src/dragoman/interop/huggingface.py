@@ -234,6 +234,7 @@ def generation_config(search: SearchConfig, model: Mapping[str, Any]) -> dict[st
     settings: dict[str, Any] = {name: model[name] for name in ids}
     settings |= {"num_beams": search.beam_size, "max_length": model["max_position_embeddings"]}
     settings["forced_eos_token_id"] = model["eos_token_id"]  # as in Marian: the longest translation ends
+    settings["min_new_tokens"] = 1  # no translation is empty
     if search.beam_size > 1:
         settings["length_penalty"] = search.length_penalty * TYPICAL_LENGTH / (TYPICAL_LENGTH + 5)
     return settings
@@ -378,6 +379,7 @@ class HuggingFaceEngine(StepEngine):
         found = self.model.generate(
             src, attention_mask=(src != PAD_ID).long(), do_sample=False, num_beams=beam_size,
             num_return_sequences=beam_size, max_length=None, max_new_tokens=max(limits) + 1,
+            min_new_tokens=1,
             return_dict_in_generate=True, output_scores=True, **beam,
         )  # fmt: skip
         log_probs = found.sequences_scores.tolist() if beam_size > 1 else [0.0] * len(sentences)

@@ -94,21 +94,37 @@ class CTranslate2Engine:
             ) from None
 
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """As the native engine, but for a translation that reaches its limit: it is cut, and has no end."""
+        """As the native engine, but for a translation that reaches its limit: it is cut, and has no end.
+
+        Sentences whose beam has an empty translation are searched again without one; CTranslate2 then takes
+        the end out of the probabilities of the first token, which makes these scores a little higher.
+        """
         _refuse_what_it_has_not(sentences, settings)
         limits = [longest_translation(s, settings, limit=self.max_positions - 1) for s in sentences]
         sources = self._sources(sentences)
-        found = self.translator.translate_batch(
-            sources,
-            beam_size=settings.beam_size,
-            num_hypotheses=settings.beam_size,
-            length_penalty=0.0,
-            min_decoding_length=0,
-            max_decoding_length=max(limits) + 1,
-            max_input_length=0,
-            return_scores=True,
-        )
+        found = self._results(sources, settings, limits, least=0)
+        if empty := [i for i, result in enumerate(found) if not all(result.hypotheses)]:
+            again = self._results([sources[i] for i in empty], settings, limits, least=1)
+            for i, result in zip(empty, again, strict=True):
+                found[i] = result
         return [self._best(result, settings, limit) for result, limit in zip(found, limits, strict=True)]
+
+    def _results(
+        self, sources: Sequence[list[str]], settings: SearchConfig, limits: Sequence[int], *, least: int
+    ) -> list[Any]:
+        """Return all of the beam for each source, each hypothesis of `least` tokens or more."""
+        return list(
+            self.translator.translate_batch(
+                sources,
+                beam_size=settings.beam_size,
+                num_hypotheses=settings.beam_size,
+                length_penalty=0.0,
+                min_decoding_length=least,
+                max_decoding_length=max(limits) + 1,
+                max_input_length=0,
+                return_scores=True,
+            )
+        )
 
     def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Return the log-probability of each token of each target, and of eos behind it."""

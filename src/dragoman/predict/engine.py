@@ -19,7 +19,7 @@ from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
 from dragoman.decoding.phrases import Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.watching import WatchedSearch, Watcher
-from dragoman.decoding.wrappers import AttendingStep, Coverage, ForcedPrefix, NoRepeatedNgrams
+from dragoman.decoding.wrappers import AttendingStep, Coverage, ForcedPrefix, NoRepeatedNgrams, NotEmpty
 from dragoman.hardware import resident_bytes
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.packed import PackedDecoder, can_pack
@@ -112,6 +112,7 @@ class StepEngine(ABC):
         """Sentences that all require phrases, or none of them does."""
         src = pad([sentence.source for sentence in sentences]).to(self.device)
         step, score_term = self.step(src, settings)
+        step = NotEmpty(step, eos_id=EOS_ID)
         if any(sentence.prefix for sentence in sentences):
             step = ForcedPrefix(step, [sentence.prefix for sentence in sentences])
         if settings.no_repeat_ngram:

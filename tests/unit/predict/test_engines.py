@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,9 @@ from dragoman.predict.threads import map_in_threads
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import save_tensors
+from dragoman.text.tokenizer import EOS_ID
 from dragoman.training.loop import train
+from exports import untrained_run
 
 needs_int8 = pytest.mark.skipif(not has_int8(), reason="the processor has no instructions for int8")
 SENTENCES = ["red cat", "big old house", "", "small bird river tree", "blue dog", " ", "green"] * 7
@@ -122,6 +125,28 @@ def test_ctranslate2_finds_what_the_native_engine_finds(
         assert [a.text for a in one.alternatives] == [a.text for a in same.alternatives]
         scores = [a.score for a in same.alternatives]
         assert [a.score for a in one.alternatives] == pytest.approx(scores, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"beam_size": 1}, {"beam_size": 3, "n_best": 3}, {"method": "sampling"}]
+)
+def test_no_translation_is_empty_however_probable_the_end_is(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    path = untrained_run(tmp_path / "r", model={"output_bias": True})
+    run = Run.open(path)
+    weights = run.load_weights()
+    weights["output.bias"][EOS_ID] += 20.0
+    run.save_weights(weights)
+    native = Translator.load(path, precision="fp32")
+    for translation in native.translate([*SENTENCES, ""], **settings):
+        for alternative, ids in zip(translation.alternatives, translation.ids, strict=True):
+            assert bool(ids) == bool(translation.source.strip()), alternative
+    if settings.get("method") != "sampling":
+        other = Translator.load(path, engine="ctranslate2").translate(SENTENCES, **settings)
+        found = native.translate(SENTENCES, **settings)
+        assert [one.ids[0] for one in other] == [one.ids[0] for one in found]
+        assert found[0].score < -5, "the end that was forbidden still has its probability"
 
 
 @needs_int8

@@ -135,6 +135,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a target that is not trained": ({"directions": ["en-de", "en-it"]}, "no corpus trains 'it' as in en-it"),
     "zero-shot first": ({"directions": ["de-fr", "en-de", "en-fr", "de-en"]}, "de-fr comes first"),
     "a stage of another corpus": ({"stages": [{"mix": {"x": 1.0}}]}, "x is no corpus with files"),
+    "a stage of a corpus that is left out": (
+        {"directions": ["en-de"], "stages": [{"mix": {"few": 1.0}}]},
+        "few trains none of the directions; leave it out of the mix",
+    ),
     "a stage without end": ({"stages": [{"mix": {"few": 1.0}}] * 2}, "all but the last need an end"),
     "an unknown end": ({"stages": [{"mix": {"few": 1.0}, "until": "soon"}]}, 'until = "soon"'),
 }

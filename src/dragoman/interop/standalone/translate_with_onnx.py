@@ -42,8 +42,10 @@ def translate(chosen):
     n, heads, _, width = of_source["cross.0.key"].shape
     past = {name.replace("cross", "past"): np.zeros((n, heads, 0, width), np.float32) for name in names[1:]}
     last, written, ended = np.full(n, START), [[] for _ in chosen], np.zeros(n, dtype=bool)
-    for _ in range(min(256, longest)):
+    for position in range(min(256, longest)):
         log_probs, *present = decoder.run(None, {"last": last, **past, **of_source})
+        if position == 0:  # no translation is empty
+            log_probs[:, END] = -np.inf
         past = dict(zip(past, present, strict=True))
         last = log_probs.argmax(axis=1)
         ended |= last == END
