@@ -22,6 +22,7 @@ from dragoman.cli import (
     export,
     hub,
     import_model,
+    merge,
     report,
     reproduce,
     score_model,
@@ -38,6 +39,7 @@ train.register(app)
 translate.register(app)
 backtranslate.register(app)
 distill.register(app)
+merge.register(app)
 classify.register(app)
 evaluate.register(app)
 serve.register(app)

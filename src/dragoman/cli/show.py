@@ -123,6 +123,9 @@ def _state(run: Run) -> str:
         if "imported" in report:
             origin = report["imported"]
             return f"imported from {origin['path']} ({origin['format']})"
+        if "merged" in report:
+            runs, weight = report["merged"]["runs"], report["merged"]["weight"]
+            return f"merged from {runs[0]} and {runs[1]}, {weight:g} of the second"
         return (
             f"finished after {report['steps']:,} steps, {report['epochs']} epochs, "
             f"{report['minutes']:.1f} minutes"

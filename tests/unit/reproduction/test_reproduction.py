@@ -191,7 +191,7 @@ def test_every_recipe_of_the_repository_can_be_read() -> None:
             config = recipe.config(version)
             wanted = expected.version(version)
             for expected_score in wanted.scores if wanted else ():
-                assert expected_score.test_set in config.data.test
+                assert expected_score.test_set in config.tests
         assert set(expected.variants) <= set(recipe.versions())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 from pathlib import Path
 
 from dragoman.config import TranslationConfig
@@ -105,11 +105,13 @@ class SeveralCorpora(TrainingText):
     """Corpora in one direction or several, mixed by shares: see `data.mixing`."""
 
     def sample(self) -> Iterator[Pair]:
+        most = 2 * MAX_TEXTS // 2 // len(self.parts)  # of a part: all samples are in memory together
         samples, counts = [], []
         for part in self.parts:
-            pairs = list(filter(has_text, self._drawn(part, draw=0).pairs()))
-            counts.append(len(pairs))
-            samples.append(draw_sample(pairs, MAX_TEXTS // 2))
+            numbers = count()
+            drawn = self._drawn(part, draw=0).pairs()
+            samples.append(draw_sample((p for p in drawn if has_text(p) and next(numbers) >= 0), most))
+            counts.append(next(numbers))
         mix = Mixture(self._described(counts), temperature=self.config.data.temperature)
         wanted = sampled_shares(mix.parts, mix.stages[0], MAX_TEXTS // 2)
         for pairs, n in zip(samples, wanted, strict=True):
