@@ -67,14 +67,14 @@ def published(config: Config) -> Config:
         "valid": cut_all(data.valid),
         "test": {name: cut_all(files) for name, files in data.test.items()},
     }
-    if config.task == "translation":
+    if config.mixes:
         changed["corpora"] = tuple(
             corpus.model_copy(update={
                 "files": tuple(map(cut, corpus.files)),
                 "valid": tuple(map(cut, corpus.valid)),
                 "test": {name: tuple(map(cut, files)) for name, files in corpus.test.items()},
             })
-            for corpus in config.data.corpora
+            for corpus in getattr(data, "corpora", ())
         )  # fmt: skip
     cut_config = config.model_copy(update={"data": data.model_copy(update=changed)})
     if origin := getattr(cut_config.training, "start_from", ""):
@@ -102,7 +102,7 @@ def _head(
     by_test = _chosen(config, scores)
     metrics = {METRICS[s["name"]] for r in by_test.values() for s in _values(r) if s["name"] in METRICS}
     head: dict[str, Any] = {
-        "language": sorted({language for pair in getattr(config, "directions", ()) for language in pair}),
+        "language": sorted({language for pair in config.directions for language in pair}),
         "license": licence or UNKNOWN,
         "library_name": "dragoman",
         "pipeline_tag": config.names.on_hub,

@@ -881,6 +881,11 @@ class TranslationConfig(Section):
         return self.data.src_lang, self.data.tgt_lang
 
     @property
+    def mixes(self) -> bool:
+        """Whether it lists corpora to be mixed."""
+        return bool(self.data.corpora)
+
+    @property
     def draws_epochs(self) -> bool:
         """Whether every epoch has tokens of its own."""
         return self.tokenizer.dropout > 0 or bool(self.modifiers)
@@ -973,6 +978,16 @@ class ClassificationConfig(Section):
     def tests(self) -> dict[str, Corpora]:
         """The files of each test set, by the name that it has in scores.json."""
         return self.data.test
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """None: a classifier does not translate."""
+        return ()
+
+    @property
+    def mixes(self) -> bool:
+        """Whether it lists corpora to be mixed."""
+        return False
 
     @property
     def draws_epochs(self) -> bool:

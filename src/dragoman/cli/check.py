@@ -146,13 +146,11 @@ def _jobs_of_recipe(config: Config) -> Iterator[Job]:
     """Yield every corpus of a recipe; the training corpus is checked for overlap with the others."""
     from dragoman.data.named import listed_texts, open_named
 
-    if config.task == "translation" and config.data.is_mixed:
-        yield from _jobs_of_listed(listed_texts(config.data))
+    if listed := listed_texts(config):
+        yield from _jobs_of_listed(listed)
         return
     corpora = open_named(config)
-    langs: tuple[str | None, str | None] = (None, None)
-    if config.task == "translation":
-        langs = config.languages
+    langs = next(iter(config.directions), (None, None))
     for name, corpus in corpora.items():
         held_out = {other: one for other, one in corpora.items() if other != name} if name == "train" else {}
         yield Job(name, corpus, held_out, langs)

@@ -64,7 +64,7 @@ def report(
     request = EvaluationRequest(split=split, to=to, device=device, precision=precision)
     task.check(request)
     folder, reference = out or opened.path, reference_curves(opened)
-    several = len(getattr(opened.config, "directions", ())) > 1
+    several = len(opened.config.directions) > 1
     for one in task.directions(opened, request):
         label = "-" + one.config.subject.replace(" → ", "-") if several else ""
         figures = folder / f"{FIGURES}{label}"

@@ -226,7 +226,7 @@ def train(
         for line in evaluation.describe().splitlines():
             say(line)
     say(f"next: {command_line('evaluate', path)}")
-    targets = [tgt for _, tgt in config.directions] if config.task == "translation" else []
+    targets = [tgt for _, tgt in config.directions]
     to = ["--to", targets[0]] if len(set(targets)) > 1 else []
     say(f"      {command_line(config.names.verb, path, *to)}")
     typer.echo(path)

@@ -131,8 +131,14 @@ class ListedText(NamedTuple):
         return Reversed(self.corpus) if direction == self.langs[::-1] else None
 
 
-def listed_texts(data: TranslationDataConfig) -> dict[str, ListedText]:
-    """Open every text of listed corpora, by name: "train.news". DataError: a file is missing."""
+def listed_texts(config: Config) -> dict[str, ListedText]:
+    """Open every text of listed corpora, by name: "train.news"; none where none is listed.
+
+    DataError: a file is missing.
+    """
+    data = config.data
+    if not (isinstance(data, TranslationDataConfig) and data.is_mixed):
+        return {}
     return {
         f"{part}.{corpus.name}": ListedText(corpus.langs, open_listed(corpus, files, corpus.langs))
         for corpus in data.corpora
@@ -145,10 +151,9 @@ def open_named(config: Config) -> Mapping[str, Corpus | LabelledCorpus]:
 
     DataError: a file is missing.
     """
-    data = config.data
-    if isinstance(data, TranslationDataConfig) and data.is_mixed:
-        return {name: text.corpus for name, text in listed_texts(data).items()}
-    return {name: open_text(data, files) for name, files in data.named().items()}
+    if listed := listed_texts(config):
+        return {name: text.corpus for name, text in listed.items()}
+    return {name: open_text(config.data, files) for name, files in config.data.named().items()}
 
 
 def hashes_of(config: Config, parts: Collection[str] = ("train", "valid")) -> dict[str, dict[str, str]]:

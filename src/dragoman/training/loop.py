@@ -148,8 +148,7 @@ def wants_static(config: Config, device: torch.device) -> bool:
     training = config.training
     if training.steps == "free":
         return False
-    mixed = config.task == "translation" and bool(config.data.corpora)
-    on_gpu = device.type == "cuda" and not training.wants_free_steps() and not mixed
+    on_gpu = device.type == "cuda" and not training.wants_free_steps() and not config.mixes
     return training.steps == "static" or on_gpu
 
 
