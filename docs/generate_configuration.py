@@ -62,7 +62,7 @@ def page() -> str:
                 parts.append(section_text(f"[{name}]", field.annotation, docstrings))
                 parts += [
                     section_text(f"[[{name}.{inner}]]", one, docstrings)
-                    for inner, within in field.annotation.model_fields.items()  # type: ignore[union-attr]
+                    for inner, within in field.annotation.model_fields.items()  # type: ignore[union-attr]  # a section
                     if (one := listed_section(within)) is not None
                 ]
     parts += [SERVICE, section_text(None, serving.ServeConfig, docstrings)]

@@ -896,6 +896,11 @@ class TranslationConfig(Section):
         return self.data.all_directions
 
     @property
+    def targets(self) -> list[str]:
+        """The languages that the model writes, that of the first direction first."""
+        return list(dict.fromkeys(tgt for _, tgt in self.directions))
+
+    @property
     def tests(self) -> dict[str, Corpora]:
         """The files of each test set, by the name that it has in scores.json."""
         own = [self.towards(direction) for direction in self.directions]
@@ -916,7 +921,7 @@ class TranslationConfig(Section):
         named = {"-".join(direction): direction for direction in there}
         if to in named:
             return named[to]
-        sources, targets = (list(dict.fromkeys(side)) for side in zip(*there, strict=True))
+        targets = self.targets
         wanted = targets[0] if to is None and len(targets) == 1 else to
         if wanted in targets:
             return next(direction for direction in there if direction[1] == wanted)
@@ -925,7 +930,8 @@ class TranslationConfig(Section):
                 f'say --to LANGUAGE (in Python, to="{targets[0]}"): it translates {self.subject}'
             )
         src, _, tgt = to.rpartition("-")
-        if len(there) > 1 and src in {*sources, *targets} and tgt in targets and src != tgt:
+        known = {language for pair in there for language in pair}
+        if len(there) > 1 and src in known and tgt in targets and src != tgt:
             return src, tgt
         raise ConfigError(f"--to {to}: is no direction of the model, which translates {self.subject}")
 

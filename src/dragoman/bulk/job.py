@@ -45,8 +45,8 @@ class Job:
         """Return the run's configuration with the job's search settings.
 
         Raises:
-            ConfigError: a search setting is unknown or wrong.
-            ConfigError: the run does not translate into the language of the job.
+            ConfigError: a search setting is unknown or wrong, or the run does not translate into the
+                language of the job.
             RunError: the run is missing, or a classifier.
         """
         config = translation_config(Run.open(self.run))

@@ -53,7 +53,7 @@ def score_model(
     if precision == "int8":
         raise ConfigError('--precision int8: is for search only; score translations in "fp32" or "bf16"')
     check_outputs(None, files=[src, tgt], runs=[run, *(ensemble or ())])
-    translator = load_translator(run, device=device, precision=precision, ensemble=ensemble or (), to=to)
+    translator = load_translator(run, device=device, precision=precision, ensemble=ensemble or ()).towards(to)
     sources, targets = _read(src, tgt, translator)
     log_prob, n_tokens = 0.0, 0
     with _progress(len(sources)) as progress:

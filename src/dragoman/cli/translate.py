@@ -271,8 +271,8 @@ def translate(
         return
     content = Content(prefixes=prefixes, required=required, glossary=glossary)
     translator = load_translator(
-        run, device=device, precision=precision, ensemble=ensemble or (), engine=engine, to=to
-    )
+        run, device=device, precision=precision, ensemble=ensemble or (), engine=engine
+    ).towards(to)
     for work in works:
         if work in in_bulk:
             continue

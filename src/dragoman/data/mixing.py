@@ -227,7 +227,7 @@ def plan_mix(
     return EpochPlan([partial(of_round, k) for k in range(n_rounds)])
 
 
-def sampled_shares(parts: Sequence[Part], stage: Stage, most: int) -> list[int]:
+def sampled_shares(stage: Stage, most: int) -> list[int]:
     """Return how many pairs of each part a vocabulary is learnt from: as the mix has them, `most` in all."""
     n_pairs = min(most, stage.n_pairs)
     return [max(1, round(share * n_pairs)) if share else 0 for share in stage.shares]

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dragoman.config import ClassificationConfig, SearchConfig, TranslationConfig, parse_json
+from dragoman.config import ClassificationConfig, SearchConfig, parse_json
 from dragoman.data.document_batching import make_documents
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
@@ -156,7 +156,7 @@ def _export_translator(
     engine = EXPORTERS[to].write(run, translator, folder, compute_type)
     script = EXPORTERS[to].script
     compared = _searches(engine, config.search, compute_type)
-    targets = target_languages(config)
+    targets = config.targets
     found = []
     notes: tuple[str, ...] = ()
     for i, target in enumerate(targets):  # each reads its own share of the sentences
@@ -355,11 +355,6 @@ def _compare_logits(
             f"{LOGIT_TOLERANCE} allowed); nothing was written"
         )
     return parity
-
-
-def target_languages(config: TranslationConfig) -> list[str]:
-    """Return the target languages of a model, that of its first direction first."""
-    return list(dict.fromkeys(tgt for _, tgt in config.directions))
 
 
 def _write_readme(

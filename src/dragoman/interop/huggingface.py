@@ -325,7 +325,7 @@ def write_huggingface(
     """Write what transformers loads into `folder`. ConfigError: something cannot be expressed."""
     weights = {name: tensor.detach() for name, tensor in model.named_parameters()}
     described = model_config(config, weights, tokenizers)
-    targets = list(dict.fromkeys(tgt for _, tgt in config.directions))
+    targets = config.targets
     files = tokenizer_files(run.tokenizer_folder, config, tokenizers.towards(targets[0]).src.before) | {
         "config.json": _json(described),
         "generation_config.json": _json(generation_config(config.search, described)),

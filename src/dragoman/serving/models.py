@@ -63,8 +63,12 @@ class ServedTranslator:
         for start in range(0, len(translations), ALIGNED_AT_ONCE):
             part = translations[start : start + ALIGNED_AT_ONCE]
             cost = sum(len(ids) for translation in part for ids in translation.ids[:1])
-            links += client.run(partial(align_translations, self.translator, part), cost)
+            links += client.run(partial(self.links, part), cost)
         return links
+
+    def links(self, translations: Sequence[Translation]) -> list[list[Link]]:
+        """Return the word alignment of translations, computed here and now."""
+        return align_translations(self.translator, translations)
 
 
 @dataclass(frozen=True)
@@ -93,13 +97,8 @@ class ServedPivot(ServedTranslator):
     def for_client(self, client: Client) -> Translator:
         return PivotTranslator(self.first.for_client(client), self.second.for_client(client))
 
-    def align(self, client: Client, translations: Sequence[Translation]) -> list[list[Link]]:
-        links: list[list[Link]] = []
-        for start in range(0, len(translations), ALIGNED_AT_ONCE):
-            part = translations[start : start + ALIGNED_AT_ONCE]
-            cost = 2 * sum(len(ids) for translation in part for ids in translation.ids[:1])
-            links += client.run(partial(self.translator.align, part), cost)
-        return links
+    def links(self, translations: Sequence[Translation]) -> list[list[Link]]:
+        return self.translator.align(translations)
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class Translation(Task):
         from dragoman.evaluation.robustness import robustness
         from dragoman.evaluation.translation import evaluate
 
-        whole = load_whole_translator(
+        whole = load_translator(
             run.path,
             device=request.device,
             precision=request.precision,
@@ -204,26 +204,6 @@ def _language_in(file: str) -> str | None:
 
 
 def load_translator(
-    run: str | Path,
-    *,
-    device: str = "auto",
-    precision: str = "auto",
-    batch_sentences: int | None = None,
-    ensemble: Sequence[Path] = (),
-    engine: str = "native",
-    to: str | None = None,
-) -> Translator:
-    """Load the translator in the folder `run`, with those of `ensemble`, for one direction.
-
-    ConfigError: unknown precision; the run does not translate into `to`, or has several targets.
-    """
-    return load_whole_translator(
-        run, device=device, precision=precision, batch_sentences=batch_sentences, ensemble=ensemble,
-        engine=engine,
-    ).towards(to)  # fmt: skip
-
-
-def load_whole_translator(
     run: str | Path,
     *,
     device: str = "auto",

@@ -105,7 +105,7 @@ class SeveralCorpora(TrainingText):
     """Corpora in one direction or several, mixed by shares: see `data.mixing`."""
 
     def sample(self) -> Iterator[Pair]:
-        most = 2 * MAX_TEXTS // 2 // len(self.parts)  # of a part: all samples are in memory together
+        most = MAX_TEXTS // len(self.parts)  # of a part: all samples are in memory together
         samples, counts = [], []
         for part in self.parts:
             numbers = count()
@@ -113,7 +113,7 @@ class SeveralCorpora(TrainingText):
             samples.append(draw_sample((p for p in drawn if has_text(p) and next(numbers) >= 0), most))
             counts.append(next(numbers))
         mix = Mixture(self._described(counts), temperature=self.config.data.temperature)
-        wanted = sampled_shares(mix.parts, mix.stages[0], MAX_TEXTS // 2)
+        wanted = sampled_shares(mix.stages[0], MAX_TEXTS // 2)
         for pairs, n in zip(samples, wanted, strict=True):
             yield from islice(cycle(pairs), n)
 
