@@ -733,6 +733,9 @@ class SearchConfig(Section):
     """... plus this."""
     batch_sentences: int = Field(default=100, ge=1, le=MAX_ROWS)
     """Maximum sentences in a batch."""
+    recase: bool = True
+    """Read a text in capitals, or with a capital at the beginning of every word, in the case that the
+    vocabulary has, and write its translation in the text's own."""
 
     @model_validator(mode="after")
     def _settings_fit_the_method(self) -> SearchConfig:
@@ -801,6 +804,9 @@ class ModifiersConfig(Section):
     """Other digits in the numbers that both sides share."""
     copies: Share = 0.0
     """Beside the text on both sides, something to carry over: number, address, placeholder, tag or emoji."""
+    slots: Share = 0.0
+    """Reserved tokens in the place of the numbers, times, addresses, placeholders, tags and emoji that both
+    sides share; above 0, translations carry them over in the same way."""
     noise: Share = 0.0
     """In place of both sides, the same characters without a meaning."""
 

@@ -79,6 +79,7 @@ ROBUST = {
     "merge": 0.1,
     "numbers": 0.5,
     "copies": 0.1,
+    "slots": 0.5,
     "noise": 0.0005,
 }
 """The rates of [modifiers] for --robust, near Mozilla's; what they do on Multi30k is in docs/notebook.md."""

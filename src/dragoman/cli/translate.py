@@ -292,7 +292,8 @@ def protection_of(kinds: str | None, patterns: Sequence[str]) -> Protection | No
     """Return what --protect and --protect-pattern ask for. ConfigError: there is no such kind."""
     if kinds is None and not patterns:
         return None
-    from dragoman.predict.protection import PATTERNS, Protection
+    from dragoman.predict.protection import Protection
+    from dragoman.text.slots import PATTERNS
 
     names = [kind.strip() for kind in (kinds or "").split(",") if kind.strip()]
     return Protection(PATTERNS if names == ["all"] else names, patterns)

@@ -51,6 +51,8 @@ class Corpus(ABC):
     """Pairs that can be read again and again. `name` says in messages where they come from."""
 
     name: str
+    has_slots: bool = False
+    """Whether `SLOTS` in its pairs are tokens: Dragoman has put them there."""
 
     def sources(self) -> Iterator[str]:
         """Yield the source of every pair: what a model reads. DataError: as `pairs`."""

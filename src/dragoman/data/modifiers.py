@@ -21,9 +21,11 @@ from dragoman.text.alterations import (
     with_typos,
     without_final_point,
 )
+from dragoman.text.normalisation import without_controls
+from dragoman.text.slots import slots_at_random
 from dragoman.text.words import has_spaces
 
-FORMAT = 1
+FORMAT = 2
 """Goes into every fingerprint: raise it where the same draw gives other pairs."""
 
 MOST_MERGED = 4
@@ -61,6 +63,7 @@ class ModifiedCorpus(Corpus):
         """
         self.corpus, self.rates, self.languages = corpus, rates, languages
         self.name = corpus.name
+        self.has_slots = rates.slots > 0
         self._max_bytes = 3 * max_length  # a token of Chinese has about 3 bytes, of an alphabet more
         self._drawn_from = f"{seed} {draw}"
 
@@ -79,13 +82,16 @@ class ModifiedCorpus(Corpus):
     def _read(self) -> Iterator[Pair]:
         rng = Random(self._drawn_from)
         for pair in self._merged(rng):
-            yield self._altered(pair, rng) if has_text(pair) else pair
+            altered = self._altered(pair, rng) if has_text(pair) else pair
+            if self.rates.slots and rng.random() < self.rates.slots:
+                altered = Pair(*slots_at_random(altered, rng))
+            yield altered
 
     def _merged(self, rng: Random) -> Iterator[Pair]:
         """Yield the pairs of the corpus, some neighbours as one."""
         group: list[Pair] = []
         n_wanted = 1
-        for pair in self.corpus.pairs():
+        for pair in self._cleaned():
             if group and (len(group) == n_wanted or not self._fits(group, pair)):
                 yield on_one_line(group, self.languages)
                 group = []
@@ -95,6 +101,11 @@ class ModifiedCorpus(Corpus):
             group.append(pair)
         if group:
             yield on_one_line(group, self.languages)
+
+    def _cleaned(self) -> Iterator[Pair]:
+        """Yield the pairs of the corpus, in which a character that is a slot would be taken for ours."""
+        pairs = self.corpus.pairs()
+        return (Pair(*map(without_controls, pair)) for pair in pairs) if self.has_slots else pairs
 
     def _fits(self, group: list[Pair], pair: Pair) -> bool:
         """Whether `pair` may follow `group` in one line."""
@@ -118,4 +129,6 @@ class ModifiedCorpus(Corpus):
         case: Callable[[str], str] | None = rng.choices(
             (in_capitals, in_title_case, None), (rates.upper, rates.title, 1 - rates.upper - rates.title)
         )[0]
-        return pair if case is None else Pair(*map(case, pair))
+        if case is not None:
+            pair = Pair(*map(case, pair))
+        return pair

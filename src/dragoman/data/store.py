@@ -237,7 +237,7 @@ class TokenStore:
             f"{FORMAT} {corpus.fingerprint()} {tokenizers.src.fingerprint} {tokenizers.tgt.fingerprint} "
             f"{max_length} {draw if dropout else None}"
         )
-        encoder = Encoder(tokenizers, max_length=max_length, dropout=dropout)
+        encoder = Encoder(tokenizers, max_length=max_length, dropout=dropout, slots=corpus.has_slots)
         reading = Reading(corpus, progress=progress)
         shards: list[Shard] = []
         while not shards or shards[-1].has_more:
@@ -326,11 +326,14 @@ class Encoder:
     max_length: int
     """Tokens of a sentence, the end token included, at most."""
     dropout: bool
+    slots: bool
+    """Whether `SLOTS` in the pairs become tokens."""
 
     def __call__(self, pairs: Sequence[Pair]) -> tuple[list[tuple[list[int], list[int]]], Skipped]:
         """Return the ids of the usable pairs, end tokens last, and how many pairs are left out."""
-        src = self.tokenizers.src.encode_batch([pair.src for pair in pairs], dropout=self.dropout)
-        tgt = self.tokenizers.tgt.encode_batch([pair.tgt for pair in pairs], dropout=self.dropout)
+        how = {"dropout": self.dropout, "slots": self.slots}
+        src = self.tokenizers.src.encode_batch([pair.src for pair in pairs], **how)
+        tgt = self.tokenizers.tgt.encode_batch([pair.tgt for pair in pairs], **how)
         filled = [(s, t) for s, t in zip(src, tgt, strict=True) if s and t]
         kept = [(s, t) for s, t in filled if max(len(s), len(t)) < self.max_length]
         for s, t in kept:

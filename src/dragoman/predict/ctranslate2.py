@@ -59,6 +59,8 @@ TOLERANCE = {"float32": 1e-3, "int8": 0.5}
 class CTranslate2Engine:
     """Searches with CTranslate2, on a model that `convert` wrote. Greedy and beam search only."""
 
+    has_phrases = False
+
     def __init__(
         self,
         folder: Path,

@@ -25,6 +25,7 @@ from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.packed import PackedDecoder, can_pack
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.text.casing import Casing
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 FORBIDDEN = (PAD_ID, BOS_ID, UNK_ID)
@@ -46,6 +47,10 @@ class Sentence(NamedTuple):
     """What tells it from other sentences: together with a seed, it decides what is drawn at random."""
     watcher: Watcher | None = None
     """Who looks on while it is searched for, where the engine can be watched."""
+    spans: Sequence[str] = ()
+    """What the slots among its tokens stand for, the first slot first."""
+    casing: Casing = ""
+    """The case of its translation, where its tokens are those of another one."""
 
     @property
     def n_needed(self) -> int:
@@ -56,6 +61,10 @@ class Sentence(NamedTuple):
 class Engine(Protocol):
     """Searches for translations of tokens."""
 
+    @property
+    def has_phrases(self) -> bool:
+        """Whether it can search for translations that hold required phrases."""
+
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Return the best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
 
@@ -65,6 +74,8 @@ class Engine(Protocol):
 
 class StepEngine(ABC):
     """Dragoman's own search over the next-token function of whatever computes it."""
+
+    has_phrases = True
 
     @property
     def device(self) -> torch.device:

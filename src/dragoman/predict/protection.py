@@ -19,27 +19,10 @@ from typing import Literal, NamedTuple, TypeAlias
 from dragoman.errors import ConfigError, check_texts
 from dragoman.predict.alignment import Align, Link, align_translations
 from dragoman.predict.translator import Alternative, Translate, Translation, Translator
+from dragoman.text.slots import PATTERNS
 
 Outcome: TypeAlias = Literal["copied", "put back", "untranslated"]
 """The model copied all spans that are no tags; all were put back by alignment; nothing helped."""
-
-_LETTER = "[^\\W_\u2e80-\u9fff\uac00-\ud7ff\u0e00-\u0eff]"
-"""A letter or digit of a script that separates words: a number may stand beside a Chinese character."""
-
-PATTERNS = {
-    "tags": (
-        r"""</?[A-Za-z][\w:.-]*(?:\s(?:[^<>"']|"[^"<]*"|'[^'<]*')*)?/?>"""
-        r"|<!--(?:(?!<!--).)*?-->|&(?:[A-Za-z][A-Za-z0-9]*|\#[0-9]+|\#x[0-9A-Fa-f]+);"
-    ),
-    "urls": r"(?:(?:https?|ftp)://|(?<![\w.])www\.)[\w\-.~:/?\#\[\]@!$&'()*+,;=%]*[\w/~=&\#%+\-]",
-    "emails": r"(?<![\w.%+\-])[A-Za-z0-9._%+\-]+@[A-Za-z0-9\-]+(?:\.[A-Za-z0-9\-]+)+",
-    "placeholders": (
-        r"\{\{[^{}]*\}\}|\$?\{[^{}\s]*\}"
-        r"|%(?:\(\w+\)|[0-9]+\$)?[\-+\#0]*[0-9]*(?:\.[0-9]+)?[sdifgexXcu@](?![A-Za-z])"
-    ),
-    "numbers": rf"(?<!{_LETTER})[0-9]+(?:[.,:/’'\-][0-9]+)*(?!{_LETTER})",
-}
-"""What is protected, by name; of several that begin at the same place, the one above counts."""
 
 INLINE_TAGS = frozenset((
     "a", "abbr", "b", "bdi", "bdo", "big", "bpt", "cite", "code", "del", "dfn", "em", "ept", "font", "g", "i",

@@ -8,7 +8,10 @@ from functools import cached_property
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.engine import Sentence
 from dragoman.predict.phrases import continuing_tokens, encode_phrase
-from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
+from dragoman.text.casing import Casing, usual_case
+from dragoman.text.normalisation import without_controls
+from dragoman.text.slots import SLOTS, carried, with_slots
+from dragoman.text.tokenizer import EOS_ID, UNK_ID, Tokenizer, TokenizerPair
 
 
 class InputEncoder:
@@ -35,8 +38,13 @@ class InputEncoder:
         required: Sequence[Sequence[str]] | None,
         *,
         first_number: int,
+        recase: bool = False,
     ) -> list[Sentence]:
         """Return the search's input for each text, including texts that are too long for the model.
+
+        Where the vocabularies have slots, these stand for what is carried over, unless a required phrase
+        holds it. With `recase`, text in capitals or in title case is read in the case that the vocabulary
+        has, unless its translation has a prefix or required phrases.
 
         DataError: there is not one prefix or list of phrases for each text, or one is more than the model
         can write.
@@ -48,17 +56,64 @@ class InputEncoder:
                     f"{name} must be a list with one entry for each of the {len(texts)} sentences"
                 )
         check_texts([] if prefixes is None else prefixes, what="prefix")
-        begun = self.tokenizers.tgt.encode_batch(prefixes or [""] * len(texts))
+        forced = required or [()] * len(texts)
         phrases = [
             self._phrases(own, first_number + i) for i, own in enumerate(required or [()] * len(texts))
         ]
+        free = [not forced[i] and not (prefixes and prefixes[i]) for i in range(len(texts))]
+        read: list[tuple[str, Casing]] = [
+            usual_case(text, self.tokenizers.src) if recase and free[i] else (text, "")
+            for i, text in enumerate(texts)
+        ]
+        texts = [text for text, _ in read]
+        spans = [self._spans(text, own) for text, own in zip(texts, forced, strict=True)]
+        begun = self._encoded(self.tokenizers.tgt, prefixes or [""] * len(texts), spans)
         continuing = self._continuing if any(phrases) else frozenset[int]()
         sentences = []
-        for i, ids in enumerate(self.tokenizers.src.encode_batch(texts)):
-            sentence = Sentence([*ids, EOS_ID], begun[i], phrases[i], continuing, first_number + i)
+        for i, ids in enumerate(self._encoded(self.tokenizers.src, texts, spans)):
+            sentence = Sentence(
+                [*ids, EOS_ID],
+                begun[i],
+                phrases[i],
+                continuing,
+                first_number + i,
+                spans=spans[i],
+                casing=read[i][1],
+            )
             self._check(sentence)
             sentences.append(sentence)
         return sentences
+
+    @cached_property
+    def _slots(self) -> dict[int, int]:
+        """The tokens of `SLOTS` in the source, and in the target; nothing where a vocabulary has none."""
+        if not self.tokenizers.has_slots:
+            return {}
+        src, tgt = self.tokenizers.src.pieces(), self.tokenizers.tgt.pieces()
+        return {src.index(slot): tgt.index(slot) for slot in SLOTS}
+
+    def _spans(self, text: str, phrases: Sequence[str]) -> list[str]:
+        """Return what slots stand for in `text`."""
+        if not self._slots:
+            return []
+        spans = [span for span in carried(text) if not any(span in phrase for phrase in phrases)]
+        return spans[: len(SLOTS)]
+
+    def _encoded(
+        self, tokenizer: Tokenizer, texts: Sequence[str], spans: Sequence[Sequence[str]]
+    ) -> list[list[int]]:
+        """Return the tokens of texts, with slots for their spans."""
+        if not any(spans):
+            return tokenizer.encode_batch(texts)
+        slotted = [with_slots(without_controls(t), own) for t, own in zip(texts, spans, strict=True)]
+        return tokenizer.encode_batch(slotted, slots=True)
+
+    def missing_slots(self, sentence: Sentence, ids: Sequence[int]) -> list[list[int]]:
+        """Return, as phrases, the slots of a sentence that its translation `ids` lacks."""
+        if not sentence.spans:
+            return []
+        wanted = {self._slots[i]: None for i in sentence.source if i in self._slots}
+        return [[i] for i in wanted if i not in ids]
 
     def _check(self, sentence: Sentence) -> None:
         """DataError: the model cannot write what its translation must hold."""

@@ -27,6 +27,8 @@ from dragoman.predict.sentences import InputEncoder
 from dragoman.predict.splitting import gap_between, split_to_fit
 from dragoman.predict.threads import map_in_threads
 from dragoman.runs import Run
+from dragoman.text.casing import in_casing
+from dragoman.text.slots import without_slots
 from dragoman.text.tokenizer import TokenizerPair
 
 WORTH_A_THREAD = 16
@@ -229,7 +231,9 @@ class Translator:
         if not isinstance(first_number, int) or first_number < 0:
             raise DataError(f"first_number = {first_number!r}: is not a whole number from 0 on")
         check_texts(texts, what="sentence", first_number=first_number)
-        sentences = self._encoder.sentences(texts, prefixes, required, first_number=first_number)
+        sentences = self._encoder.sentences(
+            texts, prefixes, required, first_number=first_number, recase=search.recase
+        )
         split = self._split(texts, sentences)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
@@ -237,13 +241,13 @@ class Translator:
         done = len(texts) - len(filled) - len(split)
         batches = self._batches(by_length, search.batch_sentences)
         found = map_in_threads(
-            lambda batch: self.engine.search([sentences[i] for i in batch], search),
+            lambda batch: self._search([sentences[i] for i in batch], search),
             batches,
             n_threads=self._n_threads(),
         )
         for batch, results in zip(batches, found, strict=True):
             for i, hypotheses in zip(batch, results, strict=True):
-                translations[i] = self._read(texts[i], hypotheses)
+                translations[i] = self._read(texts[i], hypotheses, sentences[i])
             done += len(batch)
             if progress is not None:
                 progress(done)
@@ -328,8 +332,27 @@ class Translator:
         ids = tuple(tuple(chain.from_iterable(chosen)) for chosen in found)
         return Translation(source, *alternatives[0], tuple(alternatives), parts, ids)
 
-    def _read(self, source: str, hypotheses: list[Hypothesis]) -> Translation:
-        texts = self.tokenizers.tgt.decode_batch([h.ids for h in hypotheses])
+    def _search(self, sentences: Sequence[Sentence], search: SearchConfig) -> list[list[Hypothesis]]:
+        """Search, and once more for those whose best translation lacks a slot: then with it as a phrase."""
+        found = self.engine.search(sentences, search)
+        lacking = {
+            i: sentence._replace(required=[*sentence.required, *missing])
+            for i, sentence in enumerate(sentences)
+            if (missing := self._encoder.missing_slots(sentence, found[i][0].ids))
+        }
+        if lacking and search.method == "beam" and search.diversity_groups == 1 and self.engine.has_phrases:
+            again = self.engine.search(list(lacking.values()), search)
+            for i, hypotheses in zip(lacking, again, strict=True):
+                found[i] = hypotheses
+        return found
+
+    def written(self, sentence: Sentence, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each row of tokens of a translation: spans and case of `sentence` put back."""
+        texts = self.tokenizers.tgt.decode_batch(rows, slots=bool(sentence.spans))
+        return [without_slots(in_casing(sentence.casing, text), sentence.spans) for text in texts]
+
+    def _read(self, source: str, hypotheses: list[Hypothesis], sentence: Sentence) -> Translation:
+        texts = self.written(sentence, [h.ids for h in hypotheses])
         alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
         ids = tuple(tuple(h.ids) for h in hypotheses)
         return Translation(source, *alternatives[0], alternatives, (), ids)

@@ -48,8 +48,10 @@ class GoneError(Exception):
 class Client:
     """The client of a request: submits its work, and can cancel it."""
 
-    def __init__(self, batcher: Batcher, see: Callable[[int, Sequence[int]], None] | None = None) -> None:
-        """`see` receives the number of a sentence and its current best hypothesis."""
+    def __init__(
+        self, batcher: Batcher, see: Callable[[Sentence, Sequence[int]], None] | None = None
+    ) -> None:
+        """`see` receives a sentence and its current best hypothesis."""
         self.gone = False
         """Whether the client has left; its searches are then cancelled."""
         self.see = see
@@ -85,7 +87,7 @@ class Watching(NamedTuple):
     """A client's interest in one of its sentences: a `dragoman.decoding.Watcher`."""
 
     client: Client
-    number: int
+    sentence: Sentence
     pause: Callable[[], None]
     """Called at every step of the search."""
 
@@ -95,7 +97,7 @@ class Watching(NamedTuple):
 
     def see(self, ids: Sequence[int]) -> None:
         if self.client.see is not None:
-            self.client.see(self.number, ids)
+            self.client.see(self.sentence, ids)
 
 
 class _Waiting(NamedTuple):
@@ -326,11 +328,14 @@ class BatchedEngine:
         # searches on a GPU share tensors, so that they cannot be interrupted by another search
         self._pause = batcher.progress if device is None or device.type != "cpu" else batcher.pause
 
+    @property
+    def has_phrases(self) -> bool:
+        return self._engine.has_phrases
+
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Search as `Engine.search` does. GoneError: the client has left."""
         watched = [
-            sentence._replace(watcher=Watching(self._client, sentence.number, self._pause))
-            for sentence in sentences
+            sentence._replace(watcher=Watching(self._client, sentence, self._pause)) for sentence in sentences
         ]
         work = Searching(self._engine, _same(settings))
         return self._client.results(work, watched, [len(sentence.source) for sentence in sentences])

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from dragoman.documents import Document
 from dragoman.errors import DataError
 from dragoman.predict.confidence import word_probabilities
+from dragoman.predict.engine import Sentence
 from dragoman.predict.protection import Protection
 from dragoman.predict.request import TranslationRequest
 from dragoman.predict.translator import Translation, Translator
@@ -137,19 +138,19 @@ class TranslationJob:
                 tell("sentence", SentenceEvent(text=i, sentence=k, result=sentence))
         tell("done", self._answer(sentences))
 
-    def _teller(self, tell: Tell) -> Callable[[int, Sequence[int]], None] | None:
-        """Return a callback for partial hypotheses, by sentence number, counted from 1."""
+    def _teller(self, tell: Tell) -> Callable[[Sentence, Sequence[int]], None] | None:
+        """Return a callback for partial hypotheses, by sentence, whose numbers count from 1."""
         if self._wanted.protection is not None or self.served.pivot:
             return None  # what is searched for is not what is answered
         last: dict[int, float] = {}
-        tokenizer = self._translator.tokenizers.tgt
+        written = self._translator.written
 
-        def see(number: int, ids: Sequence[int]) -> None:
-            now = time.monotonic()
+        def see(sentence: Sentence, ids: Sequence[int]) -> None:
+            now, number = time.monotonic(), sentence.number
             if ids and number <= len(self._places) and now - last.get(number, 0.0) >= BETWEEN_PARTIALS:
                 last[number] = now
                 i, k = self._places[number - 1]
-                tell("partial", PartialEvent(text=i, sentence=k, partial=tokenizer.decode(list(ids))))
+                tell("partial", PartialEvent(text=i, sentence=k, partial=written(sentence, [ids])[0]))
 
         return see
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
+
+from dragoman.text.slots import change_outside
 
 TYPING_MISTAKES = 7
 """A text with typing mistakes has one for this number of words, and at least one."""
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+"""Letters, with apostrophes between them."""
+
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _FINAL = re.compile(r"[.!?…。！？।؟۔]+(?=[\"'“”‘’«»)\]」』]*\s*$)")
 _URL = re.compile(r"(?:[^\s()<>\"']+(?:://|@)|www\.)[^\s()<>\"']*[^\s()<>\"'.,;:!?]")
@@ -48,22 +52,17 @@ NEIGHBOURS = _neighbours()
 
 
 def in_capitals(text: str) -> str:
-    """Return `text` in capitals; addresses stay as they are."""
-    return _outside_addresses(str.upper, text)
+    """Return `text` in capitals; what is carried over stays as it is."""
+    return change_outside(str.upper, text)
 
 
 def in_title_case(text: str) -> str:
-    """Return `text` with a capital at the beginning of every word; addresses stay as they are."""
+    """Return `text` with a capital at the beginning of every word; what is carried over stays as it is."""
 
     def titled(part: str) -> str:
-        return _WORD.sub(lambda word: word[0][:1].upper() + word[0][1:], part)
+        return WORD.sub(lambda word: word[0][:1].upper() + word[0][1:], part)
 
-    return _outside_addresses(titled, text)
-
-
-def _outside_addresses(change: Callable[[str], str], text: str) -> str:
-    parts = re.split(f"({_URL.pattern})", text)
-    return "".join(part if i % 2 else change(part) for i, part in enumerate(parts))
+    return change_outside(titled, text)
 
 
 def without_final_point(texts: Sequence[str]) -> list[str]:
@@ -78,7 +77,7 @@ def with_typos(text: str, rng: Random) -> str:
 
     A mistake is two letters swapped, one left out or written twice, or a key beside the right one.
     """
-    words = [word for word in _WORD.finditer(text) if len(word[0]) > 3 and not _URL.search(word[0])]
+    words = [word for word in WORD.finditer(text) if len(word[0]) > 3 and not _URL.search(word[0])]
     n = min(len(words), max(1, round(len(words) / TYPING_MISTAKES)))
     for word in sorted(rng.sample(words, n), key=re.Match.start, reverse=True):
         text = text[: word.start()] + _mistyped(word[0], rng) + text[word.end() :]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from dragoman.errors import check_texts
 from dragoman.files import write_atomically
 from dragoman.text.normalisation import normalise, normalise_lowercase, without_controls
+from dragoman.text.slots import SLOTS
 from dragoman.text.vocabulary import MARK, SPECIAL_TOKENS, UNK_ID, UNKNOWN
 
 
@@ -84,6 +85,22 @@ class Tokenizer(ABC):
         ConfigError: a tokenizer that came with an imported model takes no new ones.
         """
 
+    @property
+    def has_slots(self) -> bool:
+        """Whether `SLOTS` are in the vocabulary."""
+        return self._has_slots
+
+    @cached_property
+    def _has_slots(self) -> bool:
+        return set(SLOTS) <= set(self.pieces())
+
+    @abstractmethod
+    def with_slots(self) -> Tokenizer:
+        """Return this tokenizer with `SLOTS` behind the other tokens; as it is where it has them.
+
+        ConfigError: a tokenizer that came with an imported model takes no new ones.
+        """
+
     def with_marks(self, marks: Sequence[str]) -> Tokenizer:
         """Return a view of this tokenizer that puts the reserved tokens `marks` before every text."""
         return MarkedTokenizer(self, marks) if marks else self
@@ -93,23 +110,29 @@ class Tokenizer(ABC):
         """A hash of the whole tokenizer: equal only where ids mean the same."""
         return hashlib.blake2b(self._spec.encode(), digest_size=16).hexdigest()
 
-    def normalise(self, text: str) -> str:
-        """Return the form of `text` that this tokenizer sees: in lower case if it was trained so."""
-        return normalise_lowercase(text) if self._lowercase else normalise(text)
+    def normalise(self, text: str, *, slots: bool = False) -> str:
+        """Return the form of `text` that this tokenizer sees: in lower case if it was trained so.
+
+        `SLOTS` stay with `slots`; no text of a user keeps them.
+        """
+        return (normalise_lowercase if self._lowercase else normalise)(text, slots=slots)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, with neither start nor end token; none for a text of white space."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str], *, dropout: bool = False) -> list[list[int]]:
+    def encode_batch(
+        self, texts: Sequence[str], *, dropout: bool = False, slots: bool = False
+    ) -> list[list[int]]:
         """Return the ids of each text. DataError: `texts` are not strings.
 
         `dropout` leaves out merges at random (BPE-dropout, Provilkov et al. 2020), with the probability
         that the tokenizer was trained with. The generator belongs to `tokenizers` and takes no seed, so
-        a training that must be repeatable keeps what was drawn (`TokenStore.prepare`).
+        a training that must be repeatable keeps what was drawn (`TokenStore.prepare`). With `slots`, `SLOTS`
+        in the texts become tokens.
         """
         check_texts(texts)
-        return self._encode_batch([self.normalise(text) for text in texts], dropout=dropout)
+        return self._encode_batch([self.normalise(text, slots=slots) for text in texts], dropout=dropout)
 
     @abstractmethod
     def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
@@ -123,9 +146,9 @@ class Tokenizer(ABC):
         """
         return self.decode_batch([ids])[0]
 
-    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each row of ids, as `decode` has it."""
-        return [without_controls(text) for text in self._decode_batch(batch)]
+    def decode_batch(self, batch: Sequence[Sequence[int]], *, slots: bool = False) -> list[str]:
+        """Return the text of each row of ids, as `decode` has it; `SLOTS` stay with `slots`."""
+        return [without_controls(text, slots=slots) for text in self._decode_batch(batch)]
 
     @abstractmethod
     def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
@@ -193,8 +216,11 @@ class MarkedTokenizer(Tokenizer):
     def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
         return self._plain.with_new_marks(marks)
 
-    def normalise(self, text: str) -> str:
-        return self._reader.normalise(text)
+    def with_slots(self) -> Tokenizer:
+        return self._plain.with_slots()
+
+    def normalise(self, text: str, *, slots: bool = False) -> str:
+        return self._reader.normalise(text, slots=slots)
 
     def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
         before = list(self.before.values())

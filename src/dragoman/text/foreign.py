@@ -55,6 +55,13 @@ class ForeignTokenizer(ListedTokenizer):
             f"new reserved tokens such as {marks[0]}; train it in the directions that it has"
         )
 
+    def with_slots(self) -> Tokenizer:
+        """ConfigError, always."""
+        raise ConfigError(
+            f'a tokenizer of the kind "{self._settings["kind"]}" came with an imported model and takes no '
+            "new reserved tokens; set modifiers.slots = 0"
+        )
+
     def tokens(self, text: str) -> list[Token]:
         return [
             Token(i := self._ids.get(piece, UNK_ID), self._pieces[i], start, end)
@@ -198,7 +205,7 @@ class PiecesTokenizer(ForeignTokenizer):
         known = set(self._ids) if self._settings.get("known_only") else None
         self._codes = None if codes is None else BytePairCodes(codes, known)
 
-    def normalise(self, text: str) -> str:
+    def normalise(self, text: str, *, slots: bool = False) -> str:
         text = " ".join(without_controls(text).split())
         return " ".join(text.lower().split()) if self._lowercase else text
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from dragoman.text.slots import SLOTS
+
 META_SPACE = "\u2581"
 """Stands for a space inside tokens (SentencePiece's convention), so it cannot also stand for itself."""
 
@@ -25,12 +27,18 @@ What moves the cursor or ends a line, as `str.splitlines` knows it, becomes a sp
 """
 
 
-def without_controls(text: str) -> str:
-    """`text` with `REPLACED` replaced. Marks of direction, joiners and other format characters stay."""
-    return text if text.isprintable() else text.translate(REPLACED)
+_SLOTS_STAY = {point: text for point, text in REPLACED.items() if chr(point) not in SLOTS}
 
 
-def normalise(text: str) -> str:
+def without_controls(text: str, *, slots: bool = False) -> str:
+    """`text` with `REPLACED` replaced; `SLOTS` stay with `slots`.
+
+    Marks of direction, joiners and other format characters stay.
+    """
+    return text if text.isprintable() else text.translate(_SLOTS_STAY if slots else REPLACED)
+
+
+def normalise(text: str, *, slots: bool = False) -> str:
     """`text` in Unicode's composed form (NFC), on one line, with single spaces and none at the ends.
 
     - Control characters and what else is in `REPLACED` is dropped, or becomes a space.
@@ -38,10 +46,12 @@ def normalise(text: str) -> str:
       space, too.
     - U+2581, the tokens' sign for a space, becomes an underscore.
 
+    - `SLOTS` stay with `slots`, for text that Dragoman has put them into.
+
     Nothing else changes: case, joiners, marks of direction and variation selectors stay.
     `normalise(normalise(text)) == normalise(text)`.
     """
-    text = without_controls(text)
+    text = without_controls(text, slots=slots)
     if not text.isascii():
         text = text.replace(META_SPACE, "_")
         if not unicodedata.is_normalized("NFC", text):
@@ -49,6 +59,6 @@ def normalise(text: str) -> str:
     return " ".join(text.split())
 
 
-def normalise_lowercase(text: str) -> str:
+def normalise_lowercase(text: str, *, slots: bool = False) -> str:
     """`normalise(text)` in lower case, composed again: "İ" becomes "i̇". Idempotent, too."""
-    return normalise(normalise(text).lower())
+    return normalise(normalise(text, slots=slots).lower(), slots=slots)

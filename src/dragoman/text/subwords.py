@@ -104,16 +104,18 @@ def extend(spec: str, texts: Iterable[str], n_new: int) -> str:
     return json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
 
 
-def with_marks(spec: str, marks: Sequence[str]) -> str:
-    """Return the tokenizer `spec` with tokens that no text becomes: BPE never merges to them, and for unigram
-    they lie across the borders of words."""
+def with_pieces(spec: str, pieces: Sequence[str]) -> str:
+    """Return the tokenizer `spec` with more tokens, which no text becomes but the character that is one.
+
+    BPE never merges to the others, and for unigram they lie across the borders of words.
+    """
     settings = json.loads(spec)
     vocab = settings["model"]["vocab"]
-    for mark in marks:
+    for piece in pieces:
         if isinstance(vocab, dict):
-            vocab[mark] = len(vocab)
+            vocab[piece] = len(vocab)
         else:
-            vocab.append([mark, min(score for _, score in vocab)])
+            vocab.append([piece, min(score for _, score in vocab)])
     return json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -17,6 +17,7 @@ from dragoman.text import subwords
 from dragoman.text.base import ListedTokenizer, Token, Tokenizer
 from dragoman.text.foreign import KINDS
 from dragoman.text.normalisation import META_SPACE, normalise, normalise_lowercase
+from dragoman.text.slots import SLOTS
 from dragoman.text.subwords import BYTE_TOKENS, LOWERCASE, N_FIXED
 from dragoman.text.vocabulary import (
     BOS_ID,
@@ -72,7 +73,10 @@ class SubwordTokenizer(Tokenizer):
         return SubwordTokenizer(subwords.extend(self._spec, texts, n_new))
 
     def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
-        return SubwordTokenizer(subwords.with_marks(self._spec, [m for m in marks if m not in self.marks]))
+        return SubwordTokenizer(subwords.with_pieces(self._spec, [m for m in marks if m not in self.marks]))
+
+    def with_slots(self) -> Tokenizer:
+        return self if self.has_slots else SubwordTokenizer(subwords.with_pieces(self._spec, SLOTS))
 
     def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
         tokenizer = self._dropping if dropout and self._dropping else self._plain
@@ -131,12 +135,15 @@ class WholeTokenizer(ListedTokenizer):
         counts: Counter[str] = Counter()
         for text in sample_of_text(texts, self.normalise):
             counts.update(piece for piece in self._cut(text) if piece not in self._ids)
-        new = most_frequent(counts, n_new, min_frequency=2)
-        settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *new]}
-        return WholeTokenizer(json.dumps(settings, ensure_ascii=False, indent=0))
+        return self._with_pieces(most_frequent(counts, n_new, min_frequency=2))
 
     def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
-        new = [mark for mark in marks if mark not in self.marks]
+        return self._with_pieces([mark for mark in marks if mark not in self.marks])
+
+    def with_slots(self) -> Tokenizer:
+        return self if self.has_slots else self._with_pieces(SLOTS)
+
+    def _with_pieces(self, new: Sequence[str]) -> Tokenizer:
         settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *new]}
         return WholeTokenizer(json.dumps(settings, ensure_ascii=False, indent=0))
 
@@ -154,12 +161,18 @@ class WholeTokenizer(ListedTokenizer):
 
 
 def train_tokenizer(
-    texts: Iterable[str], config: TokenizerConfig, *, lang: str = "", marks: Sequence[str] = ()
+    texts: Iterable[str],
+    config: TokenizerConfig,
+    *,
+    lang: str = "",
+    marks: Sequence[str] = (),
+    slots: bool = False,
 ) -> Tokenizer:
     """Train a tokenizer of `config.kind` on `texts` in the language `lang` (for spaCy's rules).
 
     It has `config.vocab_size` tokens, or fewer if the texts have fewer pieces; the last are the reserved ones
-    `marks`. `config.dropout` is used by `encode_batch(..., dropout=True)` only.
+    `marks`, before them `SLOTS` with `slots`. `config.dropout` is used by `encode_batch(..., dropout=True)`
+    only.
 
     Raises:
         DataError: there is no text.
@@ -173,7 +186,10 @@ def train_tokenizer(
         )
     if marks:
         smaller = config.model_copy(update={"vocab_size": config.vocab_size - len(marks)})
-        return train_tokenizer(texts, smaller, lang=lang).with_new_marks(marks)
+        return train_tokenizer(texts, smaller, lang=lang, slots=slots).with_new_marks(marks)
+    if slots:
+        smaller = config.model_copy(update={"vocab_size": config.vocab_size - len(SLOTS)})
+        return train_tokenizer(texts, smaller, lang=lang).with_slots()
     if config.kind == "bpe" or config.kind == "unigram":
         spec = subwords.learn(
             texts,
@@ -271,24 +287,26 @@ class TokenizerPair:
         src_lang: str = "",
         tgt_lang: str = "",
         marks: Sequence[str] = (),
+        slots: bool = False,
     ) -> TokenizerPair:
         """Return the tokenizers that `config` asks for, learnt from `pairs`, which are read once.
 
         Of a large corpus, a random sample. The languages choose spaCy's rules, where it splits the words.
-        The source's has the reserved tokens `marks`.
+        The source's has the reserved tokens `marks`, and both have `SLOTS` with `slots`.
         Errors: as `train_tokenizer`.
         """
         sample = draw_sample(pairs, MAX_TEXTS // 2)
         if config.shared:
             lang = src_lang if src_lang == tgt_lang else ""
-            both = train_tokenizer((text for pair in sample for text in pair), config, lang=lang, marks=marks)
+            texts = (text for pair in sample for text in pair)
+            both = train_tokenizer(texts, config, lang=lang, marks=marks, slots=slots)
             return cls(both, both)
         tgt_config = config
         if config.tgt_kind != "same":
             tgt_config = config.model_copy(update={"kind": config.tgt_kind})
         return cls(
-            train_tokenizer((src for src, _ in sample), config, lang=src_lang, marks=marks),
-            train_tokenizer((tgt for _, tgt in sample), tgt_config, lang=tgt_lang),
+            train_tokenizer((src for src, _ in sample), config, lang=src_lang, marks=marks, slots=slots),
+            train_tokenizer((tgt for _, tgt in sample), tgt_config, lang=tgt_lang, slots=slots),
         )
 
     def extended(self, pairs: Iterable[tuple[str, str]], n_new: int) -> TokenizerPair:
@@ -320,6 +338,18 @@ class TokenizerPair:
             return self
         src = self.src.with_new_marks(marks)
         return TokenizerPair(src, src if self.shared else self.tgt)
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether both sides have `SLOTS`."""
+        return self.src.has_slots and self.tgt.has_slots
+
+    def with_slots(self) -> TokenizerPair:
+        """Return these tokenizers with `SLOTS`, as they are where they have them."""
+        if self.has_slots:
+            return self
+        src = self.src.with_slots()
+        return TokenizerPair(src, src if self.shared else self.tgt.with_slots())
 
     def save(self, folder: Path) -> None:
         """Write shared.json, or src.json and tgt.json, into `folder`."""

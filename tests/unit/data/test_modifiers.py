@@ -12,6 +12,7 @@ from dragoman.data.corpora import Corpus, Pair
 from dragoman.data.modifiers import MOST_MERGED, ModifiedCorpus
 from dragoman.presets import ROBUST
 from dragoman.text.alterations import carried_over
+from dragoman.text.slots import SLOTS
 
 PAIRS = [Pair(f"The dog number {i} sleeps.", f"Der Hund Nummer {i} schläft.") for i in range(2000)]
 
@@ -109,3 +110,15 @@ def test_sentences_of_chinese_are_merged_without_a_space() -> None:
     found = list(modified({"merge": 1.0}, pairs=pairs, languages=("en", "zh")).pairs())
     assert any("狗睡觉。狗睡觉。" in pair.tgt for pair in found)
     assert all(" " not in pair.tgt for pair in found)
+
+
+def test_slots_stand_for_what_both_sides_share_and_never_come_from_the_corpus() -> None:
+    pairs = [Pair(f"at {i} {SLOTS[0]}", f"um {i} {SLOTS[1]}") for i in range(100, 300)]
+    for src, tgt in modified({"slots": 1.0}, pairs=pairs).pairs():
+        assert src.removeprefix("at ").strip() == tgt.removeprefix("um ").strip()
+        assert src.split()[1] in SLOTS
+    half = [pair.src for pair in modified({"slots": 0.5}, pairs=pairs).pairs()]
+    assert 0.3 < sum(any(slot in src for slot in SLOTS) for src in half) / len(half) < 0.7
+    assert not any(slot in src for slot in SLOTS for src in half if "at 1" in src or "at 2" in src)
+    assert modified({"slots": 0.5}, pairs=pairs).has_slots
+    assert not modified({"upper": 0.5}, pairs=pairs).has_slots

@@ -316,7 +316,7 @@ def test_translations_are_the_same_whatever_is_translated_beside_them(
 def test_a_client_sees_its_sentences_grow_by_their_numbers(translator: Translator) -> None:
     seen: dict[int, list[tuple[int, ...]]] = {}
     with batcher() as made:
-        client = Client(made, lambda number, ids: seen.setdefault(number, []).append(tuple(ids)))
+        client = Client(made, lambda sentence, ids: seen.setdefault(sentence.number, []).append(tuple(ids)))
         found = batched(translator, made, client).translate(TEXTS, first_number=11, beam_size=1)
     numbers = [11 + i for i, text in enumerate(TEXTS) if text]
     assert sorted(seen) == numbers
@@ -327,7 +327,7 @@ def test_a_client_sees_its_sentences_grow_by_their_numbers(translator: Translato
 def test_the_parts_of_a_long_text_are_told_from_other_sentences(translator: Translator) -> None:
     seen: set[int] = set()
     with batcher() as made:
-        client = Client(made, lambda number, ids: seen.add(number))
+        client = Client(made, lambda sentence, ids: seen.add(sentence.number))
         batched(translator, made, client).translate(["red cat", "cat " * translator.max_positions])
     assert 1 in seen
     assert 2 not in seen, "what is searched for are its parts"

@@ -283,15 +283,22 @@ def prepare_tokenizers(
     """Return the run's tokenizers; where it has none yet, those of `start`, or else learnt from `text`."""
     folder = run.tokenizer_folder
     if not folder.exists():
-        marks = marks_of(config)
+        marks, slots = marks_of(config), config.modifiers.slots > 0
         if start is not None:
             pair = taken_tokenizers(config, start, text.sample()).with_new_marks(marks)
+            if slots:
+                pair = pair.with_slots()
             listener.message(describe_taken(pair, start))
         else:
             listener.message("training the tokenizer")
             src_lang, tgt_lang = config.languages
             pair = TokenizerPair.train(
-                text.sample(), config.tokenizer, src_lang=src_lang, tgt_lang=tgt_lang, marks=marks
+                text.sample(),
+                config.tokenizer,
+                src_lang=src_lang,
+                tgt_lang=tgt_lang,
+                marks=marks,
+                slots=slots,
             )
         with replacing_folder(folder) as unfinished:
             pair.save(unfinished)

@@ -1,0 +1,92 @@
+"""Reserved tokens in the place of what a translation carries over: numbers, addresses, tags, placeholders.
+
+A model that writes "14:30" digit by digit has to learn to copy each of them. One that has learnt to carry a
+token over writes that token, and the text that it stands for is put back (as "placeholders" in Luong et al.
+2015 and after).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+
+SLOTS = tuple(map(chr, range(0xFDE0, 0xFDE8)))
+"""The tokens, each a character that Unicode never assigns and that no normalised text holds."""
+
+LETTER = "[^\\W_\u2e80-\u9fff\uac00-\ud7ff\u0e00-\u0eff]"
+"""A letter or digit of a script that separates words: a number may stand beside a Chinese character."""
+
+PATTERNS = {
+    "tags": (
+        r"""</?[A-Za-z][\w:.-]*(?:\s(?:[^<>"']|"[^"<]*"|'[^'<]*')*)?/?>"""
+        r"|<!--(?:(?!<!--).)*?-->|&(?:[A-Za-z][A-Za-z0-9]*|\#[0-9]+|\#x[0-9A-Fa-f]+);"
+    ),
+    "urls": r"(?:(?:https?|ftp)://|(?<![\w.])www\.)[\w\-.~:/?\#\[\]@!$&'()*+,;=%]*[\w/~=&\#%+\-]",
+    "emails": r"(?<![\w.%+\-])[A-Za-z0-9._%+\-]+@[A-Za-z0-9\-]+(?:\.[A-Za-z0-9\-]+)+",
+    "placeholders": (
+        r"\{\{[^{}]*\}\}|\$?\{[^{}\s]*\}"
+        r"|%(?:\(\w+\)|[0-9]+\$)?[\-+\#0]*[0-9]*(?:\.[0-9]+)?[sdifgexXcu@](?![A-Za-z])"
+    ),
+    "numbers": rf"(?<!{LETTER})[0-9]+(?:[.,:/’'\-][0-9]+)*(?!{LETTER})",
+}
+"""What is the same in every language, by name; of several that begin at the same place, the one above counts.
+
+Numbers with thousands or decimals are among them, though languages write these in different ways.
+"""
+
+_SAME_NUMBER = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?|[0-9]{1,4}([./-])[0-9]{1,2}\1[0-9]{1,4}|[0-9]{2,}"
+_CARRIED = re.compile(
+    "|".join(PATTERNS[kind] for kind in ("tags", "urls", "emails", "placeholders"))
+    + rf"|(?<!{LETTER})(?<![0-9][.,:/’'\-])(?:{_SAME_NUMBER})(?!{LETTER}|[.,:/’'\-][0-9])"
+    + "|[\U0001f300-\U0001faff]",
+    re.DOTALL,
+)
+"""Times, dates and numbers of two digits and more, without thousands and decimals, and emoji, too."""
+
+_SLOT = re.compile(f"[{''.join(SLOTS)}]")
+
+
+def carried(text: str) -> list[str]:
+    """Return the different spans of `text` that slots may stand for, in their order."""
+    return list(dict.fromkeys(found[0] for found in _CARRIED.finditer(text)))
+
+
+def without_carried(text: str) -> str:
+    """Return `text` with a space in the place of all that slots may stand for."""
+    return _CARRIED.sub(" ", text)
+
+
+def change_outside(change: Callable[[str], str], text: str) -> str:
+    """Return `text` with `change` made between the spans that slots, or addresses, may stand for."""
+    changed, position = [], 0
+    for found in _CARRIED.finditer(text):
+        changed += [change(text[position : found.start()]), found[0]]
+        position = found.end()
+    return "".join([*changed, change(text[position:])])
+
+
+def with_slots(text: str, spans: Sequence[str | None]) -> str:
+    """Return `text` with the k-th slot wherever the k-th of `spans` stands. It must hold no slots itself."""
+    slots = {span: slot for span, slot in zip(spans, SLOTS, strict=False) if span is not None}
+    return _CARRIED.sub(lambda found: slots.get(found[0], found[0]), text)
+
+
+def without_slots(text: str, spans: Sequence[str]) -> str:
+    """Return `text` with the k-th of `spans` in place of the k-th slot; nothing in place of further ones."""
+    written = dict(zip(SLOTS, spans, strict=False))
+    return _SLOT.sub(lambda found: written.get(found[0], ""), text)
+
+
+def slots_at_random(texts: Sequence[str], rng: Random) -> list[str]:
+    """Return the texts with the same slot for each span that stands as often in all of them, once or more.
+
+    Which slot it is is drawn, so that all of them are learnt alike.
+    """
+    counts = [Counter(found[0] for found in _CARRIED.finditer(text)) for text in texts]
+    shared = [span for span in counts[0] if all(found[span] == counts[0][span] for found in counts)]
+    spans: list[str | None] = [None] * len(SLOTS)
+    for place, span in zip(rng.sample(range(len(SLOTS)), len(SLOTS)), shared, strict=False):
+        spans[place] = span
+    return [with_slots(text, spans) for text in texts]

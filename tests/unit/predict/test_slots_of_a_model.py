@@ -1,0 +1,102 @@
+"""What is carried over stands in a translation, however bad the model is: its weights here are random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman.model.kernels import FAST
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.ctranslate2 import CTranslate2Engine, convert
+from dragoman.predict.translator import Translator
+from dragoman.serving.batching import BatchedEngine, Batcher, Client
+from dragoman.text.slots import SLOTS
+
+TEXTS = [
+    "red cat at 14:30 and 25",
+    "small bird",
+    "",
+    "{name} has www.a.de and <b>99</b>",
+    " ".join(map(str, range(10, 10 + 2 * len(SLOTS)))),
+]
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    """A model with slots, which has learnt nothing."""
+    plain = Translator.load(tiny_run, precision="fp32")
+    pair = plain.tokenizers.with_slots()
+    torch.manual_seed(1)
+    model = Seq2SeqTransformer(
+        plain.model.config,
+        src_vocab_size=pair.src.vocab_size,
+        tgt_vocab_size=pair.tgt.vocab_size,
+        kernels=FAST,
+    )
+    return Translator(model.requires_grad_(False), pair, plain.config)
+
+
+def expected(text: str) -> list[str]:
+    return {
+        TEXTS[0]: ["14:30", "25"],
+        TEXTS[3]: ["{name}", "www.a.de", "<b>", "99", "</b>"],
+        TEXTS[4]: text.split()[: len(SLOTS)],
+    }.get(text, [])
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_translation_holds_what_is_carried_over(translator: Translator, beam_size: int) -> None:
+    found = translator.translate(TEXTS, beam_size=beam_size)
+    for translation in found:
+        assert [s for s in expected(translation.source) if s not in translation.text] == []
+        assert not set(translation.text) & set(SLOTS)
+
+
+def test_all_texts_are_translated_as_alone(translator: Translator) -> None:
+    together = [t.text for t in translator.translate(TEXTS)]
+    assert together == [translator.translate([text])[0].text for text in TEXTS]
+
+
+def test_a_prefix_may_hold_some_of_it(translator: Translator) -> None:
+    (found,) = translator.translate(TEXTS[:1], prefixes=["at 25 o"])
+    assert found.text.startswith("at 25 o")
+    assert "14:30" in found.text
+
+
+def test_what_a_required_phrase_holds_is_written_by_it(translator: Translator) -> None:
+    (found,) = translator.translate(TEXTS[:1], required=[["at 25"]])
+    assert "at 25" in found.text
+    assert "14:30" in found.text
+
+
+def test_drawn_translations_and_groups_of_a_beam_are_not_forced(translator: Translator) -> None:
+    for settings in ({"method": "sampling"}, {"diversity_groups": 3}):
+        (found,) = translator.translate(TEXTS[:1], **settings)
+        assert not set(found.text) & set(SLOTS)
+
+
+def test_an_engine_without_phrases_writes_what_it_will(translator: Translator, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    convert(translator.model, translator.tokenizers, tmp_path / "model")
+    engine = CTranslate2Engine(
+        tmp_path / "model", translator.tokenizers, max_positions=translator.max_positions
+    )
+    other = Translator(translator.model, translator.tokenizers, translator.config)
+    other.engine = engine
+    assert len(other.translate(TEXTS)) == len(TEXTS)
+
+
+def test_a_client_of_the_service_sees_what_slots_stand_for(translator: Translator) -> None:
+    seen: list[str] = []
+    made = Batcher(n_threads=1, max_items=100, max_tokens=10_000)
+    try:
+        client = Client(made, lambda sentence, ids: seen.extend(translator.written(sentence, [ids])))
+        other = Translator(translator.model, translator.tokenizers, translator.config)
+        other.engine = BatchedEngine(translator.engine, client)
+        (found,) = other.translate(TEXTS[:1])
+    finally:
+        made.close()
+    assert expected(TEXTS[0])[0] in found.text
+    assert any("14:30" in text for text in seen)
