@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dragoman.data.readers.files import find_file, open_lines
 from dragoman.errors import DataError, check_texts
+from dragoman.predict.inflection import Inflectable
 from dragoman.predict.phrases import UNSPACED
 from dragoman.text.normalisation import normalise
 
@@ -25,16 +26,17 @@ class Glossary:
     case goes before one that only agrees when case is ignored, so that "Apple" and "apple" can have two
     targets, and an entry in lower case finds its phrase at the beginning of a sentence, too.
 
-    The target is required as it stands: the search writes it, and does not inflect it.
+    The target is required as it stands, or with `inflect` in any form that its words may have.
     """
 
-    def __init__(self, entries: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, entries: Iterable[tuple[str, str]], *, inflect: bool = False) -> None:
         """Of entries that agree but for case, the first serves a text that has neither's case."""
+        phrase = Inflectable if inflect else str
         self._exact: dict[Words, str] = {}
         self._folded: dict[Words, str] = {}
         for source, target in entries:
-            self._exact.setdefault(_words(source), target)
-            self._folded.setdefault(_fold(_words(source)), target)
+            self._exact.setdefault(_words(source), phrase(target))
+            self._folded.setdefault(_fold(_words(source)), phrase(target))
         self._longest = max(map(len, self._exact | self._folded), default=0)
 
     @classmethod
