@@ -74,12 +74,14 @@ def report(translator: Translator, pairs: Sequence[Pair]) -> str:
     """Return the table."""
     required = [glossary(inflect=False).required(pair.src) for pair in pairs]
     lines = [
-        f"{len(pairs):,} sentences with {sum(map(len, required)):,} terms · beam "
-        f"{translator.config.search.beam_size} · {torch.get_num_threads()} threads, PyTorch {torch.__version__}",
+        f"{len(pairs):,} sentences with {sum(map(len, required)):,} terms · "
+        f"beam {translator.config.search.beam_size} · {torch.get_num_threads()} threads, "
+        f"PyTorch {torch.__version__}",
         "",
         f"{'glossary':12}{'as is':>8}{'any form':>10}{'of ref.':>9}{'BLEU':>8}{'chrF2':>8}{'CPU s':>8}",
     ]
-    for name, terms in (("none", None), ("exact", glossary(inflect=False)), ("inflected", glossary(inflect=True))):
+    ways = {"none": None, "exact": glossary(inflect=False), "inflected": glossary(inflect=True)}
+    for name, terms in ways.items():
         lines.append(line(translated(translator, pairs, name, terms), pairs, required, translator))
     return "\n".join(lines)
 
@@ -117,7 +119,7 @@ def words(text: str) -> set[str]:
 
 
 def forms(text: str, term: str) -> set[str]:
-    """The words of `text` that are forms of `term`."""
+    """Return the words of `text` that are forms of `term`."""
     return {word for word in words(text) if Stem.of(term).matches(word)}
 
 

@@ -85,8 +85,7 @@ class Phrases:
             begun = {
                 (p, following)
                 for p, position in (*state.begun, *beginnings)
-                if not done >> p & 1
-                and (following := self._phrases[p].follow(position, token)) is not None
+                if not done >> p & 1 and (following := self._phrases[p].follow(position, token)) is not None
             }
             found = self._follow[state, token] = PhraseState(tuple(sorted(begun)), done)
         return found
@@ -104,7 +103,7 @@ class Phrases:
         """
         need = self._needs.get(state)
         if need is None:
-            need = self._needs[state] = min(need for need, _ in self._ways(state))
+            need = self._needs[state] = min((n for n, _ in self._ways(state)), default=0)
         return need
 
     def advancing(self, state: PhraseState) -> tuple[int, ...]:
@@ -116,8 +115,11 @@ class Phrases:
         """Return the ways to satisfy all phrases: the tokens that each needs, and which it may begin with."""
         ended = self._ended(state)
         missing = self._all & ~(state.done | ended)
-        beginnings = [t for p, phrase in enumerate(self._phrases) if missing >> p & 1 for t in phrase.forward(0)]
-        ways: list[tuple[int, Sequence[int]]] = [(self._n_tokens(missing), beginnings)]
+        ways: list[tuple[int, Sequence[int]]] = [
+            (self._n_tokens(missing), phrase.forward(0))
+            for p, phrase in enumerate(self._phrases)
+            if missing >> p & 1
+        ]
         for p, position in state.begun:
             if missing >> p & 1:
                 phrase = self._phrases[p]

@@ -81,7 +81,7 @@ class WrittenTokens:
 class InflectedPhrase:
     """Words that follow each other, each in any of its forms: a `dragoman.decoding.phrases.Phrase`.
 
-    A position is a number of characters: those that were written of a word, and `_width` for each word before.
+    A position counts characters: those that were written of a word, and `_width` for each word before it.
     """
 
     def __init__(self, words: Sequence[str], written: WrittenTokens) -> None:

@@ -95,9 +95,9 @@ class InputEncoder:
                     f"sentence {number}: the required phrase {phrase!r} has a word that is not in the "
                     "model's vocabulary, which the model cannot write; leave it away"
                 )
-            is_long = len(ids) >= self.max_positions  # and will be refused
             exact = ExactPhrase(tuple(ids))
-            found.append(self._inflected(phrase, exact) if isinstance(phrase, Inflectable) and not is_long else exact)
+            inflects = isinstance(phrase, Inflectable) and len(ids) < self.max_positions
+            found.append(self._inflected(phrase, exact) if inflects else exact)
         return found
 
     def _inflect(self, phrase: str, exact: ExactPhrase) -> Phrase:

@@ -27,6 +27,8 @@ class LimitsConfig(Section):
     Requests whose key may be in the body (LibreTranslate's) share an eighth of it."""
     file_characters: int = Field(default=500_000, ge=1, le=MAX_COUNT)
     """Maximum characters of text in a document."""
+    glossary_entries: int = Field(default=2000, ge=1, le=MAX_COUNT)
+    """Maximum entries in the glossary of a request."""
     beam_size: int = Field(default=10, ge=1, le=100)
     """Maximum beam size, and number of alternatives, of a request."""
     seconds: float = Field(default=60.0, gt=0.0, le=1e7)

@@ -63,7 +63,7 @@ def test_a_file_is_source_tab_target(tmp_path: Path) -> None:
         ("bank\t\n", r"line 1: is not source, tab, target"),
         ("a\tb\tc\n", r"line 1: is not source, tab, target"),
         ("bank\tBank\n\nbank\tUfer\n", r"line 3: 'bank' is to be 'Ufer' here and 'Bank' in line 1; keep one"),
-        ("\n", r"glossary.tsv: has no entry; write source, tab, target on each line"),
+        ("\n", r"glossary.tsv: has no entry; write one a line, source and target"),
     ],
 )
 def test_a_file_that_is_no_glossary_is_refused(tmp_path: Path, content: str, message: str) -> None:
