@@ -329,6 +329,7 @@ class LimitsMessage(Message):
     """Limits of a request."""
 
     characters: int
+    glossary_entries: int
     file_bytes: int
     file_characters: int
 
