@@ -20,7 +20,7 @@ def whole(text: str) -> str:
 
 
 Text: TypeAlias = Annotated[str, AfterValidator(whole)]
-Term: TypeAlias = Annotated[Text, Field(min_length=1, max_length=200)]
+Term: TypeAlias = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(whole)]
 
 
 class Message(BaseModel):

@@ -132,7 +132,7 @@ class _Entries(XmlStream):
             term = " ".join("".join(self._term).split())
             if not term:
                 raise DataError(
-                    f"{self.path} line {self.line}: <term> is empty; write the term, or remove it"
+                    f"{self.path} line {self.line}: <term> is empty; write one, or remove it"
                 )
             self._terms.append((self._language, term))
             self._term = None
