@@ -131,9 +131,7 @@ class _Entries(XmlStream):
         if tag == "term" and self._term is not None:
             term = " ".join("".join(self._term).split())
             if not term:
-                raise DataError(
-                    f"{self.path} line {self.line}: <term> is empty; write one, or remove it"
-                )
+                raise DataError(f"{self.path} line {self.line}: <term> is empty; write one, or remove it")
             self._terms.append((self._language, term))
             self._term = None
         elif tag in self.LANGUAGES:
