@@ -91,7 +91,7 @@ class TranslationJob:
 
         Raises:
             DataError: its fields contradict each other, or entries of its glossary do.
-            HTTPError: too many sentences, hypotheses, alternatives or glossary entries (413).
+            HTTPError: too many sentences, hypotheses, alternatives, terms or required phrases (413).
         """
         given = [request.text] if isinstance(request.text, str) else request.text
         if (request.prefix or request.required) and (request.split or len(given) != 1):
@@ -105,12 +105,17 @@ class TranslationJob:
         self._places = [(i, k) for i, text in enumerate(self._texts) for k in range(len(text.source_starts))]
         if len(self._places) > limits.sentences:
             raise too_much("sentences", len(self._places), limits.sentences, "sentences")
+        self._glossary = Glossary.of(request.glossary, inflect=request.inflect)
+        sentences = (self._texts[i].document.sentences[k] for i, k in self._places)
+        longest = max((sum(map(len, self._required(sentence))) for sentence in sentences), default=0)
+        if longest > limits.required_characters:
+            what = "characters of required phrases for one sentence"
+            raise too_much(what, longest, limits.required_characters, "required_characters")
         self._wanted = TranslationRequest(
             settings={name: getattr(request, name) for name in SEARCH_SETTINGS},
             n_best=request.n_best,
             protection=protection_of(request.protect),
         )
-        self._glossary = Glossary.of(request.glossary, inflect=request.inflect)
         self._settings = checked_search(self._wanted, served.translator, limits)
         self._translator = served.for_client(client)
         self._align = partial(served.align, client)
@@ -215,14 +220,17 @@ class TranslationJob:
                 ],
             )  # fmt: skip
 
+    def _required(self, sentence: str) -> list[str]:
+        """Return the phrases that the translation of a sentence must hold."""
+        phrase = Inflectable if self.request.inflect else str
+        return [*map(phrase, self.request.required), *self._glossary.required(sentence)]
+
     def _translate(self, sources: Sequence[str], first: int) -> list[Translation]:
         """Translate `sources`, the first of which is sentence `first`, counted from 0."""
         prefixes = [self.request.prefix] if self.request.prefix else None
-        phrase = Inflectable if self.request.inflect else str
-        own = [phrase(text) for text in self.request.required]
 
         def search(texts: Sequence[str]) -> list[Translation]:
-            required = [[*own, *self._glossary.required(text)] for text in texts]
+            required = [self._required(text) for text in texts]
             return self._translator.translate(
                 texts, prefixes=prefixes, required=required, first_number=first + 1, **self._settings
             )

@@ -525,6 +525,8 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "glossary": [["a", "b"]] * 31}, 413, "31 glossary entries are more than"),
         ("translate", {"text": "x", "glossary": [["x", "y"]], "method": "sampling"}, 400, 'method = "beam"'),
         ("translate", {"text": "x", "protect": ["dates"]}, 400, "input should be 'numbers', 'urls', "),
+        ("translate", {"text": "a b", "glossary": [["a", "x" * 200], ["b", "y" * 200]]}, 413,
+         "400 characters of required phrases for one sentence are more than the 300"),
         ("translate", {"text": "x" * 601}, 413, "601 characters are more than the 600"),
         ("translate", {"text": ["x"] * 21}, 413, "21 sentences are more than the 20"),
         ("translate", {"text": "x", "beam_size": 5}, 413, "5 hypotheses are more than the 4"),
