@@ -43,7 +43,7 @@ def test_every_block_left_out_elsewhere_is_run_here() -> None:
 def test_curl(port: int, tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("red cat\n\nblue dog\n", encoding="utf-8")
     (block,) = blocks("sh")
-    whole, streamed, file = re.split(r"\n(?=curl)", here(block, port).strip())
+    whole, streamed, file, terms = re.split(r"\n(?=curl)", here(block, port).strip())
 
     def output(command: str) -> str:
         done = subprocess.run(
@@ -61,6 +61,9 @@ def test_curl(port: int, tmp_path: Path) -> None:
     assert events.count("sentence") == len(SENTENCES)
     output(file)
     assert (tmp_path / "output.txt").read_text(encoding="utf-8").count("\n") == 3
+    text = json.loads(output(terms))["translations"][0]["text"]
+    assert "12.50" in text
+    assert re.search(r"\bHund\w{0,3}\b", text)
 
 
 def test_python(port: int, capsys: pytest.CaptureFixture[str]) -> None:

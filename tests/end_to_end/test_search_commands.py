@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -90,6 +91,27 @@ def test_a_file_is_compressed_as_its_name_says_also_with_a_glossary(tiny_run: Pa
     assert gzip.decompress(Path("out.txt.gz").read_bytes()).decode() == succeed(*arguments).stdout
     message = error_of(*arguments, "--out", "other.txt", "--workers", 2)
     assert "--workers, --ray and --skip-long are for a file and --out FILE" in message
+
+
+def test_glossaries_of_every_format_say_the_same_and_may_be_inflected(tiny_run: Path) -> None:
+    entry = "".join(
+        f'<langSet xml:lang="{language}"><tig><term>{term}</term></tig></langSet>'
+        for language, term in (("en-GB", "cat"), ("de", "Kater"))
+    )
+    tbx = f"<martif><text><body><termEntry>{entry}</termEntry><termEntry/></body></text></martif>"
+    files = {"a.tsv": "cat\tKater\n", "a.csv": "de,en\nKater,cat\n", "a.tbx": tbx}
+    found = [
+        succeed("translate", tiny_run, "--glossary", write(name, content), stdin=TEXT)
+        for name, content in files.items()
+    ]
+    assert len({each.stdout for each in found}) == 1
+    assert "Kater" in found[0].stdout
+    assert "a.tbx: left out 1 of 2 entries: 1 without a term in both en and de" in found[2].stderr
+    required = write("required.tsv", "Katern\n\n\n")
+    inflected = ["--inflect", "--glossary", "a.tbx", "--required", required]
+    first = succeed("translate", tiny_run, *inflected, stdin=TEXT).stdout.splitlines()[0]
+    assert re.search(r"\bKate\w{1,5}\b", first)
+    assert "--inflect is for the phrases" in error_of("translate", tiny_run, "--inflect", stdin=TEXT)
 
 
 def test_an_ensemble_is_asked_for_run_by_run(tiny_run: Path) -> None:

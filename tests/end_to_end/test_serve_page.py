@@ -719,6 +719,88 @@ def test_history_can_be_switched_off(direct: Callable[..., Any]) -> None:
     assert page.text_content("#history-state") == "Nothing is being kept."
 
 
+# --- terms -------------------------------------------------------------------------------------------------
+
+
+def upload(page: Any, name: str, content: str) -> None:
+    """Chooses a glossary file in the dialog and waits for what the page says of it."""
+    page.evaluate("document.querySelector('#terms-state').textContent = ''")
+    page.set_input_files("#glossary", {"name": name, "mimeType": "text/plain", "buffer": content.encode()})
+    page.wait_for_function("() => document.querySelector('#terms-state').textContent")
+
+
+def test_a_glossary_is_kept_on_the_device_and_its_terms_are_in_translations_until_it_is_removed(
+    direct: Callable[..., Any], opened: Opened
+) -> None:
+    page = direct()
+    plain = translated(page, "the red cat")["translations"][0]["text"]
+    assert "Zebra" not in plain
+    page.click("#open-terms")
+    upload(page, "terms.csv", 'de;en;note\r\n"Zebra";"cat";"a; b"\r\n\r\nVogel;BIRD;\r\n')
+    assert texts(page, "#glossaries li > span") == ["terms.csv", "en-de · 2 entries"]
+    page.wait_for_function("() => document.querySelector('#output').textContent.includes('Zebra')")
+    page.reload()
+    page.wait_for_function("() => document.querySelector('#output').textContent.includes('Zebra')")
+    assert opened.watched.sent("translate")[-1]["glossary"] == [["cat", "Zebra"], ["BIRD", "Vogel"]]
+    page.click("#open-terms")
+    page.click("#glossaries li .icon")
+    seen(page, plain)
+    assert page.evaluate("localStorage.getItem('dragoman.glossaries')") is None
+    assert "glossary" not in opened.watched.sent("translate")[-1]
+
+
+def test_switches_ask_for_inflected_forms_and_for_what_stays_as_it_is(
+    direct: Callable[..., Any], opened: Opened
+) -> None:
+    page = direct()
+    page.click("#open-terms")
+    upload(page, "terms.tsv", "cat\tZebra\n")
+    page.click("#terms .switch:has(#inflect)")
+    page.click("#terms .switch:has(#protect)")
+    page.keyboard.press("Escape")
+    page.fill("#source", "the cat costs 12.50")
+    page.wait_for_function("() => document.querySelector('#output').textContent.includes('12.50')")
+    sent = opened.watched.sent("translate")[-1]
+    assert (sent["inflect"], sent["protect"]) == (True, True)
+    page.reload()
+    assert page.is_checked("#inflect")
+    assert page.is_checked("#protect")
+
+
+TBX = """<?xml version="1.0"?><tbx xmlns="urn:iso:std:iso:30042:ed-2"><text><body><conceptEntry>
+<langSec xml:lang="en-US"><termSec><term>cat</term></termSec><termSec><term>kitty</term></termSec></langSec>
+<langSec xml:lang="de"><termSec><term>Zebra</term></termSec><termSec><term>Katze</term></termSec></langSec>
+</conceptEntry></body></text></tbx>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("terms.tbx", TBX, "2 entries"),
+        ("terms.TSV", "cat\tKatze\r\ndog\tHund\r\n", "2 entries"),
+        ("terms.csv", 'cat,Katze\n"the ""old"" dog, red","alter Hund\nrot"\n', "2 entries"),
+        ("terms.csv", "cat,Katze\n\ndog\n", "terms.csv: Line 3 is not a term and its translation."),
+        ("terms.csv", 'cat,"Katze\ndog,Hund\n', "terms.csv: Line 1 is not a term and its translation."),
+        ("terms.tsv", "cat\tKatze\ncat\tKater\n", "terms.tsv: “cat” has two translations; keep one of them."),
+        ("terms.tsv", "source\ttarget\n", "terms.tsv: It has no entry in these languages."),
+        ("terms.tbx", TBX[:-9], "terms.tbx: It is not XML, or cut short."),
+        ("terms.tsv", "cat\tKatze\n" + "".join(f"a{i}\tb\n" for i in range(2000)),
+         "terms.tsv: It has more than 2,000 entries."),
+    ],
+    ids=["tbx", "tsv", "csv", "one cell", "open quote", "two targets", "empty", "cut short", "too many"],
+)  # fmt: skip
+def test_a_glossary_file_is_read_or_the_page_says_why_not(
+    direct: Callable[..., Any], opened: Opened, name: str, content: str, said: str
+) -> None:
+    if content == TBX[:-9]:
+        opened.expected.append("inline style")  # the browser's own page about XML that is cut short has some
+    page = direct()
+    page.click("#open-terms")
+    upload(page, name, content)
+    assert page.text_content("#terms-state") == said
+    assert len(texts(page, "#glossaries li")) == ("entries" in said and "It has" not in said)
+
+
 # --- how it looks and speaks -------------------------------------------------------------------------------
 
 
@@ -780,7 +862,7 @@ def test_nothing_is_wider_than_a_phone(direct: Callable[..., Any]) -> None:
     box = page.locator("#alternatives").bounding_box()
     assert (box["x"], box["width"]) == (0, width)
     page.keyboard.press("Escape")
-    for button in ("history", "shortcuts", "attention"):
+    for button in ("history", "shortcuts", "attention", "terms"):
         page.click(f"#open-{button}")
         box = page.locator(f"#{button}").bounding_box()
         assert box["x"] >= 0
@@ -1058,6 +1140,10 @@ def test_axe_finds_nothing(direct: Callable[..., Any], settings: dict[str, Any])
     page.click("#open-history")
     assert violations(page, "#history") == []
     page.click("#history-clear")
+    page.keyboard.press("Escape")
+    page.click("#open-terms")
+    upload(page, "terms.tsv", "cat\tZebra\n")
+    assert violations(page, "#terms") == []
     page.keyboard.press("Escape")
     page.click("#open-shortcuts")
     assert violations(page, "#shortcuts") == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from dragoman.decoding import (
     length_penalty,
     sample,
 )
+from dragoman.decoding.phrases import ExactPhrase
 from dragoman.decoding.sampling import FEW, truncated
 from tables import BOS, EOS, Stepper, Table, all_hypotheses
 
@@ -203,7 +204,7 @@ def test_scores_of_every_beam_hold_the_coverage_of_their_own_sequence(
         groups = {"beam_size": 2 * beam_size, "n_groups": 2, "diversity_penalty": 1.0}
         found = beam_search(step, **groups, **options)  # type: ignore[arg-type]
     elif method == "constrained":
-        phrases = [Phrases([[3]] if limit else []) for limit in limits]
+        phrases = [required([[3]] if limit else []) for limit in limits]
         found = beam_search(step, phrases=phrases, beam_size=beam_size, **options)  # type: ignore[arg-type]
     else:
         found = beam_search(step, beam_size=beam_size, **options)  # type: ignore[arg-type]
@@ -327,6 +328,10 @@ phrase_lists = st.lists(st.lists(st.integers(2, 4), min_size=1, max_size=3), min
 continuing_sets = st.sets(st.integers(2, 4), max_size=2)
 
 
+def required(phrases: Sequence[Sequence[int]], continuing: Collection[int] = ()) -> Phrases:
+    return Phrases([ExactPhrase(tuple(phrase)) for phrase in phrases], continuing=continuing)
+
+
 def holds(ids: Sequence[int], phrase: Sequence[int], continuing: set[int]) -> bool:
     """The phrase stands in `ids`, and no token that continues a word stands behind it."""
     n = len(phrase)
@@ -347,7 +352,7 @@ def holds_all(ids: Sequence[int], phrases: list[list[int]], continuing: set[int]
 def test_the_automaton_is_satisfied_where_every_phrase_occurs(
     phrases: list[list[int]], continuing: set[int], ids: list[int]
 ) -> None:
-    automaton = Phrases(phrases, continuing=continuing)
+    automaton = required(phrases, continuing)
     state = Phrases.start
     for token in ids:
         state = automaton.follow(state, token)
@@ -378,7 +383,7 @@ def test_a_search_for_no_phrases_is_beam_search(
     options = {"max_lengths": limits, "beam_size": beam_size, "length_penalty": alpha,
                "n_best": data.draw(st.integers(1, beam_size))}  # fmt: skip
     beam = beam_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
-    assert constrained(table, sentences, [Phrases([])] * len(limits), **options) == beam
+    assert constrained(table, sentences, [required([])] * len(limits), **options) == beam
 
 
 @laws
@@ -394,7 +399,7 @@ def test_a_wide_beam_finds_the_best_sequences_that_satisfy(
 ) -> None:
     phrases = [[min(token, n_tokens + 1) for token in phrase] for phrase in phrases]
     table = Table(seed, n_tokens)
-    automaton = Phrases(phrases, continuing=continuing)
+    automaton = required(phrases, continuing)
     max_length = automaton.need(Phrases.start) + room
     assume(max_length <= 5)
     n_sequences = sum(n_tokens**length for length in range(max_length + 1))
@@ -430,7 +435,7 @@ def test_every_hypothesis_satisfies_its_phrases_and_a_batch_is_searched_like_its
     seed: int, batch: list[tuple[list[list[int]], int]], continuing: set[int], beam_size: int, alpha: float
 ) -> None:
     table = Table(seed, 6)
-    automata = [Phrases(phrases, continuing=continuing) for phrases, _ in batch]
+    automata = [required(phrases, continuing) for phrases, _ in batch]
     limits = [a.need(Phrases.start) + room for a, (_, room) in zip(automata, batch, strict=True)]
     options = {"beam_size": beam_size, "n_best": beam_size, "length_penalty": alpha}
     together = constrained(table, list(range(len(batch))), automata, max_lengths=limits, **options)
@@ -454,7 +459,7 @@ def test_phrases_are_written_behind_a_prefix_and_with_blocked_ngrams(
     seed: int, phrases: list[list[int]], n: int, beam_size: int
 ) -> None:
     table, prefix = Table(seed, 5), [2, 5, 2]
-    automaton = Phrases(phrases)
+    automaton = required(phrases)
     step: NextToken = ForcedPrefix(Stepper(table, [0]), [prefix])
     step = NoRepeatedNgrams(step, n, exempt=[{token for phrase in phrases for token in phrase}])
     limit = len(prefix) + automaton.need(Phrases.start)
@@ -472,7 +477,7 @@ def test_phrases_that_are_impossible_end_with_a_log_probability_of_minus_infinit
         return torch.tensor([[-math.inf, -0.7, -0.7, -math.inf]]).repeat(len(last), 1)
 
     ((found,),) = beam_search(
-        step, phrases=[Phrases([[3]])], max_lengths=[3], bos_id=BOS, eos_id=EOS, beam_size=2
+        step, phrases=[required([[3]])], max_lengths=[3], bos_id=BOS, eos_id=EOS, beam_size=2
     )
     assert found.log_prob == -math.inf
 

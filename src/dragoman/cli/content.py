@@ -12,17 +12,31 @@ from dragoman.errors import DataError
 class Content:
     """Constraints read in step with the sentences."""
 
-    def __init__(self, *, prefixes: str | None, required: str | None, glossary: str | None) -> None:
+    def __init__(
+        self,
+        *,
+        prefixes: str | None,
+        required: str | None,
+        glossary: str | None,
+        languages: tuple[str, str],
+        inflect: bool,
+    ) -> None:
         """Open the files; `prefixes` and `required` have one line for each sentence.
+
+        `languages` are source and target of the glossary. With `inflect`, phrases may take other endings.
 
         Raises:
             DataError: a file is missing, or the glossary is malformed.
         """
         from dragoman.predict.glossary import Glossary
+        from dragoman.predict.inflection import Inflectable
 
+        self._phrase = Inflectable if inflect else str
         self._prefixes = None if prefixes is None else AlignedLines(prefixes)
         self._required = None if required is None else AlignedLines(required)
-        self._glossary = None if glossary is None else Glossary.load(glossary)
+        self._glossary = None if glossary is None else Glossary.load(glossary, languages, inflect=inflect)
+        self.remarks = [] if self._glossary is None else self._glossary.remarks
+        """What the glossary's file holds that was skipped."""
 
     def take(self, sentences: Sequence[str]) -> dict[str, Any]:
         """Return the constraints of the next sentences, as keyword arguments of `Translator.translate`.
@@ -35,7 +49,9 @@ class Content:
             said["prefixes"] = self._prefixes.take(len(sentences))
         if self._required is not None:
             lines = self._required.take(len(sentences))
-            said["required"] = [[phrase for phrase in line.split("\t") if phrase.strip()] for line in lines]
+            said["required"] = [
+                [self._phrase(phrase) for phrase in line.split("\t") if phrase.strip()] for line in lines
+            ]
         if self._glossary is not None:
             found = [self._glossary.required(sentence) for sentence in sentences]
             own = said.get("required", [[] for _ in sentences])

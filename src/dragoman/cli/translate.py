@@ -180,9 +180,18 @@ def translate(
     glossary: Annotated[
         str | None,
         typer.Option(
-            help="Glossary file: source phrase, tab, required translation.", rich_help_panel=CONTENT
+            help="Glossary file of terms and their required translations: .tsv, .csv or .tbx.",
+            rich_help_panel=CONTENT,
         ),
     ] = None,
+    inflect: Annotated[
+        bool,
+        typer.Option(
+            "--inflect",
+            help="Accept inflected forms of what --glossary and --required ask for.",
+            rich_help_panel=CONTENT,
+        ),
+    ] = False,
     document: AsDocument = False,
     protect: Protect = None,
     protect_pattern: ProtectPattern = None,
@@ -218,6 +227,8 @@ def translate(
     from dragoman.runs import Run
     from dragoman.tasks.translation.task import check_precision, load_translator
 
+    if inflect and not (glossary or required):
+        raise ConfigError("--inflect is for the phrases of --glossary and --required; give one of them")
     if n_best > 1 and not (json_ or mbr):
         raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")
     request = TranslationRequest(
@@ -269,7 +280,11 @@ def translate(
             run_job(job, n_workers=workers, ray=ray)
     if len(in_bulk) == len(works):
         return
-    content = Content(prefixes=prefixes, required=required, glossary=glossary)
+    content = Content(
+        prefixes=prefixes, required=required, glossary=glossary, languages=config.languages, inflect=inflect
+    )
+    for remark in content.remarks:
+        say(remark)
     translator = load_translator(
         run, device=device, precision=precision, ensemble=ensemble or (), engine=engine
     ).towards(to)

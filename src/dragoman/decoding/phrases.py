@@ -2,128 +2,143 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 
+class Phrase(Protocol):
+    """What a sequence must hold, as positions 0, 1, ... and the tokens that lead from one to another."""
+
+    @property
+    def tokens(self) -> Collection[int]:
+        """The tokens that a search must be free to write wherever the phrase needs them."""
+
+    def follow(self, position: int, token: int) -> int | None:
+        """Return the position after `token`, or None if the phrase does not go on so. 0 is its beginning."""
+
+    def distance(self, position: int) -> int:
+        """Return the fewest tokens that complete the phrase; 0 where it is complete."""
+
+    def forward(self, position: int) -> Sequence[int]:
+        """Return the tokens that lead to a smaller distance; none exactly where the distance is 0."""
+
+
+@dataclass(frozen=True)
+class ExactPhrase:
+    """These tokens, one after the other."""
+
+    tokens: tuple[int, ...]
+
+    def follow(self, position: int, token: int) -> int | None:
+        goes_on = position < len(self.tokens) and self.tokens[position] == token
+        return position + 1 if goes_on else None
+
+    def distance(self, position: int) -> int:
+        return len(self.tokens) - position
+
+    def forward(self, position: int) -> Sequence[int]:
+        return self.tokens[position : position + 1]
+
+
 class PhraseState(NamedTuple):
     """The state of the automaton after a sequence."""
 
-    node: int
-    """The longest suffix of the sequence that is a prefix of a phrase."""
+    begun: tuple[tuple[int, int], ...]
+    """Each phrase that the end of the sequence has begun or completes, and the position in it."""
     done: int
     """Bit p is set if phrase p occurred before."""
 
 
 class Phrases:
-    """Token sequences that must all occur in a sequence: in any order, also overlapping or within another.
+    """Phrases that must all occur in a sequence: in any order, also overlapping or within another.
 
-    An automaton over tokens (Aho & Corasick 1975).
+    An automaton over tokens, whose states are made when they are reached.
     With `continuing`, the tokens that continue a word, a phrase that such a token follows does not count,
-    so that "Hund" is not found in "Hunde". Phrases that begin with one themselves (characters, or a script
-    without spaces) make that distinction meaningless, and it is not made.
+    so that "Hund" is not found in "Hunde"; unless the phrase itself goes on with the token. Phrases that
+    begin with one themselves (characters, or a script without spaces) make that distinction meaningless, and
+    it is not made.
     """
 
-    def __init__(self, phrases: Sequence[Sequence[int]], *, continuing: Collection[int] = ()) -> None:
-        self._phrases = tuple(dict.fromkeys(tuple(phrase) for phrase in phrases))
-        assert all(self._phrases)
+    def __init__(self, phrases: Sequence[Phrase], *, continuing: Collection[int] = ()) -> None:
+        self._phrases = tuple(dict.fromkeys(phrases))
+        self._lengths = [phrase.distance(0) for phrase in self._phrases]
+        assert all(self._lengths)
         self._continuing = frozenset(continuing)
-        if any(phrase[0] in self._continuing for phrase in self._phrases):
+        if any(token in self._continuing for phrase in self._phrases for token in phrase.forward(0)):
             self._continuing = frozenset()
         self._all = (1 << len(self._phrases)) - 1
-        self._children: list[dict[int, int]] = [{}]
-        self._begun: list[dict[int, int]] = [
-            {}
-        ]  # per node: tokens of each phrase that the end of it makes up
-        self._shorter: list[int] = [0]  # per node: the next shorter end that is the beginning of a phrase
-        self._complete: list[int] = [0]  # per node: bits of the phrases that end there
-        for p, phrase in enumerate(self._phrases):
-            self._add(p, phrase)
-        self._link()
         self._follow: dict[tuple[PhraseState, int], PhraseState] = {}
         self._needs: dict[PhraseState, int] = {}
-        self._advancing: dict[PhraseState, tuple[int, ...]] = {}
-        self._alphabet = sorted({token for phrase in self._phrases for token in phrase})
 
-    start = PhraseState(node=0, done=0)
+    start = PhraseState(begun=(), done=0)
 
     def follow(self, state: PhraseState, token: int) -> PhraseState:
         """Return the state after one more token."""
         found = self._follow.get((state, token))
         if found is None:
-            continued = token in self._continuing
-            done = state.done if continued else state.done | self._complete[state.node]
-            found = self._follow[state, token] = PhraseState(self._next_node(state.node, token), done)
+            done = state.done if token in self._continuing else state.done | self._ended(state)
+            beginnings = ((p, 0) for p in range(len(self._phrases)))
+            begun = {
+                (p, following)
+                for p, position in (*state.begun, *beginnings)
+                if not done >> p & 1 and (following := self._phrases[p].follow(position, token)) is not None
+            }
+            found = self._follow[state, token] = PhraseState(tuple(sorted(begun)), done)
         return found
 
     def satisfied(self, state: PhraseState) -> bool:
         """Return whether every phrase has occurred, if the sequence ends here."""
-        return state.done | self._complete[state.node] == self._all
+        return state.done | self._ended(state) == self._all
 
     def need(self, state: PhraseState) -> int:
         """Tokens that suffice to satisfy all phrases; 0 exactly where they are.
 
         Of these ways the shortest: the phrases that are missing, one after the other, first one that has
-        begun; its next token may undo phrases that have just ended, which then are missing, too. One of
-        the tokens `advancing(state)` always leads to a state that needs at least one token less.
+        begun; its next token may undo phrases that have just ended, which then are missing, too. Each of
+        the tokens `advancing(state)` leads to a state that needs at least one token less.
         """
         need = self._needs.get(state)
         if need is None:
-            ended = self._complete[state.node] & ~state.done
-            missing = self._all & ~(state.done | ended)
-            need = self._n_tokens(missing)
-            for p, n_begun in self._begun[state.node].items():
-                if missing >> p & 1:
-                    undone = ended if self._phrases[p][n_begun] in self._continuing else 0
-                    need = min(need, self._n_tokens(missing | undone) - n_begun)
-            self._needs[state] = need
+            need = self._needs[state] = min((n for n, _ in self._ways(state)), default=0)
         return need
 
     def advancing(self, state: PhraseState) -> tuple[int, ...]:
-        """Return the tokens that reduce the number of needed tokens."""
-        tokens = self._advancing.get(state)
-        if tokens is None:
-            need = self.need(state)
-            tokens = tuple(t for t in self._alphabet if self.need(self.follow(state, t)) < need)
-            self._advancing[state] = tokens
-        return tokens
+        """Return tokens that reduce the number of needed tokens: the first ones of the shortest ways."""
+        need = self.need(state)
+        return tuple(sorted({t for n, tokens in self._ways(state) if n == need for t in tokens}))
+
+    def _ways(self, state: PhraseState) -> list[tuple[int, Sequence[int]]]:
+        """Return the ways to satisfy all phrases: the tokens that each needs, and which it may begin with."""
+        ended = self._ended(state)
+        missing = self._all & ~(state.done | ended)
+        ways: list[tuple[int, Sequence[int]]] = [
+            (self._n_tokens(missing), phrase.forward(0))
+            for p, phrase in enumerate(self._phrases)
+            if missing >> p & 1
+        ]
+        for p, position in state.begun:
+            if missing >> p & 1:
+                phrase = self._phrases[p]
+                forward = phrase.forward(position)
+                apart = [t for t in forward if t not in self._continuing]
+                total = self._n_tokens(missing if apart else missing | ended)
+                ways.append((total - self._lengths[p] + phrase.distance(position), apart or forward))
+        return ways
+
+    def _ended(self, state: PhraseState) -> int:
+        """Return the bits of the phrases that are complete where the sequence ends."""
+        bits = 0
+        for p, position in state.begun:
+            if not self._phrases[p].distance(position):
+                bits |= 1 << p
+        return bits
 
     def _n_tokens(self, bits: int) -> int:
-        return sum(len(phrase) for p, phrase in enumerate(self._phrases) if bits >> p & 1)
-
-    def _add(self, p: int, phrase: tuple[int, ...]) -> None:
-        node = 0
-        for n_begun, token in enumerate(phrase, start=1):
-            if token not in self._children[node]:
-                self._children[node][token] = len(self._children)
-                self._children.append({})
-                self._begun.append({})
-                self._shorter.append(0)
-                self._complete.append(0)
-            node = self._children[node][token]
-            self._begun[node][p] = n_begun
-        self._complete[node] |= 1 << p
-
-    def _link(self) -> None:
-        """Set `_shorter` of each node, shorter nodes first, and add what the shorter end has."""
-        waiting = deque(self._children[0].values())
-        while waiting:
-            node = waiting.popleft()
-            shorter = self._shorter[node]
-            self._complete[node] |= self._complete[shorter]
-            self._begun[node] = self._begun[shorter] | self._begun[node]
-            for token, child in self._children[node].items():
-                self._shorter[child] = self._next_node(shorter, token)
-                waiting.append(child)
-
-    def _next_node(self, node: int, token: int) -> int:
-        while node and token not in self._children[node]:
-            node = self._shorter[node]
-        return self._children[node].get(token, 0)
+        return sum(n for p, n in enumerate(self._lengths) if bits >> p & 1)
 
 
 class BankChoice(NamedTuple):
@@ -143,7 +158,8 @@ class PhraseBanks:
     - A hypothesis may end only where its phrases are satisfied, and grow only so far that those it still
       needs, one after the other, fit into its longest length. That must hold them all: `max_lengths[i]` is
       at least `phrases[i].need(Phrases.start)`.
-    - Besides a hypothesis' best tokens, those that advance its phrases are candidates, however improbable.
+    - Besides a hypothesis' best tokens, those that advance its phrases are candidates, however improbable;
+      of many (a phrase that may be inflected), as many as there are slots, and one more.
     - Candidates are sorted into banks by the number of tokens they still need. Each bank has the same share
       of the slots, and what a bank leaves is filled by the best of the others. (Post & Vilar also count
       empty banks, and spread their shares from the fullest bank on.)
@@ -190,18 +206,21 @@ class PhraseBanks:
     def widen(
         self, values: Tensor, tokens: Tensor, log_probs: Tensor, widths: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """`values` and `tokens` (N, k), the best of each row, with those that advance its phrases.
+        """`values` and `tokens` (N, k), the best of each row, with the best that advance its phrases.
 
-        A row's own are width + 1, so that the result does not depend on other sentences.
+        A row's own are width + 1 of both, so that the result does not depend on other sentences.
         """
-        values = values.masked_fill(torch.arange(values.size(1)) > widths[:, None], -torch.inf)
+        beyond = torch.arange(values.size(1)) > widths[:, None]
+        values = values.masked_fill(beyond, -torch.inf)
         wanted = [self._wanted(row) for row in range(len(self._states))]
-        width = max(map(len, wanted))
-        extra = torch.tensor([[*own, *[-1] * (width - len(own))] for own in wanted], dtype=torch.long)
-        extra = extra.view(len(wanted), width)
-        known = ((tokens[:, :, None] == extra[:, None]) & (values > -torch.inf)[:, :, None]).any(dim=1)
+        most = max(map(len, wanted))
+        extra = torch.tensor([[*own, *[-1] * (most - len(own))] for own in wanted], dtype=torch.long)
+        extra = extra.view(len(wanted), most)
         found = log_probs.gather(1, extra.clamp(min=0).to(log_probs.device)).cpu().double()
-        found = found.masked_fill(known | (extra < 0), -torch.inf)
+        found, order = found.masked_fill(extra < 0, -torch.inf).sort(dim=1, descending=True, stable=True)
+        extra, found = extra.gather(1, order)[:, : values.size(1)], found[:, : values.size(1)]
+        known = ((tokens[:, :, None] == extra[:, None]) & (values > -torch.inf)[:, :, None]).any(dim=1)
+        found = found.masked_fill(known | beyond[:, : found.size(1)], -torch.inf)
         return torch.cat([values, found], dim=1), torch.cat([tokens, extra.clamp(min=0)], dim=1)
 
     def _wanted(self, row: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from dragoman.decoding.beam import beam_search
 from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
-from dragoman.decoding.phrases import Phrases
+from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.watching import WatchedSearch, Watcher
 from dragoman.decoding.wrappers import AttendingStep, Coverage, ForcedPrefix, NoRepeatedNgrams, NotEmpty
@@ -39,8 +39,8 @@ class Sentence(NamedTuple):
     """Its tokens, the end token last."""
     prefix: Sequence[int] = ()
     """The tokens that its translation begins with."""
-    required: Sequence[Sequence[int]] = ()
-    """Phrases, each some tokens, that its translation holds."""
+    required: Sequence[Phrase] = ()
+    """Phrases that its translation holds."""
     continuing: frozenset[int] = frozenset()
     """The tokens that continue a word: what one of them follows is no occurrence of a phrase."""
     number: int = 0
@@ -55,7 +55,7 @@ class Sentence(NamedTuple):
     @property
     def n_needed(self) -> int:
         """The most tokens that prefix and phrases can need."""
-        return len(self.prefix) + sum(map(len, self.required))
+        return len(self.prefix) + sum(phrase.distance(0) for phrase in self.required)
 
 
 class Engine(Protocol):
@@ -127,7 +127,7 @@ class StepEngine(ABC):
         if any(sentence.prefix for sentence in sentences):
             step = ForcedPrefix(step, [sentence.prefix for sentence in sentences])
         if settings.no_repeat_ngram:
-            exempt = [{token for phrase in s.required for token in phrase} for s in sentences]
+            exempt = [{token for phrase in s.required for token in phrase.tokens} for s in sentences]
             step = NoRepeatedNgrams(step, settings.no_repeat_ngram, exempt=exempt)
         if any(sentence.watcher for sentence in sentences):
             step = WatchedSearch(step, [sentence.watcher for sentence in sentences], eos_id=EOS_ID)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dragoman.data.readers.files import find_file, open_lines
+from dragoman.data.readers.files import format_suffix
+from dragoman.data.readers.tables import Notes
+from dragoman.data.readers.terms import TermPair, read_terms
 from dragoman.errors import DataError, check_texts
+from dragoman.predict.inflection import Inflectable
 from dragoman.predict.phrases import UNSPACED
 from dragoman.text.normalisation import normalise
 
@@ -25,43 +28,53 @@ class Glossary:
     case goes before one that only agrees when case is ignored, so that "Apple" and "apple" can have two
     targets, and an entry in lower case finds its phrase at the beginning of a sentence, too.
 
-    The target is required as it stands: the search writes it, and does not inflect it.
+    The target is required as it stands, or with `inflect` in any form that its words may have.
     """
 
-    def __init__(self, entries: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, entries: Iterable[tuple[str, str]], *, inflect: bool = False) -> None:
         """Of entries that agree but for case, the first serves a text that has neither's case."""
+        self.remarks: list[str] = []
+        """What the file holds that was skipped, a line for each kind."""
+        phrase = Inflectable if inflect else str
         self._exact: dict[Words, str] = {}
         self._folded: dict[Words, str] = {}
         for source, target in entries:
-            self._exact.setdefault(_words(source), target)
-            self._folded.setdefault(_fold(_words(source)), target)
+            self._exact.setdefault(_words(source), phrase(target))
+            self._folded.setdefault(_fold(_words(source)), phrase(target))
         self._longest = max(map(len, self._exact | self._folded), default=0)
 
     @classmethod
-    def load(cls, name: str | Path) -> Glossary:
-        """Read a glossary from a UTF-8 file: source, tab, target on each line; empty lines are skipped.
+    def load(
+        cls, name: str | Path, languages: tuple[str, str] = ("", ""), *, inflect: bool = False
+    ) -> Glossary:
+        """Read a glossary from a file, whose name says the format.
+
+        - .csv: source, comma, target (or semicolon); fields may be quoted.
+        - .tbx: a term base; each source term of an entry requires the first target term.
+        - any other: source, tab, target.
+
+        A first line that names the columns is optional: codes of `languages`, source and target, or these
+        words. `languages` also choose the terms of a term base: "en" finds those in "en-US", too. Empty lines
+        are skipped, and entries of a term base without both languages, which `remarks` counts.
 
         DataError: the file cannot be read, has no entry or a line that is not one, or a source has two
         targets.
         """
-        path = find_file(str(name))
-        entries: dict[str, tuple[str, int]] = {}
-        for number, line in enumerate(open_lines(path), start=1):
-            if not line.strip():
-                continue
-            columns = [normalise(column) for column in line.split("\t")]
-            if len(columns) != 2 or not all(map(_words, columns)):
-                raise DataError(f"{name} line {number}: is not source, tab, target; write one entry a line")
-            source, target = columns
-            known, first = entries.setdefault(source, (target, number))
-            if known != target:
-                raise DataError(
-                    f"{name} line {number}: {source!r} is to be {target!r} here and {known!r} in line "
-                    f"{first}; keep one of the two"
-                )
+        if format_suffix(str(name)) == ".tbx" and not all(languages):
+            raise DataError(f"{name}: has terms in several languages; say which: languages=(source, target)")
+        notes = Notes("entries")
+        entries = _checked(str(name), read_terms(str(name), languages, notes))
         if not entries:
-            raise DataError(f"{name}: has no entry; write source, tab, target on each line")
-        return cls((source, target) for source, (target, _) in entries.items())
+            raise DataError(f"{name}: has no entry; write one a line, source and target")
+        glossary = cls(entries.items(), inflect=inflect)
+        glossary.remarks = notes.lines(str(name))
+        return glossary
+
+    @classmethod
+    def of(cls, pairs: Iterable[Sequence[str]], *, inflect: bool = False) -> Glossary:
+        """Return a glossary of pairs from a request. DataError: one is empty, or a source has two targets."""
+        rows = (TermPair(f"entry {i}", src, tgt) for i, (src, tgt) in enumerate(pairs, start=1))
+        return cls(_checked("glossary", rows).items(), inflect=inflect)
 
     def required(self, text: str) -> list[str]:
         """Return the target phrases that a translation of `text` must have, each once, in source order."""
@@ -88,3 +101,19 @@ def _words(text: str) -> Words:
 
 def _fold(words: Words) -> Words:
     return tuple(word.casefold() for word in words)
+
+
+def _checked(name: str, rows: Iterable[TermPair]) -> dict[str, str]:
+    """Return normalised sources and targets. DataError: one has no word, or a source has two targets."""
+    entries: dict[str, tuple[str, str]] = {}
+    for place, *pair in rows:
+        source, target = map(normalise, pair)
+        if not _words(source) or not _words(target):
+            raise DataError(f"{name} {place}: has no word on one side; write source and target")
+        known, first = entries.setdefault(source, (target, place))
+        if known != target:
+            raise DataError(
+                f"{name} {place}: {source!r} is to be {target!r} here and {known!r} in {first}; "
+                "keep one of the two"
+            )
+    return {source: target for source, (target, _) in entries.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from dragoman.text.tokenizer import UNK_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -29,21 +30,28 @@ def encode_phrase(tokenizer: Tokenizer, phrase: str) -> list[int]:
     return ids[len(before) :] if ids[: len(before)] == before else tokenizer.encode(phrase)
 
 
-def continuing_tokens(tokenizer: Tokenizer) -> frozenset[int]:
-    """Return the tokens that continue a word: after a letter, they begin with a letter, mark or digit.
+def written_texts(tokenizer: Tokenizer) -> list[str]:
+    """Return what each token writes behind a letter, its space included; "" for special tokens.
 
-    A byte of a character that is longer than one byte counts as such, for most are letters. There are none
-    where tokens are words.
+    Where tokens are words, a space stands before each. A part of a character is written as U+FFFD.
     """
     word = tokenizer.encode("a")
-    if UNK_ID in word:
-        return frozenset()
-    n_before = len(tokenizer.decode(word))
     tokens = range(len(SPECIAL_TOKENS), tokenizer.vocab_size)
+    special = [""] * len(SPECIAL_TOKENS)
+    if UNK_ID in word:
+        return [*special, *(f" {text}" for text in tokenizer.decode_batch([[token] for token in tokens]))]
+    n_before = len(tokenizer.decode(word))
     written = tokenizer.decode_batch([[*word, token] for token in tokens])
-    return frozenset(
-        token for token, text in zip(tokens, written, strict=True) if _continues(text[n_before:])
-    )
+    return [*special, *(text[n_before:] for text in written)]
+
+
+def continuing_tokens(written: Sequence[str]) -> frozenset[int]:
+    """Return the tokens that continue a word: after a letter, they begin with a letter, mark or digit.
+
+    `written` is what each token writes. A byte of a character that is longer than one byte counts as such,
+    for most are letters. There are none where tokens are words.
+    """
+    return frozenset(token for token, text in enumerate(written) if _continues(text))
 
 
 def _continues(text: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from functools import cached_property
+from functools import cached_property, lru_cache
 
+from dragoman.decoding.phrases import ExactPhrase, Phrase
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.engine import Sentence
-from dragoman.predict.phrases import continuing_tokens, encode_phrase
+from dragoman.predict.inflection import Inflectable, InflectedPhrase, WrittenTokens
+from dragoman.predict.phrases import continuing_tokens, encode_phrase, written_texts
 from dragoman.text.casing import Casing, usual_case
 from dragoman.text.normalisation import without_controls
 from dragoman.text.slots import SLOTS, carried, with_slots
@@ -21,11 +23,17 @@ class InputEncoder:
         """`max_positions` is the longest translation in tokens, the end token included."""
         self.tokenizers = tokenizers
         self.max_positions = max_positions
+        self._inflected = lru_cache(maxsize=1024)(self._inflect)
+
+    @cached_property
+    def _written(self) -> WrittenTokens:
+        """What the tokens of the target write."""
+        return WrittenTokens(written_texts(self.tokenizers.tgt))
 
     @cached_property
     def _continuing(self) -> frozenset[int]:
         """The tokens of the target that continue a word."""
-        return continuing_tokens(self.tokenizers.tgt)
+        return continuing_tokens(self._written.texts)
 
     def n_tokens(self, text: str) -> int:
         """Those of `text` as a source, the end token included."""
@@ -108,12 +116,12 @@ class InputEncoder:
         slotted = [with_slots(without_controls(t), own) for t, own in zip(texts, spans, strict=True)]
         return tokenizer.encode_batch(slotted, slots=True)
 
-    def missing_slots(self, sentence: Sentence, ids: Sequence[int]) -> list[list[int]]:
+    def missing_slots(self, sentence: Sentence, ids: Sequence[int]) -> list[Phrase]:
         """Return, as phrases, the slots of a sentence that its translation `ids` lacks."""
         if not sentence.spans:
             return []
         wanted = {self._slots[i]: None for i in sentence.source if i in self._slots}
-        return [[i] for i in wanted if i not in ids]
+        return [ExactPhrase((i,)) for i in wanted if i not in ids]
 
     def _check(self, sentence: Sentence) -> None:
         """DataError: the model cannot write what its translation must hold."""
@@ -128,11 +136,11 @@ class InputEncoder:
                 f"tokens and the model writes at most {self.max_positions - 1}; give shorter ones"
             )
 
-    def _phrases(self, phrases: Sequence[str], number: int) -> list[list[int]]:
+    def _phrases(self, phrases: Sequence[str], number: int) -> list[Phrase]:
         if isinstance(phrases, str) or not isinstance(phrases, Sized):
             raise DataError(f"sentence {number}: required must be a list of phrases, such as [{phrases!r}]")
         check_texts(phrases, what=f"sentence {number}, required phrase")
-        found = []
+        found: list[Phrase] = []
         for phrase in phrases:
             ids = encode_phrase(self.tokenizers.tgt, phrase)
             if not ids:
@@ -142,5 +150,17 @@ class InputEncoder:
                     f"sentence {number}: the required phrase {phrase!r} has a word that is not in the "
                     "model's vocabulary, which the model cannot write; leave it away"
                 )
-            found.append(ids)
+            exact = ExactPhrase(tuple(ids))
+            inflects = isinstance(phrase, Inflectable) and len(ids) < self.max_positions
+            found.append(self._inflected(phrase, exact) if inflects else exact)
         return found
+
+    def _inflect(self, phrase: str, exact: ExactPhrase) -> Phrase:
+        """Return a phrase that may be inflected.
+
+        It has one form, `exact`, if it cannot be told from what single tokens write: in a script without
+        spaces, with tokens of single characters, or with characters that are written as bytes.
+        """
+        words = self.tokenizers.tgt.normalise(phrase).split()
+        inflected = InflectedPhrase(words, self._written)
+        return inflected if inflected.holds(exact.tokens) else exact

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
@@ -112,6 +111,7 @@ class Translator:
             tokenizers if len(config.directions) > 1 else tokenizers.towards(config.languages[1])
         )
         self.config = config
+        self._encoder = InputEncoder(self.tokenizers, self.max_positions)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -129,7 +129,7 @@ class Translator:
         own = copy(self)
         own.config = self.config.towards(direction)
         own.tokenizers = self.tokenizers.towards(direction[1])
-        own.__dict__.pop("_encoder", None)
+        own._encoder = InputEncoder(own.tokenizers, own.max_positions)
         return own
 
     @classmethod
@@ -210,9 +210,10 @@ class Translator:
 
         A text is one sentence; an empty one stays empty, and one with more tokens than the model accepts is
         translated in parts (`Translation.parts`). `prefixes[i]` is what the translation of text i begins
-        with ("" is nothing), and each phrase of `required[i]` stands in it somewhere, as whole words. With
-        method="sampling", what is drawn for a text follows from `seed` and its number, counted from
-        `first_number`. `progress` is called with the number of texts finished.
+        with ("" is nothing), and each phrase of `required[i]` stands in it somewhere, as whole words; an
+        `Inflectable` one in any of its forms. With method="sampling", what is drawn for a text follows from
+        `seed` and its number, counted from `first_number`. `progress` is called with the number of texts
+        finished.
 
         ConfigError: a setting is unknown or out of range, or some contradict each other or `required`.
         DataError: a text is no string; `first_number` is negative; what a translation must hold has more
@@ -277,10 +278,6 @@ class Translator:
     def max_positions(self) -> int:
         """The longest sentence in tokens, the end token included, that every model accepts."""
         return min(model.config.max_positions for model in self.models)
-
-    @cached_property
-    def _encoder(self) -> InputEncoder:
-        return InputEncoder(self.tokenizers, self.max_positions)
 
     def _settings(self, given: Mapping[str, Any], required: Sequence[Sequence[str]] | None) -> SearchConfig:
         """Return the run's settings with those given. DataError: n_best is more than the beam."""

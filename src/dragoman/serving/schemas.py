@@ -20,6 +20,7 @@ def whole(text: str) -> str:
 
 
 Text: TypeAlias = Annotated[str, AfterValidator(whole)]
+Term: TypeAlias = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(whole)]
 
 
 class Message(BaseModel):
@@ -51,6 +52,7 @@ class TranslateRequest(Message):
     model_config = examples(
         {"text": "A man is riding a bike.", "source": "en", "target": "de"},
         {"text": ["Two dogs play.", "A child sleeps."], "n_best": 3, "align": True, "confidence": True},
+        {"text": "Two dogs play.", "glossary": [["dogs", "Hund"]], "inflect": True, "protect": True},
     )
 
     text: Text | list[Text] = Field(description="A text of any number of sentences, or several texts.")
@@ -75,8 +77,15 @@ class TranslateRequest(Message):
     required: list[Text] = Field(
         default_factory=list, description="Phrases that it holds; for one text with split = false."
     )
-    protect: list[Literal["numbers", "urls", "emails", "tags", "placeholders"]] = Field(
-        default_factory=list, description="What is left as it is."
+    glossary: list[Annotated[list[Term], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=list,
+        description="Terms and their required translations: [source, target], one for each source.",
+    )
+    inflect: bool = Field(
+        default=False, description="Whether inflected forms of `glossary` and `required` will do."
+    )
+    protect: bool | list[Literal["numbers", "urls", "emails", "tags", "placeholders"]] = Field(
+        default=False, description="What is copied unchanged; true: all of these kinds."
     )
     align: bool = Field(default=False, description="Add the links between words.")
     confidence: bool = Field(default=False, description="Add the probability of each word.")
@@ -320,6 +329,7 @@ class LimitsMessage(Message):
     """Limits of a request."""
 
     characters: int
+    glossary_entries: int
     file_bytes: int
     file_characters: int
 

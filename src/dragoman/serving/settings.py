@@ -27,6 +27,11 @@ class LimitsConfig(Section):
     Requests whose key may be in the body (LibreTranslate's) share an eighth of it."""
     file_characters: int = Field(default=500_000, ge=1, le=MAX_COUNT)
     """Maximum characters of text in a document."""
+    glossary_entries: int = Field(default=2000, ge=1, le=MAX_COUNT)
+    """Maximum entries in the glossary of a request."""
+    required_characters: int = Field(default=300, ge=1, le=MAX_COUNT)
+    """Maximum characters of all phrases that the translation of one sentence must hold, those of the glossary
+    included; a search has a hypothesis for each of their tokens."""
     beam_size: int = Field(default=10, ge=1, le=100)
     """Maximum beam size, and number of alternatives, of a request."""
     seconds: float = Field(default=60.0, gt=0.0, le=1e7)

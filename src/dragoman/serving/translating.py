@@ -15,6 +15,8 @@ from dragoman.documents import Document
 from dragoman.errors import DataError
 from dragoman.predict.confidence import word_probabilities
 from dragoman.predict.engine import Sentence
+from dragoman.predict.glossary import Glossary
+from dragoman.predict.inflection import Inflectable
 from dragoman.predict.protection import Protection
 from dragoman.predict.request import TranslationRequest
 from dragoman.predict.translator import Translation, Translator
@@ -89,21 +91,31 @@ class TranslationJob:
         """Validate a request.
 
         Raises:
-            DataError: its fields contradict each other.
-            HTTPError: too many sentences, hypotheses or alternatives (413).
+            DataError: its fields contradict each other, or entries of its glossary do.
+            HTTPError: too many sentences, hypotheses, alternatives, terms or required phrases (413).
         """
         given = [request.text] if isinstance(request.text, str) else request.text
         if (request.prefix or request.required) and (request.split or len(given) != 1):
             raise DataError("prefix and required are for one sentence: send one text, with split = false")
+        if len(request.glossary) > limits.glossary_entries:
+            raise too_much(
+                "glossary entries", len(request.glossary), limits.glossary_entries, "glossary_entries"
+            )
         self.served, self.request, self._client = served, request, client
         self._texts = [Text.read(text, served.languages[0], split=request.split) for text in given]
         self._places = [(i, k) for i, text in enumerate(self._texts) for k in range(len(text.source_starts))]
         if len(self._places) > limits.sentences:
             raise too_much("sentences", len(self._places), limits.sentences, "sentences")
+        self._glossary = Glossary.of(request.glossary, inflect=request.inflect)
+        sentences = (self._texts[i].document.sentences[k] for i, k in self._places)
+        longest = max((sum(map(len, self._required(sentence))) for sentence in sentences), default=0)
+        if longest > limits.required_characters:
+            what = "characters of required phrases for one sentence"
+            raise too_much(what, longest, limits.required_characters, "required_characters")
         self._wanted = TranslationRequest(
             settings={name: getattr(request, name) for name in SEARCH_SETTINGS},
             n_best=request.n_best,
-            protection=Protection(request.protect) if request.protect else None,
+            protection=protection_of(request.protect),
         )
         self._settings = checked_search(self._wanted, served.translator, limits)
         self._translator = served.for_client(client)
@@ -209,18 +221,29 @@ class TranslationJob:
                 ],
             )  # fmt: skip
 
+    def _required(self, sentence: str) -> list[str]:
+        """Return the phrases that the translation of a sentence must hold."""
+        phrase = Inflectable if self.request.inflect else str
+        return [*map(phrase, self.request.required), *self._glossary.required(sentence)]
+
     def _translate(self, sources: Sequence[str], first: int) -> list[Translation]:
         """Translate `sources`, the first of which is sentence `first`, counted from 0."""
-        content: dict[str, Any] = {}
-        if self.request.prefix:
-            content["prefixes"] = [self.request.prefix]
-        if self.request.required:
-            content["required"] = [self.request.required]
+        prefixes = [self.request.prefix] if self.request.prefix else None
 
         def search(texts: Sequence[str]) -> list[Translation]:
-            return self._translator.translate(texts, first_number=first + 1, **content, **self._settings)
+            required = [self._required(text) for text in texts]
+            return self._translator.translate(
+                texts, prefixes=prefixes, required=required, first_number=first + 1, **self._settings
+            )
 
         return self._wanted.translate(self._translator, sources, search=search, align=self._align)
+
+
+def protection_of(kinds: bool | Sequence[str]) -> Protection | None:
+    """Return the protection of these kinds; of all if it is True, of none if it is False or empty."""
+    if not kinds:
+        return None
+    return Protection() if kinds is True else Protection(kinds)
 
 
 def checked_search(

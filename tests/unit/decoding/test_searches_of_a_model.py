@@ -13,12 +13,13 @@ import torch
 from dragoman.config import SearchConfig, TokenizerConfig
 from dragoman.data.batching import pad
 from dragoman.decoding import Hypothesis
+from dragoman.decoding.phrases import ExactPhrase
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.predict.attention import cross_attention
 from dragoman.predict.engine import NativeEngine, Sentence, longest_translation
 from dragoman.predict.loading import inference_copy
-from dragoman.predict.phrases import continuing_tokens, encode_phrase
+from dragoman.predict.phrases import continuing_tokens, encode_phrase, written_texts
 from dragoman.predict.scoring import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
@@ -137,7 +138,7 @@ def test_every_alternative_holds_its_phrases_as_whole_words(translator: Translat
 def test_prefix_and_phrases_make_room_for_themselves(translator: Translator) -> None:
     config = SearchConfig(max_length_factor=0.1, max_length_extra=2)
     assert longest_translation(Sentence([5, 6, EOS_ID]), config, limit=99) == 2
-    sentence = Sentence([5, 6, EOS_ID], prefix=[1] * 10, required=[[4, 5], [6]])
+    sentence = Sentence([5, 6, EOS_ID], prefix=[1] * 10, required=[ExactPhrase((4, 5)), ExactPhrase((6,))])
     assert longest_translation(sentence, config, limit=99) == 10 + 3 + 2
     assert longest_translation(sentence, config, limit=14) == 14
     prefix, phrase = "rot " * 20, "Hund Katze Haus"
@@ -162,18 +163,18 @@ def test_continuing_tokens_are_those_that_lengthen_a_word(tiny_run: Path) -> Non
     texts = ["Hunde Hund rot Haus und Hundehaus 123, vier!"] * 9
     config = TokenizerConfig(vocab_size=320)
     tokenizer = train_tokenizer(texts, config)
-    continuing = continuing_tokens(tokenizer)
+    continuing = continuing_tokens(written_texts(tokenizer))
     pieces = {token.piece: token.id for text in texts for token in tokenizer.tokens(text)}
     assert {piece for piece, i in pieces.items() if i in continuing} == {
         piece for piece in pieces if piece[0].isalnum()
     }
     assert not any(ids[0] in continuing for ids in map(tokenizer.encode, texts[0].split()))
     words = train_tokenizer(texts, TokenizerConfig(kind="words"))
-    assert continuing_tokens(words) == frozenset()
+    assert continuing_tokens(written_texts(words)) == frozenset()
     characters = train_tokenizer(texts, TokenizerConfig(kind="characters"))
     letters = {characters.encode(letter)[0] for letter in "Hundrotas123vie"}
-    assert letters <= continuing_tokens(characters)
-    assert characters.encode("!")[0] not in continuing_tokens(characters)
+    assert letters <= continuing_tokens(written_texts(characters))
+    assert characters.encode("!")[0] not in continuing_tokens(written_texts(characters))
 
 
 def test_a_phrase_of_a_script_without_spaces_brings_no_space() -> None:
@@ -247,7 +248,7 @@ def test_forced_scoring_finds_the_log_probability_of_the_search(
     variants = [plain, sentences(translator, prefix=tgt.encode("rot"))]
     search = SearchConfig().changed(settings, where="test")
     if search.method == "beam" and search.diversity_groups == 1:
-        variants.append(sentences(translator, required=[tgt.encode("Hund")]))
+        variants.append(sentences(translator, required=[ExactPhrase(tuple(tgt.encode("Hund")))]))
     for variant in variants:
         for sentence, hypotheses in zip(variant, engine.search(variant, search), strict=True):
             assert hypotheses

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import DataError
 from dragoman.predict.glossary import Glossary
+from dragoman.predict.inflection import Inflectable
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_a_file_is_source_tab_target(tmp_path: Path) -> None:
         ("bank\t\n", r"line 1: is not source, tab, target"),
         ("a\tb\tc\n", r"line 1: is not source, tab, target"),
         ("bank\tBank\n\nbank\tUfer\n", r"line 3: 'bank' is to be 'Ufer' here and 'Bank' in line 1; keep one"),
-        ("\n", r"glossary.tsv: has no entry; write source, tab, target on each line"),
+        ("\n", r"glossary.tsv: has no entry; write one a line, source and target"),
     ],
 )
 def test_a_file_that_is_no_glossary_is_refused(tmp_path: Path, content: str, message: str) -> None:
@@ -71,6 +73,131 @@ def test_a_file_that_is_no_glossary_is_refused(tmp_path: Path, content: str, mes
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         Glossary.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "pairs"),
+    [
+        ("a.csv", 'bank,Bank\r\n"red, old",rot\r\n', {"bank": "Bank", "red, old": "rot"}),
+        ("a.csv", "bank;Bank\nriver;Fluss\n", {"bank": "Bank", "river": "Fluss"}),
+        ("a.csv", 'bank,"die ""gute""\nBank"\n', {"bank": 'die "gute" Bank'}),
+        ("a.csv", "note,de-AT,EN\n,Bank,bank\nx,Fluss,river\n", {"bank": "Bank", "river": "Fluss"}),
+        ("a.csv", "Source,Target\nbank,Bank\n", {"bank": "Bank"}),
+        ("a.tsv", "target\tsource\nBank\tbank\n", {"bank": "Bank"}),
+        ("a.txt", "source\tQuelle\n", {"source": "Quelle"}),
+        ("a.csv", "english,Englisch\n", {"english": "Englisch"}),
+    ],
+)
+def test_columns_are_those_that_the_first_line_names_or_source_and_target(
+    tmp_path: Path, name: str, content: str, pairs: dict[str, str]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode())
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(content.encode()))
+    for file in (path, packed):
+        glossary = Glossary.load(file, ("en", "de"))
+        assert {source: glossary.required(source) for source in pairs} == {
+            source: [target] for source, target in pairs.items()
+        }
+
+
+VERSION_2 = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE martif SYSTEM "TBXBasiccoreStructV02.dtd">
+<martif type="TBX-Basic" xml:lang="en"><martifHeader><fileDesc/></martifHeader><text><body>
+<termEntry id="1"><langSet xml:lang="en-US"><tig><term>bank</term><termNote type="pos">noun</termNote>
+</tig><ntig><termGrp><term>lending  <hi>bank</hi></term></termGrp></ntig></langSet>
+<langSet xml:lang="de"><tig><term>Bank</term></tig><tig><term>Geldhaus</term></tig></langSet></termEntry>
+<termEntry id="2"><langSet xml:lang="en"><tig><term>bench</term></tig></langSet>
+<langSet xml:lang="fr"><tig><term>banc</term></tig></langSet></termEntry>
+</body></text></martif>"""
+VERSION_3 = """<tbx:tbx xmlns:tbx="urn:iso:std:iso:30042:ed-2" xml:lang="en"><tbx:text><tbx:body>
+<tbx:conceptEntry id="1"><tbx:langSec xml:lang="DE_at"><tbx:termSec><tbx:term>Bank</tbx:term></tbx:termSec>
+</tbx:langSec><tbx:langSec xml:lang="en"><tbx:termSec><tbx:term>bank</tbx:term></tbx:termSec><tbx:termSec>
+<tbx:term>lending bank</tbx:term></tbx:termSec></tbx:langSec></tbx:conceptEntry>
+</tbx:body></tbx:text></tbx:tbx>"""
+
+
+@pytest.mark.parametrize("content", [VERSION_2, VERSION_3])
+def test_every_source_term_of_an_entry_requires_its_first_target_term(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "terms.tbx"
+    path.write_text(content, encoding="utf-8")
+    glossary = Glossary.load(path, ("en", "de"))
+    assert glossary.required("a bank") == ["Bank"]
+    assert glossary.required("a lending bank, a bench") == ["Bank"]
+    skipped = [f"{path}: left out 1 of 2 entries: 1 without a term in both en and de"]
+    assert glossary.remarks == (skipped if content == VERSION_2 else [])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (VERSION_2.replace('"de"', '"it"'), r"no entry has terms in both en and de; its languages: en, "),
+        (VERSION_2[:-9], r"terms.tbx: cut short at line 9 "),
+        ("bank,Bank", r"terms.tbx line 1: not XML"),
+        ("<tmx/>", r"terms.tbx: not TBX, for it begins with <tmx>; give another file"),
+        (VERSION_2.replace('.dtd">', '.dtd" [<!ENTITY a "b">]>'), r"line 2: declares the entity 'a'"),
+        (VERSION_2.replace(' xml:lang="de"', ""), r"line 6: <langSet> has no xml:lang; name its language"),
+        (VERSION_2.replace(">Geldhaus<", "> <"), r"line 6: <term> is empty; write one, or remove it"),
+        (VERSION_2.replace("fr", "de"), None),
+        (VERSION_2.replace("fr", "de").replace(">bench<", ">bank<"),
+         r"line 7: 'bank' is to be 'banc' here and 'Bank' in line 4; keep one of the two"),
+        ("<tbx>" + "<a>" * 100, r"more than 100 elements within one another; give an export of a term base"),
+        ("<tbx><text>" + "<a/>" * 70_000, r"line 1: is longer than 1,048,576 bytes"),
+    ],
+)  # fmt: skip
+def test_a_term_base_that_is_wrong_is_refused_with_its_line(
+    tmp_path: Path, content: str, message: str | None
+) -> None:
+    path = tmp_path / "terms.tbx"
+    path.write_text(content, encoding="utf-8")
+    if message is None:
+        assert Glossary.load(path, ("en", "de")).required("bench") == ["banc"]
+        return
+    with pytest.raises(DataError, match=message):
+        Glossary.load(path, ("en", "de"))
+
+
+def test_a_term_base_needs_languages() -> None:
+    with pytest.raises(DataError, match=r"terms.tbx: has terms in several languages; say which: languages="):
+        Glossary.load("terms.tbx")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("bank,Bank\nriver\n", r"line 2: is not source, comma, target; write one entry a line"),
+        ("bank,Bank,x\n", r"line 1: is not source, comma, target"),
+        ("en,de,note\nbank,Bank\n", r"line 2: is not source, comma, target"),
+        ('bank,"Bank\nriver,Fluss\n', r"line 1: not CSV"),
+        ("en,de\n", r"terms.csv: has no entry"),
+        ("bank,Bank\n ,Fluss\n", r"line 2: is not source, comma, target"),
+    ],
+)
+def test_a_csv_file_that_is_wrong_is_refused_with_its_line(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "terms.csv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        Glossary.load(path, ("en", "de"))
+
+
+def test_pairs_of_a_request_are_checked_like_those_of_a_file() -> None:
+    assert Glossary.of([["bank", "Bank"], ["bank ", "Bank"]]).required("bank") == ["Bank"]
+    with pytest.raises(DataError, match=r"glossary entry 2: 'a' is to be 'c' here and 'b' in entry 1; keep"):
+        Glossary.of([["a", "b"], ["a", "c"]])
+    with pytest.raises(
+        DataError, match=r"glossary entry 1: has no word on one side; write source and target"
+    ):
+        Glossary.of([["a", " "]])
+
+
+def test_terms_may_be_inflected() -> None:
+    (target,) = Glossary([("bank", "Bank")], inflect=True).required("bank")
+    assert isinstance(target, Inflectable)
+    (target,) = Glossary([("bank", "Bank")]).required("bank")
+    assert not isinstance(target, Inflectable)
 
 
 def test_a_file_that_is_not_there_is_named() -> None:

@@ -84,6 +84,19 @@ def test_a_pair_without_a_model_goes_through_two(client: TestClient, translator:
     assert pivot.config.languages == ("de", "fr")
 
 
+def test_terms_of_the_source_are_required_of_the_last_translation_behind_a_pivot(
+    client: TestClient, translator: Translator
+) -> None:
+    asked = {"text": "rot Katze 12.50", "source": "de", "target": "fr", "split": False}
+    answer = answer_of(client, "translate", **asked, glossary=[["Katze", "chat"]])
+    between = translator.translate(["rot Katze 12.50"], to="de-en")[0].text
+    (expected,) = translator.translate([between], to="en-fr", required=[["chat"]])
+    assert answer["translations"][0]["text"] == expected.text
+    assert "chat" in expected.text
+    answer = answer_of(client, "translate", **asked, protect=True, glossary=[["Katze", "chat"]])
+    assert all(piece in answer["translations"][0]["text"] for piece in ("12.50", "chat"))
+
+
 def test_a_stream_and_libretranslate_take_the_same_way(client: TestClient) -> None:
     body = {"text": "rot Katze", "source": "de", "target": "fr"}
     whole = answer_of(client, "translate", **body)

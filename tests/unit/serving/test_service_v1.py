@@ -24,6 +24,7 @@ from dragoman.predict.alignment import align
 from dragoman.predict.attention import cross_attention
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.confidence import word_probabilities
+from dragoman.predict.inflection import Inflectable
 from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
@@ -59,7 +60,12 @@ def client(
         named(tiny_run, folder, "pl-de", source="pl"),
         named(tiny_run, folder, "fr-en", source="fr", target="en"),
     ]
-    limits = ("limits.characters=600", "limits.sentences=20", "limits.beam_size=4")
+    limits = (
+        "limits.characters=600",
+        "limits.sentences=20",
+        "limits.beam_size=4",
+        "limits.glossary_entries=30",
+    )
     more = ("limits.file_bytes=4096", "limits.file_characters=300")
     with TestClient(create_app(service_of(runs, *limits, *more, n_threads=2))) as made:
         yield made
@@ -185,6 +191,48 @@ def test_what_is_protected_is_in_the_translation_unchanged(client: TestClient) -
     (sentence,) = sentences_of(client, text, split=False, protect=kinds)
     for piece in kept:
         assert sentence["text"].count(piece) == 1
+
+
+def test_every_kind_is_protected_where_protect_is_true(client: TestClient) -> None:
+    text = "red 12.50 cat {name} old <b>house</b>"
+    kinds = ["numbers", "urls", "emails", "tags", "placeholders"]
+    found = sentences_of(client, text, split=False, protect=True)
+    assert found == sentences_of(client, text, split=False, protect=kinds)
+    plain = sentences_of(client, text, split=False)
+    assert plain == sentences_of(client, text, split=False, protect=False) != found
+
+
+def test_the_terms_of_a_glossary_are_in_the_sentences_that_have_their_sources(
+    client: TestClient, translator: Translator
+) -> None:
+    text = "A red cat. The big old house! A river 12.50."
+    plain = sentences_of(client, text)
+    for more in ({}, {"protect": ["numbers"]}, {"stream": False, "n_best": 2}):
+        glossary = [["cat", "Hund"], ["Big old", "Haus Baum"]]
+        found = sentences_of(client, text, glossary=glossary, **more)
+        assert "Hund" in found[0]["text"].split()
+        assert "Haus Baum" in found[1]["text"]
+        if not more:
+            assert found[2]["text"] == plain[2]["text"], "one without a term is translated as before"
+    exact, inflected = (
+        translator.translate(["A red cat."], required=[[phrase("Katze")]])[0].text
+        for phrase in (str, Inflectable)
+    )
+    (found_exact,) = sentences_of(client, "A red cat.", glossary=[["cat", "Katze"]])
+    (found_inflected,) = sentences_of(client, "A red cat.", glossary=[["cat", "Katze"]], inflect=True)
+    assert (found_exact["text"], found_inflected["text"]) == (exact, inflected)
+
+
+def test_requests_with_different_glossaries_are_searched_together(
+    client: TestClient, translator: Translator
+) -> None:
+    def asked(term: str) -> str:
+        return str(sentences_of(client, "A red cat.", glossary=[["cat", term]])[0]["text"])
+
+    terms = ["Hund", "Haus", "Baum", "Katze"] * 3
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(asked, terms))
+    assert found == [translator.translate(["A red cat."], required=[[term]])[0].text for term in terms]
 
 
 def test_links_and_probabilities_are_those_of_the_translators_words(
@@ -371,7 +419,9 @@ def test_the_models_are_told(client: TestClient) -> None:
     first, second = found["models"][:2]
     assert (first["source"], first["target"], first["beam_size"], first["max_n_best"]) == ("en", "de", 3, 4)
     assert (second["task"], set(second["labels"])) == ("classification", {"praise", "blame"})
-    assert found["limits"] == {"characters": 600, "file_bytes": 4096, "file_characters": 300}
+    assert found["limits"] == {
+        "characters": 600, "glossary_entries": 30, "file_bytes": 4096, "file_characters": 300
+    }  # fmt: skip
     assert (found["needs_key"], found["formats"]) == (False, list(FORMATS))
 
 
@@ -467,6 +517,16 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "source": "auto", "target": "it"}, 400, 'source = "auto": no model'),
         ("translate", {"text": "x", "prefix": "y"}, 400, "prefix and required are for one sentence"),
         ("translate", {"text": ["x", "y"], "split": False, "required": ["y"]}, 400, "prefix and required"),
+        ("translate", {"text": "x", "glossary": [["a", "b"], ["a"]]}, 400, "glossary.1: list should have "),
+        ("translate", {"text": "x", "glossary": [["a", ""]]}, 400, "glossary.0.1: string should have "),
+        ("translate", {"text": "x", "glossary": [["a", "b" * 201]]}, 400, "glossary.0.1: string should"),
+        ("translate", {"text": "x", "glossary": [["a", "b"], ["a", "c"]]}, 400, "entry 2: 'a' is to be"),
+        ("translate", {"text": "x", "glossary": {"a": "b"}}, 400, "glossary: input should be a valid list"),
+        ("translate", {"text": "x", "glossary": [["a", "b"]] * 31}, 413, "31 glossary entries are more than"),
+        ("translate", {"text": "x", "glossary": [["x", "y"]], "method": "sampling"}, 400, 'method = "beam"'),
+        ("translate", {"text": "x", "protect": ["dates"]}, 400, "input should be 'numbers', 'urls', "),
+        ("translate", {"text": "a b", "glossary": [["a", "x" * 200], ["b", "y" * 200]]}, 413,
+         "400 characters of required phrases for one sentence are more than the 300"),
         ("translate", {"text": "x" * 601}, 413, "601 characters are more than the 600"),
         ("translate", {"text": ["x"] * 21}, 413, "21 sentences are more than the 20"),
         ("translate", {"text": "x", "beam_size": 5}, 413, "5 hypotheses are more than the 4"),

@@ -7,6 +7,7 @@ quote is never closed for one that is not translated.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -43,11 +44,8 @@ def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[t
     """
     units = _Units(path, src_lang=src_lang, tgt_lang=tgt_lang, notes=notes)
     with open_bytes(path) as file:
-        while block := file.read(BLOCK):
-            units.feed(block)
+        for _ in units.blocks(file):
             yield from units.take()
-        units.feed(b"")
-        yield from units.take()
     if notes.n_read and notes.skipped.total() == notes.n_read:
         there = ", ".join(sorted(units.languages)) or "none"
         raise DataError(
@@ -72,24 +70,19 @@ def tmx_languages(path: Path) -> tuple[str, str] | None:
     return (source, targets.pop()) if source in codes and len(targets) == 1 else None
 
 
-class _Units:
-    """Finished translation units, made of the events of an XML parser."""
+class XmlStream:
+    """An XML file that a stranger wrote, as the events of a parser: bounded, and without entities.
 
-    CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
-    GAP = "\0"  # no XML file can hold one
-    """Left by <ph> and <ut>, such as a line break: it keeps words apart."""
+    A subclass says what is kept in `_opened`, `_characters` and `_closed`.
+    """
 
-    def __init__(self, path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> None:
-        self.path, self.src_lang, self.tgt_lang, self.notes = path, src_lang, tgt_lang, notes
-        self.source = ""
-        """The language of the source, as the header has it."""
-        self.languages: set[str] = set()
-        self.n_variants = 0
-        self._finished: list[tuple[str, str]] = []
-        self._texts: list[tuple[str, str]] = []  # (language, text) of this unit
-        self._language = ""
-        self._segment: list[str] | None = None
-        self._code_depth = 0  # of elements whose text is dropped
+    KIND = ""
+    """The format, and below it the elements that a file of it begins with, and what it holds."""
+    ROOTS: frozenset[str] = frozenset()
+    NOUN = ""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._root = ""
         self._most = longest_line()
         self._left = self._most  # bytes that this unit may still have, an element counting as `OF_ELEMENT`
@@ -103,8 +96,21 @@ class _Units:
         self._parser.EntityDeclHandler = self._declared
         self._parser.SkippedEntityHandler = self._skipped
 
+    @property
+    def line(self) -> int:
+        """The line that is being read."""
+        return self._parser.CurrentLineNumber
+
+    def blocks(self, file: io.BufferedIOBase) -> Iterator[None]:
+        """Parse a file, block by block. DataError: it is not of this format."""
+        while block := file.read(BLOCK):
+            self.feed(block)
+            yield
+        self.feed(b"")
+        yield
+
     def feed(self, block: bytes) -> None:
-        """Parse the next bytes; none at the end of the file. DataError: they are not TMX."""
+        """Parse the next bytes; none at the end of the file. DataError: they are not of this format."""
         self._n_bytes += len(block)
         try:
             self._parser.Parse(block, not block)
@@ -121,10 +127,14 @@ class _Units:
                 "check its encoding, or write it again with the program it is from"
             ) from None
 
-    def take(self) -> list[tuple[str, str]]:
-        """Return the pairs that were finished since the last call."""
-        pairs, self._finished = self._finished, []
-        return pairs
+    def _opened(self, tag: str, attributes: dict[str, str]) -> None:
+        raise NotImplementedError
+
+    def _characters(self, text: str) -> None:
+        raise NotImplementedError
+
+    def _closed(self, tag: str) -> None:
+        raise NotImplementedError
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         tag = tag.rpartition(":")[2]
@@ -132,13 +142,74 @@ class _Units:
         self._take(OF_ELEMENT)
         if self._depth > DEEPEST:
             raise DataError(
-                f"{self.path} line {self._parser.CurrentLineNumber}: more than {DEEPEST} elements within one "
-                "another; give an export of a translation memory"
+                f"{self.path} line {self.line}: more than {DEEPEST} elements within one another; "
+                f"give an export of a {self.NOUN}"
             )
         if not self._root:
             self._root = tag
-            if tag != "tmx":
-                raise DataError(f"{self.path}: not TMX, for it begins with <{tag}>; give another file")
+            if tag not in self.ROOTS:
+                raise DataError(
+                    f"{self.path}: not {self.KIND}, for it begins with <{tag}>; give another file"
+                )
+        self._opened(tag, attributes)
+
+    def _end(self, tag: str) -> None:
+        self._depth -= 1
+        self._closed(tag.rpartition(":")[2])
+
+    def _take(self, n: int) -> None:
+        self._left -= n
+        if self._left < 0:
+            raise self._too_long()
+
+    def _too_long(self) -> DataError:
+        return too_long(f"{self.path} line {self.line}", self._most)
+
+    def _declared(self, name: str, *_: object) -> None:
+        raise DataError(
+            f"{self.path} line {self.line}: declares the entity {name!r}; refused, for "
+            "entities can fill the memory and fetch other files; remove the declaration"
+        )
+
+    def _skipped(self, name: str, _: object) -> None:
+        raise DataError(
+            f"{self.path} line {self.line}: &{name}; is not defined; "
+            "write the character itself, or &amp; for a plain &"
+        )
+
+
+def language_of(attributes: dict[str, str]) -> str:
+    """Return the language that the attributes of an element name, or ""."""
+    return attributes.get("xml:lang") or attributes.get("lang") or ""
+
+
+class _Units(XmlStream):
+    """Finished translation units."""
+
+    KIND, ROOTS, NOUN = "TMX", frozenset({"tmx"}), "translation memory"
+    CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
+    GAP = "\0"  # no XML file can hold one
+    """Left by <ph> and <ut>, such as a line break: it keeps words apart."""
+
+    def __init__(self, path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> None:
+        super().__init__(path)
+        self.src_lang, self.tgt_lang, self.notes = src_lang, tgt_lang, notes
+        self.source = ""
+        """The language of the source, as the header has it."""
+        self.languages: set[str] = set()
+        self.n_variants = 0
+        self._finished: list[tuple[str, str]] = []
+        self._texts: list[tuple[str, str]] = []  # (language, text) of this unit
+        self._language = ""
+        self._segment: list[str] | None = None
+        self._code_depth = 0  # of elements whose text is dropped
+
+    def take(self) -> list[tuple[str, str]]:
+        """Return the pairs that were finished since the last call."""
+        pairs, self._finished = self._finished, []
+        return pairs
+
+    def _opened(self, tag: str, attributes: dict[str, str]) -> None:
         if self._segment is not None:
             if self._code_depth or tag in self.CODES:
                 self._code_depth += 1
@@ -148,7 +219,7 @@ class _Units:
         elif tag == "tu":
             self._texts, self._left = [], self._most
         elif tag == "tuv":
-            self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
+            self._language = language_of(attributes)
         elif tag == "seg":
             self._segment = []
 
@@ -157,9 +228,7 @@ class _Units:
             self._take(len(text))
             self._segment.append(text)
 
-    def _end(self, tag: str) -> None:
-        tag = tag.rpartition(":")[2]
-        self._depth -= 1
+    def _closed(self, tag: str) -> None:
         if self._code_depth:
             self._code_depth -= 1
         elif tag == "seg" and self._segment is not None:
@@ -189,26 +258,6 @@ class _Units:
         exact = [text for tag, text in fitting if len(tag) == len(language)]
         self.n_variants += len(fitting) > 1 and len(exact) != 1
         return next(iter(exact or [text for _, text in fitting]), None)
-
-    def _take(self, n: int) -> None:
-        self._left -= n
-        if self._left < 0:
-            raise self._too_long()
-
-    def _too_long(self) -> DataError:
-        return too_long(f"{self.path} line {self._parser.CurrentLineNumber}", self._most)
-
-    def _declared(self, name: str, *_: object) -> None:
-        raise DataError(
-            f"{self.path} line {self._parser.CurrentLineNumber}: declares the entity {name!r}; refused, for "
-            "entities can fill the memory and fetch other files; remove the declaration"
-        )
-
-    def _skipped(self, name: str, _: object) -> None:
-        raise DataError(
-            f"{self.path} line {self._parser.CurrentLineNumber}: &{name}; is not defined; "
-            "write the character itself, or &amp; for a plain &"
-        )
 
 
 class Entry:

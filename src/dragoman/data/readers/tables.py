@@ -171,10 +171,10 @@ class CommaSeparated(Table):
         self.path = path
 
     def fields(self) -> list[str]:
-        return [name.strip() for name in next(self._records(), (1, [""]))[1]]
+        return [name.strip() for name in next(self.records(), (1, [""]))[1]]
 
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
-        with closing(self._records()) as records:
+        with closing(self.records()) as records:
             header = _Header(self, next(records, (1, [""]))[1])
             positions = header.positions(columns)
             if all(isinstance(column, int) for column in columns):
@@ -186,7 +186,7 @@ class CommaSeparated(Table):
     def fingerprint(self, columns: Sequence[Column]) -> str:
         return hash_strings(_kind("csv", columns), *map(str, columns), hash_file(self.path))
 
-    def _records(self) -> Generator[tuple[int, list[str]], None, None]:
+    def records(self) -> Generator[tuple[int, list[str]], None, None]:
         """Yield the line on which each record begins, and its cells."""
         with closing(open_lines(self.path)) as lines:
             first = next(lines, "")

@@ -83,9 +83,11 @@ export class Alternatives {
   }
 
   async #search(sentence, prefix, signal) {
-    const { direction, directions } = this.translation;
+    const { direction, directions, terms } = this.translation;
     const n_best = Math.min(N_BEST, directions.maxBest(direction.model));
-    const request = { ...direction, text: sentence.source, split: false, n_best, prefix };
+    const { protect = false, ...glossary } = terms.fields(direction); // what is kept may be in the prefix already
+    const kept = { ...glossary, protect: protect && prefix === null };
+    const request = { ...direction, ...kept, text: sentence.source, split: false, n_best, prefix };
     const { translations } = await translate(request, signal);
     const texts = translations[0].sentences[0]?.alternatives.map(({ text }) => text) ?? [];
     return [...new Set(texts)].filter((text) => text !== "");

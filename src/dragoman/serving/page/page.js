@@ -17,6 +17,7 @@ import { served } from "./service.js";
 import { device, tab } from "./settings.js";
 import { listen, openShortcuts } from "./shortcuts.js";
 import { translationField } from "./source.js";
+import { Terms } from "./terms.js";
 import { Translation } from "./translation.js";
 import { offerViews, showView } from "./views.js";
 
@@ -28,7 +29,8 @@ const access = new Access();
 const directions = new Directions(() => translateNow());
 const source = translationField((text) => typed(text));
 const output = new Output((element, whole) => alternatives.open(element, whole));
-const translation = new Translation(directions, {
+const terms = new Terms(directions, () => translateNow());
+const translation = new Translation(directions, terms, {
   began: () => (named("working").hidden = false),
   changed: showTranslation,
   ended,
@@ -155,6 +157,7 @@ async function start() {
     const translates = models.length > classifiers.length;
     directions.models = models;
     source.limit = limits.characters;
+    terms.most = limits.glossary_entries;
     documents.accept(formats, limits.file_bytes);
     classification.serve(classifiers, limits.characters);
     offerViews({
@@ -180,6 +183,7 @@ named("copy").addEventListener("click", copy);
 named("confidence").addEventListener("click", () => showConfidence(!output.confidence));
 named("open-attention").addEventListener("click", () => attention.open());
 named("open-history").addEventListener("click", () => history.open());
+named("open-terms").addEventListener("click", () => terms.open());
 named("open-shortcuts").addEventListener("click", openShortcuts);
 named("theme").addEventListener("click", turnTheme);
 addEventListener("hashchange", showView);
@@ -197,6 +201,7 @@ listen({
 whenLanguageChanges(() => {
   directions.refresh();
   documents.refresh();
+  terms.refresh();
   source.refresh();
   classification.refresh();
   source.mark(translation.lines);

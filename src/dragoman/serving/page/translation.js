@@ -19,11 +19,12 @@ export class Translation {
   #text = "";
 
   /**
-   * `directions` says which model is asked; `shows` is told what happens: began(), changed(line) (null: all
-   * lines), ended(), failed(error).
+   * `directions` says which model is asked, `terms` which words; `shows` is told what happens: began(),
+   * changed(line) (null: all lines), ended(), failed(error).
    */
-  constructor(directions, shows) {
+  constructor(directions, terms, shows) {
     this.directions = directions;
+    this.terms = terms;
     this.shows = shows;
     this.direction = null;
   }
@@ -87,13 +88,14 @@ export class Translation {
       : null;
     const direction = this.directions.chosen(languages);
     this.direction = direction;
-    const pending = this.#lines.become(text, JSON.stringify(direction));
+    const pending = this.#lines.become(text, JSON.stringify([direction, this.terms.version]));
     this.shows.changed(null);
     if (pending.length) await this.#ask(pending, direction, signal);
   }
 
   async #ask(pending, direction, signal) {
-    const request = { ...direction, text: pending.map((line) => line.source), align: true, confidence: true };
+    const text = pending.map((line) => line.source);
+    const request = { ...direction, ...this.terms.fields(direction), text, align: true, confidence: true };
     const started = performance.now();
     for await (const { event, data } of translateAsItAppears(request, signal)) {
       const line = pending[data.text];

@@ -1,0 +1,140 @@
+"""Glossaries as files: two columns of a .tsv or .csv file, or a term base (TBX)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from dragoman.data.readers.files import find_file, format_suffix, open_bytes, open_lines
+from dragoman.data.readers.formats import XmlStream, language_matches, language_of
+from dragoman.data.readers.tables import CommaSeparated, Notes, one_line
+from dragoman.errors import DataError
+
+NAMES = ("source", "src"), ("target", "tgt")
+"""Names of the columns of source and target, besides the codes of their languages."""
+
+
+class TermPair(NamedTuple):
+    """A term of the source language, its translation, and the place of both in their file."""
+
+    place: str
+    source: str
+    target: str
+
+
+def read_terms(name: str, languages: tuple[str, str], notes: Notes) -> Iterator[TermPair]:
+    """Yield the pairs of terms of a file, which its name says the format of: .csv, .tbx, else tabs.
+
+    `languages` are the codes of source and target, which name columns and terms. `notes` counts the entries
+    of a term base without both of them.
+
+    Raises:
+        DataError: the file cannot be read, or a record is malformed.
+    """
+    path = find_file(name)
+    suffix = format_suffix(name)
+    if suffix == ".tbx":
+        yield from _tbx(path, languages, notes)
+        return
+    is_csv = suffix == ".csv"
+    records = CommaSeparated(path, setting="").records() if is_csv else _tab_separated(path)
+    how = "source, comma, target" if is_csv else "source, tab, target"
+    columns, n_columns = (0, 1), 2
+    with closing(records):
+        for i, (n, cells) in enumerate(records):
+            if i == 0 and (named := _header(cells, languages)):
+                columns, n_columns = named, len(cells)
+            elif cells:
+                found = [one_line(cells[k]).strip() for k in columns] if len(cells) == n_columns else []
+                if not found or not all(found):
+                    raise DataError(f"{name} line {n}: is not {how}; write one entry a line")
+                yield TermPair(f"line {n}", *found)
+
+
+def _tab_separated(path: Path) -> Generator[tuple[int, list[str]], None, None]:
+    for n, line in enumerate(open_lines(path), start=1):
+        yield n, line.split("\t") if line.strip() else []
+
+
+def _header(cells: list[str], languages: tuple[str, str]) -> tuple[int, int] | None:
+    """Return the columns of source and target if `cells` name them."""
+    names = [cell.strip().lower() for cell in cells]
+    found = [
+        [i for i, name in enumerate(names) if name in known or (lang and language_matches(name, lang))]
+        for known, lang in zip(NAMES, languages, strict=True)
+    ]
+    return (found[0][0], found[1][0]) if all(found) else None
+
+
+def _tbx(path: Path, languages: tuple[str, str], notes: Notes) -> Iterator[TermPair]:
+    """Yield each source term of an entry with the first target term."""
+    entries = _Entries(path)
+    there: set[str] = set()
+    with open_bytes(path) as file:
+        for _ in entries.blocks(file):
+            for line, terms in entries.take():
+                notes.n_read += 1
+                there |= {language for language, _ in terms}
+                sources, targets = (
+                    [term for language, term in terms if language_matches(language, wanted)]
+                    for wanted in languages
+                )
+                if not sources or not targets:
+                    notes.skipped[f"without a term in both {' and '.join(languages)}"] += 1
+                for source in dict.fromkeys(sources if targets else []):
+                    yield TermPair(f"line {line}", source, targets[0])
+    if notes.skipped.total() == notes.n_read:
+        raise DataError(
+            f"{path}: no entry has terms in both {languages[0]} and {languages[1]}; "
+            f"its languages: {', '.join(sorted(there)) or 'none'}"
+        )
+
+
+class _Entries(XmlStream):
+    """Finished entries of a term base: TBX-Basic, TBX version 2 (<termEntry>) and 3 (<conceptEntry>)."""
+
+    KIND, ROOTS, NOUN = "TBX", frozenset({"martif", "tbx"}), "term base"
+    ENTRIES = frozenset({"termEntry", "conceptEntry"})
+    LANGUAGES = frozenset({"langSet", "langSec"})
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._finished: list[tuple[int, list[tuple[str, str]]]] = []
+        self._terms: list[tuple[str, str]] = []  # (language, term) of this entry
+        self._entry_line = 0
+        self._language = ""
+        self._term: list[str] | None = None
+
+    def take(self) -> list[tuple[int, list[tuple[str, str]]]]:
+        """Return the entries that were finished since the last call: line, and language and text of terms."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _opened(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag in self.ENTRIES:
+            self._terms, self._left, self._entry_line = [], self._most, self.line
+        elif tag in self.LANGUAGES:
+            self._language = language_of(attributes)
+            if not self._language:
+                raise DataError(f"{self.path} line {self.line}: <{tag}> has no xml:lang; name its language")
+        elif tag == "term":
+            self._term = []
+
+    def _characters(self, text: str) -> None:
+        if self._term is not None:
+            self._take(len(text))
+            self._term.append(text)
+
+    def _closed(self, tag: str) -> None:
+        if tag == "term" and self._term is not None:
+            term = " ".join("".join(self._term).split())
+            if not term:
+                raise DataError(f"{self.path} line {self.line}: <term> is empty; write one, or remove it")
+            self._terms.append((self._language, term))
+            self._term = None
+        elif tag in self.LANGUAGES:
+            self._language = ""
+        elif tag in self.ENTRIES:
+            self._finished.append((self._entry_line, self._terms))

@@ -1,0 +1,166 @@
+"""Required phrases of which any inflection will do: a constraint on the stems of their words.
+
+What a token writes decides, not how a word is cut into tokens: of "Hund", a search may write "Hunde" as one
+token, or as "Hun" and "de".
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from math import inf
+from typing import NamedTuple
+
+LONGEST_ENDING = 3
+"""Letters that a form may have more than the word."""
+
+
+class Inflectable(str):
+    """A required phrase of which any inflection will do."""
+
+    __slots__ = ()
+
+
+class Stem(NamedTuple):
+    """How the forms of a word begin, and how long they may be, in characters."""
+
+    text: str
+    longest: int
+    varies: bool = True
+    """Whether its forms may differ in their endings, and in the marks of letters, as "Rad" and "Räder"."""
+
+    @classmethod
+    def of(cls, word: str) -> Stem:
+        """Return the stem of a word: its letters but the last, from 5 letters on, or the last two, from 8 on.
+
+        A word of one or two letters, in capitals, or with other characters than letters has no other form.
+        """
+        if len(word) < 3 or not word.isalpha() or word.isupper():
+            return cls(word, len(word), varies=False)
+        n_dropped = (len(word) >= 5) + (len(word) >= 8)
+        return cls(without_marks(word[: len(word) - n_dropped]), len(word) + LONGEST_ENDING)
+
+    def grow(self, n: int, text: str) -> int:
+        """Return how long a form of `n` characters is with `text` behind it; 0 if that begins no form."""
+        end, n_missing = n + len(text), max(0, len(self.text) - n)
+        ending = text[n_missing:]
+        if end > self.longest or (ending and not ending.isalpha()):
+            return 0
+        beginning = without_marks(text[:n_missing]) if self.varies else text[:n_missing]
+        return end if beginning == self.text[n:end] else 0
+
+    def matches(self, word: str) -> bool:
+        """Return whether `word` is a form."""
+        return self.grow(0, word) >= len(self.text)
+
+
+def without_marks(text: str) -> str:
+    """Return `text` without the marks of its letters, as long as before: "Rader" for "Räder"."""
+    if text.isascii():
+        return text
+    return "".join(unicodedata.normalize("NFD", character)[0] for character in text)
+
+
+class WrittenTokens:
+    """What each token of a vocabulary writes behind a letter, and tokens by the letter they begin with."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """`texts` are those of `written_texts`."""
+        self.texts = texts
+        self._by_beginning: dict[str, list[int]] = defaultdict(list)
+        for token, text in enumerate(texts):
+            if text.strip() and "\ufffd" not in text:
+                self._by_beginning[without_marks(text[: 1 + text.startswith(" ")])].append(token)
+
+    def beginning(self, text: str) -> Sequence[int]:
+        """Return the tokens that begin with a letter like `text`, or with a space and such a letter."""
+        return self._by_beginning.get(without_marks(text), ())
+
+
+class InflectedPhrase:
+    """Words that follow each other, each in any of its forms: a `dragoman.decoding.phrases.Phrase`.
+
+    A position counts characters: those that were written of a word, and `_width` for each word before it.
+    """
+
+    def __init__(self, words: Sequence[str], written: WrittenTokens) -> None:
+        self._stems = [Stem.of(word) for word in words]
+        self._written = written
+        self._width = 1 + max(stem.longest for stem in self._stems)
+        self._distances: dict[int, float] = {}
+        self._forward: dict[int, tuple[int, ...]] = {}
+        for position in self._positions():
+            self._measure(position)
+
+    @property
+    def tokens(self) -> Collection[int]:
+        """The tokens that a search must be free to write wherever the phrase needs them."""
+        return {token for tokens in self._forward.values() for token in tokens}
+
+    def holds(self, ids: Sequence[int]) -> bool:
+        """Return whether the tokens `ids` are the phrase in one of its forms."""
+        position: int | None = 0
+        for token in ids:
+            if position is None:
+                return False
+            position = self.follow(position, token)
+        return position is not None and self._distance(position) == 0
+
+    def follow(self, position: int, token: int) -> int | None:
+        """Return the position after `token`, or None if no form goes on so."""
+        following = self._follow(position, token)
+        return None if following is None or self._distance(following) == inf else following
+
+    def distance(self, position: int) -> int:
+        """Return the fewest tokens that complete the phrase; 0 where it is complete."""
+        return int(self._distance(position))
+
+    def forward(self, position: int) -> Sequence[int]:
+        """Return the tokens that lead to a smaller distance."""
+        return self._forward[self._stemmed(position)]
+
+    def _positions(self) -> Iterator[int]:
+        """Yield the positions up to the end of each stem, the last first."""
+        for word in reversed(range(len(self._stems))):
+            for n in reversed(range(1, len(self._stems[word].text) + 1)):
+                yield word * self._width + n
+        yield 0
+
+    def _measure(self, position: int) -> None:
+        """Compute the distance of a position from those behind it."""
+        word, n = divmod(position, self._width)
+        stem = self._stems[word]
+        is_whole = n == len(stem.text)
+        if is_whole and word == len(self._stems) - 1:
+            self._distances[position], self._forward[position] = 0, ()
+            return
+        next_letter = f" {self._stems[word + is_whole].text[0]}" if is_whole or not n else stem.text[n]
+        steps = [
+            (self._distance(following), token)
+            for token in self._written.beginning(next_letter)
+            if (following := self._follow(position, token)) is not None
+        ]
+        distance = 1 + min((distance for distance, _ in steps), default=inf)
+        self._distances[position] = distance
+        self._forward[position] = tuple(token for behind, token in steps if behind < distance)
+
+    def _follow(self, position: int, token: int) -> int | None:
+        word, n = divmod(position, self._width)
+        text = self._written.texts[token]
+        if text.startswith(" "):
+            if n and (n < len(self._stems[word].text) or word + 1 == len(self._stems)):
+                return None
+            word, n, text = word + bool(n), 0, text[1:]
+        elif not n:
+            return None
+        length = self._stems[word].grow(n, text) if text else 0
+        return word * self._width + length if length else None
+
+    def _distance(self, position: int) -> float:
+        return self._distances[self._stemmed(position)]
+
+    def _stemmed(self, position: int) -> int:
+        """Return the position at the end of the stem for one behind it."""
+        word, n = divmod(position, self._width)
+        return word * self._width + min(n, len(self._stems[word].text))
