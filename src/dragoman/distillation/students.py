@@ -78,7 +78,7 @@ def data_of_student(data: TranslationDataConfig, lessons: Path) -> dict[str, Any
     tested = [corpus for corpus in data.corpora if corpus.knows(languages) and corpus.test]
     learnt = {"name": "lessons", "langs": languages, "files": train, "valid": valid}
     others = [{**corpus.model_dump(), "files": (), "valid": ()} for corpus in tested]
-    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "temperature": 1.0}
+    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "temperature": 1.0, "choose_by": ""}
     return {**nothing, "corpora": [learnt, *others]}
 
 

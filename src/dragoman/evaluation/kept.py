@@ -229,7 +229,10 @@ def confidences(
 
 def files_of(config: TranslationConfig, split: str, name: str) -> CorpusFiles:
     """Return the files of a set as the run names them; none for pairs that were held out."""
-    return file_names(config.data.test[name] if split == "test" else config.data.valid)
+    if split == "test":
+        return file_names(config.data.test[name])
+    own = [one.valid for one in config.data.corpora if config.data.choose_by and name == f"valid {one.name}"]
+    return file_names(own[0] if own else config.data.valid)
 
 
 def kept_name(split: str, name: str) -> str:
