@@ -57,14 +57,14 @@ class Lessons(NamedTuple):
         return not (self.text or self.teacher_output)
 
     def described(self) -> dict[str, Any]:
-        """Return the settings as a JSON value; newer ones only if they are set, for folders without them."""
-        settings = self._replace(min_chrf=self.chrf_floor)._asdict()
-        newer = ("text", "teacher_output", "ensemble", "keep_best", "reverse")
-        return {
-            name: [*value] if isinstance(value, tuple) else value
-            for name, value in settings.items()
-            if name not in newer or value != self._field_defaults[name]
-        }
+        """Return the settings as a JSON value, without the names of files, whose hashes tell them apart.
+
+        Settings that earlier versions had not are in it only if they are set.
+        """
+        settings = self._asdict() | {"min_chrf": self.chrf_floor, "ensemble": [*self.ensemble]}
+        without = {"ensemble": [], "keep_best": 1.0, "reverse": "", "text": self.text}
+        without |= {"teacher_output": self.teacher_output}
+        return {name: value for name, value in settings.items() if without.get(name) != value}
 
 
 def check_lessons(config: TranslationConfig, lessons: Lessons) -> None:
