@@ -15,7 +15,7 @@ from dragoman.bulk.running import Summary
 from dragoman.config import TranslationConfig, to_toml
 from dragoman.data.corpora import Pair, has_text
 from dragoman.data.doctor.inspection import inspect_text
-from dragoman.distillation.material import Lessons, check_lessons
+from dragoman.distillation.material import Lessons, Material, check_lessons
 from dragoman.distillation.students import student_config, with_beam
 from dragoman.distillation.teaching import DROPPED, teach
 from dragoman.evaluation.scores import score_record
@@ -67,7 +67,8 @@ def distill(
     """
     config = translation_config(Run.open(teacher))
     config = config.towards(config.direction(to))
-    check_lessons(config, lessons)  # complains before anything is written
+    check_lessons(config, lessons)  # complains before anything is written, as does what follows
+    Material(config, lessons)
     folder = out / LESSONS_FOLDER
     with_pairs = lessons.references and not lessons.is_own_text
     student = student_config(

@@ -68,7 +68,12 @@ class Lessons(NamedTuple):
 
 
 def check_lessons(config: TranslationConfig, lessons: Lessons) -> None:
-    """ConfigError: settings do not go with one another, or with the teacher."""
+    """Check settings of lessons.
+
+    Raises:
+        ConfigError: they do not go with one another, or with the teacher.
+        RunError: a run that they name is not there.
+    """
     if lessons.text and lessons.teacher_output:
         raise ConfigError("give --text, which the teacher translates, or --teacher-output, but not both")
     if not config.data.train and (lessons.is_own_text or lessons.references):
@@ -89,6 +94,8 @@ def check_lessons(config: TranslationConfig, lessons: Lessons) -> None:
         src, tgt = config.languages
         if (tgt, src) not in translation_config(Run.open(lessons.reverse)).directions:
             raise ConfigError(f"--reverse {lessons.reverse}: does not translate {tgt} → {src}")
+    for path in lessons.ensemble:
+        Run.open(path)
     n_offered(config, lessons)
 
 

@@ -88,20 +88,11 @@ def teach(
     if config.data.train or config.data.valid:
         valid = (pair for _, corpus in split_of(config, "valid") for pair in corpus.pairs())
         _write_pairs(_sides(folder, "valid"), filter(has_text, valid))
-    tokenizers = TokenizerPair.load(teacher / "tokenizer").towards(config.languages[1])
-
-    def judged() -> Iterator[Judged]:
-        return judge(material.offers(folder / "teacher.gz"), tokenizers, lessons)
-
-    found = judged()
-    if lessons.keep_best < 1:
-        scores = _scores(teacher, config, folder, lessons, judged(), translate)
-        found = without_worst(judged(), scores, lessons.keep_best)
-    counts = _write_training(folder, found, material)
+    counts = _filter(teacher, config, folder, material, translate)
     n_pairs, n_references = counts.pop("pairs"), counts.pop("references")
     if n_pairs == counts.total():
-        hint = "; try a smaller --min-chrf" if lessons.is_own_text else f"; {DROPPED} says why"
-        raise DataError(f"{folder}: nothing is left of {n_pairs} pairs{hint}")
+        hint = "try a smaller --min-chrf" if lessons.is_own_text else f"{DROPPED} says why"
+        raise DataError(f"{folder}: nothing is left of {n_pairs} pairs; {hint}")
     record = {
         "asked": asked,
         "n_pairs": n_pairs,
@@ -111,6 +102,23 @@ def teach(
     }
     _write_record(folder, record)
     return record
+
+
+def _filter(
+    teacher: Path, config: TranslationConfig, folder: Path, material: Material, translate: Translate
+) -> Counter[str]:
+    """Write the training data; count pairs, references, and what was left out by reason."""
+    lessons = material.lessons
+    tokenizers = TokenizerPair.load(teacher / "tokenizer").towards(config.languages[1])
+
+    def judged() -> Iterator[Judged]:
+        return judge(material.offers(folder / "teacher.gz"), tokenizers, lessons)
+
+    found = judged()
+    if lessons.keep_best < 1:
+        scores = _scores(teacher, config, folder, lessons, judged(), translate)
+        found = without_worst(found, scores, lessons.keep_best)
+    return _write_training(folder, found, material)
 
 
 def _translate(

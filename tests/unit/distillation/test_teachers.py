@@ -246,7 +246,11 @@ def test_missing_text_is_named_before_anything_is_written(
     lessons = ALL._replace(text=("nowhere.en",))
     with pytest.raises(DataError, match=r"nowhere\.en"):
         teach(tiny_run, config, tmp_path / "lessons", lessons=lessons, translate=translate)
-    assert not (tmp_path / "lessons").exists()
+    out = tmp_path / "student"
+    for option in ("--text", "--teacher-output", "--ensemble", "--reverse"):
+        command = ["distill", tiny_run, "--out", out, "--keep-best", 0.5, option, "nowhere.en"]
+        assert "nowhere.en" in error_of(*command)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -48,6 +48,8 @@ def config_for(request: TrainingRequest) -> Config:
         raise ConfigError("--extend-vocab goes with --from RUN")
     if request.replay and (request.start is None or file is not None):
         raise ConfigError("--replay goes with --from RUN and new files: --src and --tgt, or --tsv")
+    if not 0 <= request.replay < 1:
+        raise ConfigError(f"--replay {request.replay}: give a share of the pairs, from 0 to less than 1")
     if request.preset and (file is not None or request.start is not None):
         raise ConfigError("--preset is for the files of a translator; change other settings with --set")
     if file is not None and files != ParallelFiles():
