@@ -125,7 +125,7 @@ def _open_direction(
 def _open_several(
     data: TranslationDataConfig, direction: tuple[str, str], *, seed: int
 ) -> tuple[list[TrainingPart], list[ValidationPart]]:
-    """Do the same for listed corpora: together, or with `data.choose_by` each by itself."""
+    """Return the same for listed corpora, validated together, or with `data.choose_by` each by itself."""
     listed = [one for one in data.corpora if one.trains(direction)]
     opened = {one.name: open_listed(one, one.files, direction) for one in listed}
     held: dict[str, Corpus] = {}

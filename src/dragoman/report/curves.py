@@ -124,7 +124,7 @@ def _draw_score(axes: Any, history: Sequence[dict[str, Any]], *, key: str, title
         axes.text(0.5, 0.5, "no validation yet", transform=axes.transAxes, ha="center", color=GREY)
         return
     look: dict[str, Any] = {"color": GREEN, "linewidth": 1.4, "marker": "o", "markersize": 3.5}
-    axes.plot(steps, scores, label="mean", gid=key, **look)
+    axes.plot(steps, scores, gid=key, **look)
     highest = max(*scores, 5.0, *_draw_each_text(axes, history, key=key))
     axes.set_ylim(0, min(100.0, 1.15 * highest))
     best = max(range(len(scores)), key=scores.__getitem__)
@@ -148,8 +148,8 @@ def _draw_each_text(axes: Any, history: Sequence[dict[str, Any]], *, key: str) -
     )
     chosen_by = next((record["chosen_by"] for record in history if "chosen_by" in record), "")
     for line in axes.get_lines():
-        if chosen_by and line.get_gid() == key:
-            line.set_label(f"{chosen_by}, which chooses")
+        if names and line.get_gid() == key:
+            line.set_label(f"{chosen_by}, which chooses" if chosen_by else "mean")
     drawn: list[float] = []
     for i, name in enumerate(name for name in names if name != chosen_by):
         steps, values = _series(history, "valid", f"{key} {name}")
