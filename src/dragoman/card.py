@@ -70,9 +70,9 @@ def published(config: Config) -> Config:
     if config.mixes:
         changed["corpora"] = tuple(
             corpus.model_copy(update={
-                "files": tuple(map(cut, corpus.files)),
-                "valid": tuple(map(cut, corpus.valid)),
-                "test": {name: tuple(map(cut, files)) for name, files in corpus.test.items()},
+                "files": cut_all(corpus.files),
+                "valid": cut_all(corpus.valid),
+                "test": {name: cut_all(files) for name, files in corpus.test.items()},
             })
             for corpus in getattr(data, "corpora", ())
         )  # fmt: skip

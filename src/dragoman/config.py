@@ -76,6 +76,17 @@ def each_corpus(files: Sequence[str] | Sequence[Sequence[str]]) -> tuple[CorpusF
     return (names,) if names else tuple(tuple(item) for item in files)
 
 
+def _as_corpora(value: Any) -> Corpora:
+    """Return a list of files, or of such lists, as tuples. ValueError: it is neither."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{_REPR.repr(value)} is not a list of files")
+    corpora = [item if isinstance(item, list | tuple) else (item,) for item in value]
+    n_lists = sum(isinstance(item, list | tuple) for item in value)
+    if n_lists not in (0, len(value)) or not all(isinstance(f, str) for files in corpora for f in files):
+        raise ValueError(f"{_REPR.repr(value)} is neither a list of files nor a list of such lists")
+    return tuple(map(tuple, value)) if n_lists > 1 else tuple(corpora[0]) if n_lists else tuple(value)
+
+
 def file_names(files: Sequence[str] | Sequence[Sequence[str]]) -> CorpusFiles:
     """Return the names of all files in such a list, in order."""
     return tuple(name for corpus in each_corpus(files) for name in corpus)
@@ -145,14 +156,8 @@ class DataConfig(Section):
     @classmethod
     def _lists_become_tuples(cls, value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: cls._lists_become_tuples(files) for name, files in value.items()}
-        if not isinstance(value, list | tuple):
-            raise ValueError(f"{_REPR.repr(value)} is not a list of files")
-        corpora = [item if isinstance(item, list | tuple) else (item,) for item in value]
-        n_lists = sum(isinstance(item, list | tuple) for item in value)
-        if n_lists not in (0, len(value)) or not all(isinstance(f, str) for files in corpora for f in files):
-            raise ValueError(f"{_REPR.repr(value)} is neither a list of files nor a list of such lists")
-        return tuple(map(tuple, value)) if n_lists > 1 else tuple(corpora[0]) if n_lists else tuple(value)
+            return {name: _as_corpora(files) for name, files in value.items()}
+        return _as_corpora(value)
 
     @field_validator("test")
     @classmethod
@@ -181,8 +186,9 @@ class CorpusConfig(Section):
 
     name: RecipeName
     """Name of the corpus, for stages and logs."""
-    files: CorpusFiles = ()
-    """Two aligned files, or one file with both sides; none for text that is only validated or tested on."""
+    files: Corpora = ()
+    """Two aligned files, or one file with both sides, or a list of such lists, read as one; none for text
+    that is only validated or tested on."""
     langs: tuple[Language, Language]
     """Languages of the first and of the second side."""
     both_ways: bool = False
@@ -193,22 +199,31 @@ class CorpusConfig(Section):
     """"synthetic" = its sources were translated by a machine: they are marked by a reserved token."""
     columns: tuple[Column, Column] = (0, 1)
     """Columns of the two sides in a file of pairs: numbers from 0, or names of fields."""
-    valid: CorpusFiles = ()
+    valid: Corpora = ()
     """Validation text of the same languages, used in both directions."""
-    test: dict[str, CorpusFiles] = Field(default_factory=dict)
+    test: dict[str, Corpora] = Field(default_factory=dict)
     """Test sets of the same languages, by name, used in both directions."""
+    n_held_out: int = Field(default=0, ge=0, le=MAX_COUNT)
+    """With data.choose_by: pairs to hold out of this corpus for validation; 0 = data.n_held_out."""
+    split_seed: int = Field(default=-1, ge=-1, le=MAX_SEED)
+    """With data.choose_by: seed of the pairs held out of this corpus; -1 = data.split_seed."""
 
-    @field_validator("files", "langs", "columns", "valid", mode="before")
+    @field_validator("langs", "columns", mode="before")
     @classmethod
     def _list_becomes_tuple(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
-    @field_validator("test", mode="before")
+    @field_validator("files", "valid", mode="before")
     @classmethod
     def _lists_become_tuples(cls, value: Any) -> Any:
+        return _as_corpora(value)
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _lists_of_tests_become_tuples(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {name: tuple(files) if isinstance(files, list) else files for name, files in value.items()}
+        return {name: _as_corpora(files) for name, files in value.items()}
 
     @model_validator(mode="after")
     def _is_parallel_text(self) -> Self:
@@ -216,10 +231,12 @@ class CorpusConfig(Section):
         if self.langs[0] == self.langs[1]:
             raise ValueError(f"{self.name}: both sides are {self.langs[0]!r}; langs are two languages")
         for files in (self.files, self.valid, *self.test.values()):
-            if len(files) > 2:
+            if any(not 1 <= len(corpus) <= 2 for corpus in each_corpus(files)):
                 raise ValueError(f"{self.name}: a corpus is two aligned files or one file with both sides")
         if not (self.files or self.valid or self.test):
             raise ValueError(f"{self.name}: names no file")
+        if self.valid and (self.n_held_out or self.split_seed >= 0):
+            raise ValueError(f"{self.name}: has valid, so that none of its pairs is held out")
         return self
 
     def knows(self, direction: Direction) -> bool:
@@ -236,7 +253,7 @@ class CorpusConfig(Section):
         """Return the directions that it trains."""
         return tuple(d for d in (self.langs, self.langs[::-1]) if self.trains(d))
 
-    def named(self) -> dict[str, CorpusFiles]:
+    def named(self) -> dict[str, Corpora]:
         """Return its files by what they are for: train, valid, test.NAME."""
         named = {"train": self.files, "valid": self.valid}
         return {part: files for part, files in named.items() if files} | {
@@ -296,6 +313,9 @@ class TranslationDataConfig(DataConfig):
     """Several corpora, mixed by size, weight and temperature (docs/corpora.md)."""
     stages: tuple[StageConfig, ...] = ()
     """Stages of training with mixes of their own; empty = one mix."""
+    choose_by: str = ""
+    """Corpus whose validation score chooses the checkpoint. Every corpus is then scored by itself, on its
+    valid or on pairs held out of it. "" = one score over the validation text of all."""
 
     @model_validator(mode="before")
     @classmethod
@@ -335,8 +355,10 @@ class TranslationDataConfig(DataConfig):
         if self.directions and self.all_directions[0] != (self.src_lang, self.tgt_lang):
             raise ValueError(f"src_lang and tgt_lang are not the first direction, {self.directions[0]}")
         if not self.corpora:
-            if self.stages or self.temperature != 1.0:
-                raise ValueError("stages and temperature are for several corpora: list them in data.corpora")
+            if self.stages or self.temperature != 1.0 or self.choose_by:
+                raise ValueError(
+                    "stages, temperature and choose_by are for several corpora: list them in data.corpora"
+                )
             return self
         if self.train or self.valid or self.test or self.columns != (0, 1):
             raise ValueError("data.corpora has files, valid, test and columns of its own; move them there")
@@ -352,6 +374,7 @@ class TranslationDataConfig(DataConfig):
                     raise ValueError(f"no corpus trains {side!r} as in {'-'.join(pair)}")
             names = [name for corpus in self.corpora if corpus.knows(pair) for name in corpus.test]
             _check_each_once(f"tests of {'-'.join(pair)}", names)
+        self._check_choice()
         idle = [c.name for c in self.corpora if not set(c.directions()) & set(trained)]
         for i, stage in enumerate(self.stages):
             if unknown := [name for name in stage.mix if name not in self.names]:
@@ -363,6 +386,18 @@ class TranslationDataConfig(DataConfig):
             if not stage.until and i + 1 < len(self.stages):
                 raise ValueError('stages: all but the last need an end, as until = "2 epochs"')
         return self
+
+    def _check_choice(self) -> None:
+        """ValueError: choose_by names no corpus, or settings for it do not fit."""
+        if not self.choose_by:
+            if own := [corpus.name for corpus in self.corpora if corpus.n_held_out or corpus.split_seed >= 0]:
+                raise ValueError(f"{own[0]}: n_held_out and split_seed of a corpus need data.choose_by")
+            return
+        if len(self.trained_directions) > 1:
+            raise ValueError("choose_by is for one direction")
+        known = [c.name for c in self.corpora if c.valid or (c.files and c.origin == "natural")]
+        if self.choose_by not in known:
+            raise ValueError(f"choose_by = {self.choose_by!r} has no validation text; there are {known}")
 
     @property
     def names(self) -> list[str]:
@@ -404,8 +439,10 @@ class TranslationDataConfig(DataConfig):
         else:
             there = [corpus for corpus in self.corpora if corpus.knows(direction)]
             chosen = {
-                "train": tuple(corpus.files for corpus in there if corpus.trains(direction)),
-                "valid": tuple(corpus.valid for corpus in there if corpus.valid),
+                "train": tuple(
+                    one for corpus in there if corpus.trains(direction) for one in each_corpus(corpus.files)
+                ),
+                "valid": tuple(one for corpus in there for one in each_corpus(corpus.valid)),
                 "test": {name: files for corpus in there for name, files in corpus.test.items()},
             }
         src, tgt = direction
@@ -415,7 +452,8 @@ class TranslationDataConfig(DataConfig):
     def corpus_with(self, files: CorpusFiles) -> CorpusConfig | None:
         """Return the listed corpus of this direction that has these files; None: they are not listed."""
         direction = (self.src_lang, self.tgt_lang)
-        return next((c for c in self.corpora if c.knows(direction) and files in c.named().values()), None)
+        there = (corpus for corpus in self.corpora if corpus.knows(direction))
+        return next((c for c in there if any(files in each_corpus(v) for v in c.named().values())), None)
 
 
 class ParallelText(Section):

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dragoman.bulk.job import ChunkTranslator, Job
-from dragoman.bulk.stream import Chunk, Done
+from dragoman.bulk.job import Job
+from dragoman.bulk.stream import Chunk, Done, Tick
 from dragoman.bulk.workers import gpu_of_worker
 from dragoman.errors import ConfigError, DragomanError, RunError
 
@@ -49,7 +49,8 @@ def on_cluster(
     import ray
     import ray.data
 
-    job = replace(job, run=job.run.resolve(), source=job.source.resolve())
+    ensemble = tuple(path.resolve() for path in job.ensemble)
+    job = replace(job, run=job.run.resolve(), ensemble=ensemble, source=job.source.resolve())
     with _connected(ray, address, n_workers=n_workers):
         dataset = _dataset(ray, job, partial(read, job.source), n_workers=n_workers)
         try:
@@ -167,7 +168,7 @@ class ClusterWorker:
 
         torch.set_num_threads(1)
         self.job = job
-        self.translate: ChunkTranslator | None = None
+        self.translate: Callable[[Chunk, Tick], Done] | None = None
 
     def __call__(self, rows: Any) -> Any:
         """Translate a chunk; return one-row tables."""
@@ -182,7 +183,7 @@ class ClusterWorker:
             return Done(0, 0, 0, b"", {}, problem=row["problem"])
         chunk = Chunk(row["first_number"], row["text"].split("\n"), row["n_bytes"], row["digest"])
         try:
-            self.translate = self.translate or ChunkTranslator(self.job)
+            self.translate = self.translate or self.job.open()
             return self.translate(chunk, lambda n_lines: None)
         except DragomanError as error:
             return Done(chunk.first_number, 0, 0, b"", {}, problem=str(error))

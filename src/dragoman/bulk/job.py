@@ -40,6 +40,17 @@ class Job:
     """Encoding of the input; the output is in UTF-8."""
     to: str | None = None
     """Target language, or direction, of a run with several: see `Translator.towards`."""
+    ensemble: tuple[Path, ...] = ()
+    """Runs with the same vocabulary that translate together with `run`."""
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """All runs of the ensemble, or the one."""
+        return (self.run, *self.ensemble)
+
+    def open(self, *, device: str | None = None) -> Callable[[Chunk, Tick], Done]:
+        """Load the weights; return what makes the output of a chunk. `device`: instead of the job's own."""
+        return ChunkTranslator(self, device=device)
 
     def config(self) -> TranslationConfig:
         """Return the run's configuration with the job's search settings.
@@ -59,14 +70,16 @@ class Job:
 
         Raises:
             ConfigError: a search setting is unknown or wrong.
-            RunError: the run is missing, a classifier, or has no weights yet.
+            RunError: a run is missing, a classifier, or has no weights yet.
         """
-        run = Run.open(self.run)
-        if not run.weights_path.exists():
-            run.load_weights()  # complains
-        tokenizer = sorted(path for path in run.tokenizer_folder.rglob("*") if path.is_file())
+        files: list[Path] = []
+        for run in map(Run.open, self.runs):
+            if not run.weights_path.exists():
+                run.load_weights()  # complains
+            tokenizer = sorted(path for path in run.tokenizer_folder.rglob("*") if path.is_file())
+            files += [run.weights_path, *tokenizer]
         return {
-            "model": hash_strings(*map(hash_file, [run.weights_path, *tokenizer])),
+            "model": hash_strings(*map(hash_file, files)),
             "search": self.config().search.model_dump(),
             "device": self.device,
             "precision": self.precision,
@@ -84,7 +97,7 @@ class ChunkTranslator:
         """Load the run. `device`: instead of the job's own."""
         prepare_for_translating()
         self.job = job
-        whole = Translator.load(job.run, device=device or job.device, precision=job.precision)
+        whole = Translator.load(job.runs, device=device or job.device, precision=job.precision)
         self.translator = whole.towards(job.to)
         self.translator.config = job.config()
 
@@ -98,7 +111,7 @@ class ChunkTranslator:
         texts = ["" if i in too_long else line for i, line in enumerate(chunk.lines)]
         try:
             translations = self.translator.translate(
-                texts, first_number=chunk.first_number, progress=_steps(tick)
+                texts, first_number=chunk.first_number, progress=as_steps(tick)
             )
         except DataError as error:
             raise DataError(f"{self.job.source}: {error}") from None
@@ -126,7 +139,7 @@ class ChunkTranslator:
         return frozenset(i for i, ids in enumerate(rows) if len(ids) >= limit)  # and the end token
 
 
-def _steps(tick: Tick) -> Callable[[int], None]:
+def as_steps(tick: Tick) -> Callable[[int], None]:
     """Return a callback that takes a running total of lines and passes each increase to `tick`."""
     n_told = 0
 

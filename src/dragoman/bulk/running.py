@@ -90,7 +90,9 @@ def translate_file(
     if ray is not None:
         require("ray", extra="ray", purpose=f"--ray {ray}")
     start = time.monotonic()
-    refuse_overwriting(job.out, inputs=[job.source, *Run.open(job.run).files()])
+    refuse_overwriting(
+        job.out, inputs=[job.source, *(file for run in job.runs for file in Run.open(run).files())]
+    )
     settings = {**job.described(), "chunk_lines": chunk_lines}
     with Journal(job.out, settings) as journal:
         n_earlier = journal.n_lines

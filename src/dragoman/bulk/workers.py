@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from dragoman.bulk.job import ChunkTranslator, Job
+from dragoman.bulk.job import Job
 from dragoman.bulk.stream import Chunk, Done, Tick
 from dragoman.errors import DragomanError, RunError
 
@@ -25,7 +25,7 @@ AHEAD = 2
 
 def in_process(job: Job, chunks: Iterator[Chunk], *, tick: Tick) -> Generator[Done, None, None]:
     """Yield the result of each chunk, in order, computed in this process."""
-    translate = ChunkTranslator(job)
+    translate = job.open()
     for chunk in chunks:
         yield translate(chunk, tick)
 
@@ -147,7 +147,7 @@ def serve(connection: Connection, job: Job, number: int, n_workers: int) -> None
     """Run a worker: receive chunks and send their results until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends its workers
     with suppress(EOFError, OSError):
-        translate: ChunkTranslator | None = None
+        translate: Callable[[Chunk, Tick], Done] | None = None
         while True:
             chunk: Chunk = connection.recv()
             try:
@@ -157,13 +157,13 @@ def serve(connection: Connection, job: Job, number: int, n_workers: int) -> None
                 connection.send(Done(chunk.first_number, 0, 0, b"", {}, problem=str(error)))
 
 
-def _warm(job: Job, number: int, n_workers: int) -> ChunkTranslator:
-    """Return a translator with this worker's share of cores, or one of the GPUs."""
+def _warm(job: Job, number: int, n_workers: int) -> Callable[[Chunk, Tick], Done]:
+    """Return the opened job with this worker's share of cores, or one of the GPUs."""
     import torch
 
     torch.set_num_threads(min(torch.get_num_threads(), max(1, n_cores() // n_workers)))
     device = device_of_worker(job.device, number, n_gpus=torch.cuda.device_count())
-    return ChunkTranslator(job, device=device)
+    return job.open(device=device)
 
 
 def n_cores() -> int:

@@ -11,7 +11,7 @@ import typer
 
 from dragoman.cli.app import command_line, finite, say
 from dragoman.cli.bulk import run_job
-from dragoman.cli.options import RayAddress, RunPath, To, Workers
+from dragoman.cli.options import Ensemble, RayAddress, RunPath, To, Workers
 from dragoman.cli.train import Overrides, run_training
 
 NAMES = ("teacher", "student")
@@ -32,15 +32,32 @@ def distill(
     out: Annotated[
         Path | None, typer.Option(help="Run folder of the student.", show_default="runs/<name>-<preset>")
     ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Source text to translate in place of RUN's training text, one sentence a line; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    teacher_output: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Learn from these pairs, source TAB translation, of any teacher; RUN translates nothing.",
+            show_default=False,
+        ),
+    ] = None,
+    ensemble: Ensemble = None,
     min_chrf: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=0.0,
             max=100.0,
             callback=finite,
             help="Skip translations with a lower chrF against the reference; 0 = keep all.",
+            show_default="20, where there are references",
         ),
-    ] = 20.0,
+    ] = None,
     max_ratio: Annotated[
         float,
         typer.Option(
@@ -58,11 +75,29 @@ def distill(
             help="Choose, among N teacher candidates, the one closest to the reference; 0 = the whole beam.",
         ),
     ] = 0,
+    keep_best: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            min=0.001,
+            max=1.0,
+            callback=finite,
+            help="Keep this share of the translations: those with the best scores by RUN's model.",
+        ),
+    ] = 1.0,
+    reverse: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="With --keep-best: score by this run of the other direction instead.",
+            show_default=False,
+        ),
+    ] = None,
     references: Annotated[
         bool, typer.Option("--references", help="Train on the original training pairs as well.")
     ] = False,
     max_pairs: Annotated[
-        int, typer.Option(min=0, max=10**12, help="Use only the first N training pairs; 0 = all.")
+        int, typer.Option(min=0, max=10**12, help="Use only the first N pairs or lines; 0 = all.")
     ] = 0,
     to: To = None,
     overrides: Overrides = None,
@@ -72,13 +107,13 @@ def distill(
 ) -> None:
     """Train a small, fast student on a run's translations: sequence-level distillation (Kim & Rush 2016).
 
-    RUN translates its own training text with its configured search. Clearly wrong translations are skipped.
-    A student with a deep encoder and a shallow decoder (Kasai et al. 2021) trains on the rest. It shares
-    RUN's vocabulary and starts from RUN's weights. A table compares both models, with their own beam sizes
-    and with equal ones. The same command continues an interrupted run.
+    RUN translates its own training text, or --text, with its configured search. Clearly wrong translations
+    are skipped. A student with a deep encoder and a shallow decoder (Kasai et al. 2021) trains on the rest.
+    It shares RUN's vocabulary and starts from RUN's weights. A table compares both models, with their own
+    beam sizes and with equal ones. The same command continues an interrupted run.
     """
     from dragoman.distillation.distilling import distill as make_student
-    from dragoman.distillation.teaching import Lessons
+    from dragoman.distillation.material import Lessons
     from dragoman.predict.translator import translation_config
     from dragoman.runs import Run
 
@@ -88,7 +123,18 @@ def distill(
         run,
         path,
         preset=preset,
-        lessons=Lessons(n_best, references, max_ratio, min_chrf, max_pairs),
+        lessons=Lessons(
+            n_best=n_best,
+            references=references,
+            max_ratio=max_ratio,
+            min_chrf=min_chrf,
+            max_pairs=max_pairs,
+            text=tuple(text or ()),
+            teacher_output=teacher_output or "",
+            ensemble=tuple(map(str, ensemble or ())),
+            keep_best=keep_best,
+            reverse="" if reverse is None else str(reverse),
+        ),
         to=to,
         overrides=tuple(overrides or ()),
         with_test=test,

@@ -116,6 +116,9 @@ def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
     scores = [f"{name} {record[key]:.1f}" for key, name in names.items() if key in record]
     if "worst" in record:
         scores.append(f"worst {record['worst']} with BLEU {record['bleu ' + record['worst']]:.1f}")
+    if "chosen_by" in record:
+        own = {key.removeprefix("bleu "): value for key, value in record.items() if key.startswith("bleu ")}
+        scores += [f"BLEU {name} {value:.1f}" for name, value in own.items()]
     return [f"loss {record['valid_loss']:.2f} nats/{item}", *scores]
 
 

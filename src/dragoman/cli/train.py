@@ -134,6 +134,15 @@ def train(
     extend_vocab: Annotated[
         int, typer.Option(help="With --from: maximum new tokens to add to the vocabulary.", min=0)
     ] = 0,
+    replay: Annotated[
+        float,
+        typer.Option(
+            help="With --from: share of the training pairs taken from the text of that run; 0 = none.",
+            min=0.0,
+            max=0.99,
+            callback=finite,
+        ),
+    ] = 0.0,
     max_hours: Annotated[
         float,
         typer.Option(
@@ -197,6 +206,7 @@ def train(
         label_column=column(label_column),
         start=start,
         extend_vocab=extend_vocab,
+        replay=replay,
         preset=preset,
         robust=robust,
         overrides=overrides or (),

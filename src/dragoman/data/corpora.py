@@ -305,7 +305,7 @@ class Reversed(Corpus):
         return self.corpus.hashes()
 
 
-class _Part(Corpus):
+class HeldOut(Corpus):
     """The pairs of a corpus whose source is among the held-out ones, or those whose source is not."""
 
     def __init__(
@@ -318,6 +318,11 @@ class _Part(Corpus):
         for pair in self.corpus.pairs():
             if (hash_text(pair.src, seed=self.seed) in self.held_out) == self.inside:
                 yield pair
+
+    def taken_from(self, other: Corpus) -> Corpus:
+        """Return `other` without the pairs whose sources are held out here."""
+        name = f"without pairs held out of {self.corpus.name}"
+        return HeldOut(other, self.held_out, seed=self.seed, name=name, inside=False)
 
     def notes(self) -> list[str]:
         return self.corpus.notes()
@@ -410,7 +415,7 @@ _BILINGUAL: dict[str, tuple[PairReader, str]] = {
 }
 
 
-def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[Corpus, Corpus]:
+def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[HeldOut, HeldOut]:
     """Split off about `n_held_out` random pairs, at most a tenth: return the rest, and the held-out pairs.
 
     Pairs with the same source stay together, so that no held-out source is also trained on. The choice
@@ -430,8 +435,8 @@ def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[Corpu
             "give data.valid files of its own"
         )
     return (
-        _Part(corpus, held_out, seed=seed, name="without held-out pairs", inside=False),
-        _Part(corpus, held_out, seed=seed, name="held-out pairs", inside=True),
+        HeldOut(corpus, held_out, seed=seed, name="without held-out pairs", inside=False),
+        HeldOut(corpus, held_out, seed=seed, name="held-out pairs", inside=True),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 from dragoman.config import (
@@ -10,12 +10,11 @@ from dragoman.config import (
     Config,
     Corpora,
     CorpusConfig,
-    CorpusFiles,
     TranslationConfig,
     TranslationDataConfig,
     each_corpus,
 )
-from dragoman.data.corpora import Corpus, Reversed, Several, open_corpus, split_held_out
+from dragoman.data.corpora import Corpus, HeldOut, Reversed, Several, open_corpus, split_held_out
 from dragoman.data.labelled import LabelledCorpus, open_labelled
 from dragoman.errors import DataError
 
@@ -46,7 +45,7 @@ def open_text(
     return parts[0] if len(parts) == 1 else Several(parts)
 
 
-def open_listed(corpus: CorpusConfig, files: CorpusFiles, direction: tuple[str, str]) -> Corpus:
+def open_listed(corpus: CorpusConfig, files: Corpora, direction: tuple[str, str]) -> Corpus:
     """Open some files of a listed corpus, the source of `direction` first. DataError: as `open_corpus`."""
     src, tgt = corpus.langs
     text = open_corpus(files, src_lang=src, tgt_lang=tgt, columns=corpus.columns)
@@ -62,17 +61,34 @@ class TrainingPart(NamedTuple):
     direction: tuple[str, str]
 
 
-def open_training(config: TranslationConfig) -> tuple[list[TrainingPart], dict[tuple[str, str], Corpus]]:
-    """Return the text to train on, and for each direction that is trained the text to validate on.
+class ValidationPart(NamedTuple):
+    """A text to validate on."""
+
+    name: str
+    """The direction, as "en-de"; or its corpus, if `data.choose_by` has each scored by itself."""
+    corpus: Corpus
+    direction: tuple[str, str]
+
+
+def open_training(config: TranslationConfig) -> tuple[list[TrainingPart], list[ValidationPart]]:
+    """Return the text to train on, and the text to validate on: one for each direction that is trained.
+
+    With `data.choose_by` it is one for each corpus, and the corpus of this name comes first.
 
     DataError: a file is missing, or there is no text to validate on.
     """
     parts: list[TrainingPart] = []
-    validated = {}
+    validated: list[ValidationPart] = []
     for direction in config.data.trained_directions:
-        own, validated[direction] = _open_direction(config, direction)
+        own, held_out = _open_direction(config, direction)
         parts += own
+        validated += held_out
     return parts, validated
+
+
+def open_validation(config: TranslationConfig) -> list[ValidationPart]:
+    """Return the texts to validate the first direction on. DataError: as `open_training`."""
+    return _open_direction(config, config.languages)[1]
 
 
 def open_direction(config: TranslationConfig) -> tuple[Corpus, Corpus]:
@@ -80,42 +96,85 @@ def open_direction(config: TranslationConfig) -> tuple[Corpus, Corpus]:
 
     DataError: as `open_training`.
     """
-    parts, valid = _open_direction(config, config.languages)
-    return parts[0].corpus if len(parts) == 1 else Several([part.corpus for part in parts]), valid
+    train, valid = _open_direction(config, config.languages)
+    return _as_one([part.corpus for part in train]), _as_one([part.corpus for part in valid])
+
+
+def _as_one(corpora: list[Corpus]) -> Corpus:
+    return corpora[0] if len(corpora) == 1 else Several(corpora)
 
 
 def _open_direction(
     config: TranslationConfig, direction: tuple[str, str]
-) -> tuple[list[TrainingPart], Corpus]:
+) -> tuple[list[TrainingPart], list[ValidationPart]]:
     """Return what is trained on in a direction, and what it is validated on."""
     data, seed = config.data.towards(direction), config.data.seed_of_split(config.seed)
-    if not data.corpora:
-        corpus = open_text(data, data.train)
-        if data.valid:
-            return [TrainingPart(corpus, None, direction)], open_text(data, data.valid)
-        rest, held_out = split_held_out(corpus, n_held_out=data.n_held_out, seed=seed)
-        return [TrainingPart(rest, None, direction)], held_out
+    if data.corpora:
+        return _open_several(data, direction, seed=seed)
+    corpus = open_text(data, data.train)
+    if data.valid:
+        held_out = open_text(data, data.valid)
+    else:
+        corpus, held_out = split_held_out(corpus, n_held_out=data.n_held_out, seed=seed)
+    return (
+        [TrainingPart(corpus, None, direction)],
+        [ValidationPart("-".join(direction), held_out, direction)],
+    )
+
+
+def _open_several(
+    data: TranslationDataConfig, direction: tuple[str, str], *, seed: int
+) -> tuple[list[TrainingPart], list[ValidationPart]]:
+    """Return the same for listed corpora, validated together, or with `data.choose_by` each by itself."""
     listed = [one for one in data.corpora if one.trains(direction)]
     opened = {one.name: open_listed(one, one.files, direction) for one in listed}
-    held: list[Corpus] = []
-    if not data.valid:
-        natural = [one for one in listed if one.origin == "natural"]
-        for one in natural:
-            # Split as its files stand, so that both directions hold out the same pairs.
-            both = split_held_out(
-                open_listed(one, one.files, one.langs),
-                n_held_out=max(1, data.n_held_out // len(natural)),
-                seed=seed,
-            )
-            opened[one.name], held_out = (text if direction == one.langs else Reversed(text) for text in both)
-            held.append(held_out)
-        if not held:
-            raise DataError(
-                f"{'-'.join(direction)}: has no text to validate on, for synthetic pairs are not held out; "
-                "name some as valid of a corpus in data.corpora"
-            )
+    held: dict[str, Corpus] = {}
+    for one, n_held_out in _holding_out(data, listed):
+        # Split as its files stand, so that both directions hold out the same pairs.
+        rest, held_out = split_held_out(
+            open_listed(one, one.files, one.langs),
+            n_held_out=n_held_out,
+            seed=seed if one.split_seed < 0 else one.split_seed,
+        )
+        as_listed = direction == one.langs
+        held[one.name] = held_out if as_listed else Reversed(held_out)
+        if data.choose_by:  # what is held out of one corpus is trained on in none
+            opened = {name: _without(text, held_out, as_listed) for name, text in opened.items()}
+        else:
+            opened[one.name] = rest if as_listed else Reversed(rest)
     parts = [TrainingPart(opened[one.name], one, direction) for one in listed]
-    return parts, open_text(data, data.valid) if data.valid else held[0] if len(held) == 1 else Several(held)
+    if data.choose_by:
+        texts = held | {
+            one.name: open_listed(one, one.valid, direction)
+            for one in data.corpora
+            if one.valid and one.knows(direction)
+        }
+        chosen_first = sorted(texts, key=lambda name: name != data.choose_by)
+        return parts, [ValidationPart(name, texts[name], direction) for name in chosen_first]
+    name = "-".join(direction)
+    if not (held or data.valid):
+        raise DataError(
+            f"{name}: has no text to validate on, for synthetic pairs are not held out; "
+            "name some as valid of a corpus in data.corpora"
+        )
+    valid = open_text(data, data.valid) if data.valid else _as_one([*held.values()])
+    return parts, [ValidationPart(name, valid, direction)]
+
+
+def _holding_out(
+    data: TranslationDataConfig, listed: Sequence[CorpusConfig]
+) -> Iterator[tuple[CorpusConfig, int]]:
+    """Yield the corpora to hold pairs out of, and how many: natural ones, if nothing else is validated on."""
+    natural = [one for one in listed if one.origin == "natural"]
+    if data.choose_by:
+        yield from ((one, one.n_held_out or data.n_held_out) for one in natural if not one.valid)
+    elif not data.valid:
+        yield from ((one, max(1, data.n_held_out // len(natural))) for one in natural)
+
+
+def _without(text: Corpus, held_out: HeldOut, as_listed: bool) -> Corpus:
+    """Return `text` without the held-out sources of a corpus, whose files may be the other way round."""
+    return held_out.taken_from(text) if as_listed else Reversed(held_out.taken_from(Reversed(text)))
 
 
 class ListedText(NamedTuple):

@@ -15,8 +15,9 @@ from dragoman.bulk.running import Summary
 from dragoman.config import TranslationConfig, to_toml
 from dragoman.data.corpora import Pair, has_text
 from dragoman.data.doctor.inspection import inspect_text
+from dragoman.distillation.material import Lessons, Material, check_lessons
 from dragoman.distillation.students import student_config, with_beam
-from dragoman.distillation.teaching import Lessons, n_offered, teach
+from dragoman.distillation.teaching import DROPPED, teach
 from dragoman.evaluation.scores import score_record
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.files import replacing_folder, write_atomically
@@ -66,9 +67,19 @@ def distill(
     """
     config = translation_config(Run.open(teacher))
     config = config.towards(config.direction(to))
-    n_offered(config, lessons)  # complains before anything is written
+    check_lessons(config, lessons)  # complains before anything is written, as does what follows
+    Material(config, lessons)
     folder = out / LESSONS_FOLDER
-    student = student_config(config, preset, start=teacher, lessons=folder, overrides=overrides)
+    with_pairs = lessons.references and not lessons.is_own_text
+    student = student_config(
+        config, preset, start=teacher, lessons=folder, overrides=overrides, with_references=with_pairs
+    )
+    validated = config if config.data.train or config.data.valid else student
+    if not validated.data.valid and validated is student:
+        say(
+            "the teacher names no validation text: pairs are held out of its translations, and scores say "
+            'how near the student comes to it; to name some: --set \'data.valid=["valid.en", "valid.de"]\''
+        )
     with only_writer(out):
         run = open_student(out, student)
         taught = teach(teacher, config, folder, lessons=lessons, translate=translate)
@@ -81,7 +92,7 @@ def distill(
     train(translation_config(run), out)
     say("measuring teacher and student")
     beams = {"teacher": config.search.beam_size, "student": student.search.beam_size}
-    measured = compare({"teacher": teacher, "student": out}, config, beams, with_test=with_test, say=say)
+    measured = compare({"teacher": teacher, "student": out}, validated, beams, with_test=with_test, say=say)
     if not any(override.startswith("search.") for override in overrides):
         beams["student"] = chosen_beam(measured["scores"], beams["student"])
     if beams["student"] != student.search.beam_size:
@@ -215,7 +226,7 @@ def describe_lessons(taught: Mapping[str, Any]) -> str:
     return (
         f"the student learns from {taught['n_kept']:,} of {taught['n_pairs']:,} pairs as the teacher has them"
         + (f", and from {taught['n_references']:,} as they are" if taught["n_references"] else "")
-        + (f"; left out: {left_out}" if left_out else "")
+        + (f"; left out ({DROPPED} lists them): {left_out}" if left_out else "")
     )
 
 

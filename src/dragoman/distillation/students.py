@@ -33,13 +33,20 @@ STUDENTS = {
 
 
 def student_config(
-    teacher: TranslationConfig, preset: str, *, start: Path, lessons: Path, overrides: tuple[str, ...] = ()
+    teacher: TranslationConfig,
+    preset: str,
+    *,
+    start: Path,
+    lessons: Path,
+    overrides: tuple[str, ...] = (),
+    with_references: bool = False,
 ) -> TranslationConfig:
     """Return the configuration of a student that learns from the files in the folder `lessons`.
 
     Vocabulary, search and test sets are the teacher's. A student of the teacher's width starts from the
     weights of the run `start`, the teacher's (`training.depth`), and trains with the settings of `presets`.
-    A student of another width starts from random weights and trains with the teacher's settings.
+    A student of another width starts from random weights and trains with the teacher's settings. With
+    `with_references` the teacher's training pairs are a corpus beside the lessons.
 
     Raises:
         ConfigError: unknown preset, or invalid override.
@@ -49,7 +56,7 @@ def student_config(
     student = STUDENTS[preset]
     settings = teacher.model_dump()
     settings["name"] = f"{teacher.name}-{preset}"
-    settings["data"] |= data_of_student(teacher.data, lessons)
+    settings["data"] |= data_of_student(teacher.data, lessons, with_references=with_references)
     model, training = settings["model"], settings["training"]
     n_heads = max(1, round(model["n_heads"] * student.width))
     model |= {
@@ -68,18 +75,28 @@ def student_config(
     return _parsed(settings, preset, overrides)
 
 
-def data_of_student(data: TranslationDataConfig, lessons: Path) -> dict[str, Any]:
-    """Return settings of [data] for the files in the folder `lessons`, with the tests of the teacher."""
-    sides = ("src", "tgt")
-    train, valid = ([str(lessons / f"{part}.{side}.gz") for side in sides] for part in ("train", "valid"))
-    if not data.corpora:
+def data_of_student(data: TranslationDataConfig, lessons: Path, *, with_references: bool) -> dict[str, Any]:
+    """Return settings of [data] for the files in the folder `lessons`, with the tests of the teacher.
+
+    `with_references`: the teacher's training pairs are there as well, as a corpus of their own.
+    """
+    train, valid, references = (
+        [str(lessons / f"{part}.{side}.gz") for side in ("src", "tgt")]
+        for part in ("train", "valid", "references")
+    )
+    if not (data.train or data.valid):
+        valid = []
+    if not (data.corpora or with_references):
         return {"train": train, "valid": valid}
     languages = data.src_lang, data.tgt_lang
+    listed: list[dict[str, Any]] = [{"name": "lessons", "files": train, "valid": valid, "langs": languages}]
+    listed += [{"name": "references", "files": references, "langs": languages}] * with_references
+    if not data.corpora and data.test:
+        listed += [{"name": "tests", "langs": languages, "test": data.test, "columns": data.columns}]
     tested = [corpus for corpus in data.corpora if corpus.knows(languages) and corpus.test]
-    learnt = {"name": "lessons", "langs": languages, "files": train, "valid": valid}
-    others = [{**corpus.model_dump(), "files": (), "valid": ()} for corpus in tested]
-    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "temperature": 1.0}
-    return {**nothing, "corpora": [learnt, *others]}
+    listed += [{**corpus.model_dump(), "files": (), "valid": ()} for corpus in tested]
+    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "temperature": 1.0, "choose_by": ""}
+    return {**nothing, "columns": (0, 1), "corpora": listed}
 
 
 def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:

@@ -1,93 +1,78 @@
-"""Training data of a student: the teacher's sources with the teacher's translations, filtered.
+"""Training data of a student: sources with the teacher's translations, filtered.
 
-sources.gz               the sources of the training pairs, one a line
+sources.gz               the sources, one a line
 teacher.gz               their translations, written by `dragoman.bulk`, which a kill does not undo
-train.src.gz .tgt.gz     what is left of both; behind them the training pairs, where they are wanted
-valid.src.gz .tgt.gz     the teacher's validation pairs
-lessons.json             what was asked for; when all is done also what was left out, and why
+pairs.gz scores.gz       with `keep_best`: the translations that are scored, and their scores
+train.src.gz .tgt.gz     the translations that are kept; behind them the training pairs, if they are wanted
+references.src.gz .tgt.gz  these pairs, if other text than theirs was translated
+valid.src.gz .tgt.gz     the teacher's validation pairs, if it has some
+dropped.gz               what was left out: reason, source and translation, separated by tabs
+lessons.json             the settings; when all is done also how many pairs were left out, by reason
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
-from itertools import chain, islice
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dragoman.bulk.job import Job
 from dragoman.bulk.output import Lines, fault_of
 from dragoman.bulk.running import Summary
+from dragoman.bulk.scoring import ScoringJob
 from dragoman.config import TranslationConfig, parse_json
-from dragoman.data.corpora import Corpus, Pair, has_text
-from dragoman.data.named import open_direction
+from dragoman.data.corpora import Pair, has_text
 from dragoman.data.readers.files import open_lines
-from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.distillation.material import Lessons, Material, Offer, check_lessons, n_offered, one_line
+from dragoman.errors import DataError, RunError
+from dragoman.evaluation.translation import split_of
 from dragoman.files import replacing, write_atomically
 from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.translator import Translation
 from dragoman.text.tokenizer import TokenizerPair
 
 LESSONS = "lessons.json"
+DROPPED = "dropped.gz"
+
+Translate = Callable[[Job], Summary]
+"""Runs a job of `dragoman.bulk`."""
 
 
-class Lessons(NamedTuple):
-    """Settings of the training data of a student."""
+class Judged(NamedTuple):
+    """A source with its chosen translation, and why the pair is left out; "" = it is kept."""
 
-    n_best: int = 0
-    """Number of teacher candidates per sentence, of which the one with the highest chrF against the reference
-    is used (Kim & Rush 2016, section 3.3); 1 = the teacher's best; 0 = the teacher's whole beam."""
-    references: bool = False
-    """Whether the student also trains on the original training pairs."""
-    max_ratio: float = 3.0
-    """Maximum ratio of the lengths of source and translation in tokens (`bulk.output.fault_of`); 0 = any."""
-    min_chrf: float = 20.0
-    """Minimum chrF of the teacher's translation against the reference, 0 to 100; 0 = any."""
-    max_pairs: int = 0
-    """Use only the first N training pairs; 0 = all."""
-
-
-def n_offered(config: TranslationConfig, lessons: Lessons) -> int:
-    """Return the number of candidates per sentence. ConfigError: the teacher's beam is smaller."""
-    search = config.search
-    if search.method == "beam" and lessons.n_best > search.beam_size:
-        raise ConfigError(
-            f"--n-best {lessons.n_best}: the teacher's beam is {search.beam_size}; give --n-best "
-            f"{search.beam_size} at most"
-        )
-    return lessons.n_best or search.beam_size
+    pair: Pair
+    fault: str
 
 
 def as_candidates(translation: Translation) -> str:
     """Return the alternatives of a translation on one line, best first, separated by tabs."""
-    return "\t".join(" ".join(alternative.text.split()) for alternative in translation.alternatives)
+    return "\t".join(one_line(alternative.text) for alternative in translation.alternatives)
 
 
 def teach(
-    teacher: Path,
-    config: TranslationConfig,
-    folder: Path,
-    *,
-    lessons: Lessons,
-    translate: Callable[[Job], Summary],
+    teacher: Path, config: TranslationConfig, folder: Path, *, lessons: Lessons, translate: Translate
 ) -> dict[str, Any]:
     """Write the student's training data into `folder`, or continue; return the content of lessons.json.
 
-    `translate` runs a job of `dragoman.bulk`.
-
     Raises:
-        ConfigError: the teacher's beam is too small.
-        DataError: all pairs were skipped.
+        ConfigError: settings do not go with one another, or with the teacher.
+        DataError: a file cannot be read, or all pairs were skipped.
         RunError: the folder was started with other settings.
     """
+    check_lessons(config, lessons)
+    material = Material(config, lessons)
+    asked = {"teacher": str(teacher), "text": material.fingerprint(), **lessons.described()}
     folder.mkdir(parents=True, exist_ok=True)
-    train, valid = open_direction(config)
-    asked = {"teacher": str(teacher), "text": train.fingerprint(), **lessons._asdict()}
     begun = _read(folder / LESSONS)
     if begun is None:
         _write_record(folder, {"asked": asked})
@@ -98,56 +83,80 @@ def teach(
         )
     elif "n_kept" in begun:
         return begun
-    sources, translations = folder / "sources.gz", folder / "teacher.gz"
-    pairs = partial(_taking_part, train, lessons.max_pairs)
-    if not sources.exists():
-        _write_lines({sources: 0}, (Pair(_line(pair.src), "") for pair in pairs()))
-    if not translations.exists():
-        search = {"n_best": n_offered(config, lessons)}
-        to = "-".join(config.languages) if config.data.directions else None
-        translate(Job(teacher, sources, translations, Lines(as_candidates), search, skip_long=True, to=to))
-    _write_lines(_sides(folder, "valid"), filter(has_text, valid.pairs()))
-    tokenizers = TokenizerPair.load(teacher / "tokenizer").towards(config.languages[1])
-    counts: Counter[str] = Counter()
-    kept = _kept(open_lines(translations), pairs(), tokenizers, lessons, counts)
-    _write_lines(_sides(folder, "train"), chain(kept, pairs() if lessons.references else ()))
-    n_pairs = counts.pop("pairs")
+    if not lessons.teacher_output:
+        _translate(teacher, config, folder, material, translate)
+    if config.data.train or config.data.valid:
+        valid = (pair for _, corpus in split_of(config, "valid") for pair in corpus.pairs())
+        _write_pairs(_sides(folder, "valid"), filter(has_text, valid))
+    counts = _filter(teacher, config, folder, material, translate)
+    n_pairs, n_references = counts.pop("pairs"), counts.pop("references")
     if n_pairs == counts.total():
-        raise DataError(f"{folder}: nothing is left of {n_pairs} pairs; try a smaller --min-chrf")
+        hint = "try a smaller --min-chrf" if lessons.is_own_text else f"{DROPPED} says why"
+        raise DataError(f"{folder}: nothing is left of {n_pairs} pairs; {hint}")
     record = {
         "asked": asked,
         "n_pairs": n_pairs,
         "n_kept": n_pairs - counts.total(),
-        "n_references": n_pairs if lessons.references else 0,
+        "n_references": n_references,
         "left_out": dict(counts),
     }
     _write_record(folder, record)
     return record
 
 
-def _taking_part(corpus: Corpus, max_pairs: int) -> Iterator[Pair]:
-    """Return the training pairs to use."""
-    return islice(filter(has_text, corpus.pairs()), max_pairs or None)
+def _filter(
+    teacher: Path, config: TranslationConfig, folder: Path, material: Material, translate: Translate
+) -> Counter[str]:
+    """Write the training data; count pairs, references, and what was left out by reason."""
+    lessons = material.lessons
+    tokenizers = TokenizerPair.load(teacher / "tokenizer").towards(config.languages[1])
+
+    def judged() -> Iterator[Judged]:
+        return judge(material.offers(folder / "teacher.gz"), tokenizers, lessons)
+
+    found = judged()
+    if lessons.keep_best < 1:
+        scores = _scores(teacher, config, folder, lessons, judged(), translate)
+        found = without_worst(found, scores, lessons.keep_best)
+    return _write_training(folder, found, material)
 
 
-def _kept(
-    translations: Iterable[str],
-    pairs: Iterable[Pair],
-    tokenizers: TokenizerPair,
-    lessons: Lessons,
-    counts: Counter[str],
-) -> Iterator[Pair]:
-    """Yield each source with its translation, except degenerate ones; count these by reason in `counts`."""
-    for line, pair in zip(translations, pairs, strict=True):
-        counts["pairs"] += 1
-        src, (made, chrf) = _line(pair.src), nearest(line.split("\t"), pair.tgt)
-        fault = fault_of(src, made, tokenizers, max_ratio=lessons.max_ratio)
-        if not fault and chrf < lessons.min_chrf:
+def _translate(
+    teacher: Path, config: TranslationConfig, folder: Path, material: Material, translate: Translate
+) -> None:
+    """Let the teacher translate the sources, or finish that."""
+    sources, translations = folder / "sources.gz", folder / "teacher.gz"
+    lessons = material.lessons
+    if not sources.exists():
+        with _gzipped(sources) as write:
+            for src in material.sources():
+                write(src)
+    if not translations.exists():
+        search = {"n_best": n_offered(config, lessons)}
+        output, to = Lines(as_candidates), _direction(config)
+        ensemble = _ensemble(lessons)
+        translate(
+            Job(teacher, sources, translations, output, search, skip_long=True, to=to, ensemble=ensemble)
+        )
+
+
+def _direction(config: TranslationConfig) -> str | None:
+    """Return the direction for a job; None: the teacher has one only."""
+    return "-".join(config.languages) if config.data.directions else None
+
+
+def _ensemble(lessons: Lessons) -> tuple[Path, ...]:
+    return tuple(map(Path, lessons.ensemble))
+
+
+def judge(offers: Iterable[Offer], tokenizers: TokenizerPair, lessons: Lessons) -> Iterator[Judged]:
+    """Yield each source with its best candidate, and whether it is degenerate or far from the reference."""
+    for src, candidates, reference in offers:
+        made, chrf = (candidates[0], math.inf) if reference is None else nearest(candidates, reference)
+        fault = fault_of(src, made, tokenizers, max_ratio=lessons.max_ratio) if src else "empty lines"
+        if not fault and chrf < lessons.chrf_floor:
             fault = "far from the reference"
-        if fault:
-            counts[fault] += 1
-        else:
-            yield Pair(src, made)
+        yield Judged(Pair(src, made), fault)
 
 
 def nearest(candidates: Sequence[str], reference: str) -> tuple[str, float]:
@@ -156,20 +165,91 @@ def nearest(candidates: Sequence[str], reference: str) -> tuple[str, float]:
     return max(scored, key=itemgetter(1))
 
 
-def _line(text: str) -> str:
-    return " ".join(text.split())
+def _scores(
+    teacher: Path,
+    config: TranslationConfig,
+    folder: Path,
+    lessons: Lessons,
+    judged: Iterable[Judged],
+    translate: Translate,
+) -> np.ndarray:
+    """Return a score for each pair without fault: by the teacher, or by the reverse model; NaN: too long."""
+    pairs, scores = folder / "pairs.gz", folder / "scores.gz"
+    if not pairs.exists():
+        with _gzipped(pairs) as write:
+            for (src, tgt), fault in judged:
+                if not fault:
+                    write(f"{tgt}\t{src}" if lessons.reverse else f"{src}\t{tgt}")
+    if not scores.exists():
+        job = ScoringJob(teacher, pairs, scores, to=_direction(config), ensemble=_ensemble(lessons))
+        if lessons.reverse:
+            back = "-".join(config.languages[::-1])
+            job = ScoringJob(Path(lessons.reverse), pairs, scores, to=back)
+        translate(job)
+    return np.fromiter((float(line or "nan") for line in open_lines(scores)), dtype=np.float64)
 
 
-def _write_lines(paths: Mapping[Path, int], pairs: Iterable[Pair]) -> None:
+def without_worst(judged: Iterable[Judged], scores: np.ndarray, share: float) -> Iterator[Judged]:
+    """Yield the same, with a fault for all pairs but the `share` of them, 0 to 1, with the best scores.
+
+    `scores` are those of the pairs without a fault, in order. Pairs of equal scores stay together.
+    """
+    n_kept = round(share * len(scores))
+    known = np.sort(scores[~np.isnan(scores)])
+    worst = known[max(0, len(known) - n_kept)] if n_kept and len(known) else math.inf
+    own = iter(scores.tolist())
+    for pair, fault in judged:
+        score = math.inf if fault else next(own)
+        if math.isnan(score):
+            yield Judged(pair, "too long to be scored")
+        else:
+            yield Judged(pair, fault or ("low score" if score < worst else ""))
+
+
+def _write_training(folder: Path, judged: Iterable[Judged], material: Material) -> Counter[str]:
+    """Write what is kept, what is dropped, and the references; count pairs, references and faults."""
+    counts: Counter[str] = Counter(pairs=0, references=0)
+
+    def kept(drop: Callable[[str], None]) -> Iterator[Pair]:
+        for pair, fault in judged:
+            counts["pairs"] += 1
+            if fault:
+                counts[fault] += 1
+                drop("\t".join((fault, *pair)))
+            else:
+                yield pair
+
+    def references() -> Iterator[Pair]:
+        for pair in material.pairs() if material.lessons.references else ():
+            counts["references"] += 1
+            yield pair
+
+    own = material.lessons.is_own_text
+    with _gzipped(folder / DROPPED) as drop:
+        _write_pairs(_sides(folder, "train"), chain(kept(drop), references() if own else ()))
+    if material.lessons.references and not own:
+        _write_pairs(_sides(folder, "references"), references())
+    return counts
+
+
+@contextmanager
+def _gzipped(path: Path) -> Iterator[Callable[[str], None]]:
+    """Write a compressed text file, atomically: yield a function that writes a line."""
+    with replacing(path) as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as out:
+
+        def write(line: str) -> None:
+            out.write(line.encode() + b"\n")
+
+        yield write
+
+
+def _write_pairs(paths: Mapping[Path, int], pairs: Iterable[Pair]) -> None:
     """Write the sides of pairs to compressed text files, atomically."""
     with ExitStack() as stack:
-        files = []
-        for path, side in paths.items():
-            file = stack.enter_context(replacing(path))
-            files.append((stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)), side))
+        files = [(stack.enter_context(_gzipped(path)), side) for path, side in paths.items()]
         for pair in pairs:
-            for out, side in files:
-                out.write(_line(pair[side]).encode() + b"\n")
+            for write, side in files:
+                write(one_line(pair[side]))
 
 
 def _sides(folder: Path, name: str) -> dict[Path, int]:

@@ -24,7 +24,7 @@ from dragoman.evaluation.robustness import Altered, robustness
 from dragoman.evaluation.scores import keep_scores, read_score, score_record
 from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.scoring import confidences
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 
@@ -33,9 +33,6 @@ FOLDER = "report"
 
 N_ALTERED = 100
 """Sentences that are translated altered as well, spread over the set."""
-
-TINY_PROBABILITY = -700.0
-"""Nats: below this a probability is no number that a computer has."""
 
 
 @dataclass(frozen=True)
@@ -209,27 +206,12 @@ class Translations:
         return hash_strings(self._model_hash, *(text for pair in pairs for text in pair))
 
 
-def confidences(
-    translator: Translator, sources: Sequence[str], hypotheses: Sequence[str]
-) -> list[float | None]:
-    """Return the mean log-probability, in nats, of a token of each translation, its end token included.
-
-    No length penalty is in it, as there is in the score of a search. None where a text is empty or has more
-    tokens than the model accepts.
-    """
-    tokenizers, limit = translator.tokenizers, translator.max_positions
-    lengths = zip(tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(hypotheses), strict=True)
-    usable = [i for i, (src, tgt) in enumerate(lengths) if 0 < len(src) < limit and 0 < len(tgt) < limit]
-    found: list[float | None] = [None] * len(sources)
-    scored = score_translations(translator, [sources[i] for i in usable], [hypotheses[i] for i in usable])
-    for i, translation in zip(usable, scored, strict=True):
-        found[i] = max(TINY_PROBABILITY, translation.log_prob / len(translation.tokens))
-    return found
-
-
 def files_of(config: TranslationConfig, split: str, name: str) -> CorpusFiles:
     """Return the files of a set as the run names them; none for pairs that were held out."""
-    return file_names(config.data.test[name] if split == "test" else config.data.valid)
+    if split == "test":
+        return file_names(config.data.test[name])
+    own = [one.valid for one in config.data.corpora if config.data.choose_by and name == f"valid {one.name}"]
+    return file_names(own[0] if own else config.data.valid)
 
 
 def kept_name(split: str, name: str) -> str:

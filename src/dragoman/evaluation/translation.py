@@ -9,7 +9,7 @@ from typing import Any
 
 from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Corpus, Pair, has_text
-from dragoman.data.named import open_direction, open_text
+from dragoman.data.named import open_direction, open_text, open_validation
 from dragoman.errors import DataError
 from dragoman.evaluation.scores import describe_settings, score_record, scores_table
 from dragoman.metrics.score import Score
@@ -123,9 +123,14 @@ def scores_of(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang:
 def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpus]]:
     """Yield the corpora of "test" or "valid" by name; without valid files, the part held out of train.
 
+    With `data.choose_by` there is one validation text for each corpus, as "valid news".
+
     DataError: a file is missing.
     """
     data = config.data
+    if split == "valid" and data.choose_by:
+        yield from ((f"valid {part.name}", part.corpus) for part in open_validation(config))
+        return
     named = dict(data.test) if split == "test" else {"valid": data.valid} if data.valid else {}
     for name, files in named.items():
         yield name, open_text(data, files)

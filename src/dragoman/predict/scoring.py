@@ -20,6 +20,9 @@ from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 BATCH_TOKENS = 2048
 
+TINY_PROBABILITY = -700.0
+"""Nats: below this a probability is no number that a computer has."""
+
 
 class ScoredToken(NamedTuple):
     """A token of a translation, as it is written in the vocabulary, and its log-probability in nats."""
@@ -90,6 +93,30 @@ def score_translations(
         ScoredTranslation(source, target, _tokens(translator, target, found.get(i, [])))
         for i, (source, target) in enumerate(zip(sources, targets, strict=True))
     ]
+
+
+def confidences(
+    translator: Translator,
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> list[float | None]:
+    """Return the mean log-probability, in nats, of a token of each translation, its end token included.
+
+    No length penalty is in it, as there is in the score of a search. None where a text is empty or has more
+    tokens than the model accepts. `progress` is called with the number of pairs finished.
+    """
+    tokenizers, limit = translator.tokenizers, translator.max_positions
+    lengths = zip(tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(hypotheses), strict=True)
+    usable = [i for i, (src, tgt) in enumerate(lengths) if 0 < len(src) < limit and 0 < len(tgt) < limit]
+    found: list[float | None] = [None] * len(sources)
+    scored = score_translations(
+        translator, [sources[i] for i in usable], [hypotheses[i] for i in usable], progress=progress
+    )
+    for i, translation in zip(usable, scored, strict=True):
+        found[i] = max(TINY_PROBABILITY, translation.log_prob / len(translation.tokens))
+    return found
 
 
 @torch.inference_mode()

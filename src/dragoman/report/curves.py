@@ -108,7 +108,9 @@ def _draw_loss(axes: Any, history: Sequence[dict[str, Any]], *, item: str) -> No
         marker="o",
         markersize=3.5,
         label="valid",
+        gid="valid_loss",
     )
+    _draw_each_text(axes, history, key="valid_loss")
     axes.set_title(f"Loss, nats/{item}")
     axes.legend(frameon=False)
 
@@ -121,8 +123,10 @@ def _draw_score(axes: Any, history: Sequence[dict[str, Any]], *, key: str, title
     if not scores:
         axes.text(0.5, 0.5, "no validation yet", transform=axes.transAxes, ha="center", color=GREY)
         return
-    axes.plot(steps, scores, color=GREEN, linewidth=1.4, marker="o", markersize=3.5, gid=key)
-    axes.set_ylim(0, min(100.0, 1.15 * max(*scores, 5.0)))
+    look: dict[str, Any] = {"color": GREEN, "linewidth": 1.4, "marker": "o", "markersize": 3.5}
+    axes.plot(steps, scores, gid=key, **look)
+    highest = max(*scores, 5.0, *_draw_each_text(axes, history, key=key))
+    axes.set_ylim(0, min(100.0, 1.15 * highest))
     best = max(range(len(scores)), key=scores.__getitem__)
     axes.annotate(
         f"{scores[best]:.1f}",
@@ -132,6 +136,29 @@ def _draw_score(axes: Any, history: Sequence[dict[str, Any]], *, key: str, title
         ha="right" if best == len(scores) - 1 else "center",
         color=GREEN,
     )
+
+
+def _draw_each_text(axes: Any, history: Sequence[dict[str, Any]], *, key: str) -> list[float]:
+    """Draw `key` on each of several validation texts, of directions or of corpora; return all values.
+
+    The line that is there already is the mean of all, or that of the text that chooses the checkpoint.
+    """
+    names = dict.fromkeys(
+        name.removeprefix(f"{key} ") for record in history for name in record if name.startswith(f"{key} ")
+    )
+    chosen_by = next((record["chosen_by"] for record in history if "chosen_by" in record), "")
+    for line in axes.get_lines():
+        if names and line.get_gid() == key:
+            line.set_label(f"{chosen_by}, which chooses" if chosen_by else "mean")
+    drawn: list[float] = []
+    for i, name in enumerate(name for name in names if name != chosen_by):
+        steps, values = _series(history, "valid", f"{key} {name}")
+        look = {"color": OKABE_ITO[3 + i % 4], "linestyle": DASHES[1 + i % 6], "marker": MARKERS[1 + i % 6]}
+        axes.plot(steps, values, **look, markersize=3, linewidth=1.0, label=name, gid=f"{key} {name}")
+        drawn += [value for value in values if not math.isnan(value)]
+    if names:
+        axes.legend(frameon=False, fontsize="small")
+    return drawn
 
 
 def _draw_rate(axes: Any, history: Sequence[dict[str, Any]]) -> None:

@@ -60,6 +60,7 @@ def config_for(
     label_column: Column | None = None,
     start: str | Path | None = None,
     extend_vocab: int = 0,
+    replay: float = 0.0,
     preset: str | None = None,
     robust: bool = False,
     overrides: Sequence[str] = (),
@@ -92,6 +93,8 @@ def config_for(
         label_column: Column of the label.
         start: A run to go on from, with its tokens and weights.
         extend_vocab: With `start`: tokens of the new text to add to the old ones, at most.
+        replay: With `start`: share of the training pairs that are taken from the text that it was trained
+            on, from 0 to 1; its validation pairs stay held out.
         preset: "fast", "default" or "quality", for the files of a translator.
         robust: Alter a part of the pairs, so that text unlike the corpus is translated better: the rates of
             `presets.ROBUST` for the section [modifiers].
@@ -125,6 +128,7 @@ def config_for(
         label_column=label_column,
         start=None if start is None else Path(start),
         extend_vocab=extend_vocab,
+        replay=replay,
         preset=preset,
         robust=robust,
         overrides=tuple(overrides),

@@ -79,6 +79,8 @@ class TrainingRequest:
     label_column: Column | None
     start: Path | None
     extend_vocab: int
+    replay: float
+    """Share of the pairs that are of the text that `start` was trained on; 0 = none."""
     preset: str | None
     robust: bool
     overrides: tuple[str, ...]

@@ -19,8 +19,9 @@ from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.readers.files import open_lines
 from dragoman.distillation import distilling
 from dragoman.distillation.distilling import chosen_beam, distill
+from dragoman.distillation.material import Lessons
 from dragoman.distillation.students import STUDENTS, student_config
-from dragoman.distillation.teaching import LESSONS, Lessons, nearest, teach
+from dragoman.distillation.teaching import LESSONS, nearest, teach
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.translator import Translator, translation_config

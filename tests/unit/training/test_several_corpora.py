@@ -101,7 +101,8 @@ def test_both_directions_hold_out_the_same_pairs(tmp_path: Path) -> None:
     config = parse_config(settings, overrides=TINY)
     assert config.task == "translation"
     parts, valid = open_training(config)
-    forth, back = ([tuple(pair) for pair in valid[d].pairs()] for d in (("en", "de"), ("de", "en")))
+    texts = {part.direction: part.corpus for part in valid}
+    forth, back = ([tuple(pair) for pair in texts[d].pairs()] for d in (("en", "de"), ("de", "en")))
     assert sorted(forth) == sorted((tgt, src) for src, tgt in back)
     assert len(forth) in range(1, 11)
     trained = {
@@ -140,6 +141,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "few trains none of the directions; leave it out of the mix",
     ),
     "a stage without end": ({"stages": [{"mix": {"few": 1.0}}] * 2}, "all but the last need an end"),
+    "a choice among directions": ({"choose_by": "large"}, "choose_by is for one direction"),
+    "a choice by nothing": (
+        {"choose_by": "back", "directions": ["en-de"]},
+        r"choose_by = 'back' has no validation text; there are \['large', 'few'\]",
+    ),
     "an unknown end": ({"stages": [{"mix": {"few": 1.0}, "until": "soon"}]}, 'until = "soon"'),
 }
 

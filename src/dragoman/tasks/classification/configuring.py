@@ -20,6 +20,8 @@ def config_for(request: TrainingRequest) -> Config:
     or does not tell which of its columns are meant.
     """
     file = request.file
+    if request.replay:
+        raise ConfigError("--replay is for translators; leave it away")
     if request.extend_vocab and request.start is None:
         raise ConfigError("--extend-vocab goes with --from RUN")
     if request.robust:

@@ -18,14 +18,17 @@ from dragoman.config import (
     usual_max_length,
 )
 from dragoman.data.corpora import has_text
-from dragoman.data.named import open_listed, open_text
+from dragoman.data.named import changed_files, hashes_of, open_listed, open_text
 from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.formats import tmx_languages
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 from dragoman.predict.translator import translation_config
 from dragoman.presets import ROBUST, fine_tuning_for, guess_language, preset_for, steps_per_pass
-from dragoman.runs import Run
+from dragoman.runs import CORPORA, Run
 from dragoman.tasks.task import SPLIT_SEED, ParallelFiles, TrainingRequest
+
+REPLAY, NEW = "replay", "new"
+"""The corpora of a training with --replay: the text that a run was trained on, and the text it goes on to."""
 
 
 def config_for(request: TrainingRequest) -> Config:
@@ -43,6 +46,10 @@ def config_for(request: TrainingRequest) -> Config:
         request = replace(request, overrides=(*rates, *request.overrides))
     if request.extend_vocab and request.start is None:
         raise ConfigError("--extend-vocab goes with --from RUN")
+    if request.replay and (request.start is None or file is not None):
+        raise ConfigError("--replay goes with --from RUN and new files: --src and --tgt, or --tsv")
+    if not 0 <= request.replay < 1:
+        raise ConfigError(f"--replay {request.replay}: give a share of the pairs, from 0 to less than 1")
     if request.preset and (file is not None or request.start is not None):
         raise ConfigError("--preset is for the files of a translator; change other settings with --set")
     if file is not None and files != ParallelFiles():
@@ -115,6 +122,11 @@ def _adapted(
     old = translation_config(there)
     if recipe is not None:
         settings = read_settings(recipe)
+    elif files.train and request.replay:
+        data = with_replay(there, files, request.replay)
+        data["max_length"] = usual_max_length(old.model)
+        training = fine_tuning_for(_count_pairs(data, request.overrides, only=NEW))
+        settings = {"name": f"{old.name}-adapted", "data": data, "training": training}
     elif files.train:
         several = len(old.directions) > 1 or files.both_ways or files.mix
         data = listed(files) if several else files.data(old.languages)
@@ -132,14 +144,61 @@ def _adapted(
     return parse_section(TranslationConfig, settings, overrides=request.overrides, where=where)
 
 
-def _count_pairs(data: dict[str, Any], overrides: Sequence[str]) -> int:
-    """Count the pairs with text on both sides in the corpus of a section [data], `overrides` on top."""
+def with_replay(start: Run, files: ParallelFiles, share: float) -> dict[str, Any]:
+    """Return the section [data] that mixes new files with the text of the run `start`, which gets `share`.
+
+    The corpus REPLAY holds out the pairs that `start` has held out; the corpus NEW chooses the checkpoint.
+
+    ConfigError: `start` has no text, or it is not here, or it has changed; several corpora or directions.
+    """
+    config = translation_config(start)
+    old = config.data
+    if old.corpora or len(config.directions) > 1 or files.both_ways or files.mix:
+        raise ConfigError(
+            f"--replay: is for one direction and a run of one corpus, unlike {start.path}; list its corpora "
+            "and the new one in a recipe with data.choose_by, and give it with --from"
+        )
+    _check_text(start)
+    both: dict[str, Any] = {"langs": config.languages}
+    replay = {"name": REPLAY, "files": old.train, "columns": old.columns, "valid": old.valid, **both}
+    if not old.valid:
+        replay |= {"n_held_out": old.n_held_out, "split_seed": old.seed_of_split(config.seed)}
+    new = {"name": NEW, "files": files.train, "valid": files.valid, **both}
+    new |= {"test": {"test": files.test}} if files.test else {}
+    new |= {} if files.columns is None else {"columns": files.columns}
+    mix = {REPLAY: share, NEW: round(1 - share, 9)}
+    return {"corpora": [replay, new], "stages": [{"mix": mix}], "choose_by": NEW, "split_seed": SPLIT_SEED}
+
+
+def _check_text(run: Run) -> None:
+    """ConfigError: the text that `run` was trained on is not here, or is not the same."""
+    if not run.config.data.train:
+        raise ConfigError(f"--replay: {run.path} names no training text, as imported runs; leave it away")
+    known = run.read_json(CORPORA) if (run.path / CORPORA).exists() else {}
+    try:
+        changed = changed_files(known, hashes_of(run.config))
+    except DataError as error:
+        raise ConfigError(f"--replay: the text of {run.path} is not here: {error}") from None
+    if changed:
+        raise ConfigError(
+            f"--replay: {', '.join(changed[:3])} changed since {run.path} was trained; put the old text "
+            "back, or leave --replay away"
+        )
+
+
+def _count_pairs(data: dict[str, Any], overrides: Sequence[str], *, only: str = "") -> int:
+    """Count the pairs with text on both sides in the corpus of a section [data], `overrides` on top.
+
+    `only`: count this one of several corpora.
+    """
     own = [override for override in overrides if override.lstrip().startswith("data.")]
     there = parse_section(ParallelText, {"data": data}, overrides=own, where="the files").data
     if not there.corpora:
         return sum(map(has_text, open_text(there, there.train).pairs()))
     n_pairs = 0
     for corpus in there.corpora:
+        if only not in ("", corpus.name):
+            continue
         if n_ways := sum(corpus.trains(direction) for direction in there.trained_directions):
             n_pairs += n_ways * sum(map(has_text, open_listed(corpus, corpus.files, corpus.langs).pairs()))
     return n_pairs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -61,16 +61,13 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         self.config, self.device, self.static = config, device, static
         self.static_batches: StaticBatches | None = None
         self.cache = run.path / "cache"
-        parts, valid_corpora = open_training(config)
+        parts, valid_parts = open_training(config)
         kind = SeveralCorpora if config.data.corpora else OneCorpus
         self.text: TrainingText = kind(config, parts, self.cache / "train")
         self.start = open_start(config) if config.training.start_from else None
         self.tokenizers = prepare_tokenizers(config, run, self.text, listener, start=self.start)
         notes = self.text.prepare(self.tokenizers)
-        validated = {
-            direction: [pair for pair in corpus.pairs() if has_text(pair)]
-            for direction, corpus in valid_corpora.items()
-        }
+        validated = {part.name: [*filter(has_text, part.corpus.pairs())] for part in valid_parts}
         n_valid = sum(map(len, validated.values()))
         listener.message(f"{notes[0]}, {n_valid:,} validation pairs")
         unknown = (note for pairs in validated.values() for note in self._unknown(pairs))
@@ -79,24 +76,27 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
                 listener.message(note)
         whole = config.training.sharding == "none"  # else its weights are spread from where they are built
         self.model = build_model(config, self.tokenizers, device=device, placed=whole)
-        old_pairs = open_old_pairs(self.start, validated[config.languages]) if self.start else ()
-        self.validator = DirectionsValidator(
-            [
-                Validator(
-                    config.towards(direction),
-                    tokenizers := self.tokenizers.towards(direction[1]),
-                    pairs,
+        first = [part.name for part in valid_parts if part.direction == config.languages]
+        known = [pair for name in first for pair in validated[name]]
+        old_pairs = open_old_pairs(self.start, known) if self.start else ()
+        self.validator = SeveralValidator(
+            {
+                part.name: Validator(
+                    config.towards(part.direction),
+                    tokenizers := self.tokenizers.towards(part.direction[1]),
+                    validated[part.name],
                     TokenStore.prepare(
-                        valid_corpora[direction],
+                        part.corpus,
                         tokenizers,
                         max_length=config.model.max_positions,
                         cache=self.cache / "valid",
                     ),
-                    old_pairs=(old_pairs or ()) if direction == config.languages else (),
+                    old_pairs=(old_pairs or ()) if part.name == first[0] else (),
                     device=device,
                 )
-                for direction, pairs in validated.items()
-            ]
+                for part in valid_parts
+            },
+            chosen_by=config.data.choose_by,
         )
         if old_pairs is None and self.start:
             listener.message(f"the validation text of {self.start.path} is not here and will not be scored")
@@ -159,32 +159,39 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         return self.validator(model, weights)
 
 
-class DirectionsValidator:
-    """Scores weights in every direction that is trained; of several, the means choose checkpoints."""
+class SeveralValidator:
+    """Scores weights on several texts, those of directions or of corpora.
 
-    def __init__(self, validators: Sequence[Validator]) -> None:
-        self.validators = validators
+    The means of all choose checkpoints, or the scores of the one that is named for it.
+    """
+
+    def __init__(self, validators: Mapping[str, Validator], *, chosen_by: str = "") -> None:
+        """Take validators by the name of their text in logs; `chosen_by` is a name, or "" for the means."""
+        self.validators, self.chosen_by = validators, chosen_by
 
     def __call__(self, model: Seq2SeqTransformer, weights: Weights) -> Validation:
         """Score the architecture of `model` with `weights`; `model` itself is left alone."""
-        found = {"-".join(v.config.languages): v(model, weights) for v in self.validators}
+        found = {name: validate(model, weights) for name, validate in self.validators.items()}
         if len(found) == 1:
             return next(iter(found.values()))
+        counted = [found[self.chosen_by]] if self.chosen_by else [*found.values()]
         means: dict[str, Any] = {
-            key: fmean(one.record[key] for one in found.values()) for key in ("valid_loss", "bleu", "chrf")
+            key: fmean(one.record[key] for one in counted) for key in ("valid_loss", "bleu", "chrf")
         }
         own = {f"{key} {name}": one.record[key] for name, one in found.items() for key in means}
         perplexity = math.exp(min(means["valid_loss"], 100.0))
         old = {key: value for one in found.values() for key, value in one.record.items() if key == "old_bleu"}
-        worst = min(found, key=lambda name: found[name].score)
+        about = {"chosen_by": self.chosen_by}
+        if not self.chosen_by:
+            about = {"worst": min(found, key=lambda name: found[name].score)}
         said = {
             f"{about} {name}": f"{name}: {warning}"
             for name, one in found.items()
             for about, warning in one.warnings.items()
         }
         samples = tuple(sample for one in found.values() for sample in one.samples[:1])
-        record = {**means, "valid_perplexity": perplexity, **old, "worst": worst, **own}
-        return Validation(record, fmean(one.score for one in found.values()), said, samples)
+        record = {**means, "valid_perplexity": perplexity, **old, **about, **own}
+        return Validation(record, fmean(one.score for one in counted), said, samples)
 
 
 class Validator:

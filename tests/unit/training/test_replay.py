@@ -1,0 +1,180 @@
+"""A run goes on to other text, and a share of its old text is read again: `train --from RUN --replay 0.2`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from commands import dragoman, error_of, succeed
+from dragoman.config import TranslationConfig, parse_config
+from dragoman.data.corpora import Pair, has_text
+from dragoman.data.named import open_training, open_validation
+from dragoman.errors import ConfigError
+from dragoman.predict.translator import translation_config
+from dragoman.report.curves import plot_learning_curves
+from dragoman.runs import Run
+from dragoman.text.tokenizer import TokenizerPair
+from dragoman.training.tasks.text import SeveralCorpora
+from tiny import TINY, write_corpus
+
+REPLAY = ("train", "--tsv", "new.tsv", "--from", "start", "--replay", 0.2, "--out", "on")
+TRAINING = [
+    f"--set={setting}" for setting in TINY if setting.startswith("training.") and "freq" not in setting
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run on two corpora that holds out pairs, and new text that shares some of them."""
+    folder = tmp_path_factory.mktemp("replay")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_corpus(folder, "train", 200, seed=1)
+        write_corpus(folder, "more", 100, seed=2)
+        files = ["--src", "train.en", "--tgt", "train.de", "--src", "more.en", "--tgt", "more.de"]
+        settings = [f"--set={setting}" for setting in (*TINY, "data.n_held_out=23", "data.split_seed=5")]
+        succeed("train", *files, "--out", "start", *settings)
+        lines = [f"engine {i} runs on {i % 7} litres\tMotor {i} läuft mit {i % 7} Litern" for i in range(60)]
+        shared = [f"{pair.src}\t{pair.tgt}" for pair in validated("start")["en-de"][:8]]
+        Path("new.tsv").write_text("\n".join([*lines, *shared]) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def there(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, as the working directory."""
+    monkeypatch.chdir(shutil.copytree(trained, tmp_path / "there"))
+    return tmp_path / "there"
+
+
+def validated(run: str) -> dict[str, list[Pair]]:
+    """The validation pairs of a run, by the name that they have in its log."""
+    parts = open_validation(translation_config(Run.open(run)))
+    return {part.name: [*filter(has_text, part.corpus.pairs())] for part in parts}
+
+
+def trained_ids(config: TranslationConfig, run: Path) -> set[tuple[int, ...]]:
+    """Every source in the token stores that a training of `config` reads, as ids."""
+    text = SeveralCorpora(config, open_training(config)[0], run / "cache" / "train")
+    text.prepare(TokenizerPair.load(run / "tokenizer"))
+    store = text.open(0)
+    return {tuple(store.src(i).tolist()) for i in range(len(store))}
+
+
+def ids(run: Path, pairs: Iterable[Pair]) -> set[tuple[int, ...]]:
+    tokenizer = TokenizerPair.load(run / "tokenizer").src
+    return {tuple(tokenizer.encode(pair.src)) for pair in pairs}
+
+
+@pytest.mark.slow
+def test_pairs_that_a_run_has_held_out_are_never_trained_on_when_it_goes_on(there: Path) -> None:
+    done = succeed(*REPLAY, *TRAINING)
+    old, new = validated("start")["en-de"], validated("on")
+    assert len(old) == 23
+    assert {pair.src for pair in new["replay"]} == {pair.src for pair in old}
+    assert list(new) == ["new", "replay"], "the text that chooses comes first"
+    run = Run.open("on")
+    learnt = {src[:-1] for src in trained_ids(translation_config(run), run.path)}  # without the end token
+    assert not learnt & ids(run.path, [*old, *new["new"]])
+    everything = [Pair(*line.split("\t")) for line in Path("new.tsv").read_text("utf-8").splitlines()]
+    fresh = ids(run.path, (pair for pair in everything if pair not in (*old, *new["new"])))
+    assert fresh <= learnt, "all else of the new text is trained on"
+    assert "20.0 % of the mix" in done.stderr
+    assert "80.0 % of the mix" in done.stderr
+
+
+@pytest.mark.slow
+def test_both_texts_are_scored_and_drawn_and_the_new_one_chooses(there: Path) -> None:
+    succeed(*REPLAY, *TRAINING)
+    run = Run.open("on")
+    records = [record for record in run.history() if record["kind"] == "valid"]
+    assert records
+    for record in records:
+        for key in ("bleu", "chrf", "valid_loss"):
+            assert record[key] == record[f"{key} new"]
+        assert "old_bleu" not in record, "it is that of replay"
+        assert record["bleu replay"] >= 0
+    assert records[0]["valid_loss replay"] != records[0]["valid_loss new"]
+    plot_learning_curves(run, Path("curves.svg"))
+    drawn = Path("curves.svg").read_text("utf-8")
+    assert 'id="bleu replay"' in drawn
+    assert 'id="valid_loss replay"' in drawn
+    succeed("evaluate", "on", "--split", "valid")
+    assert re.findall('"name": "(valid.*)"', (run.path / "scores.json").read_text()) == [
+        "valid new (en-de)",
+        "valid replay (en-de)",
+    ]
+
+
+@pytest.mark.slow
+def test_a_killed_training_with_replay_ends_as_one_that_never_stopped(there: Path) -> None:
+    succeed(*REPLAY, *TRAINING)
+    whole = Run.open("on").load_weights()
+    shutil.rmtree("on")
+    command = [*REPLAY, *TRAINING]
+    paused = "--max-hours", "1e-9"
+
+    assert dragoman(*command, *paused).exit_code == 75
+    succeed(*command)
+    for name, value in Run.open("on").load_weights().items():
+        assert value.equal(whole[name]), name
+
+
+def test_a_run_with_validation_files_is_replayed_with_them(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dragoman.tasks import config_for
+
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path, "new", 60, seed=9)
+    config = config_for(tsv="new.tsv", start=tiny_run, replay=0.25)
+    assert config.task == "translation"
+    old = translation_config(Run.open(tiny_run)).data
+    replay, new = config.data.corpora
+    assert (replay.files, replay.valid, replay.n_held_out) == (old.train, old.valid, 0)
+    assert (new.files, new.valid) == (("new.tsv",), ())
+    assert config.data.stages[0].mix == {"replay": 0.25, "new": 0.75}
+    assert config.data.choose_by == "new"
+    assert parse_config(config.model_dump()) == config
+
+
+REFUSED = {
+    "no run": (["--tsv", "new.tsv"], "--replay goes with --from RUN and new files"),
+    "a recipe": (["recipe.toml", "--from", "start"], "--replay goes with --from RUN and new files"),
+    "no text": (["--from", "start"], "--from needs new text"),
+    "both ways": (["--tsv", "new.tsv", "--from", "start", "--both-ways"], "--replay: is for one direction"),
+    "labels": (["new.tsv", "--task", "classification"], "--replay is for translators"),
+    "gone": (["--tsv", "new.tsv", "--from", "gone"], "--replay: the text of gone is not here: .*gone.en"),
+    "changed": (["--tsv", "new.tsv", "--from", "changed"], "--replay: changed.en changed since changed was"),
+    "imported": (["--tsv", "new.tsv", "--from", "imported"], "imported names no training text"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_replayed_is_said_in_one_line(there: Path, name: str) -> None:
+    options, message = REFUSED[name]
+    if name in ("gone", "changed", "imported"):
+        shutil.copytree("start", name)
+        shutil.copy("train.en", "changed.en")
+        for file in (Path(name, "config.toml"), Path(name, "corpora.json")):
+            file.write_text(file.read_text("utf-8").replace("train.en", f"{name}.en"), encoding="utf-8")
+        with Path("changed.en").open("a", encoding="utf-8") as file:
+            file.write("one more\n")
+    if name == "imported":
+        config = Path(name, "config.toml")
+        text = re.sub(r"train = \[.*?\n\]\n", "train = []\n", config.read_text("utf-8"), flags=re.DOTALL)
+        config.write_text(text.replace('kind = "bpe"', 'kind = "pieces"'), encoding="utf-8")
+    assert re.search(message, error_of("train", *options, "--replay", 0.2))
+    assert not Path("runs").exists()
+
+
+def test_a_run_of_several_corpora_is_not_replayed(tiny_many: Path, tmp_path: Path) -> None:
+    from dragoman.tasks import config_for
+
+    write_corpus(tmp_path, "new", 60, seed=9)
+    with pytest.raises(ConfigError, match="--replay: is for one direction and a run of one corpus"):
+        config_for(tsv=str(tmp_path / "new.tsv"), start=tiny_many, replay=0.25)
