@@ -15,7 +15,7 @@ from dragoman.config import (
     TranslationDataConfig,
     each_corpus,
 )
-from dragoman.data.corpora import Corpus, Reversed, Several, open_corpus, split_held_out
+from dragoman.data.corpora import Corpus, Reversed, Several, open_corpus, part_of, split_held_out
 from dragoman.data.labelled import LabelledCorpus, open_labelled
 from dragoman.errors import DataError
 
@@ -92,9 +92,10 @@ def _open_direction(
     if not data.corpora:
         corpus = open_text(data, data.train)
         if data.valid:
-            return [TrainingPart(corpus, None, direction)], open_text(data, data.valid)
-        rest, held_out = split_held_out(corpus, n_held_out=data.n_held_out, seed=seed)
-        return [TrainingPart(rest, None, direction)], held_out
+            valid = open_text(data, data.valid)
+        else:
+            corpus, valid = split_held_out(corpus, n_held_out=data.n_held_out, seed=seed)
+        return [TrainingPart(part_of(corpus, data.part, seed=seed), None, direction)], valid
     listed = [one for one in data.corpora if one.trains(direction)]
     opened = {one.name: open_listed(one, one.files, direction) for one in listed}
     held: list[Corpus] = []
