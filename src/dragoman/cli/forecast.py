@@ -54,7 +54,7 @@ def forecast(
     minutes: Annotated[
         float,
         typer.Option(
-            help="Minutes of each of the four trainings, without validations.",
+            help="Minutes of the half's training, without validations; smaller parts take less.",
             min=0.01,
             max=1e6,
             callback=finite,
@@ -75,8 +75,9 @@ def forecast(
 ) -> None:
     """Forecast the score of a translator on more text: train on an eighth, a quarter and a half of it.
 
-    Prints BLEU and loss on the validation pairs for the whole, twice and four times the text, with intervals
-    of 90 %, after a training as short as these. The same command resumes an interrupted forecast.
+    Prints BLEU, loss and minutes for the whole, twice and four times the text, with intervals of 90 %, after
+    as many passes over it. Scores are on the validation pairs. The same command resumes an interrupted
+    forecast.
     """
     from dragoman.report.forecast import plot_forecast
     from dragoman.tasks import config_for
@@ -123,9 +124,8 @@ def table_lines(found: Forecast) -> Iterator[str]:
         kind = "measured" if row.measured else "forecast"
         yield f"{row.text:<15} {row.n_pairs:>11,}  {score:<19} {loss:<21} {row.minutes:>7.1f}  {kind}"
     yield (
-        f"A training of {found.full_steps:,} steps, as these settings say, takes about "
-        f"{found.full_minutes:,.0f} minutes here for the whole, and scores more than this forecast of "
-        f"{found.rows[-1].minutes:.1f} minutes."
+        f"All after {found.plan.passes:.1f} passes. The settings' own {found.full_steps:,} updates "
+        f"take about {found.full_minutes:,.0f} minutes here."
     )
 
 

@@ -1,7 +1,8 @@
 """Forecast what more text would score: train on parts of it, and extrapolate (metrics/extrapolation.py).
 
-Every part is trained with the same number of updates, in the same time, and validated on the same pairs: only
-the text differs. The forecast is of a training of that length on more text.
+Every part is read the same number of times, in batches of the same size, and validated on the same pairs. The
+forecast is of a training with as many passes over more text, which takes longer in proportion. With equal
+updates instead, short trainings score the same on any amount of text (docs/forecast.md).
 """
 
 from __future__ import annotations
@@ -44,12 +45,15 @@ AMOUNTS = {"the whole": 1.0, "twice": 2.0, "four times": 4.0}
 FEWEST_PAIRS = 100
 """Pairs that an eighth needs."""
 
-ENOUGH_STEPS = 1000
-"""Updates that a short training should make: smaller batches allow more of them ..."""
+ENOUGH_STEPS = 500
+"""Updates that the half should get: smaller batches allow more of them ..."""
 SMALLEST_BATCH = 512
 """... down to this number of target tokens."""
 
-N_VALIDATIONS = 3
+FEW_PASSES = 5
+"""Passes below which scores say more about the length of the training than about its text."""
+
+N_VALIDATIONS = 2
 """Validations in each training: the best one counts."""
 
 TRIAL_SECONDS, TRIAL_WARMUP = 8.0, 3
@@ -66,11 +70,16 @@ LOSS_NOISE = 0.01
 
 @dataclass(frozen=True)
 class Plan:
-    """The length of every training of a forecast."""
+    """The length of the trainings of a forecast."""
 
     minutes: float
-    """As requested for each training."""
+    """As requested for the half."""
     max_steps: int
+    """Updates of the half; other parts make as many for each of their pairs."""
+    n_pairs: int
+    """Of the half."""
+    passes: float
+    """Over every part."""
     batch_tokens: int
     seconds_per_step: float
     """As measured before the trainings, with `batch_tokens`."""
@@ -90,8 +99,6 @@ class Row:
     minutes: float
     """Of this training, validations included."""
     measured: bool
-    passes: int | None = None
-    """Whole passes over the text, where it was measured."""
 
     def record(self) -> dict[str, Any]:
         """Return what forecast.json keeps."""
@@ -104,7 +111,6 @@ class Row:
             "loss": self.loss.value,
             "loss_interval": list(self.loss.interval),
             "minutes": self.minutes,
-            "passes": self.passes,
         }
 
 
@@ -122,8 +128,7 @@ class Forecast:
     def record(self) -> dict[str, Any]:
         """Return what forecast.json keeps."""
         return {
-            "max_steps": self.plan.max_steps,
-            "batch_tokens": self.plan.batch_tokens,
+            **asdict(self.plan),
             "rows": [row.record() for row in self.rows],
             "full_steps": self.full_steps,
             "full_minutes": self.full_minutes,
@@ -143,39 +148,43 @@ def forecast(
     `train` runs a training. The runs are kept in `out`, and the same call continues an interrupted one.
 
     Raises:
-        ConfigError: `config` is for classification, several corpora or directions, or a part.
+        ConfigError: `config` is for classification, or for several corpora or directions.
         DataError: the text is too little, or cannot be read.
         RunError: `out` holds other runs, or cannot be written.
     """
     config = check_forecastable(config)
-    sizes = {name: count_pairs(config, part) for name, part in PARTS.items()}
-    if min(sizes.values()) < FEWEST_PAIRS:
+    parts = {name: count_pairs(part_of(config, share)) for name, share in PARTS.items()}
+    if min(parts.values()) < FEWEST_PAIRS:
         raise DataError(
-            f"an eighth of the training text is {min(sizes.values())} pairs; a forecast needs {FEWEST_PAIRS} "
+            f"an eighth of the training text is {min(parts.values())} pairs; a forecast needs {FEWEST_PAIRS} "
             f"in each, about {8 * FEWEST_PAIRS} in all"
         )
     with only_writer(out):
-        plan = make_plan(config, out, minutes=minutes, say=say)
-        say(
-            f"{len(PARTS)} trainings of {plan.max_steps:,} updates with {plan.batch_tokens:,} tokens each, "
-            f"about {plan.max_steps * plan.seconds_per_step / 60:.1f} minutes and validations"
-        )
+        plan = make_plan(config, out, n_pairs=parts["a half"], minutes=minutes, say=say)
+        say(describe_plan(plan))
         measured = []
-        for number, (name, part) in enumerate(PARTS.items()):
-            path = out / name.replace(" ", "-")
-            say(f"training {number + 1} of {len(PARTS)}: {name} of the text, {sizes[name]:,} pairs")
-            train(config_for_part(config, plan, part, number=number), path)
-            measured.append(read_row(Run.open(path), name, sizes[name]))
-        predicted = predict(measured, count_pairs(config, (0.0, 1.0)))
-        full = full_minutes(config, plan)
-        found = Forecast(plan, (*measured, *predicted), config.training.max_steps, full)
+        for number, (name, n_pairs) in enumerate(parts.items()):
+            say(f"training {number + 1} of {len(parts)}: {name} of the text, {n_pairs:,} pairs")
+            part = part_of(config, PARTS[name], seed=config.seed + number)
+            run = out / name.replace(" ", "-")
+            train(shortened(part, plan, n_pairs), run)
+            measured.append(read_row(Run.open(run), name, n_pairs))
+        predicted = predict(measured, count_pairs(config))
+        found = Forecast(plan, (*measured, *predicted), config.training.max_steps, full_minutes(config, plan))
         Run(out, config).write_json(RESULT, found.record())
-    if not measured[-1].passes:
-        say(
-            "warning: the half was not read once, and in so short a training more text makes little "
-            "difference; give more --minutes"
-        )
     return found
+
+
+def describe_plan(plan: Plan) -> str:
+    """Return the plan in words, with a warning where the trainings are short."""
+    few = plan.passes < FEW_PASSES
+    return (
+        f"{'warning: ' * few}{len(PARTS)} trainings of {plan.passes:.1f} passes, with updates of "
+        f"{plan.batch_tokens:,} tokens; for the half {plan.max_steps:,} updates, about "
+        f"{plan.max_steps * plan.seconds_per_step / 60:.1f} minutes"
+        + "; so few passes hide what more text is worth: give more --minutes"
+        * few
+    )
 
 
 def check_forecastable(config: Config) -> TranslationConfig:
@@ -184,30 +193,32 @@ def check_forecastable(config: Config) -> TranslationConfig:
         raise ConfigError("forecasts are for translators; give parallel text")
     if config.mixes or len(config.directions) > 1:
         raise ConfigError("a forecast is for one direction and no mix of corpora; give the files of one")
-    if config.data.part != (0.0, 1.0):
-        raise ConfigError("a forecast chooses the parts of the text; leave data.part away")
     return config
 
 
-def count_pairs(config: TranslationConfig, part: tuple[float, float]) -> int:
-    """Return the usable pairs in a part of the training text."""
-    return sum(map(has_text, open_direction(with_part(config, part))[0].pairs()))
+def count_pairs(config: TranslationConfig) -> int:
+    """Return the usable pairs of the training text."""
+    return sum(map(has_text, open_direction(config)[0].pairs()))
 
 
-def with_part(config: TranslationConfig, part: tuple[float, float]) -> TranslationConfig:
-    """Return `config` with a part of its training text."""
-    return config.model_copy(update={"data": config.data.model_copy(update={"part": part})})
-
-
-def config_for_part(
-    config: TranslationConfig, plan: Plan, part: tuple[float, float], *, number: int
+def part_of(
+    config: TranslationConfig, share: tuple[float, float], *, seed: int | None = None
 ) -> TranslationConfig:
-    """Return the configuration of the training of this `number` from 0, on a part of the text.
+    """Return `config` with a part of its training text, which may be a part already, and another seed.
 
-    Its schedule ends with its updates, and it has a seed of its own, so that the forecast knows of chance.
+    All parts hold out the same text for validation, whatever their seed.
     """
+    low, high = config.data.part
+    part = tuple(low + one * (high - low) for one in share)
+    data = {"part": part, "split_seed": config.data.seed_of_split(config.seed)}
+    changed = {"data": config.data.model_copy(update=data), "seed": config.seed if seed is None else seed}
+    return config.model_copy(update=changed)
+
+
+def shortened(config: TranslationConfig, plan: Plan, n_pairs: int) -> TranslationConfig:
+    """Return `config` with a training of the plan's passes over its `n_pairs`; its schedule ends with it."""
     training = config.training
-    steps, tokens = plan.max_steps, training.batch_tokens * training.update_freq
+    steps, tokens = max(FEWEST_STEPS, round(plan.max_steps * n_pairs / plan.n_pairs)), tokens_of(config)
     short = {
         "max_steps": steps,
         "batch_tokens": plan.batch_tokens,
@@ -219,46 +230,51 @@ def config_for_part(
         "average": "none",
         "patience": 0,
     }
-    seed_of_split = config.data.seed_of_split(config.seed)
-    data = {"part": part, "split_seed": seed_of_split}  # all hold out the same text, whatever their seeds
-    return config.model_copy(
-        update={
-            "seed": config.seed + number,
-            "data": config.data.model_copy(update=data),
-            "training": training.model_copy(update=short),
-        }
-    )
+    return config.model_copy(update={"training": training.model_copy(update=short)})
 
 
-def make_plan(config: TranslationConfig, out: Path, *, minutes: float, say: Callable[[str], object]) -> Plan:
-    """Return the plan kept in `out`, or one that fits `minutes` by the speed of this machine.
+def tokens_of(config: TranslationConfig) -> int:
+    """Return the target tokens of an update."""
+    return config.training.batch_tokens * config.training.update_freq
 
-    RunError: the plan there is of another length, or `out` cannot be written.
+
+def make_plan(
+    config: TranslationConfig, out: Path, *, n_pairs: int, minutes: float, say: Callable[[str], object]
+) -> Plan:
+    """Return the plan kept in `out`, or one that fits `minutes` for the half by the speed of this machine.
+
+    `n_pairs` are those of the half.
+
+    Raises:
+        RunError: the plan there is of another length, or `out` cannot be written.
     """
     if (out / PLAN).exists():
-        there = Plan(**Run(out, config).read_json(PLAN))
+        try:
+            there = Plan(**Run(out, config).read_json(PLAN))
+        except TypeError:
+            raise RunError(f"{out / PLAN}: is damaged; choose another folder") from None
         if there.minutes != minutes:
             raise RunError(
                 f"{out}: holds a forecast with --minutes {there.minutes:g}; give the same, or another folder"
             )
         return there
     say("measuring the speed")
-    training = config.training
-    tokens = training.batch_tokens * training.update_freq
-    whole = Plan(minutes, training.max_steps, min(tokens, training.batch_tokens), 0.0)
-    speed = measure_speed(config_for_part(config, whole, PARTS["a half"], number=0), out / TRIAL)
-    allowed = minutes * 60 / speed * whole.batch_tokens  # tokens
-    batch = whole.batch_tokens
-    while allowed / batch < ENOUGH_STEPS and batch // 2 >= SMALLEST_BATCH:
-        batch //= 2
-    steps = max(FEWEST_STEPS, min(round(allowed / batch), training.max_steps * tokens // batch))
-    plan = Plan(minutes, steps, batch, speed * batch / whole.batch_tokens)
+    batch, half = config.training.batch_tokens, part_of(config, PARTS["a half"])
+    trial = Plan(minutes, config.training.max_steps, n_pairs, 0.0, batch, 0.0)
+    speed, steps_of_pass = measure_speed(shortened(half, trial, n_pairs), out / TRIAL)
+    allowed = min(60 * minutes / speed * batch, config.training.max_steps * tokens_of(config) / 2)  # tokens
+    passes = allowed / batch / steps_of_pass
+    smaller = batch
+    while allowed / smaller < ENOUGH_STEPS and smaller // 2 >= SMALLEST_BATCH:
+        smaller //= 2
+    steps = max(FEWEST_STEPS, round(allowed / smaller))
+    plan = Plan(minutes, steps, n_pairs, passes, smaller, speed * smaller / batch)
     Run(out, config).write_json(PLAN, asdict(plan))
     return plan
 
 
-def measure_speed(config: TranslationConfig, folder: Path) -> float:
-    """Return the seconds of an update, measured in a trial run in `folder`, which is removed.
+def measure_speed(config: TranslationConfig, folder: Path) -> tuple[float, int]:
+    """Measure the seconds of an update, and count the updates of a pass, in a trial run that is removed.
 
     DataError, RunError: as of a training.
     """
@@ -285,17 +301,18 @@ def measure_speed(config: TranslationConfig, folder: Path) -> float:
                 if time.perf_counter() - began > TRIAL_SECONDS:
                     break
         updater.settle()
-        seconds = (time.perf_counter() - began) / n_steps
+        seconds, steps_of_pass = (time.perf_counter() - began) / n_steps, len(trainer.plan())
     shutil.rmtree(folder, ignore_errors=True)
-    return seconds
+    return seconds, steps_of_pass
 
 
 def read_row(run: Run, name: str, n_pairs: int) -> Row:
-    """Return what the finished run of a part measured at its best validation."""
+    """Return what the finished run of a part measured in its best validation."""
     report = run.read_json(REPORT)
-    best = [record for record in run.history() if record.get("best")][-1]
-    loss = best["valid_loss"] * tokens_per_character(run)
-    return Row(name, n_pairs, exactly(best["bleu"]), exactly(loss), report["minutes"], True, report["epochs"])
+    validations = [record for record in run.history() if record["kind"] == "valid"]
+    score = max(record["bleu"] for record in validations)
+    loss = min(record["valid_loss"] for record in validations) * tokens_per_character(run)
+    return Row(name, n_pairs, exactly(score), exactly(loss), report["minutes"], True)
 
 
 def tokens_per_character(run: Run) -> float:
@@ -320,14 +337,14 @@ def predict(measured: Sequence[Row], whole: int) -> list[Row]:
     gains = extrapolate(
         sizes, [-math.log(loss) for loss in losses], wanted, noise=LOSS_NOISE
     )  # the logarithm: a loss stays above 0
-    minutes = fmean(row.minutes for row in measured)
+    minutes = fmean(row.minutes / row.n_pairs for row in measured)  # of a pair
     return [
         Row(
             name,
             round(n),
             Prediction(*_within(score, 0.0, 100.0)),
             Prediction(math.exp(-gain.value), (math.exp(-gain.interval[1]), math.exp(-gain.interval[0]))),
-            minutes,
+            minutes * n,
             False,
         )
         for name, n, score, gain in zip(AMOUNTS, wanted, scores, gains, strict=True)
