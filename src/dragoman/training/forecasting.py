@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +18,7 @@ from typing import Any
 
 from dragoman.config import Config, TranslationConfig
 from dragoman.data.corpora import has_text
-from dragoman.data.named import open_direction
+from dragoman.data.named import changed_files, hashes_of, open_direction
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.metrics.extrapolation import Prediction, extrapolate
 from dragoman.predict.translator import translation_config
@@ -246,18 +246,11 @@ def make_plan(
     `n_pairs` are those of the half.
 
     Raises:
-        RunError: the plan there is of another length, or `out` cannot be written.
+        RunError: the plan there is of another length or other text, or `out` cannot be written.
     """
+    text = hashes_of(config)
     if (out / PLAN).exists():
-        try:
-            there = Plan(**Run(out, config).read_json(PLAN))
-        except TypeError:
-            raise RunError(f"{out / PLAN}: is damaged; choose another folder") from None
-        if there.minutes != minutes:
-            raise RunError(
-                f"{out}: holds a forecast with --minutes {there.minutes:g}; give the same, or another folder"
-            )
-        return there
+        return kept_plan(Run(out, config), text, minutes=minutes)
     say("measuring the speed")
     batch, half = config.training.batch_tokens, part_of(config, PARTS["a half"])
     trial = Plan(minutes, config.training.max_steps, n_pairs, 0.0, batch, 0.0)
@@ -269,7 +262,27 @@ def make_plan(
         smaller //= 2
     steps = max(FEWEST_STEPS, round(allowed / smaller))
     plan = Plan(minutes, steps, n_pairs, passes, smaller, speed * smaller / batch)
-    Run(out, config).write_json(PLAN, asdict(plan))
+    Run(out, config).write_json(PLAN, {"plan": asdict(plan), "text": text})
+    return plan
+
+
+def kept_plan(folder: Run, text: Mapping[str, Mapping[str, str]], *, minutes: float) -> Plan:
+    """Return the plan in `folder`. RunError: it is damaged, of another length, or of text that has changed."""
+    kept = folder.read_json(PLAN)
+    try:
+        plan = Plan(**kept["plan"])
+        changed = changed_files(kept["text"], text)
+    except (KeyError, TypeError, AttributeError):
+        raise RunError(f"{folder.path / PLAN}: is damaged; choose another folder") from None
+    if plan.minutes != minutes:
+        raise RunError(
+            f"{folder.path}: holds a forecast with --minutes {plan.minutes:g}; give the same, or choose "
+            "another folder"
+        )
+    if changed:
+        raise RunError(
+            f"{', '.join(changed[:3])}: changed since the forecast in {folder.path} began; choose another folder"
+        )
     return plan
 
 

@@ -81,6 +81,10 @@ def test_a_forecast_measures_parts_and_goes_on_where_it_was(
     trained = {name: run.history_path.read_bytes() for name, run in runs.items()}
     assert succeed(*command).stdout.splitlines() == lines
     assert {name: run.history_path.read_bytes() for name, run in runs.items()} == trained
+    for side in ("en", "de"):
+        with (tmp_path / f"train.{side}").open("a") as file:
+            file.write("one more\n")
+    assert "changed since the forecast" in error_of(*command)
     command[command.index("--minutes") + 1] = "0.02"
     assert "holds a forecast with --minutes 0.01" in error_of(*command)
 
