@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dragoman.config import Config, TranslationConfig
+from dragoman.config import MAX_SEED, Config, TranslationConfig
 from dragoman.data.corpora import has_text
 from dragoman.data.named import changed_files, hashes_of, open_direction
 from dragoman.errors import ConfigError, DataError, RunError
@@ -123,7 +123,7 @@ class Forecast:
     full_steps: int
     """Updates of the configuration's own training."""
     full_minutes: float
-    """What they take at the measured speed."""
+    """What they take at the speed of the half's training."""
 
     def record(self) -> dict[str, Any]:
         """Return what forecast.json keeps."""
@@ -161,30 +161,33 @@ def forecast(
         )
     with only_writer(out):
         plan = make_plan(config, out, n_pairs=parts["a half"], minutes=minutes, say=say)
-        say(describe_plan(plan))
+        for line in describe_plan(plan).splitlines():
+            say(line)
         measured = []
         for number, (name, n_pairs) in enumerate(parts.items()):
             say(f"training {number + 1} of {len(parts)}: {name} of the text, {n_pairs:,} pairs")
-            part = part_of(config, PARTS[name], seed=config.seed + number)
+            part = part_of(config, PARTS[name], seed=(config.seed + number) % MAX_SEED)
             run = out / name.replace(" ", "-")
             train(shortened(part, plan, n_pairs), run)
             measured.append(read_row(Run.open(run), name, n_pairs))
         predicted = predict(measured, count_pairs(config))
-        found = Forecast(plan, (*measured, *predicted), config.training.max_steps, full_minutes(config, plan))
+        full = full_minutes(config, plan, measured[-1])
+        found = Forecast(plan, (*measured, *predicted), config.training.max_steps, full)
         Run(out, config).write_json(RESULT, found.record())
     return found
 
 
 def describe_plan(plan: Plan) -> str:
     """Return the plan in words, with a warning where the trainings are short."""
-    few = plan.passes < FEW_PASSES
-    return (
-        f"{'warning: ' * few}{len(PARTS)} trainings of {plan.passes:.1f} passes, with updates of "
-        f"{plan.batch_tokens:,} tokens; for the half {plan.max_steps:,} updates, about "
-        f"{plan.max_steps * plan.seconds_per_step / 60:.1f} minutes"
-        + "; so few passes hide what more text is worth: give more --minutes"
-        * few
+    text = (
+        f"{len(PARTS)} trainings of {plan.passes:.1f} passes, with updates of {plan.batch_tokens:,} tokens; "
+        f"for the half {plan.max_steps:,} updates, about {plan.max_steps * plan.seconds_per_step / 60:.1f} "
+        "minutes"
     )
+    if plan.passes >= FEW_PASSES:
+        return text
+    enough = plan.max_steps * plan.seconds_per_step / 60 * FEW_PASSES / plan.passes
+    return f"{text}\nwarning: so few passes hide what more text is worth; give --minutes {enough:.0f} or more"
 
 
 def check_forecastable(config: Config) -> TranslationConfig:
@@ -221,6 +224,8 @@ def shortened(config: TranslationConfig, plan: Plan, n_pairs: int) -> Translatio
     steps, tokens = max(FEWEST_STEPS, round(plan.max_steps * n_pairs / plan.n_pairs)), tokens_of(config)
     short = {
         "max_steps": steps,
+        "max_epochs": 0,
+        "max_minutes": 0.0,
         "batch_tokens": plan.batch_tokens,
         "update_freq": 1,
         "learning_rate": training.learning_rate * math.sqrt(plan.batch_tokens / tokens),
@@ -267,7 +272,7 @@ def make_plan(
 
 
 def kept_plan(folder: Run, text: Mapping[str, Mapping[str, str]], *, minutes: float) -> Plan:
-    """Return the plan in `folder`. RunError: it is damaged, of another length, or of text that has changed."""
+    """Return the plan in `folder`. RunError: it is damaged, of another length, or of changed text."""
     kept = folder.read_json(PLAN)
     try:
         plan = Plan(**kept["plan"])
@@ -281,7 +286,8 @@ def kept_plan(folder: Run, text: Mapping[str, Mapping[str, str]], *, minutes: fl
         )
     if changed:
         raise RunError(
-            f"{', '.join(changed[:3])}: changed since the forecast in {folder.path} began; choose another folder"
+            f"{', '.join(changed[:3])}: changed since the forecast in {folder.path} began; "
+            "choose another folder"
         )
     return plan
 
@@ -370,8 +376,6 @@ def _within(found: Prediction, low: float, high: float) -> tuple[float, tuple[fl
     return value, (start, end)
 
 
-def full_minutes(config: TranslationConfig, plan: Plan) -> float:
-    """Return the minutes of the configuration's own training at the measured speed, without validations."""
-    training = config.training
-    tokens = training.max_steps * training.batch_tokens * training.update_freq
-    return tokens / plan.batch_tokens * plan.seconds_per_step / 60
+def full_minutes(config: TranslationConfig, plan: Plan, half: Row) -> float:
+    """Return the minutes of the configuration's own training at the speed of the half's."""
+    return half.minutes * config.training.max_steps * tokens_of(config) / (plan.max_steps * plan.batch_tokens)
