@@ -334,9 +334,13 @@ class _Range(Corpus):
 
     def _read(self) -> Iterator[Pair]:
         low, high = (share * 2**64 for share in self.part)
+        n_pairs = 0
         for pair in self.corpus.pairs():
             if low <= hash_text(pair.src, seed=~self.seed) < high:  # not the hashes that hold text out
+                n_pairs += 1
                 yield pair
+        if not n_pairs:
+            raise DataError(f"{self.name}: holds no pair; take a larger part (data.part)")
 
     def notes(self) -> list[str]:
         return self.corpus.notes()

@@ -42,8 +42,8 @@ PARTS = {
 AMOUNTS = {"the whole": 1.0, "twice": 2.0, "four times": 4.0}
 """What is forecast, in multiples of the text."""
 
-FEWEST_PAIRS = 100
-"""Pairs that an eighth needs."""
+FEWEST_PAIRS = 800
+"""Pairs that a text needs, so that an eighth of it has about a hundred."""
 
 ENOUGH_STEPS = 500
 """Updates that the half should get: smaller batches allow more of them ..."""
@@ -153,12 +153,10 @@ def forecast(
         RunError: `out` holds other runs, or cannot be written.
     """
     config = check_forecastable(config)
+    whole = count_pairs(config)
+    if whole < FEWEST_PAIRS:
+        raise DataError(f"{whole:,} training pairs are too few for a forecast, which needs {FEWEST_PAIRS:,}")
     parts = {name: count_pairs(part_of(config, share)) for name, share in PARTS.items()}
-    if min(parts.values()) < FEWEST_PAIRS:
-        raise DataError(
-            f"an eighth of the training text is {min(parts.values())} pairs; a forecast needs {FEWEST_PAIRS} "
-            f"in each, about {8 * FEWEST_PAIRS} in all"
-        )
     with only_writer(out):
         plan = make_plan(config, out, n_pairs=parts["a half"], minutes=minutes, say=say)
         for line in describe_plan(plan).splitlines():
@@ -170,7 +168,7 @@ def forecast(
             run = out / name.replace(" ", "-")
             train(shortened(part, plan, n_pairs), run)
             measured.append(read_row(Run.open(run), name, n_pairs))
-        predicted = predict(measured, count_pairs(config))
+        predicted = predict(measured, whole)
         full = full_minutes(config, plan, measured[-1])
         found = Forecast(plan, (*measured, *predicted), config.training.max_steps, full)
         Run(out, config).write_json(RESULT, found.record())

@@ -11,6 +11,7 @@ import pytest
 from commands import error_of, succeed
 from dragoman.config import TranslationConfig, parse_config, to_toml
 from dragoman.data.named import open_direction
+from dragoman.errors import ConfigError, DataError
 from dragoman.runs import Run
 from dragoman.tasks import config_for
 from dragoman.training import forecasting
@@ -46,6 +47,19 @@ def test_a_part_of_a_part_lies_within_it(tmp_path: Path) -> None:
     half = part_of(tiny_config(tmp_path), (0.0, 0.5))
     assert part_of(half, (0.25, 0.5)).data.part == (0.125, 0.25)
     assert count_pairs(part_of(half, (0.0, 1.0))) == count_pairs(half)
+
+
+def test_a_part_without_pairs_is_refused(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path)
+    with pytest.raises(DataError, match=r"holds no pair; take a larger part \(data.part\)"):
+        count_pairs(part_of(config, (0.0, 1e-9)))
+    for part, complaint in (("[0.5, 0.5]", "holds nothing"), ("[0.5, 1.5]", "data.part")):
+        assert complaint in error_of("train", "--src", tmp_path / "train.en", "--tgt", tmp_path / "train.de",
+                                     "--set", f"data.part={part}")  # fmt: skip
+    many = write_many(tmp_path / "many")
+    many["data"]["part"] = [0.0, 0.5]
+    with pytest.raises(ConfigError, match="part is for one corpus"):
+        parse_config(many, where="many")
 
 
 def test_updates_grow_with_the_text_and_the_schedule_ends_with_them(tmp_path: Path) -> None:
@@ -94,7 +108,9 @@ def test_what_cannot_be_forecast_is_refused_before_anything_is_written(tmp_path:
     write_labelled(tmp_path, "texts", 40, seed=1)
     files = ["--src", tmp_path / "train.en", "--tgt", tmp_path / "train.de"]
     out = ["--out", tmp_path / "out"]
-    assert "pairs; a forecast needs 100 in each, about 800 in all" in error_of("forecast", *files, *out)
+    assert "270 training pairs are too few for a forecast, which needs 800" in error_of(
+        "forecast", *files, *out
+    )
     mixed = tmp_path / "mixed.toml"
     mixed.write_text(to_toml(parse_config(write_many(tmp_path / "many"), where="mixed")))
     assert "one direction and no mix" in error_of("forecast", mixed, *out)
