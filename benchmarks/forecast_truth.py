@@ -75,11 +75,11 @@ def config_of(base: Base) -> TranslationConfig:
     return config
 
 
-def train_amounts(config: TranslationConfig, found: Forecast, out: Path) -> list[Row]:
-    """Train on the whole base and on multiples of it, as far as the corpus goes."""
+def train_amounts(config: TranslationConfig, found: Forecast, out: Path, *, times: float) -> list[Row]:
+    """Train on the whole base and on multiples of it, up to `times`, as far as the corpus goes."""
     rows = []
     for number, (name, factor) in enumerate(AMOUNTS.items(), start=10):
-        if config.data.part[1] * factor > 1:
+        if factor > times or config.data.part[1] * factor > 1:
             break
         part = part_of(config, (0.0, factor), seed=config.seed + number)
         n_pairs, folder = count_pairs(part), out / name.replace(" ", "-")
@@ -97,14 +97,14 @@ def describe(row: Row) -> str:
     )
 
 
-def check(name: str, out: Path) -> dict[str, Any]:
+def check(name: str, out: Path, *, times: float) -> dict[str, Any]:
     """Forecast a base and train the truth; print both and return them as a record."""
     config = config_of(BASES[name])
     found = forecast(
         config, out / name, minutes=1000.0, train=train, say=lambda line: print(line, flush=True)
     )
     print(name, *table_lines(found), sep="\n", flush=True)
-    truth = train_amounts(config, found, out / name)
+    truth = train_amounts(config, found, out / name, times=times)
     return {
         "corpus": name,
         "forecast": found.record(),
@@ -119,9 +119,10 @@ def main() -> None:
     )
     parser.add_argument("corpora", nargs="+", choices=list(BASES))
     parser.add_argument("--out", type=Path, default=Path("runs/forecasts"))
+    parser.add_argument("--times", type=float, default=4.0, help="largest multiple of the base to train on")
     arguments = parser.parse_args()
     for name in arguments.corpora:
-        append_lines(RESULTS / "forecast_truth.jsonl", [check(name, arguments.out)])
+        append_lines(RESULTS / "forecast_truth.jsonl", [check(name, arguments.out, times=arguments.times)])
 
 
 if __name__ == "__main__":

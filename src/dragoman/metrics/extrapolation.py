@@ -18,8 +18,9 @@ from dragoman.errors import DataError
 
 Floats = npt.NDArray[np.float64]
 
-EXPONENTS = np.linspace(-0.25, 1.25, 31)
-"""Values of b. 2^-b is 1.19 to 0.42: the next doubling may do a little more than the last one, or less."""
+EXPONENTS = np.linspace(-0.1, 1.25, 28)
+"""Values of b. 2^-b is 1.07 to 0.42: a doubling may change a score much less than the one before it did, or a
+little more, so that equal gains (b = 0) are not at the edge."""
 
 N_DRAWS = 40_000
 """Curves that are drawn; a curve on which more text makes the score worse is left out."""
