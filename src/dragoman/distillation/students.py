@@ -73,7 +73,7 @@ def data_of_student(data: TranslationDataConfig, lessons: Path) -> dict[str, Any
     sides = ("src", "tgt")
     train, valid = ([str(lessons / f"{part}.{side}.gz") for side in sides] for part in ("train", "valid"))
     if not data.corpora:
-        return {"train": train, "valid": valid}
+        return {"train": train, "valid": valid, "part": (0.0, 1.0)}  # the lessons are of the teacher's part
     languages = data.src_lang, data.tgt_lang
     tested = [corpus for corpus in data.corpora if corpus.knows(languages) and corpus.test]
     learnt = {"name": "lessons", "langs": languages, "files": train, "valid": valid}
