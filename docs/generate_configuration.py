@@ -154,9 +154,10 @@ def type_in_words(field: FieldInfo) -> str:
         return "two numbers or names"
     if annotation == list[str]:
         return "a list of texts"
-    if annotation == tuple[config.Beta, config.Beta]:
-        kind, of_each = get_args(config.Beta)
-        return f"two {WORDS[kind]}s{_range(of_each)}"
+    for both in (config.Beta, config.Share):
+        if annotation == tuple[both, both]:
+            kind, of_each = get_args(both)
+            return f"two {WORDS[kind]}s{_range(of_each)}"
     return WORDS[annotation] + _range(field)  # type: ignore[index]
 
 

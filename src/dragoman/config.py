@@ -307,6 +307,9 @@ class TranslationDataConfig(DataConfig):
     """Longest training sentence in tokens, end token included; longer pairs are skipped and counted."""
     directions: tuple[DirectionName, ...] = ()
     """Directions of the model, as ["en-de", "de-en"]; empty = those that the corpora train."""
+    part: tuple[Share, Share] = (0.0, 1.0)
+    """Part of the training pairs to use, chosen by a hash of the source: [0.0, 0.25] is a random quarter and
+    lies within [0.0, 0.5]. Validation text stays the same."""
     temperature: float = Field(default=1.0, ge=1.0, le=1000.0)
     """Share of a direction in the mix ~ its pairs^(1 / temperature); more than 1 favours small ones."""
     corpora: tuple[CorpusConfig, ...] = ()
@@ -337,7 +340,7 @@ class TranslationDataConfig(DataConfig):
             return settings
         return {**settings, "src_lang": src, "tgt_lang": tgt}
 
-    @field_validator("columns", "directions", "corpora", "stages", mode="before")
+    @field_validator("columns", "directions", "part", "corpora", "stages", mode="before")
     @classmethod
     def _list_becomes_tuple(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
@@ -354,6 +357,12 @@ class TranslationDataConfig(DataConfig):
         _check_each_once("directions", self.directions)
         if self.directions and self.all_directions[0] != (self.src_lang, self.tgt_lang):
             raise ValueError(f"src_lang and tgt_lang are not the first direction, {self.directions[0]}")
+        if self.part[0] >= self.part[1]:
+            raise ValueError(
+                f"part = {list(self.part)} holds nothing; give two shares, the smaller one first"
+            )
+        if self.corpora and self.part != (0.0, 1.0):
+            raise ValueError("part is for one corpus; give those in data.corpora a weight")
         if not self.corpora:
             if self.stages or self.temperature != 1.0 or self.choose_by:
                 raise ValueError(

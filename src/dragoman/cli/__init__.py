@@ -20,6 +20,7 @@ from dragoman.cli import (
     doctor,
     evaluate,
     export,
+    forecast,
     hub,
     import_model,
     merge,
@@ -40,6 +41,7 @@ translate.register(app)
 backtranslate.register(app)
 distill.register(app)
 merge.register(app)
+forecast.register(app)
 classify.register(app)
 evaluate.register(app)
 serve.register(app)

@@ -35,6 +35,44 @@ Columns = Annotated[
     ),
 ]
 
+Src = Annotated[
+    list[str] | None, typer.Option(help="Source sentences, one per line; repeatable.", show_default=False)
+]
+Tgt = Annotated[
+    list[str] | None,
+    typer.Option(help="Translations of --src, line by line; one file for each --src.", show_default=False),
+]
+Tsv = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="File of pairs: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable.",
+        show_default=False,
+    ),
+]
+ValidSrc = Annotated[
+    list[str] | None,
+    typer.Option(help="Source sentences for validation; repeatable.", show_default=False),
+]
+ValidTgt = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Translations of --valid-src; default: hold out a part of the training text.",
+        show_default=False,
+    ),
+]
+ValidTsv = Annotated[
+    list[str] | None, typer.Option(help="File of pairs for validation; repeatable.", show_default=False)
+]
+SrcLang = Annotated[str | None, typer.Option(help="Source language; default: from the name, as in train.en.")]
+TgtLang = Annotated[str | None, typer.Option(help="Target language; default: from the name, as in train.de.")]
+PresetName = Annotated[
+    str | None,
+    typer.Option(
+        help="Settings for files: fast (a third of the time), default, or quality (three times).",
+        show_default="default",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     app.command()(train)
@@ -57,37 +95,13 @@ def train(
     valid: Annotated[
         str | None, typer.Option(help="Labelled texts for validation; default: hold out a part.")
     ] = None,
-    src: Annotated[
-        list[str] | None, typer.Option(help="Source sentences, one per line; repeatable.", show_default=False)
-    ] = None,
-    tgt: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Translations of --src, line by line; one file for each --src.", show_default=False
-        ),
-    ] = None,
-    tsv: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="File of pairs: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+    src: Src = None,
+    tgt: Tgt = None,
+    tsv: Tsv = None,
     columns: Columns = None,
-    valid_src: Annotated[
-        list[str] | None,
-        typer.Option(help="Source sentences for validation; repeatable.", show_default=False),
-    ] = None,
-    valid_tgt: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Translations of --valid-src; default: hold out a part of the training text.",
-            show_default=False,
-        ),
-    ] = None,
-    valid_tsv: Annotated[
-        list[str] | None, typer.Option(help="File of pairs for validation; repeatable.", show_default=False)
-    ] = None,
+    valid_src: ValidSrc = None,
+    valid_tgt: ValidTgt = None,
+    valid_tsv: ValidTsv = None,
     test_src: Annotated[
         list[str] | None,
         typer.Option(help="Source sentences of the test set; repeatable.", show_default=False),
@@ -96,12 +110,8 @@ def train(
         list[str] | None,
         typer.Option(help="References of the test set, for evaluate and compare.", show_default=False),
     ] = None,
-    src_lang: Annotated[
-        str | None, typer.Option(help="Source language; default: from the name, as in train.en.")
-    ] = None,
-    tgt_lang: Annotated[
-        str | None, typer.Option(help="Target language; default: from the name, as in train.de.")
-    ] = None,
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
     both_ways: Annotated[
         bool, typer.Option("--both-ways", help="Train every corpus in both directions, in one model.")
     ] = False,
@@ -114,13 +124,7 @@ def train(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/<name>")] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Settings for files: fast (a third of the time), default, or quality (three times).",
-            show_default="default",
-        ),
-    ] = None,
+    preset: PresetName = None,
     robust: Annotated[
         bool,
         typer.Option(

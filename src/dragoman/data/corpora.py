@@ -332,6 +332,38 @@ class HeldOut(Corpus):
         return hash_strings("part", self.corpus.fingerprint(), str(self.seed), str(self.inside), *held_out)
 
 
+class _Range(Corpus):
+    """The pairs of a corpus whose sources have hashes in a range, as shares of all hashes."""
+
+    def __init__(self, corpus: Corpus, part: tuple[float, float], *, seed: int) -> None:
+        self.corpus, self.part, self.seed = corpus, part, seed
+        self.name = f"{corpus.name} (part {part[0]:g} to {part[1]:g})"
+
+    def _read(self) -> Iterator[Pair]:
+        low, high = (share * 2**64 for share in self.part)
+        n_pairs = 0
+        for pair in self.corpus.pairs():
+            if low <= hash_text(pair.src, seed=~self.seed) < high:  # not the hashes that hold text out
+                n_pairs += 1
+                yield pair
+        if not n_pairs:
+            raise DataError(f"{self.name}: holds no pair; take a larger part (data.part)")
+
+    def notes(self) -> list[str]:
+        return self.corpus.notes()
+
+    def fingerprint(self) -> str:
+        return hash_strings("range", self.corpus.fingerprint(), str(self.seed), *map(str, self.part))
+
+
+def part_of(corpus: Corpus, part: tuple[float, float], *, seed: int) -> Corpus:
+    """Return a random part of a corpus, between two shares: (0, 0.25) lies within (0, 0.5).
+
+    Pairs with the same source stay together. The choice depends on `seed` and the text alone.
+    """
+    return corpus if part == (0.0, 1.0) else _Range(corpus, part, seed=seed)
+
+
 def open_corpus(
     files: Sequence[str] | Sequence[Sequence[str]],
     *,

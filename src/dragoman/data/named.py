@@ -14,7 +14,15 @@ from dragoman.config import (
     TranslationDataConfig,
     each_corpus,
 )
-from dragoman.data.corpora import Corpus, HeldOut, Reversed, Several, open_corpus, split_held_out
+from dragoman.data.corpora import (
+    Corpus,
+    HeldOut,
+    Reversed,
+    Several,
+    open_corpus,
+    part_of,
+    split_held_out,
+)
 from dragoman.data.labelled import LabelledCorpus, open_labelled
 from dragoman.errors import DataError
 
@@ -117,7 +125,7 @@ def _open_direction(
     else:
         corpus, held_out = split_held_out(corpus, n_held_out=data.n_held_out, seed=seed)
     return (
-        [TrainingPart(corpus, None, direction)],
+        [TrainingPart(part_of(corpus, data.part, seed=seed), None, direction)],
         [ValidationPart("-".join(direction), held_out, direction)],
     )
 

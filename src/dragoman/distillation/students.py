@@ -87,7 +87,7 @@ def data_of_student(data: TranslationDataConfig, lessons: Path, *, with_referenc
     if not (data.train or data.valid):
         valid = []
     if not (data.corpora or with_references):
-        return {"train": train, "valid": valid}
+        return {"train": train, "valid": valid, "part": (0.0, 1.0)}  # the lessons are of the teacher's part
     languages = data.src_lang, data.tgt_lang
     listed: list[dict[str, Any]] = [{"name": "lessons", "files": train, "valid": valid, "langs": languages}]
     listed += [{"name": "references", "files": references, "langs": languages}] * with_references
@@ -95,7 +95,15 @@ def data_of_student(data: TranslationDataConfig, lessons: Path, *, with_referenc
         listed += [{"name": "tests", "langs": languages, "test": data.test, "columns": data.columns}]
     tested = [corpus for corpus in data.corpora if corpus.knows(languages) and corpus.test]
     listed += [{**corpus.model_dump(), "files": (), "valid": ()} for corpus in tested]
-    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "temperature": 1.0, "choose_by": ""}
+    nothing = {
+        "train": (),
+        "valid": (),
+        "test": {},
+        "stages": (),
+        "temperature": 1.0,
+        "choose_by": "",
+        "part": (0.0, 1.0),
+    }
     return {**nothing, "columns": (0, 1), "corpora": listed}
 
 

@@ -56,6 +56,15 @@ def test_a_student_differs_from_its_teacher_in_shape_text_and_training_alone(
     assert student.data.train == (str(tmp_path / "train.src.gz"), str(tmp_path / "train.tgt.gz"))
 
 
+def test_a_student_of_a_part_learns_from_all_of_its_lessons(
+    teacher_config: TranslationConfig, tmp_path: Path
+) -> None:
+    data = teacher_config.data.model_copy(update={"part": (0.0, 0.5)})
+    teacher = teacher_config.model_copy(update={"data": data})
+    student = student_config(teacher, "fast", start=tmp_path, lessons=tmp_path)
+    assert student.data.part == (0.0, 1.0)
+
+
 def test_a_student_of_the_teachers_width_begins_with_its_weights_and_another_one_from_nothing(
     teacher_config: TranslationConfig, tmp_path: Path
 ) -> None:
