@@ -52,7 +52,7 @@ class InputEncoder:
 
         Where the vocabularies have slots, these stand for what is carried over, unless a required phrase
         holds it. With `recase`, text in capitals or in title case is read in the case that the vocabulary
-        has, unless its translation has a prefix or required phrases.
+        has, unless its translation has a prefix.
 
         DataError: there is not one prefix or list of phrases for each text, or one is more than the model
         can write.
@@ -68,9 +68,8 @@ class InputEncoder:
         phrases = [
             self._phrases(own, first_number + i) for i, own in enumerate(required or [()] * len(texts))
         ]
-        free = [not forced[i] and not (prefixes and prefixes[i]) for i in range(len(texts))]
         read: list[tuple[str, Casing]] = [
-            usual_case(text, self.tokenizers.src) if recase and free[i] else (text, "")
+            usual_case(text, self.tokenizers.src) if recase and not (prefixes and prefixes[i]) else (text, "")
             for i, text in enumerate(texts)
         ]
         texts = [text for text, _ in read]

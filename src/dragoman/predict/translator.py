@@ -211,9 +211,9 @@ class Translator:
         A text is one sentence; an empty one stays empty, and one with more tokens than the model accepts is
         translated in parts (`Translation.parts`). `prefixes[i]` is what the translation of text i begins
         with ("" is nothing), and each phrase of `required[i]` stands in it somewhere, as whole words; an
-        `Inflectable` one in any of its forms. With method="sampling", what is drawn for a text follows from
-        `seed` and its number, counted from `first_number`. `progress` is called with the number of texts
-        finished.
+        `Inflectable` one in any of its forms, and all of them in capitals where the text is in capitals. With
+        method="sampling", what is drawn for a text follows from `seed` and its number, counted from
+        `first_number`. `progress` is called with the number of texts finished.
 
         ConfigError: a setting is unknown or out of range, or some contradict each other or `required`.
         DataError: a text is no string; `first_number` is negative; what a translation must hold has more

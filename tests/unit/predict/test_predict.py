@@ -139,5 +139,7 @@ def test_text_in_capitals_is_translated_as_usual_text_and_written_in_capitals(tr
     assert title.source == texts[3].title()
     as_it_is = translator.translate([texts[1].upper()], recase=False)[0]
     assert as_it_is.score != translator.translate([texts[1].upper()])[0].score
+    (forced,) = translator.translate([texts[1].upper()], required=[["rot"]])
+    assert "ROT" in forced.text.split()
     begun = translator.translate([texts[1].upper()], prefixes=["ro"])[0].text
     assert begun.startswith("ro"), "a prefix is written as it is given"
