@@ -45,7 +45,8 @@ _CARRIED = re.compile(
 )
 """Times, dates and numbers of two digits and more, without thousands and decimals, and emoji, too."""
 
-_SLOT = re.compile(f"[{''.join(SLOTS)}]")
+_SLOT = re.compile(f"([{''.join(SLOTS)}])")
+_MEET = re.compile(f"{LETTER}{LETTER}")
 
 
 def carried(text: str) -> list[str]:
@@ -74,9 +75,16 @@ def with_slots(text: str, spans: Sequence[str | None]) -> str:
 
 
 def without_slots(text: str, spans: Sequence[str]) -> str:
-    """Return `text` with the k-th of `spans` in place of the k-th slot; nothing in place of further ones."""
+    """Return `text` with the k-th of `spans` in place of the k-th slot; nothing in place of further ones.
+
+    A space comes between a span and a letter or digit, for in a source hardly any span stands beside one.
+    """
     written = dict(zip(SLOTS, spans, strict=False))
-    return _SLOT.sub(lambda found: written.get(found[0], ""), text)
+    pieces = [written.get(piece, "" if piece in SLOTS else piece) for piece in _SLOT.split(text)]
+    put_together = ""
+    for i, piece in enumerate(pieces):
+        put_together += f" {piece}" if i and _MEET.match(put_together[-1:] + piece[:1]) else piece
+    return put_together
 
 
 def slots_at_random(texts: Sequence[str], rng: Random) -> list[str]:
