@@ -19,9 +19,13 @@ from dragoman.text.tokenizer import EOS_ID, UNK_ID, Tokenizer, TokenizerPair
 class InputEncoder:
     """The tokenizers of a model, and how many tokens it can write."""
 
-    def __init__(self, tokenizers: TokenizerPair, max_positions: int) -> None:
-        """`max_positions` is the longest translation in tokens, the end token included."""
+    def __init__(self, tokenizers: TokenizerPair, max_positions: int, *, slots: bool = False) -> None:
+        """`max_positions` is the longest translation in tokens, the end token included.
+
+        With `slots`, those of the vocabularies stand for what is carried over: the model has learnt them.
+        """
         self.tokenizers = tokenizers
+        self._has_slots = slots and tokenizers.has_slots
         self.max_positions = max_positions
         self._inflected = lru_cache(maxsize=1024)(self._inflect)
 
@@ -50,9 +54,9 @@ class InputEncoder:
     ) -> list[Sentence]:
         """Return the search's input for each text, including texts that are too long for the model.
 
-        Where the vocabularies have slots, these stand for what is carried over, unless a required phrase
-        holds it. With `recase`, text in capitals or in title case is read in the case that the vocabulary
-        has, unless its translation has a prefix.
+        Slots stand for what is carried over, unless a required phrase holds it. With `recase`, text in
+        capitals or in title case is read in the case that the vocabulary has, unless its translation has a
+        prefix.
 
         DataError: there is not one prefix or list of phrases for each text, or one is more than the model
         can write.
@@ -93,8 +97,8 @@ class InputEncoder:
 
     @cached_property
     def _slots(self) -> dict[int, int]:
-        """The tokens of `SLOTS` in the source, and in the target; nothing where a vocabulary has none."""
-        if not self.tokenizers.has_slots:
+        """The tokens of `SLOTS` in the source, and in the target; nothing without slots."""
+        if not self._has_slots:
             return {}
         src, tgt = self.tokenizers.src.pieces(), self.tokenizers.tgt.pieces()
         return {src.index(slot): tgt.index(slot) for slot in SLOTS}

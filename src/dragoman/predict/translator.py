@@ -111,7 +111,12 @@ class Translator:
             tokenizers if len(config.directions) > 1 else tokenizers.towards(config.languages[1])
         )
         self.config = config
-        self._encoder = InputEncoder(self.tokenizers, self.max_positions)
+        self._encoder = self._new_encoder()
+
+    def _new_encoder(self) -> InputEncoder:
+        # A run that goes on from one with slots, such as a student, has them in its vocabulary, too.
+        slots = self.config.modifiers.slots > 0
+        return InputEncoder(self.tokenizers, self.max_positions, slots=slots)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -129,7 +134,7 @@ class Translator:
         own = copy(self)
         own.config = self.config.towards(direction)
         own.tokenizers = self.tokenizers.towards(direction[1])
-        own._encoder = InputEncoder(own.tokenizers, own.max_positions)
+        own._encoder = own._new_encoder()
         return own
 
     @classmethod

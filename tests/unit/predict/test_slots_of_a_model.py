@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dragoman.config import ModifiersConfig
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import CTranslate2Engine, convert
@@ -35,7 +36,8 @@ def translator(tiny_run: Path) -> Translator:
         tgt_vocab_size=pair.tgt.vocab_size,
         kernels=FAST,
     )
-    return Translator(model.requires_grad_(False), pair, plain.config)
+    config = plain.config.model_copy(update={"modifiers": ModifiersConfig(slots=0.5)})
+    return Translator(model.requires_grad_(False), pair, config)
 
 
 def expected(text: str) -> list[str]:
@@ -52,6 +54,17 @@ def test_a_translation_holds_what_is_carried_over(translator: Translator, beam_s
     for translation in found:
         assert [s for s in expected(translation.source) if s not in translation.text] == []
         assert not set(translation.text) & set(SLOTS)
+
+
+def test_a_run_that_was_not_trained_with_slots_does_not_use_those_of_its_vocabulary(
+    translator: Translator,
+) -> None:
+    config = translator.config.model_copy(update={"modifiers": ModifiersConfig()})
+    other = Translator(translator.model, translator.tokenizers, config)
+    (sentence,) = other._encoder.sentences(TEXTS[:1], None, None, first_number=1)
+    assert sentence.spans == []
+    assert other.tokenizers.has_slots
+    assert not set(other.translate(TEXTS[:1])[0].text) & set(SLOTS)
 
 
 def test_all_texts_are_translated_as_alone(translator: Translator) -> None:
