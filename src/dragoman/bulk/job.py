@@ -52,6 +52,12 @@ class Job:
         """Load the weights; return what makes the output of a chunk. `device`: instead of the job's own."""
         return ChunkTranslator(self, device=device)
 
+    def translator(self, *, device: str | None = None) -> Translator:
+        """Load the weights, for the job's direction. `device`: instead of the job's own."""
+        prepare_for_translating()
+        whole = Translator.load(self.runs, device=device or self.device, precision=self.precision)
+        return whole.towards(self.to)
+
     def config(self) -> TranslationConfig:
         """Return the run's configuration with the job's search settings.
 
@@ -95,10 +101,8 @@ class ChunkTranslator:
 
     def __init__(self, job: Job, *, device: str | None = None) -> None:
         """Load the run. `device`: instead of the job's own."""
-        prepare_for_translating()
         self.job = job
-        whole = Translator.load(job.runs, device=device or job.device, precision=job.precision)
-        self.translator = whole.towards(job.to)
+        self.translator = job.translator(device=device)
         self.translator.config = job.config()
 
     def __call__(self, chunk: Chunk, tick: Tick) -> Done:

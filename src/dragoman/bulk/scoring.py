@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dragoman.bulk.job import Job, as_steps
 from dragoman.bulk.output import Lines, Output, as_line
 from dragoman.bulk.stream import Chunk, Done, Tick
 from dragoman.data.readers.files import compressed
-from dragoman.hardware import prepare_for_translating
 from dragoman.predict.scoring import confidences
-from dragoman.predict.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class ScoringJob(Job):
     pair: it is too long, or a side is empty.
     """
 
-    output: Output = Lines(as_line)  # noqa: RUF009
+    output: Output = field(default_factory=partial(Lines, as_line))
 
     def open(self, *, device: str | None = None) -> Callable[[Chunk, Tick], Done]:
         """Load the weights; return what makes the output of a chunk. `device`: instead of the job's own."""
@@ -41,10 +40,8 @@ class ChunkScorer:
 
     def __init__(self, job: ScoringJob, *, device: str | None = None) -> None:
         """Load the run. `device`: instead of the job's own."""
-        prepare_for_translating()
         self.job = job
-        whole = Translator.load(job.runs, device=device or job.device, precision=job.precision)
-        self.translator = whole.towards(job.to)
+        self.translator = job.translator(device=device)
 
     def __call__(self, chunk: Chunk, tick: Tick) -> Done:
         """Score a chunk; `tick` receives the number of lines scored since its last call."""

@@ -69,16 +69,15 @@ class InputEncoder:
                 )
         check_texts([] if prefixes is None else prefixes, what="prefix")
         forced = required or [()] * len(texts)
-        phrases = [
-            self._phrases(own, first_number + i) for i, own in enumerate(required or [()] * len(texts))
-        ]
+        phrases = [self._phrases(own, first_number + i) for i, own in enumerate(forced)]
+        beginnings = prefixes or [""] * len(texts)
         read: list[tuple[str, Casing]] = [
-            usual_case(text, self.tokenizers.src) if recase and not (prefixes and prefixes[i]) else (text, "")
-            for i, text in enumerate(texts)
+            usual_case(text, self.tokenizers.src) if recase and not beginning else (text, "")
+            for text, beginning in zip(texts, beginnings, strict=True)
         ]
         texts = [text for text, _ in read]
         spans = [self._spans(text, own) for text, own in zip(texts, forced, strict=True)]
-        begun = self._encoded(self.tokenizers.tgt, prefixes or [""] * len(texts), spans)
+        begun = self._encoded(self.tokenizers.tgt, beginnings, spans)
         continuing = self._continuing if any(phrases) else frozenset[int]()
         sentences = []
         for i, ids in enumerate(self._encoded(self.tokenizers.src, texts, spans)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -70,7 +71,7 @@ def tmx_languages(path: Path) -> tuple[str, str] | None:
     return (source, targets.pop()) if source in codes and len(targets) == 1 else None
 
 
-class XmlStream:
+class XmlStream(ABC):
     """An XML file that a stranger wrote, as the events of a parser: bounded, and without entities.
 
     A subclass says what is kept in `_opened`, `_characters` and `_closed`.
@@ -127,14 +128,17 @@ class XmlStream:
                 "check its encoding, or write it again with the program it is from"
             ) from None
 
+    @abstractmethod
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
-        raise NotImplementedError
+        """Take the beginning of an element."""
 
+    @abstractmethod
     def _characters(self, text: str) -> None:
-        raise NotImplementedError
+        """Take text within an element, which may come in pieces."""
 
+    @abstractmethod
     def _closed(self, tag: str) -> None:
-        raise NotImplementedError
+        """Take the end of an element."""
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         tag = tag.rpartition(":")[2]
