@@ -598,13 +598,13 @@ class ClassifierConfig(EncoderConfig):
     pooling: Literal["mean", "max", "mean+max"] = "mean+max"
     """Pooling of the encoded tokens of a text; "mean+max" concatenates both."""
     word_dropout: float = Field(default=0.0, ge=0.0, le=0.99)
-    """Probability of dropping a token during training; n-grams are those of the whole text."""
+    """Probability of hiding a token from the encoder during training."""
     ngrams: int = Field(default=0, ge=0, le=5)
     """Maximum length of the n-grams that vote beside the encoder; 0 = no n-grams (model/ngrams.py)."""
     ngram_bits: int = Field(default=20, ge=4, le=26)
     """N-grams are hashed into 2^bits buckets, each with a weight for every label."""
     ngram_rate: float = Field(default=10.0, gt=0.0, le=1e6)
-    """Learning rate of the n-gram weights, as a multiple of `learning_rate`."""
+    """Of runs of version 0.1, a factor of their votes; today's votes are solved for, and do not read it."""
 
 
 class TrainingConfig(Section):

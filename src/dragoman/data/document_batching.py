@@ -24,9 +24,6 @@ Ids = npt.NDArray[np.int64]
 POOL_BATCHES = 64
 """Size of a pool in batches. Texts are shuffled into pools and sorted by length within each pool."""
 
-CHUNK = 1000
-"""Texts whose n-grams are counted at once."""
-
 
 class Documents(NamedTuple):
     """Texts as windows: rows of int64 ids, filled up with PAD_ID; the windows of a text stand together."""
@@ -52,6 +49,10 @@ class Documents(NamedTuple):
     def logits(self, model: TransformerClassifier) -> Tensor:
         """(B, C) by `model`."""
         return model(self.ids, self.real, self.document, self.n_documents, self.ngrams)
+
+    def read(self, model: TransformerClassifier) -> Tensor:
+        """(B, C) by the encoder of `model` alone."""
+        return model.read(self.ids, self.real, self.document, self.n_documents)
 
     def to(self, device: torch.device) -> Documents:
         """Return the same on `device`."""
@@ -124,50 +125,26 @@ def lay_out(tokens: Ids, lengths: Ids, *, max_length: int) -> Documents:
     return Documents(torch.from_numpy(ids), torch.from_numpy(document), len(lengths))
 
 
-def make_documents(
-    tokens: Ids, lengths: Ids, config: ClassificationConfig, *, keep: npt.NDArray[np.bool_] | None = None
-) -> Documents:
-    """Texts as the model of `config` reads them; see `lay_out`.
-
-    `keep` (T,) hides tokens from the encoder, and not from the n-grams; every text keeps one at least.
-    """
+def make_documents(tokens: Ids, lengths: Ids, config: ClassificationConfig) -> Documents:
+    """Texts as the model of `config` reads them, with their n-grams; see `lay_out`."""
     ngrams = bags_of_ngrams(tokens, lengths, config.model) if config.model.ngrams else None
-    if keep is not None:
-        lengths = np.add.reduceat(keep, np.cumsum(lengths) - lengths, dtype=np.int64)
-        tokens = tokens[keep]
     return lay_out(tokens, lengths, max_length=config.data.max_length)._replace(ngrams=ngrams)
 
 
 def make_classification_batch(
     store: LabelledStore, indices: Ids, config: ClassificationConfig
 ) -> ClassificationBatch:
-    """Return the texts at `indices` of the store, in that order, as a training sees them.
+    """Return the texts at `indices` of the store, in that order, as the encoder sees them in training.
 
-    Word dropout hides tokens from the encoder, as PyTorch's random state will have it; a text that would
-    lose all of them keeps its first.
+    Word dropout hides tokens, as PyTorch's random state will have it; a text that would lose all of them
+    keeps its first.
     """
     lengths = store.lengths[indices].astype(np.int64)
     tokens = np.concatenate([store.text[i] for i in indices.tolist()]).astype(np.int64)
-    keep = None
     if config.model.word_dropout:
         keep = torch.rand(len(tokens)).numpy() >= config.model.word_dropout
         starts = np.cumsum(lengths) - lengths
         keep[starts] |= np.add.reduceat(keep, starts, dtype=np.int64) == 0
+        tokens, lengths = tokens[keep], np.add.reduceat(keep, starts, dtype=np.int64)
     labels = torch.from_numpy(store.labels[indices].astype(np.int64))
-    return ClassificationBatch(make_documents(tokens, lengths, config, keep=keep), labels)
-
-
-def count_ngrams(
-    store: LabelledStore, config: ClassificationConfig, *, n_classes: int
-) -> npt.NDArray[np.float32]:
-    """(2^bits, C): how many texts of each class have an n-gram in each bucket."""
-    counts = np.zeros(2**config.model.ngram_bits * n_classes, dtype=np.float32)
-    for start in range(0, len(store), CHUNK):
-        indices = np.arange(start, min(start + CHUNK, len(store)))
-        lengths = store.lengths[indices].astype(np.int64)
-        tokens = store.text.ids[store.text.offsets[start] : store.text.offsets[indices[-1] + 1]]
-        bags = bags_of_ngrams(tokens.astype(np.int64), lengths, config.model)
-        labels = np.repeat(store.labels[indices], bags.counts.numpy())
-        cells, n = np.unique(bags.buckets.numpy() * n_classes + labels, return_counts=True)
-        counts[cells] += n
-    return counts.reshape(-1, n_classes)
+    return ClassificationBatch(lay_out(tokens, lengths, max_length=config.data.max_length), labels)

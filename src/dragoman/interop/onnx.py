@@ -116,8 +116,10 @@ class ClassifierGraph(nn.Module):
         super().__init__()
         self.model = model
         if model.votes is not None:
-            scale = model.votes.rate * model.votes.log_scale.float().exp()
-            self.register_buffer("votes", scale * model.votes.ratio * model.votes.weight.weight)
+            of_votes, of_encoder = model.mixture.float()
+            self.register_buffer("share", of_encoder)
+            self.register_buffer("votes", of_votes * model.votes.table.float())
+            self.register_buffer("bias", of_votes * model.votes.bias.float())
 
     def forward(
         self,
@@ -143,9 +145,11 @@ class ClassifierGraph(nn.Module):
         if buckets is None or bucket_document is None:
             return logits
         assert isinstance(self.votes, Tensor)
+        assert isinstance(self.bias, Tensor)
+        assert isinstance(self.share, Tensor)
         belongs = (bucket_document[None, :] == torch.arange(n_documents)[:, None]).float()  # (B, G)
         sums = belongs @ self.votes[buckets]  # (B, C)
-        return logits + sums / belongs.sum(1).clamp(min=1).sqrt()[:, None]
+        return self.share * logits + sums / belongs.sum(1).clamp(min=1).sqrt()[:, None] + self.bias
 
 
 def highest_of(encoded: Tensor, real: Tensor, belongs_to: Tensor) -> Tensor:

@@ -174,8 +174,7 @@ def softmax(logits: Floats, *, temperature: float = 1.0) -> Floats:
 
 def negative_log_likelihood(logits: Floats, labels: Ids, *, temperature: float = 1.0) -> float:
     """Return the mean of -log p(label), in nats a text."""
-    log_probabilities = _log_softmax(logits / temperature)
-    return float(-log_probabilities[np.arange(len(labels)), labels].mean())
+    return float(text_losses(logits / temperature, labels).mean())
 
 
 def reliability(probabilities: Floats, labels: Ids, *, n_bins: int = N_BINS) -> list[ReliabilityBin]:
@@ -228,6 +227,72 @@ def fit_temperature(logits: Floats, labels: Ids) -> float:
         else:
             high = middle
     return 2 / (low + high)
+
+
+def fit_mixture(parts: Floats, labels: Ids) -> Floats:
+    """Return the factors (K,), none below 0, that make `labels` most likely by the sum of `parts` (K, N, C).
+
+    Parts are logits of the same texts by different models. The likelihood is concave, so that Newton's
+    steps, halved until they help, find its maximum; a part that would be subtracted is left out. No factor
+    is above 1 / MIN_TEMPERATURE.
+    """
+    factors, used = np.ones(len(parts)), np.arange(len(parts))
+    while len(used):
+        factors = np.zeros(len(parts))
+        factors[used] = _newton(parts[used], labels)
+        if (factors[used] > 0).all():
+            break
+        used = np.delete(used, factors[used].argmin())
+    return factors.clip(0.0, 1 / MIN_TEMPERATURE)
+
+
+def _newton(parts: Floats, labels: Ids) -> Floats:
+    """Return the best factors of `parts`, of any sign."""
+    factors, rows = np.ones(len(parts)), np.arange(len(labels))
+    loss = negative_log_likelihood(mixed(parts, factors), labels)
+    for _ in range(50):
+        p = softmax(mixed(parts, factors))
+        means = (p * parts).sum(2)  # (K, N)
+        gradient = (means - parts[:, rows, labels]).mean(1)
+        centred = parts - means[:, :, None]
+        hessian = np.einsum("knc,lnc,nc->kl", centred, centred, p) / len(labels)
+        step = np.linalg.solve(hessian + 1e-9 * np.eye(len(parts)), gradient)
+        for _ in range(30):
+            new = negative_log_likelihood(mixed(parts, factors - step), labels)
+            if new <= loss:
+                break
+            step = step / 2
+        if loss - new < 1e-9 or np.abs(factors).max() > 1 / MIN_TEMPERATURE:
+            break
+        factors, loss = factors - step, new
+    return factors
+
+
+def mixed(parts: Floats, factors: Floats) -> Floats:
+    """Return the sum (N, C) of `parts` (K, N, C), each times its factor (K,)."""
+    return np.asarray(np.einsum("knc,k->nc", parts, factors), dtype=np.float64)
+
+
+def simplest_mixture(parts: Floats, labels: Ids) -> Floats:
+    """Return the factors of the parts (K, N, C) together, or of one alone if that is not clearly worse.
+
+    Clearly: by more than the standard error of the mean difference of the losses of the texts. The first
+    part that is as good is taken.
+    """
+    together = fit_mixture(parts, labels)
+    losses = text_losses(mixed(parts, together), labels)
+    for k in range(len(parts)):
+        alone = np.zeros(len(parts))
+        alone[k] = fit_mixture(parts[k : k + 1], labels)[0]
+        worse = text_losses(mixed(parts, alone), labels) - losses
+        if worse.mean() <= worse.std() / len(labels) ** 0.5:
+            return alone
+    return together
+
+
+def text_losses(logits: Floats, labels: Ids) -> Floats:
+    """Return -log p(label) of each text (N,), in nats."""
+    return np.asarray(-_log_softmax(logits)[np.arange(len(labels)), labels], dtype=np.float64)
 
 
 def balanced_weights(counts: Sequence[int]) -> list[float]:

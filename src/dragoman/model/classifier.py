@@ -36,11 +36,13 @@ class TransformerClassifier(Transformer):
         self.dropout = Dropout(config.dropout, kernels)
         self.poolings = config.pooling.split("+")
         self.head = Linear(len(self.poolings) * config.d_model, n_classes)
-        self.votes = NgramVotes(config, n_classes=n_classes) if config.ngrams else None
+        self.votes: NgramVotes | None = None
         self.initialise()
-        nn.init.zeros_(self.head.weight)  # at first all classes are equally likely, or as n-grams vote
-        if self.votes is not None:
-            self.votes.reset()
+        nn.init.zeros_(self.head.weight)  # at first all classes are equally likely
+        if config.ngrams:
+            self.votes = NgramVotes(config, n_classes=n_classes)
+            self.mixture = nn.Parameter(torch.ones(2), requires_grad=False)
+            """Factors of votes and encoder; an encoder whose factor is 0 is not computed."""
 
     def forward(
         self,
@@ -55,13 +57,19 @@ class TransformerClassifier(Transformer):
         Texts are counted from 0 to n_documents - 1, each has a window at least, and each window a token.
         `ngrams` are those of the texts, for a model that reads them.
         """
+        if self.votes is None:
+            return self.read(ids, real, document, n_documents)
+        assert ngrams is not None, "a model with votes is given n-grams"
+        logits = self.mixture[0] * self.votes(ngrams)
+        if self.mixture[1]:
+            logits = logits + self.mixture[1] * self.read(ids, real, document, n_documents)
+        return logits
+
+    def read(self, ids: Tensor, real: Tensor, document: Tensor, n_documents: int) -> Tensor:
+        """Return the logits (B, C) of the encoder alone, of the same texts."""
         encoded = self.encode_embedded(self.embedding(ids, dtype=self.dtype), real)  # (W, L, D)
         pooled = [pool(name, encoded, real, document, n_documents) for name in self.poolings]
-        logits = self.head(self.dropout(torch.cat(pooled, dim=-1))).float()
-        if self.votes is not None:
-            assert ngrams is not None, "a model with votes is given n-grams"
-            logits = logits + self.votes(ngrams)
-        return logits
+        return self.head(self.dropout(torch.cat(pooled, dim=-1))).float()
 
 
 def pool(name: str, encoded: Tensor, real: Tensor, document: Tensor, n_documents: int) -> Tensor:

@@ -2,13 +2,12 @@
 
 Which words and short phrases occur says a lot about a text's class, and an encoder has to learn from its
 embeddings what a count would tell it at once. So each n-gram of tokens is hashed into one of 2^bits buckets
-(Weinberger et al. 2009), and every bucket votes for every class: by the log-count ratio of naive Bayes, times
-a weight that is learnt (NB-SVM, Wang and Manning 2012).
+(Weinberger et al. 2009), and every bucket votes for every class. How much is found by a regression
+(training/tasks/votes.py), not by gradient steps.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +22,6 @@ Ids = npt.NDArray[np.int64]
 
 # Odd constants with random-looking bits: 2^64 over the golden ratio, and two primes of xxHash.
 MIX, SPREAD, LENGTH = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
-
-INITIAL_SCALE = 0.1**0.5
-"""What the sum of votes over the square root of their number is multiplied by, until something is learnt."""
 
 
 class NgramBags(NamedTuple):
@@ -72,43 +68,29 @@ def bags_of_ngrams(tokens: Ids, lengths: Ids, config: ClassifierConfig) -> Ngram
 
 
 class NgramVotes(nn.Module):
-    """The votes of the n-grams of a text for each class, summed.
+    """The votes of the n-grams of a text for each class: their sum over the square root of their number.
 
-    An n-gram's vote is its log-count ratio times a weight that is learnt from 0 on. Learnt from 1 on, which
-    is naive Bayes itself, it explains the training texts so well that little is left to learn from
-    (docs/decisions.md).
+    Solved for, not learnt step by step; parameters, so that they are saved and loaded with the others.
     """
 
     def __init__(self, config: ClassifierConfig, *, n_classes: int) -> None:
         super().__init__()
-        n_buckets = 2**config.ngram_bits
-        self.rate = config.ngram_rate
-        # Counted, not learnt; a parameter, so that it is saved and loaded with the others.
-        self.ratio = nn.Parameter(torch.zeros(n_buckets, n_classes), requires_grad=False)
-        self.weight = nn.Embedding(n_buckets, n_classes)
-        self.log_scale = nn.Parameter(torch.tensor(math.log(INITIAL_SCALE)))
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what was learnt: no n-gram votes."""
-        nn.init.zeros_(self.weight.weight)
-
-    @torch.no_grad()
-    def count(self, counts: Tensor) -> None:
-        """Take over the log-count ratios of naive Bayes, a class against all others.
-
-        counts (2^bits, C): how many texts of each class have an n-gram in each bucket.
-        """
-        ours = counts + 1.0
-        others = ours.sum(1, keepdim=True) - ours
-        totals = counts.sum(0)
-        rest = totals.sum() - totals
-        self.ratio.copy_((ours / totals.clamp(min=1)).log() - (others / rest.clamp(min=1)).log())
+        self.table = nn.Parameter(torch.zeros(2**config.ngram_bits, n_classes), requires_grad=False)
+        self.bias = nn.Parameter(torch.zeros(n_classes), requires_grad=False)
+        """(C,): the logits of a text whose n-grams say nothing."""
 
     def forward(self, bags: NgramBags) -> Tensor:
         """-> (B, C), in fp32."""
-        ratio = F.embedding(bags.buckets, self.ratio).float()  # (G, C)
-        votes = ratio * self.weight(bags.buckets).float()
+        votes = F.embedding(bags.buckets, self.table).float()  # (G, C)
         sums = torch.segment_reduce(votes, "sum", lengths=bags.counts, axis=0)  # (B, C)
-        scale = self.rate * self.log_scale.float().exp()  # Adam moves weights by the rate, whatever the scale
-        return scale * sums / bags.counts.clamp(min=1).sqrt()[:, None]
+        return sums / bags.counts.clamp(min=1).sqrt()[:, None] + self.bias.float()
+
+
+def of_older_run(weights: dict[str, Tensor], config: ClassifierConfig) -> dict[str, Tensor]:
+    """Return weights of version 0.1, whose votes were ratios times learnt weights, as those of today."""
+    if "votes.ratio" not in weights:
+        return weights
+    kept = {name: tensor for name, tensor in weights.items() if not name.startswith("votes.")}
+    scale = config.ngram_rate * weights["votes.log_scale"].float().exp()
+    table = scale * weights["votes.ratio"] * weights["votes.weight.weight"]
+    return {**kept, "votes.table": table, "votes.bias": torch.zeros(table.shape[1]), "mixture": torch.ones(2)}

@@ -13,6 +13,7 @@ from dragoman.config import ClassificationConfig, EncoderConfig, TranslationConf
 from dragoman.errors import RunError
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.kernels import choose_kernels
+from dragoman.model.ngrams import of_older_run
 from dragoman.model.transformer import Seq2SeqTransformer, Transformer
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
@@ -83,7 +84,7 @@ def load_classifier_model(
         tables=tables,
     )
     model = build_classifier(config, tokenizer, n_classes=n_classes, device=device)
-    load_weights(model, run.load_weights(), where=str(run.weights_path))
+    load_weights(model, of_older_run(run.load_weights(), config.model), where=str(run.weights_path))
     return model
 
 

@@ -15,10 +15,13 @@ from dragoman.metrics.classification import (
     balanced_weights,
     confusion_matrix,
     expected_calibration_error,
+    fit_mixture,
     fit_temperature,
     macro_f1,
+    mixed,
     negative_log_likelihood,
     per_class,
+    simplest_mixture,
     softmax,
     wilson_interval,
 )
@@ -165,3 +168,42 @@ def test_balanced_weights_make_classes_count_the_same() -> None:
     assert shares[:3] == pytest.approx([100 / 3] * 3)
     assert weights[3] == 0.0
     assert math.isclose(sum(shares), sum(counts))
+
+
+# Mixtures
+
+
+def two_parts(*, n: int, shares: tuple[float, float], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of two parts, and labels that are drawn by their sum times these shares."""
+    rng = np.random.default_rng(seed)
+    parts = rng.normal(size=(2, n, 3))
+    probabilities = softmax(mixed(parts, np.array(shares)))
+    return parts, np.array([rng.choice(3, p=p) for p in probabilities])
+
+
+def test_a_mixture_finds_the_factors_that_labels_were_drawn_by() -> None:
+    parts, labels = two_parts(n=20_000, shares=(2.0, 0.5))
+    assert fit_mixture(parts, labels) == pytest.approx([2.0, 0.5], abs=0.1)
+
+
+def test_a_part_that_says_the_opposite_is_left_out() -> None:
+    parts, labels = two_parts(n=2_000, shares=(2.0, -0.5))
+    factors = fit_mixture(parts, labels)
+    assert factors[1] == 0.0
+    assert factors[0] == pytest.approx(1 / fit_temperature(parts[0], labels), rel=1e-3)
+
+
+def test_the_simplest_mixture_keeps_what_helps_and_nothing_else() -> None:
+    for shares, used in (
+        ((2.0, 2.0), [True, True]),
+        ((2.0, 0.0), [True, False]),
+        ((0.0, 2.0), [False, True]),
+    ):
+        parts, labels = two_parts(n=2_000, shares=shares)
+        assert (simplest_mixture(parts, labels) > 0).tolist() == used
+
+
+def test_a_mixture_of_parts_that_are_always_right_is_finite() -> None:
+    labels = np.array([0, 1, 2] * 10)
+    parts = np.stack([np.eye(3)[labels]] * 2)
+    assert np.isfinite(fit_mixture(parts, labels)).all()

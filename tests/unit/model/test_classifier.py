@@ -13,7 +13,6 @@ from dragoman.data.document_batching import Documents, lay_out, plan_by_length, 
 from dragoman.model.classifier import TransformerClassifier, pool
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.ngrams import (
-    INITIAL_SCALE,
     LENGTH,
     MIX,
     SPREAD,
@@ -21,7 +20,9 @@ from dragoman.model.ngrams import (
     NgramVotes,
     bags_of_ngrams,
     hash_ngrams,
+    of_older_run,
 )
+from dragoman.predict.loading import load_weights
 
 SETTINGS: dict[str, Any] = {
     "d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 1, "dropout": 0.0, "max_positions": 16,
@@ -225,67 +226,70 @@ def test_a_bag_holds_each_bucket_once_a_text() -> None:
     assert bags.buckets.tolist() == [bucket for text in buckets for bucket in sorted(text)]
 
 
-def test_votes_are_weighted_log_count_ratios() -> None:
-    """By the definition of NB-SVM, for three classes, one against the others; weights start at 0."""
-    counts = torch.randint(0, 9, (2**8, 3), generator=torch.Generator().manual_seed(0)).float()
-    votes = NgramVotes(wide_config(), n_classes=3)
-    votes.count(counts)
-    bag = torch.tensor([3, 50, 200])
-    assert not votes(NgramBags(bag, torch.tensor([3]))).any()
-    torch.nn.init.constant_(votes.weight.weight, 1 / votes.rate)
-    found = votes(NgramBags(bag, torch.tensor([3])))[0]
-    for c in range(3):
-        others = [k for k in range(3) if k != c]
-        expected = 0.0
-        for g in bag.tolist():
-            ours = (counts[g, c] + 1) / counts[:, c].sum()
-            rest = (counts[g, others].sum() + 2) / counts[:, others].sum()
-            expected += torch.log(ours / rest).item()
-        assert found[c].item() == pytest.approx(INITIAL_SCALE * expected / 3**0.5, rel=1e-4)
-
-
 def test_votes_are_summed_text_by_text() -> None:
+    """And divided by the square root of their number, by the definition."""
     votes = NgramVotes(wide_config(), n_classes=3)
-    torch.nn.init.normal_(votes.ratio)
-    torch.nn.init.normal_(votes.weight.weight)
-    alone = [NgramBags(torch.tensor(b), torch.tensor([len(b)])) for b in ([1, 2, 9], [7], [3, 4])]
-    together = NgramBags(torch.cat([bag.buckets for bag in alone]), torch.cat([bag.counts for bag in alone]))
-    torch.testing.assert_close(votes(together), torch.cat([votes(bag) for bag in alone]))
+    torch.nn.init.normal_(votes.table)
+    torch.nn.init.normal_(votes.bias)
+    bags = [[1, 2, 9], [7], [3, 4]]
+    together = NgramBags(
+        torch.tensor([bucket for bag in bags for bucket in bag]), torch.tensor([len(bag) for bag in bags])
+    )
+    expected = [votes.table[bag].sum(0) / len(bag) ** 0.5 + votes.bias for bag in bags]
+    torch.testing.assert_close(votes(together), torch.stack(expected))
 
 
-def test_the_rate_of_votes_is_a_multiple_of_the_learning_rate() -> None:
-    """Adam's first step is the learning rate, whatever the gradient; `ngram_rate` multiplies what it does."""
-    changes = []
-    for rate in (1.0, 20.0):
-        votes = NgramVotes(wide_config(ngram_rate=rate), n_classes=3)
-        torch.nn.init.ones_(votes.ratio)
-        before = votes(NgramBags(torch.tensor([5]), torch.tensor([1])))
-        votes.log_scale.requires_grad_(False)
-        optimizer = torch.optim.AdamW(votes.parameters(), lr=1e-3, weight_decay=0.0)
-        votes(NgramBags(torch.tensor([5]), torch.tensor([1]))).sum().backward()
-        optimizer.step()
-        changes.append(votes(NgramBags(torch.tensor([5]), torch.tensor([1]))) - before)
-    torch.testing.assert_close(changes[1], 20 * changes[0], rtol=1e-3, atol=0)
+def test_votes_and_encoder_are_mixed() -> None:
+    model, laid_out, bags = wide_model()
+    assert model.votes is not None
+    model.mixture.data = torch.tensor([2.0, 0.5])
+    with torch.no_grad():
+        both = model(laid_out.ids, laid_out.real, laid_out.document, 4, bags)
+        expected = 2.0 * model.votes(bags) + 0.5 * laid_out.read(model)
+    torch.testing.assert_close(both, expected)
 
 
-def test_a_model_with_votes_adds_them_to_the_encoder_s_logits() -> None:
+def test_an_encoder_without_a_share_is_not_computed() -> None:
+    model, laid_out, bags = wide_model()
+    assert model.votes is not None
+    model.mixture.data = torch.tensor([1.0, 0.0])
+    model.encoder = torch.nn.ModuleList([torch.nn.Identity()])  # which would be called with two arguments
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model(laid_out.ids, laid_out.real, laid_out.document, 4, bags), model.votes(bags)
+        )
+
+
+def wide_model() -> tuple[TransformerClassifier, Documents, NgramBags]:
+    """A model whose votes and head are random, and some texts."""
     tokens, lengths = np.concatenate([np.array(text) for text in TEXTS]), np.array([3, 1, 9, 5])
     model = make_model(ngrams=2, ngram_bits=8)
     assert model.votes is not None
-    torch.nn.init.normal_(model.votes.ratio)
-    torch.nn.init.normal_(model.votes.weight.weight)
-    bags = bags_of_ngrams(tokens, lengths, model.config)
-    laid_out = documents(*TEXTS)
+    torch.nn.init.normal_(model.votes.table)
+    torch.nn.init.normal_(model.votes.bias)
+    torch.nn.init.normal_(model.head.weight)
+    return model, documents(*TEXTS), bags_of_ngrams(tokens, lengths, model.config)
+
+
+def test_weights_of_version_0_1_vote_as_they_did() -> None:
+    """There a bucket's vote was its ratio times a learnt weight, times a rate and a learnt scale."""
+    model, laid_out, bags = wide_model()
+    config = model.config
+    ratio, weight = torch.randn(2, 2**8, model.n_classes)
+    theirs = {name: p for name, p in model.named_parameters() if not name.startswith(("votes.", "mixture"))}
+    theirs |= {"votes.ratio": ratio, "votes.weight.weight": weight, "votes.log_scale": torch.tensor(-1.5)}
+    load_weights(model, of_older_run(theirs, config), where="weights")
+    sums = [
+        (ratio * weight)[bucket].sum(0) / len(bucket) ** 0.5
+        for bucket in bags.buckets.split(bags.counts.tolist())
+    ]
+    scale = config.ngram_rate * torch.tensor(-1.5).exp()
     with torch.no_grad():
-        both = model(laid_out.ids, laid_out.real, laid_out.document, 4, bags)
-        votes = model.votes(bags)
-        model.votes = None
-        deep = model(laid_out.ids, laid_out.real, laid_out.document, 4)
-    torch.testing.assert_close(both, deep + votes)
+        expected = laid_out.read(model) + scale * torch.stack(sums)
+        torch.testing.assert_close(laid_out._replace(ngrams=bags).logits(model), expected)
 
 
-def test_counted_votes_are_saved_and_not_learnt() -> None:
+def test_votes_are_saved_and_not_learnt() -> None:
     model = make_model(ngrams=2, ngram_bits=8)
     names = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    assert names["votes.ratio"] is False
-    assert names["votes.weight.weight"] is True
+    assert not any(names[name] for name in ("votes.table", "votes.bias", "mixture"))

@@ -14,7 +14,6 @@ import torch
 from dragoman.config import ClassificationConfig, parse_config
 from dragoman.data.document_batching import (
     ClassificationBatch,
-    count_ngrams,
     lay_out,
     make_classification_batch,
     make_documents,
@@ -24,7 +23,6 @@ from dragoman.data.labelled_store import LabelledStore
 from dragoman.errors import DataError
 from dragoman.metrics.classification import fit_temperature, negative_log_likelihood
 from dragoman.model.classifier import TransformerClassifier
-from dragoman.model.ngrams import bags_of_ngrams
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier
 from dragoman.runs import Run
 from dragoman.text.tokenizer import train_tokenizer
@@ -146,16 +144,13 @@ def test_a_batch_holds_the_texts_asked_for() -> None:
     assert batch.labels.tolist() == store.labels[[7, 2, 11]].tolist()
 
 
-def test_word_dropout_hides_tokens_from_the_encoder_and_not_from_the_ngrams() -> None:
+def test_word_dropout_hides_tokens_in_training() -> None:
     store, config = make_store(), tiny_config("model.word_dropout=0.5")
     indices = np.arange(120)
     torch.manual_seed(0)
     batch = make_classification_batch(store, indices, config).documents
     whole = make_classification_batch(store, indices, tiny_config("model.word_dropout=0.0")).documents
     assert 0.4 < batch.n_tokens / whole.n_tokens < 0.6
-    assert batch.ngrams is not None
-    assert whole.ngrams is not None
-    assert all(torch.equal(a, b) for a, b in zip(batch.ngrams, whole.ngrams, strict=True))
     for i in range(120):  # what is left stands in its order
         left = iter(store.text[i].tolist())
         rows = batch.document == i
@@ -176,17 +171,6 @@ def test_word_dropout_follows_pytorch_s_random_state() -> None:
         torch.manual_seed(seed)
         drawn.append(make_classification_batch(store, np.arange(120), config).documents.ids.tolist())
     assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_ngrams_are_counted_by_class() -> None:
-    store, config = make_store(), tiny_config()
-    counts = count_ngrams(store, config, n_classes=2)
-    expected = np.zeros((2**8, 2))
-    for i in range(len(store)):
-        tokens = store.text[i].astype(np.int64)
-        for bucket in bags_of_ngrams(tokens, np.array([len(tokens)]), config.model).buckets.tolist():
-            expected[bucket, store.labels[i]] += 1
-    assert (counts == expected).all()
 
 
 # The loss

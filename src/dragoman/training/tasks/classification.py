@@ -14,13 +14,13 @@ from torch.nn import functional as F
 from dragoman.config import ClassificationConfig
 from dragoman.data.document_batching import (
     ClassificationBatch,
-    count_ngrams,
     make_classification_batch,
     plan_documents,
 )
 from dragoman.data.labelled import LabelledCorpus, split_labelled
 from dragoman.data.labelled_store import LabelledStore
 from dragoman.data.named import open_text
+from dragoman.errors import RunError
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype
 from dragoman.metrics.classification import (
@@ -28,9 +28,12 @@ from dragoman.metrics.classification import (
     balanced_weights,
     confusion_matrix,
     expected_calibration_error,
+    fit_mixture,
     fit_temperature,
     macro_f1,
+    mixed,
     negative_log_likelihood,
+    simplest_mixture,
     softmax,
 )
 from dragoman.model.classifier import TransformerClassifier
@@ -45,9 +48,15 @@ from dragoman.predict.classifier import (
 )
 from dragoman.predict.loading import build_classifier, inference_copy
 from dragoman.runs import Run
+from dragoman.tensors import tensor_shapes
 from dragoman.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from dragoman.training.checkpoints import newest_checkpoint
 from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
+from dragoman.training.tasks.votes import solve_votes
 from dragoman.training.trainer import TrainingListener
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 class ClassificationTask(Task[ClassificationBatch]):
@@ -86,8 +95,28 @@ class ClassificationTask(Task[ClassificationBatch]):
             listener.message(note)
         self.model = build_classifier(config, self.tokenizer, n_classes=len(self.labels), device=device)
         if self.model.votes is not None:
-            counts_by_class = count_ngrams(store, config, n_classes=len(self.labels))
-            self.model.votes.count(torch.from_numpy(counts_by_class))
+            check_votes(run)
+        self.listener = listener
+
+    def begin(self) -> None:
+        """Solve for the votes of n-grams; the encoder is trained by itself, and `finish` weighs both."""
+        if self.model.votes is None:
+            return
+        words = self.tokenizer.pieces() if self.config.tokenizer.kind == "words" else None
+        votes = solve_votes(
+            self.epoch_store,
+            self.valid_store,
+            self.config,
+            words,
+            n_classes=len(self.labels),
+            weights=self.class_weights,
+        )
+        self.model.votes.table.copy_(votes.table)
+        self.model.votes.bias.copy_(votes.bias)
+        self.listener.message(
+            f"n-grams by themselves: validation loss {votes.valid_loss:.3f} nats/text "
+            f"(regularised with C = {votes.strength:g})"
+        )
 
     def store(self, *, epoch: int) -> LabelledStore:
         """Return the training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
@@ -131,7 +160,8 @@ class ClassificationTask(Task[ClassificationBatch]):
         return BatchResult(loss, batch.documents.n_tokens)
 
     def validate(self, weights: Weights) -> Validation:
-        logits, labels = self._valid_logits(weights), self.valid_store.labels.astype(np.int64)
+        parts, labels = self._valid_logits(weights), self.valid_store.labels.astype(np.int64)
+        logits = mixed(parts, fit_mixture(parts, labels)) if len(parts) > 1 else parts[0]
         confusion = confusion_matrix(labels, logits.argmax(1), n_classes=len(self.labels))
         record = {
             "valid_loss": negative_log_likelihood(logits, labels),  # nats a text, without smoothing
@@ -155,8 +185,14 @@ class ClassificationTask(Task[ClassificationBatch]):
         )
 
     def finish(self, weights: Weights) -> None:
-        """Fit the temperature of the probabilities on the validation texts (Guo et al. 2017)."""
-        logits, labels = self._valid_logits(weights), self.valid_store.labels.astype(np.int64)
+        """Weigh n-grams and encoder, and fit the temperature (Guo et al. 2017), both on validation texts."""
+        parts, labels = self._valid_logits(weights), self.valid_store.labels.astype(np.int64)
+        logits, found = parts[0], {}
+        if len(parts) > 1:
+            factors = simplest_mixture(parts, labels)
+            logits = mixed(parts, factors)
+            self.run.save_weights({**weights, "mixture": torch.tensor(factors, dtype=torch.float32)})
+            found = self._describe_mixture(parts, factors, labels)
         temperature = fit_temperature(logits, labels)
         self.run.write_json(
             CALIBRATION,
@@ -167,26 +203,59 @@ class ClassificationTask(Task[ClassificationBatch]):
                 "loss_after": negative_log_likelihood(logits, labels, temperature=temperature),
                 "ece_before": expected_calibration_error(softmax(logits), labels),
                 "ece_after": expected_calibration_error(softmax(logits, temperature=temperature), labels),
+                **found,
             },
         )
 
-    def _valid_logits(self, weights: Weights) -> npt.NDArray[np.float64]:
+    def _describe_mixture(self, parts: Floats, factors: Floats, labels: Ids) -> dict[str, Any]:
+        """Say what encoder and n-grams are worth alone and together, and return it."""
+        together = mixed(parts, fit_mixture(parts, labels))
+        scores = {
+            name: accuracy(confusion_matrix(labels, logits.argmax(1), n_classes=len(self.labels))).value
+            for name, logits in zip(("n-grams", "encoder", "both"), (*parts, together), strict=True)
+        }
+        used = "both" if factors.all() else "n-grams" if factors[0] else "encoder"
+        shown = ", ".join(f"{name} {score:.1f} %" for name, score in scores.items())
+        why = "" if used == "both" else ", for the validation texts do not show that both are better"
+        self.listener.message(f"validation accuracy: {shown}; used: {used}{why}")
+        return {"accuracy": scores, "used": used}
+
+    def _valid_logits(self, weights: Weights) -> Floats:
+        """(K, N, C): the logits of the n-grams, if there are votes, and of the encoder."""
         device = next(self.model.parameters()).device
         dtype = choose_dtype(self.config.training.precision, device)
-        return class_logits(
-            inference_copy(self.model, dtype, weights=weights),
-            [self.valid_store.text[i] for i in range(len(self.valid_store))],
-            self.config,
+        texts = [self.valid_store.text[i] for i in range(len(self.valid_store))]
+        parts: list[Weights] = [{}]
+        if self.model.votes is not None:
+            parts = [{"mixture": torch.tensor(only)} for only in ([1.0, 0.0], [0.0, 1.0])]
+        return np.stack(
+            [
+                class_logits(
+                    inference_copy(self.model, dtype, weights={**weights, **part}), texts, self.config
+                )
+                for part in parts
+            ]
         )
 
 
 def classification_loss(
     model: TransformerClassifier, batch: ClassificationBatch, class_weights: Tensor, *, smoothing: float
 ) -> Tensor:
-    """Return the summed smoothed cross-entropy of a batch in nats, texts weighted by their labels."""
-    logits = batch.documents.logits(model)  # (B, C)
+    """Return the encoder's summed smoothed cross-entropy in nats, texts weighted by their labels."""
+    logits = batch.documents.read(model)  # (B, C)
     losses = F.cross_entropy(logits, batch.labels, label_smoothing=smoothing, reduction="none")
     return (losses * class_weights[batch.labels]).sum()
+
+
+def check_votes(run: Run) -> None:
+    """RunError: the training was begun by version 0.1, which learnt votes that are solved for today."""
+    newest = newest_checkpoint(run)
+    if newest is not None and "votes.ratio" in tensor_shapes(newest / "model.safetensors"):
+        raise RunError(
+            f"{run.path}: its training was begun by Dragoman 0.1, which learnt the votes of n-grams "
+            "in another way, and cannot be continued; it classifies as it did. Train on the same text "
+            "in another folder"
+        )
 
 
 def suspicions(confusion: npt.NDArray[np.int64], labels: list[str]) -> dict[str, str]:

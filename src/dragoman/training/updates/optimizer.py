@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
 
 from dragoman.config import TrainingConfig
 from dragoman.errors import ConfigError
-from dragoman.model.layers import Embedding
+from dragoman.model.layers import Embedding, MultiHeadAttention
 from dragoman.model.transformer import Transformer
 
 
@@ -18,34 +18,57 @@ class MuonAndAdamW(torch.optim.Optimizer):
 
     Muon (Jordan et al. 2024) updates a matrix by its orthogonalised momentum, so that it moves equally in
     every direction. Scaled as by Liu et al. (2025, arXiv:2502.16982), its steps have the size of AdamW's, so
-    that one learning rate suits both.
+    that one learning rate suits both. Projections that are stacked in one matrix, those of queries, keys and
+    values, are orthogonalised one by one.
     """
 
     def __init__(
-        self, hidden: Sequence[nn.Parameter], others: torch.optim.AdamW, config: TrainingConfig
+        self, hidden: Mapping[nn.Parameter, int], others: torch.optim.AdamW, config: TrainingConfig
     ) -> None:
-        """ConfigError: this PyTorch has no Muon."""
+        """`hidden` says of each hidden matrix how many are stacked in it.
+
+        ConfigError: this PyTorch has no Muon.
+        """
         if not hasattr(torch.optim, "Muon"):
             raise ConfigError(
                 f'training.optimizer = "muon" wants PyTorch 2.9 or newer, and this is {torch.__version__}; '
                 'set optimizer = "adamw"'
             )
-        muon = torch.optim.Muon(
+        self.hidden, self.others = hidden, others
+        self.muon = torch.optim.Muon(
             hidden,
             lr=config.learning_rate,
             weight_decay=config.weight_decay,
             adjust_lr_fn="match_rms_adamw",
         )
-        super().__init__([*muon.param_groups, *others.param_groups], {})
-        self.both = (muon, others)
-        for part in self.both:
-            part.state = self.state
+        super().__init__([*self.muon.param_groups, *others.param_groups], {})
+        others.state = self.state
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         assert closure is None
-        for part in self.both:
-            part.step()  # type: ignore[no-untyped-call]
+        (group,) = self.muon.param_groups
+        whole, group["params"] = group["params"], self._single_matrices()
+        self.muon.step()  # type: ignore[no-untyped-call]
+        group["params"] = whole
+        self.others.step()
         return None
+
+    def _single_matrices(self) -> list[nn.Parameter]:
+        """Return every single matrix with its gradient and momentum: views of what is stacked."""
+        self.muon.state.clear()
+        matrices = []
+        for stacked, n in self.hidden.items():
+            if stacked.grad is None:
+                continue
+            momentum = self.state[stacked].setdefault("momentum_buffer", torch.zeros_like(stacked))
+            for weight, gradient, part in zip(
+                *(t.detach().chunk(n) for t in (stacked, stacked.grad, momentum)), strict=True
+            ):
+                matrix = nn.Parameter(weight)
+                matrix.grad = gradient
+                self.muon.state[matrix] = {"momentum_buffer": part}
+                matrices.append(matrix)
+        return matrices
 
 
 def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -58,7 +81,7 @@ def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Op
     embeddings |= {id(m.positions) for m in model.modules() if isinstance(m, Embedding)}
     parameters = trained(model)
     matrices = [p for p in parameters if p.dim() == 2 and id(p) not in embeddings]
-    hidden = hidden_matrices(model) if config.optimizer == "muon" else []
+    hidden = hidden_matrices(model) if config.optimizer == "muon" else {}
     taken = {id(p) for p in hidden}
     decayed = [p for p in matrices if id(p) not in taken]
     taken |= {id(p) for p in decayed}
@@ -70,10 +93,11 @@ def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Op
     return MuonAndAdamW(hidden, adamw, config) if config.optimizer == "muon" else adamw
 
 
-def hidden_matrices(model: Transformer) -> list[nn.Parameter]:
-    """Return the hidden matrices: those of the layers, from hidden states to hidden states."""
+def hidden_matrices(model: Transformer) -> dict[nn.Parameter, int]:
+    """Return the matrices of the layers, hidden states to hidden states, and how many are stacked in each."""
     stacks = [stack for name, stack in model.named_children() if name in ("encoder", "decoder")]
-    return [p for stack in stacks for p in trained(stack) if p.dim() == 2]
+    stacked = {id(m.in_proj.weight) for m in model.modules() if isinstance(m, MultiHeadAttention)}
+    return {p: 3 if id(p) in stacked else 1 for stack in stacks for p in trained(stack) if p.dim() == 2}
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:

@@ -1,0 +1,172 @@
+"""The regression of n-grams: it is solved, and rare words learn from those that are spelt alike."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dragoman.config import ClassificationConfig, parse_config
+from dragoman.data.labelled import open_labelled
+from dragoman.data.labelled_store import LabelledStore
+from dragoman.model.ngrams import NgramVotes, bags_of_ngrams
+from dragoman.text.tokenizer import Tokenizer, train_tokenizer
+from dragoman.training.tasks import votes as subject
+from dragoman.training.tasks.votes import Votes, exclusive_loss, log_count_ratio, solve_votes
+from tiny import TINY_CLASSIFIER
+
+SETTINGS: dict[str, Any] = {
+    "task": "classification",
+    "name": "tiny",
+    "data": {"train": ["train.tsv"], "valid": ["valid.tsv"]},
+    "tokenizer": {"kind": "words", "min_frequency": 1},
+}
+LABELS = ("blame", "praise")
+
+
+def tiny_config(*overrides: str) -> ClassificationConfig:
+    wide = ("model.ngrams=2", "model.ngram_bits=14", "tokenizer.min_frequency=1")
+    config = parse_config(SETTINGS, overrides=(*TINY_CLASSIFIER, *wide, *overrides))
+    assert config.task == "classification"
+    return config
+
+
+Rows = list[tuple[str, str]]
+
+
+class Corpus:
+    """Training and validation texts as ids."""
+
+    def __init__(self, folder: Path, train: Rows, valid: Rows) -> None:
+        self.config = tiny_config()
+        self.tokenizer: Tokenizer = train_tokenizer((text for _, text in train), self.config.tokenizer)
+        self.train, self.valid = (
+            self._store(folder, name, rows) for name, rows in (("train", train), ("valid", valid))
+        )
+
+    def _store(self, folder: Path, name: str, rows: Rows) -> LabelledStore:
+        path = folder / f"{name}.tsv"
+        path.write_text("".join(f"{label}\t{text}\n" for label, text in rows), encoding="utf-8")
+        corpus = open_labelled([str(path)], text_column=1, label_column=0)
+        return LabelledStore.prepare(
+            corpus, self.tokenizer, labels=LABELS, max_tokens=0, cache=folder / f"{name}-cache"
+        )
+
+    def solved(self, *, letters: bool = False) -> Votes:
+        words = self.tokenizer.pieces() if letters else None
+        return solve_votes(self.train, self.valid, self.config, words, n_classes=2, weights=torch.ones(2))
+
+    def logits(self, votes: Votes, *texts: str) -> torch.Tensor:
+        module = NgramVotes(self.config.model, n_classes=2)
+        module.table.data, module.bias.data = votes.table, votes.bias
+        ids = self.tokenizer.encode_batch(texts)
+        lengths = np.array([len(row) for row in ids])
+        return module(bags_of_ngrams(np.concatenate(ids), lengths, self.config.model))
+
+
+def reviews(n: int, *, seed: int, noise: float = 0.2) -> Rows:
+    """Labelled texts whose first word tells the label, but for a share of them."""
+    rng = random.Random(seed)
+    rows = []
+    for _ in range(n):
+        label = rng.choice(LABELS)
+        told = label if rng.random() >= noise else rng.choice(LABELS)
+        word = rng.choice(("good", "fine") if told == "praise" else ("bad", "dull"))
+        rows.append((label, f"{word} {rng.choice('abcdef')} {rng.choice('ghijkl')}"))
+    return rows
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus(tmp_path, reviews(200, seed=1), reviews(100, seed=2))
+
+
+def test_ratios_are_those_of_naive_bayes() -> None:
+    """By the definition of NB-SVM, for three classes, one against the others."""
+    counts = torch.randint(0, 9, (50, 3), generator=torch.Generator().manual_seed(0)).float()
+    ratio = log_count_ratio(counts)
+    for c in range(3):
+        others = [k for k in range(3) if k != c]
+        for g in (0, 7, 49):
+            ours = (counts[g, c] + 1) / counts[:, c].sum()
+            rest = (counts[g, others].sum() + 2) / counts[:, others].sum()
+            assert ratio[g, c].item() == pytest.approx(math.log(ours / rest), rel=1e-4, abs=1e-6)
+
+
+def test_what_is_found_is_what_scikit_learn_finds(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two weights of a pair of classes, each held back, are one that is held back half as much."""
+    from sklearn.linear_model import LogisticRegression
+
+    monkeypatch.setattr(subject, "MAX_TRIALS", 0)
+    found = corpus.solved()
+    assert found.strength == subject.STRENGTH
+    buckets, counts = subject._bags(corpus.train, corpus.config)
+    texts = np.repeat(np.arange(len(counts)), counts)
+    dense = np.zeros((len(counts), 2**14))
+    dense[texts, buckets] = np.repeat(counts**-0.5, counts)
+    of_class = [dense[corpus.train.labels == k] for k in (0, 1)]
+    ratio = log_count_ratio(torch.tensor(np.stack([(x > 0).sum(0) for x in of_class], 1)).float()).numpy()
+    theirs = LogisticRegression(C=2 * subject.STRENGTH, tol=1e-8, max_iter=10_000)
+    # Columns of both classes: praise's and, with the opposite sign, blame's.
+    features = np.hstack([dense * ratio[:, 1], -dense * ratio[:, 0]])
+    theirs.set_params(C=subject.STRENGTH).fit(features, corpus.train.labels)
+    expected = theirs.decision_function(features)
+    rows = [corpus.tokenizer.decode(corpus.train.text[i].tolist()) for i in range(len(corpus.train))]
+    ours = corpus.logits(found, *rows)
+    assert (ours[:, 1] - ours[:, 0]).tolist() == pytest.approx(expected.tolist(), abs=0.02)
+
+
+def test_the_gradient_of_the_exclusive_loss_is_the_loss_s() -> None:
+    logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).requires_grad_(True)
+    targets = F.one_hot(torch.tensor([0, 2, 1, 1, 0]), 3).float()
+    value, gradient = exclusive_loss(logits, targets)
+    torch.testing.assert_close(value, F.cross_entropy(logits, targets.argmax(1), reduction="none"))
+    torch.testing.assert_close(gradient, torch.autograd.grad(value.sum(), logits)[0])
+
+
+def test_rare_words_learn_from_words_that_are_spelt_alike(tmp_path: Path) -> None:
+    """Words that stand once on either side say nothing by themselves; their letters do."""
+    told = (("praise", "wonderful"), ("blame", "horrible"))
+    rows = [(label, f"{word} tree") for label, word in told] * 30
+    rows += [(label, f"{word} {rare}") for label, word in told for rare in ("wonderfully", "horribly")]
+    corpus = Corpus(tmp_path, rows, rows)
+
+    def said(*, letters: bool) -> list[float]:
+        logits = corpus.logits(corpus.solved(letters=letters), "wonderfully", "horribly")
+        return (logits[:, 1] - logits[:, 0]).tolist()
+
+    assert said(letters=False) == pytest.approx([0.0, 0.0], abs=0.05)
+    praise, blame = said(letters=True)
+    assert praise > 0.3
+    assert blame < -0.3
+
+
+def test_noise_is_regularised_more_than_what_is_clear(tmp_path: Path) -> None:
+    strengths = []
+    for name, noise in (("clear", 0.0), ("noise", 1.0)):
+        (tmp_path / name).mkdir()
+        texts = reviews(200, seed=1, noise=noise), reviews(200, seed=2, noise=noise)
+        strengths.append(Corpus(tmp_path / name, *texts).solved().strength)
+    assert strengths[0] > subject.STRENGTH > strengths[1]
+
+
+def test_the_same_texts_give_the_same_votes(corpus: Corpus) -> None:
+    one, other = corpus.solved(letters=True), corpus.solved(letters=True)
+    assert torch.equal(one.table, other.table)
+    assert torch.equal(one.bias, other.bias)
+    assert one.valid_loss == other.valid_loss
+
+
+def test_the_loss_that_is_said_is_that_of_the_model(corpus: Corpus) -> None:
+    found = corpus.solved(letters=True)
+    rows = [corpus.tokenizer.decode(corpus.valid.text[i].tolist()) for i in range(len(corpus.valid))]
+    labels = torch.from_numpy(corpus.valid.labels.astype(np.int64))
+    assert F.cross_entropy(corpus.logits(found, *rows), labels).item() == pytest.approx(
+        found.valid_loss, rel=1e-4
+    )
