@@ -97,19 +97,17 @@ class LabelledStore:
         labels: Sequence[str],
         max_tokens: int,
         cache: Path,
-        dropout: bool = False,
-        draw: int = 0,
+        dropout: tuple[int, ...] | None = None,
     ) -> LabelledStore:
         """Return the store of `corpus` in the folder `cache`; make it if it is missing or incomplete.
 
         `labels` are the names of the classes in their order. Texts end after `max_tokens` tokens (0: never);
-        what that cuts is counted. `dropout` and `draw`: see `TokenStore.prepare`. DataError: the corpus
+        what that cuts is counted. `dropout`: see `TokenStore.prepare`. DataError: the corpus
         cannot be read, has a label that is not among `labels`, or no text; or the disk is full.
         """
         names = json.dumps(list(labels))
         key = (
-            f"labelled {FORMAT} {corpus.fingerprint()} {tokenizer.fingerprint} {names} {max_tokens} "
-            f"{draw if dropout else None}"
+            f"labelled {FORMAT} {corpus.fingerprint()} {tokenizer.fingerprint} {names} {max_tokens} {dropout}"
         )
 
         def build(folder: Path) -> None:
@@ -147,17 +145,18 @@ def _build(
     labels: Sequence[str],
     *,
     max_tokens: int,
-    dropout: bool,
+    dropout: tuple[int, ...] | None,
 ) -> None:
     """Write all the files of a store into the empty `folder`."""
     numbers = class_numbers(labels)
+    generator = None if dropout is None else np.random.default_rng(dropout)
     n_empty = n_cut = n_tokens_cut = labels_crc = 0
     with (
         SideWriter(folder, "text", vocab_size=tokenizer.vocab_size) as text,
         (folder / "labels").open("wb") as file,
     ):
         for examples in chunks(corpus.examples(), CHUNK):
-            ids = tokenizer.encode_batch([example.text for example in examples], dropout=dropout)
+            ids = tokenizer.encode_batch([example.text for example in examples], dropout=generator)
             kept = [(i, example.label) for i, example in zip(ids, examples, strict=True) if i]
             shortened = [shorten(i, max_tokens) for i, _ in kept]
             text.append(shortened)

@@ -214,8 +214,7 @@ class TokenStore:
         *,
         max_length: int,
         cache: Path,
-        dropout: bool = False,
-        draw: int = 0,
+        dropout: tuple[int, ...] | None = None,
         shard_pairs: int = SHARD_PAIRS,
         progress: Callable[[int], None] | None = None,
     ) -> TokenStore:
@@ -226,16 +225,15 @@ class TokenStore:
         Pairs with an empty side, or of more than `max_length` tokens on either, are skipped and counted.
         `progress` is told, now and then, how many pairs have been read.
 
-        `dropout` segments at random (BPE-dropout), once for every number `draw`: with draw = epoch each
-        epoch sees other segmentations. The tokenizer's generator takes no seed, so only what lies in
-        `cache` can be repeated: delete it, and the next draw is another one.
+        `dropout` segments at random (BPE-dropout) from this seed: with (seed, epoch), each epoch of a
+        training sees other segmentations, and the same ones when it is repeated.
 
         DataError: the corpus cannot be read, no pair is usable, or the disk is full. Nothing half-written
         stays behind.
         """
         key = (
             f"{FORMAT} {corpus.fingerprint()} {tokenizers.src.fingerprint} {tokenizers.tgt.fingerprint} "
-            f"{max_length} {draw if dropout else None}"
+            f"{max_length} {dropout}"
         )
         encoder = Encoder(tokenizers, max_length=max_length, dropout=dropout, slots=corpus.has_slots)
         reading = Reading(corpus, progress=progress)
@@ -325,15 +323,26 @@ class Encoder:
     tokenizers: TokenizerPair
     max_length: int
     """Tokens of a sentence, the end token included, at most."""
-    dropout: bool
+    dropout: tuple[int, ...] | None
+    """The seed of BPE-dropout, or none of it."""
     slots: bool
     """Whether `SLOTS` in the pairs become tokens."""
 
-    def __call__(self, pairs: Sequence[Pair]) -> tuple[list[tuple[list[int], list[int]]], Skipped]:
+    def generator(self, start: int) -> np.random.Generator | None:
+        """Return what draws the segmentations of a shard whose first pair is this one."""
+        return None if self.dropout is None else np.random.default_rng([*self.dropout, start])
+
+    def __call__(
+        self, pairs: Sequence[Pair], generator: np.random.Generator | None = None
+    ) -> tuple[list[tuple[list[int], list[int]]], Skipped]:
         """Return the ids of the usable pairs, end tokens last, and how many pairs are left out."""
-        how = {"dropout": self.dropout, "slots": self.slots}
-        src = self.tokenizers.src.encode_batch([pair.src for pair in pairs], **how)
-        tgt = self.tokenizers.tgt.encode_batch([pair.tgt for pair in pairs], **how)
+        src, tgt = (
+            tokenizer.encode_batch(texts, dropout=generator, slots=self.slots)
+            for tokenizer, texts in (
+                (self.tokenizers.src, [pair.src for pair in pairs]),
+                (self.tokenizers.tgt, [pair.tgt for pair in pairs]),
+            )
+        )
         filled = [(s, t) for s, t in zip(src, tgt, strict=True) if s and t]
         kept = [(s, t) for s, t in filled if max(len(s), len(t)) < self.max_length]
         for s, t in kept:
@@ -357,12 +366,13 @@ def _prepare_shard(
 def _build(folder: Path, reading: Reading, encoder: Encoder, *, start: int, n_pairs: int) -> None:
     """Write all the files of a shard into the empty `folder`."""
     tokenizers, n_empty, n_long = encoder.tokenizers, 0, 0
+    generator = encoder.generator(start)
     with (
         SideWriter(folder, "src", vocab_size=tokenizers.src.vocab_size) as src,
         SideWriter(folder, "tgt", vocab_size=tokenizers.tgt.vocab_size) as tgt,
     ):
         for pairs in reading.stretch(start, n_pairs):
-            kept, skipped = encoder(pairs)
+            kept, skipped = encoder(pairs, generator)
             src.append([s for s, _ in kept])
             tgt.append([t for _, t in kept])
             n_empty += skipped.empty

@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dragoman.errors import check_texts
 from dragoman.files import write_atomically
 from dragoman.text.normalisation import normalise, normalise_lowercase, without_controls
@@ -122,20 +124,18 @@ class Tokenizer(ABC):
         return self.encode_batch([text])[0]
 
     def encode_batch(
-        self, texts: Sequence[str], *, dropout: bool = False, slots: bool = False
+        self, texts: Sequence[str], *, dropout: np.random.Generator | None = None, slots: bool = False
     ) -> list[list[int]]:
         """Return the ids of each text. DataError: `texts` are not strings.
 
-        `dropout` leaves out merges at random (BPE-dropout, Provilkov et al. 2020), with the probability
-        that the tokenizer was trained with. The generator belongs to `tokenizers` and takes no seed, so
-        a training that must be repeatable keeps what was drawn (`TokenStore.prepare`). With `slots`, `SLOTS`
-        in the texts become tokens.
+        `dropout` leaves out merges as this generator has it (BPE-dropout, Provilkov et al. 2020), with the
+        probability that the tokenizer was trained with. With `slots`, `SLOTS` in the texts become tokens.
         """
         check_texts(texts)
         return self._encode_batch([self.normalise(text, slots=slots) for text in texts], dropout=dropout)
 
     @abstractmethod
-    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
+    def _encode_batch(self, texts: Sequence[str], *, dropout: np.random.Generator | None) -> list[list[int]]:
         """Return the ids of texts that are normalised."""
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -222,7 +222,7 @@ class MarkedTokenizer(Tokenizer):
     def normalise(self, text: str, *, slots: bool = False) -> str:
         return self._reader.normalise(text, slots=slots)
 
-    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
+    def _encode_batch(self, texts: Sequence[str], *, dropout: np.random.Generator | None) -> list[list[int]]:
         before = list(self.before.values())
         rows = self._reader._encode_batch(texts, dropout=dropout)
         return [[*before, *ids] if ids else ids for ids in rows]
@@ -271,7 +271,7 @@ class ListedTokenizer(Tokenizer):
     def pieces(self) -> list[str]:
         return list(self._pieces)
 
-    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
+    def _encode_batch(self, texts: Sequence[str], *, dropout: np.random.Generator | None) -> list[list[int]]:
         get = self._ids.get
         return [[get(piece, UNK_ID) for piece in self._cut(text)] for text in texts]
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import tokenizers
 
 from dragoman.config import FOREIGN_KINDS, TokenizerConfig
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.text import subwords
 from dragoman.text.base import ListedTokenizer, Token, Tokenizer
+from dragoman.text.bpe_dropout import DroppingBpe
 from dragoman.text.foreign import KINDS
 from dragoman.text.normalisation import META_SPACE, normalise, normalise_lowercase
 from dragoman.text.slots import SLOTS
@@ -54,11 +56,10 @@ class SubwordTokenizer(Tokenizer):
         super().__init__(spec, lowercase=normalizer == LOWERCASE)
         settings["normalizer"] = None  # lower-cased before, as `normalise` says
         subwords.check(settings)
-        self._dropping: tokenizers.Tokenizer | None = None
-        if settings["model"].get("dropout"):
-            self._dropping = tokenizers.Tokenizer.from_str(json.dumps(settings))
-            settings["model"]["dropout"] = None
+        model = dict(settings["model"])
+        settings["model"]["dropout"] = None
         self._plain = tokenizers.Tokenizer.from_str(json.dumps(settings))
+        self._dropping = DroppingBpe(model, self._plain.pre_tokenizer) if model.get("dropout") else None
         if [self._plain.id_to_token(i) for i in range(N_FIXED)] != [*SPECIAL_TOKENS, *BYTE_TOKENS]:
             raise ValueError("the special and byte tokens are not where Dragoman puts them")
 
@@ -78,9 +79,10 @@ class SubwordTokenizer(Tokenizer):
     def with_slots(self) -> Tokenizer:
         return self if self.has_slots else SubwordTokenizer(subwords.with_pieces(self._spec, SLOTS))
 
-    def _encode_batch(self, texts: Sequence[str], *, dropout: bool) -> list[list[int]]:
-        tokenizer = self._dropping if dropout and self._dropping else self._plain
-        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    def _encode_batch(self, texts: Sequence[str], *, dropout: np.random.Generator | None) -> list[list[int]]:
+        if dropout is not None and self._dropping is not None:
+            return self._dropping.encode_batch(texts, dropout)
+        encodings = self._plain.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:

@@ -54,8 +54,7 @@ def prepare(
     cache: Path,
     *,
     max_length: int = 30,
-    dropout: bool = False,
-    draw: int = 0,
+    dropout: tuple[int, ...] | None = None,
     shard_pairs: int = SHARD_PAIRS,
 ) -> TokenStore:
     return TokenStore.prepare(
@@ -64,7 +63,6 @@ def prepare(
         max_length=max_length,
         cache=cache,
         dropout=dropout,
-        draw=draw,
         shard_pairs=shard_pairs,
     )
 
@@ -119,14 +117,16 @@ def test_another_corpus_tokenizer_or_length_makes_another_store(tmp_path: Path) 
     prepare(Listed(SENTENCES), tmp_path)
     prepare(Listed(USABLE), tmp_path)
     prepare(Listed(SENTENCES), tmp_path, max_length=31)
-    prepare(Listed(SENTENCES), tmp_path, dropout=True)
-    prepare(Listed(SENTENCES), tmp_path, dropout=True, draw=1)
+    prepare(Listed(SENTENCES), tmp_path, dropout=(1, 0))
+    prepare(Listed(SENTENCES), tmp_path, dropout=(1, 1))
     assert len(list(tmp_path.iterdir())) == 5
 
 
 def test_dropout_segments_differently_each_draw_and_the_same_text(tmp_path: Path) -> None:
     corpus = Listed(USABLE * 20)
-    draws = [prepare(corpus, tmp_path, max_length=64, dropout=True, draw=draw) for draw in (1, 2, 1)]
+    where = (tmp_path / "one", tmp_path / "one", tmp_path / "other")  # drawn again in the other folder
+    seeds = ((1, 1), (1, 2), (1, 1))
+    draws = [prepare(corpus, at, max_length=64, dropout=seed) for at, seed in zip(where, seeds, strict=True)]
     ids = [[store.src(i).tolist() for i in range(len(store))] for store in draws]
     assert ids[0] == ids[2] != ids[1]
     assert all(texts(store) == USABLE * 20 for store in draws)

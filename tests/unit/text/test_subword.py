@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 import tokenizers
 
@@ -160,8 +161,10 @@ def test_tokens_tile_the_normalised_text(tokenizer: Tokenizer) -> None:
 def test_dropout_draws_other_segmentations_of_the_same_text() -> None:
     tokenizer = train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.5))
     plain = tokenizer.encode(ENGLISH[0])
-    drawn = tokenizer.encode_batch([ENGLISH[0]] * 50, dropout=True)
+    drawn = tokenizer.encode_batch([ENGLISH[0]] * 50, dropout=np.random.default_rng(1))
     assert len({tuple(ids) for ids in drawn}) > 10
+    assert drawn == tokenizer.encode_batch([ENGLISH[0]] * 50, dropout=np.random.default_rng(1))
+    assert drawn != tokenizer.encode_batch([ENGLISH[0]] * 50, dropout=np.random.default_rng(2))
     assert set(tokenizer.decode_batch(drawn)) == {ENGLISH[0]}
     assert tokenizer.encode_batch([ENGLISH[0]] * 50) == [plain] * 50
     assert plain == train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400)).encode(ENGLISH[0])
@@ -170,12 +173,47 @@ def test_dropout_draws_other_segmentations_of_the_same_text() -> None:
 def test_dropout_survives_saving(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.5))
     tokenizer.save(tmp_path / "t.json")
-    drawn = load_tokenizer(tmp_path / "t.json").encode_batch([ENGLISH[0]] * 50, dropout=True)
+    drawn = load_tokenizer(tmp_path / "t.json").encode_batch(
+        [ENGLISH[0]] * 50, dropout=np.random.default_rng(1)
+    )
     assert len({tuple(ids) for ids in drawn}) > 10
 
 
 def test_without_a_probability_dropout_changes_nothing(tokenizer: Tokenizer) -> None:
-    assert tokenizer.encode_batch(ENGLISH, dropout=True) == tokenizer.encode_batch(ENGLISH)
+    generator = np.random.default_rng(1)
+    assert tokenizer.encode_batch(ENGLISH, dropout=generator) == tokenizer.encode_batch(ENGLISH)
+
+
+def test_merges_are_left_out_as_the_paper_says(tmp_path: Path) -> None:
+    """As often as by its algorithm 1, written down as it is there; characters of bytes are never merged."""
+    tokenizer = train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.3))
+    tokenizer.save(tmp_path / "t.json")
+    settings = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["model"]
+    ranks = {tuple(merge): rank for rank, merge in enumerate(settings["merges"])}
+    rng = random.Random(0)
+
+    def by_the_paper(word: str) -> tuple[str, ...]:
+        split = list(word)
+        while True:
+            there = [(ranks[pair], i) for i, pair in enumerate(pairwise(split)) if pair in ranks]
+            left = [merge for merge in there if rng.random() >= 0.3]
+            if not left:
+                return tuple(split)
+            _, i = min(left)
+            split[i : i + 2] = [split[i] + split[i + 1]]
+
+    word, n = max(ENGLISH[0].split(), key=len), 20_000
+    pieces = tokenizer.pieces()
+    rows = tokenizer.encode_batch([word] * n, dropout=np.random.default_rng(1))
+    ours = Counter(tuple(pieces[i] for i in row) for row in rows)
+    theirs = Counter(by_the_paper(f"▁{word}") for _ in range(n))
+    assert len(ours) > 5
+    for split in {*ours, *theirs}:
+        expected = (ours[split] + theirs[split]) / 2
+        assert abs(ours[split] - theirs[split]) < 6 * (expected + 1) ** 0.5, split
+
+    (row,) = tokenizer.encode_batch(["😀"], dropout=np.random.default_rng(1))
+    assert row == tokenizer.encode("😀")
 
 
 def test_a_saved_tokenizer_is_the_same_when_loaded(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -120,8 +120,8 @@ class ClassificationTask(Task[ClassificationBatch]):
 
     def store(self, *, epoch: int) -> LabelledStore:
         """Return the training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""
-        drawn = self.config.draws_epochs
-        return self._prepare(self.train_corpus, "train", dropout=drawn, draw=epoch if drawn else 0)
+        drawn = (self.config.seed, epoch) if self.config.draws_epochs else None
+        return self._prepare(self.train_corpus, "train", dropout=drawn)
 
     def _prepare(self, corpus: LabelledCorpus, name: str, **drawing: Any) -> LabelledStore:
         return LabelledStore.prepare(

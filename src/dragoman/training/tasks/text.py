@@ -66,14 +66,13 @@ class TrainingText(ABC):
     def _store(self, part: TrainingPart, tokenizers: TokenizerPair, *, draw: int) -> TokenStore:
         """Return the tokens of a part as its pass of this number sees them."""
         synthetic = part.listed is not None and part.listed.origin == "synthetic"
-        dropout = self.config.tokenizer.dropout > 0
+        dropout = (self.config.seed, draw) if self.config.tokenizer.dropout else None
         return TokenStore.prepare(
             self._drawn(part, draw=draw),
             tokenizers.towards(part.direction[1], synthetic=synthetic),
             max_length=self.config.data.max_length,
             cache=self._cache,
             dropout=dropout,
-            draw=draw if dropout else 0,
         )
 
 
