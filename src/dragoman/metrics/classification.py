@@ -214,11 +214,11 @@ def fit_temperature(logits: Floats, labels: Ids) -> float:
     """Return the temperature under which `labels` are most likely (Guo et al. 2017, section 4.2).
 
     Above 1 for a model that is too sure of itself. It changes no label, only how sure they are. The
-    likelihood is concave in 1/temperature, so halving an interval finds its one maximum. Between
-    MIN_TEMPERATURE and MAX_TEMPERATURE.
+    likelihood of `smoothed` labels is concave in 1/temperature, so halving an interval finds its one
+    maximum. Between MIN_TEMPERATURE and MAX_TEMPERATURE.
     """
     low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
-    at_label = logits[np.arange(len(labels)), labels]
+    at_label = (smoothed(labels, logits.shape[1]) * logits).sum(1)
     for _ in range(60):
         middle = (low + high) / 2
         expected = (softmax(logits, temperature=1 / middle) * logits).sum(1)
@@ -229,36 +229,51 @@ def fit_temperature(logits: Floats, labels: Ids) -> float:
     return 2 / (low + high)
 
 
+def smoothed(labels: Ids, n_classes: int) -> Floats:
+    """Return the probabilities (N, C) to fit to: a little below 1 for the label (Platt 1999).
+
+    One wrong text more than there are, of N + 2: so that logits which are right of all texts are not taken
+    to be infinitely sure.
+    """
+    wrong = 1 / (len(labels) + 2)
+    return (1 - wrong) * np.eye(n_classes)[labels] + wrong / n_classes
+
+
 def fit_mixture(parts: Floats, labels: Ids) -> Floats:
     """Return the factors (K,), none below 0, that make `labels` most likely by the sum of `parts` (K, N, C).
 
-    Parts are logits of the same texts by different models. The likelihood is concave, so that Newton's
-    steps, halved until they help, find its maximum; a part that would be subtracted is left out. No factor
-    is above 1 / MIN_TEMPERATURE.
+    Parts are logits of the same texts by different models. The likelihood of `smoothed` labels is concave,
+    so that Newton's steps, halved until they help, find its maximum; a part that would be subtracted is left
+    out. No factor is above 1 / MIN_TEMPERATURE.
     """
+    targets = smoothed(labels, parts.shape[2])
     factors, used = np.ones(len(parts)), np.arange(len(parts))
     while len(used):
         factors = np.zeros(len(parts))
-        factors[used] = _newton(parts[used], labels)
+        factors[used] = _newton(parts[used], targets)
         if (factors[used] > 0).all():
             break
         used = np.delete(used, factors[used].argmin())
     return factors.clip(0.0, 1 / MIN_TEMPERATURE)
 
 
-def _newton(parts: Floats, labels: Ids) -> Floats:
-    """Return the best factors of `parts`, of any sign."""
-    factors, rows = np.ones(len(parts)), np.arange(len(labels))
-    loss = negative_log_likelihood(mixed(parts, factors), labels)
+def _newton(parts: Floats, targets: Floats) -> Floats:
+    """Return the best factors of `parts`, of any sign, for probabilities (N, C)."""
+
+    def loss_of(factors: Floats) -> float:
+        return float(-(targets * _log_softmax(mixed(parts, factors))).sum(1).mean())
+
+    factors = np.ones(len(parts))
+    loss = loss_of(factors)
     for _ in range(50):
         p = softmax(mixed(parts, factors))
         means = (p * parts).sum(2)  # (K, N)
-        gradient = (means - parts[:, rows, labels]).mean(1)
+        gradient = (means - (targets * parts).sum(2)).mean(1)
         centred = parts - means[:, :, None]
-        hessian = np.einsum("knc,lnc,nc->kl", centred, centred, p) / len(labels)
+        hessian = np.einsum("knc,lnc,nc->kl", centred, centred, p) / len(targets)
         step = np.linalg.solve(hessian + 1e-9 * np.eye(len(parts)), gradient)
         for _ in range(30):
-            new = negative_log_likelihood(mixed(parts, factors - step), labels)
+            new = loss_of(factors - step)
             if new <= loss:
                 break
             step = step / 2

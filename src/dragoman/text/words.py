@@ -10,14 +10,21 @@ from typing import Any, Literal
 from dragoman.errors import ConfigError, optional
 from dragoman.text.normalisation import META_SPACE
 
-WORD = (
+WORD_OF_0_1 = (
     r"[\p{L}\p{M}\p{N}]+(?:(?:['’\-]|(?<=\p{N})[.,:](?=\p{N}))[\p{L}\p{M}\p{N}]+)*"
     r"|[^\p{L}\p{M}\p{N} ]"
 )
-"""A word with its inner apostrophes and hyphens ("don't", "well-known"), a number with its inner points
-("3.5", "10:30"), or one other character. Joined by spaces, such tokens score as the text itself does."""
+"""What version 0.1 split by: a Chinese sentence was a word."""
 
-PATTERNS = frozenset({WORD})
+IDEOGRAPH = r"\p{Han}\p{Hiragana}\p{Katakana}"
+WORD = rf"[{IDEOGRAPH}]|" + WORD_OF_0_1.replace(
+    r"[\p{L}\p{M}\p{N}]+", rf"[\p{{L}}\p{{M}}\p{{N}}&&[^{IDEOGRAPH}]]+"
+)
+"""A word with its inner apostrophes and hyphens ("don't", "well-known"), a number with its inner points
+("3.5", "10:30"), or one other character, those of Chinese and Japanese among them. Joined by spaces, such
+tokens score as the text itself does."""
+
+PATTERNS = frozenset({WORD, WORD_OF_0_1})
 """What a tokenizer's file may split words by: an expression of a stranger's can take for ever, or abort."""
 
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")

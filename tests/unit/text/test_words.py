@@ -55,7 +55,8 @@ def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
         ("a.b x_1 -- mp3 'tis", ["a", ".", "b", "x", "_", "1", "-", "-", "mp3", "'", "tis"]),
         ("</s><pad>", ["<", "/", "s", ">", "<", "pad", ">"]),
         ("हिन्दी में, zażółć l’eau 😀!", ["हिन्दी", "में", ",", "zażółć", "l’eau", "😀", "!"]),
-        ("我们 去学校。", ["我们", "去学校", "。"]),
+        ("我们 去学校。", ["我", "们", "去", "学", "校", "。"]),
+        ("カタカナ 漢字abc", ["カ", "タ", "カ", "ナ", "漢", "字", "abc"]),
     ],
 )
 def test_words_numbers_and_punctuation_are_tokens(text: str, expected: list[str]) -> None:
