@@ -250,6 +250,7 @@ def classification_preset_for(
             "warmup_steps": max_steps // 10,
             "schedule": "linear",
             "weight_decay": 0.01,
+            "metric": "loss",
             "average": "none",
             "valid_every": max(1, max_steps // 10),
         },

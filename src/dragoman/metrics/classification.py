@@ -289,20 +289,14 @@ def mixed(parts: Floats, factors: Floats) -> Floats:
 
 
 def simplest_mixture(parts: Floats, labels: Ids) -> Floats:
-    """Return the factors of the parts (K, N, C) together, or of one alone if that is not clearly worse.
+    """Return the factors of the parts (K, N, C) together, or of the first alone if that is not clearly worse.
 
-    Clearly: by more than the standard error of the mean difference of the losses of the texts. The first
-    part that is as good is taken.
+    Clearly: by more than the standard error of the mean difference of the losses of the texts.
     """
-    together = fit_mixture(parts, labels)
-    losses = text_losses(mixed(parts, together), labels)
-    for k in range(len(parts)):
-        alone = np.zeros(len(parts))
-        alone[k] = fit_mixture(parts[k : k + 1], labels)[0]
-        worse = text_losses(mixed(parts, alone), labels) - losses
-        if worse.mean() <= worse.std() / len(labels) ** 0.5:
-            return alone
-    return together
+    together, alone = fit_mixture(parts, labels), np.zeros(len(parts))
+    alone[0] = fit_mixture(parts[:1], labels)[0]
+    worse = text_losses(mixed(parts, alone), labels) - text_losses(mixed(parts, together), labels)
+    return alone if worse.mean() <= worse.std() / len(labels) ** 0.5 else together
 
 
 def text_losses(logits: Floats, labels: Ids) -> Floats:

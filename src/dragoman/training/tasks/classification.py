@@ -109,7 +109,7 @@ class ClassificationTask(Task[ClassificationBatch]):
             self.config,
             words,
             n_classes=len(self.labels),
-            weights=self.class_weights,
+            weights=self.class_weights.cpu(),
         )
         self.model.votes.table.copy_(votes.table)
         self.model.votes.bias.copy_(votes.bias)
