@@ -722,6 +722,14 @@ class TranslationTrainingConfig(TrainingConfig):
     consistency: float = Field(default=0.0, ge=0.0, le=1000.0)
     """Weight of the consistency loss between two passes with different dropout (R-Drop, Wu et al. 2021); 0 =
     off."""
+    cutoff: float = Field(default=0.0, ge=0.0, le=0.9)
+    """Probability of hiding a token, of either side, in the second pass (SimCut, Gao et al. 2022)."""
+
+    @model_validator(mode="after")
+    def _cuts_off_one_of_two_passes(self) -> Self:
+        if self.cutoff and not self.consistency:
+            raise ValueError("cutoff hides tokens from the second of two passes; set consistency = 3.0")
+        return self
 
     def wants_free_steps(self) -> str:
         return "consistency" if self.consistency else super().wants_free_steps()

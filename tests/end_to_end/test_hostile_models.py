@@ -356,6 +356,7 @@ REDOS = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"
         (lambda s: s["model"]["vocab"].update(x=0), "its ids are not 0, 1, 2 and so on"),
         (lambda s: s["model"]["merges"].append(["no", "where"]), "is not a Dragoman tokenizer"),
         (lambda s: s["model"].update(dropout=7.0), "is not a Dragoman tokenizer"),
+        (lambda s: s["model"].update(dropout="much"), "is not a Dragoman tokenizer"),
         (lambda s: s.update(model=[]), "is not a Dragoman tokenizer"),
     ],
 )  # fmt: skip

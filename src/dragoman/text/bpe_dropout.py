@@ -36,9 +36,11 @@ class DroppingBpe:
     """Byte-pair encoding that leaves out merges."""
 
     def __init__(self, model: Mapping[str, Any], splitter: tokenizers.pre_tokenizers.PreTokenizer) -> None:
-        """Take the `model` of a tokenizer's file, and what cuts text into words."""
+        """Take the `model` of a tokenizer's file and what cuts text into words. ValueError: its dropout."""
+        if not isinstance(model["dropout"], float) or not 0 < model["dropout"] < 1:
+            raise ValueError(f"dropout is {model['dropout']!r}")
         vocab: dict[str, int] = model["vocab"]
-        self._vocab, self._splitter, self._dropout = vocab, splitter, float(model["dropout"])
+        self._vocab, self._splitter, self._dropout = vocab, splitter, model["dropout"]
         self._merges: dict[Pair, tuple[int, int]] = {}
         for rank, (left, right) in enumerate(model["merges"]):
             self._merges[vocab[left], vocab[right]] = rank, vocab[left + right]

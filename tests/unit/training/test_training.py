@@ -17,7 +17,7 @@ import torch
 
 from commands import error_of
 from dragoman.config import TranslationConfig
-from dragoman.data.batching import TranslationBatch, pad
+from dragoman.data.batching import TranslationBatch, pad, source_mask
 from dragoman.data.store import TokenStore
 from dragoman.errors import ConfigError, PausedError, RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
@@ -26,11 +26,12 @@ from dragoman.predict.translator import Translator
 from dragoman.presets import ROBUST
 from dragoman.runs import Run, only_writer
 from dragoman.tensors import load_tensors, save_tensors
+from dragoman.text.vocabulary import PAD_ID, SPECIAL_TOKENS, UNK_ID
 from dragoman.training.checkpoints import make_room, newest_checkpoint
 from dragoman.training.loop import train
 from dragoman.training.state import Position, TrainState, average_weights, parameters
 from dragoman.training.task import BatchResult, Task, Validation, Weights
-from dragoman.training.tasks.loss import batch_loss
+from dragoman.training.tasks.loss import batch_loss, hide_tokens
 from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates import divergence
 from dragoman.training.updates.divergence import N_USUAL, DivergenceError
@@ -717,13 +718,44 @@ def test_plateau_lowers_the_rate_when_validation_stalls(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_consistency_is_trained_with_and_continues_to_the_bit(tmp_path: Path) -> None:
-    config = tiny_config("training.consistency=2.0")
+    config = tiny_config("training.consistency=2.0", "training.cutoff=0.2")
     whole = train(config, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(config, tmp_path / "cut", listener=Recorder(stop_at=7))
     cut = train(config, tmp_path / "cut")
     weights = [Run.open(path).load_weights() for path in (whole, cut)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_cutoff_hides_tokens_of_the_second_pass_only() -> None:
+    """Without dropout the loss is that of a batch beside itself with hidden tokens; special tokens stay."""
+    state, batch = tiny_state(tiny_config("model.dropout=0.0")), batch_of(*PAIRS)
+    model = state.model
+    torch.manual_seed(3)
+    loss = batch_loss(model, batch, smoothing=0.1, consistency=2.0, cutoff=0.5).smoothed
+    torch.manual_seed(3)
+    hidden = [batch.src.clone(), batch.tgt_in.clone()]
+    for ids, whole in zip(hidden, (batch.src, batch.tgt_in), strict=True):
+        hide_tokens(ids, 0.5)
+        changed = ids != whole
+        assert changed.any()
+        assert not changed[whole < len(SPECIAL_TOKENS)].any()
+        assert (ids[changed] == UNK_ID).all()
+    src_mask = source_mask(batch.src, with_end=True)
+    real = batch.tgt_out != PAD_ID
+    rows = [
+        model.decode(tgt_in, model.encode(src, src_mask), src_mask)[real]
+        for src, tgt_in in ((batch.src, batch.tgt_in), hidden)
+    ]
+    expected, _ = model.kernels.consistent_cross_entropy(
+        torch.cat(rows), model.output.weight, batch.tgt_out[real], 0.1, 2.0
+    )
+    torch.testing.assert_close(loss, expected)
+
+
+def test_cutoff_wants_two_passes() -> None:
+    with pytest.raises(ConfigError, match="cutoff hides tokens from the second of two passes"):
+        tiny_config("training.cutoff=0.1")
 
 
 def test_words_that_the_vocabulary_does_not_know_are_counted(tmp_path: Path) -> None:

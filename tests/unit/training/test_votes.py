@@ -18,7 +18,7 @@ from dragoman.data.labelled_store import LabelledStore
 from dragoman.model.ngrams import NgramVotes, bags_of_ngrams
 from dragoman.text.tokenizer import Tokenizer, train_tokenizer
 from dragoman.training.tasks import votes as subject
-from dragoman.training.tasks.votes import Votes, exclusive_loss, log_count_ratio, solve_votes
+from dragoman.training.tasks.votes import Votes, exclusive_loss, log_count_ratio, solve_votes, thinned
 from tiny import TINY_CLASSIFIER
 
 SETTINGS: dict[str, Any] = {
@@ -106,7 +106,7 @@ def test_what_is_found_is_what_scikit_learn_finds(corpus: Corpus, monkeypatch: p
     monkeypatch.setattr(subject, "MAX_TRIALS", 0)
     found = corpus.solved()
     assert found.strength == subject.STRENGTH
-    buckets, counts = subject._bags(corpus.train, corpus.config)
+    buckets, counts = subject._bags(corpus.train, np.arange(200), corpus.config)
     texts = np.repeat(np.arange(len(counts)), counts)
     dense = np.zeros((len(counts), 2**14))
     dense[texts, buckets] = np.repeat(counts**-0.5, counts)
@@ -154,6 +154,14 @@ def test_noise_is_regularised_more_than_what_is_clear(tmp_path: Path) -> None:
         texts = reviews(200, seed=1, noise=noise), reviews(200, seed=2, noise=noise)
         strengths.append(Corpus(tmp_path / name, *texts).solved().strength)
     assert strengths[0] > subject.STRENGTH > strengths[1]
+
+
+def test_of_very_many_texts_evenly_spread_ones_are_read() -> None:
+    lengths = np.full(1000, 10, dtype=np.int32)
+    assert thinned(lengths, most=10_000).tolist() == [*range(1000)]
+    read = thinned(lengths, most=2_500)
+    assert lengths[read].sum() <= 2_500
+    assert set(np.diff(read).tolist()) == {4}
 
 
 def test_the_same_texts_give_the_same_votes(corpus: Corpus) -> None:

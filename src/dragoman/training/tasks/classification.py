@@ -52,7 +52,7 @@ from dragoman.tensors import tensor_shapes
 from dragoman.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 from dragoman.training.checkpoints import newest_checkpoint
 from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
-from dragoman.training.tasks.votes import solve_votes
+from dragoman.training.tasks.votes import Votes, solve_votes
 from dragoman.training.trainer import TrainingListener
 
 Ids = npt.NDArray[np.int64]
@@ -103,6 +103,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         if self.model.votes is None:
             return
         words = self.tokenizer.pieces() if self.config.tokenizer.kind == "words" else None
+        self.listener.message("solving for the votes of n-grams")
         votes = solve_votes(
             self.epoch_store,
             self.valid_store,
@@ -110,12 +111,15 @@ class ClassificationTask(Task[ClassificationBatch]):
             words,
             n_classes=len(self.labels),
             weights=self.class_weights.cpu(),
+            tried=self._describe_votes,
         )
         self.model.votes.table.copy_(votes.table)
         self.model.votes.bias.copy_(votes.bias)
+
+    def _describe_votes(self, votes: Votes) -> None:
         self.listener.message(
-            f"n-grams by themselves: validation loss {votes.valid_loss:.3f} nats/text "
-            f"(regularised with C = {votes.strength:g})"
+            f"n-grams by themselves, regularised with C = {votes.strength:.2g}: "
+            f"validation loss {votes.valid_loss:.3f} nats/text"
         )
 
     def store(self, *, epoch: int) -> LabelledStore:

@@ -11,7 +11,7 @@ from dragoman.data.batching import TranslationBatch, source_mask
 from dragoman.data.buckets import StaticBatch
 from dragoman.model.kernels import IGNORED
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.text.vocabulary import PAD_ID
+from dragoman.text.vocabulary import PAD_ID, SPECIAL_TOKENS, UNK_ID
 
 
 class BatchLoss(NamedTuple):
@@ -24,16 +24,25 @@ class BatchLoss(NamedTuple):
 
 
 def batch_loss(
-    model: Seq2SeqTransformer, batch: TranslationBatch, *, smoothing: float, consistency: float = 0.0
+    model: Seq2SeqTransformer,
+    batch: TranslationBatch,
+    *,
+    smoothing: float,
+    consistency: float = 0.0,
+    cutoff: float = 0.0,
 ) -> BatchLoss:
     """Return the loss of the model's predictions for `batch`, without padding.
 
     With `consistency` (alpha), the batch is computed twice with different dropout, and a consistency loss
-    between the two outputs is added (R-Drop, Wu et al. 2021).
+    between the two outputs is added (R-Drop, Wu et al. 2021). `cutoff` is the probability of hiding a token
+    of either side the second time (SimCut, Gao et al. 2022).
     """
     n_passes = 2 if consistency else 1
     src, tgt_in = batch.src.repeat(n_passes, 1), batch.tgt_in.repeat(n_passes, 1)
     src_mask = source_mask(src, with_end=model.config.source_end)
+    if cutoff:
+        for ids in (src[len(batch.src) :], tgt_in[len(batch.src) :]):
+            hide_tokens(ids, cutoff)
     hidden = model.decode(tgt_in, model.encode(src, src_mask), src_mask)  # (n_passes B, T, D)
     real = batch.tgt_out.repeat(n_passes, 1).flatten().ne(PAD_ID).nonzero().squeeze(1)
     rows = hidden.flatten(0, 1).index_select(0, real)  # (n_passes R, D)
@@ -44,6 +53,12 @@ def batch_loss(
             *model.kernels.consistent_cross_entropy(rows, weight, targets, smoothing, consistency)
         )
     return BatchLoss(*model.kernels.linear_cross_entropy(rows, weight, targets, smoothing))
+
+
+def hide_tokens(ids: Tensor, share: float) -> None:
+    """Replace tokens of `ids` by the unknown one, with this probability; special tokens stay."""
+    chosen = torch.rand(ids.shape, device=ids.device) < share
+    ids.masked_fill_(chosen & (ids >= len(SPECIAL_TOKENS)), UNK_ID)
 
 
 def static_batch_loss(model: Seq2SeqTransformer, batch: StaticBatch, *, smoothing: float) -> BatchLoss:

@@ -147,7 +147,11 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
             smoothed = static_batch_loss(self.model, batch, smoothing=training.label_smoothing).smoothed
             return BatchResult(smoothed, batch.n_tokens)
         loss = batch_loss(
-            self.model, batch, smoothing=training.label_smoothing, consistency=training.consistency
+            self.model,
+            batch,
+            smoothing=training.label_smoothing,
+            consistency=training.consistency,
+            cutoff=training.cutoff,
         )
         return BatchResult(loss.smoothed, batch.n_tokens)
 

@@ -9,9 +9,10 @@ votes, so that nobody has to spell when texts are classified.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,9 @@ there are at most."""
 
 CHUNK = 1000
 """Texts whose n-grams are found at once."""
+
+MOST_NGRAMS = 100_000_000
+"""N-grams of the texts that the regression reads: some 4 GB. 100,000 long reviews have fewer."""
 
 N_LETTERS = (3, 6)
 """Shortest and longest n-grams of a word's letters, its two ends included."""
@@ -104,21 +108,24 @@ def solve_votes(
     n_classes: int,
     weights: Tensor,
     loss_of: LossOf = exclusive_loss,
+    tried: Callable[[Votes], None] = lambda votes: None,
 ) -> Votes:
     """Return the votes that fit the texts of `train`, held back as far as `valid` says.
 
     `words` are the tokens by their ids, where they are words that have letters. `weights` (C,) are those of
-    the labels. The same texts give the same votes.
+    the labels. `tried` is told what each strength of regularisation gives. The same texts give the same
+    votes; of very many texts, as many are read as have MOST_NGRAMS.
     """
     bits = config.model.ngram_bits
-    buckets, counts = _bags(train, config)
+    read = thinned(train.lengths, most=MOST_NGRAMS // config.model.ngrams)
+    buckets, counts = _bags(train, read, config)
     known, columns = np.unique(buckets, return_inverse=True)
     matrix = _text_matrix(columns, counts, n_columns=len(known))
-    targets = F.one_hot(torch.from_numpy(train.labels.astype(np.int64)), n_classes).float()
+    targets = F.one_hot(torch.from_numpy(train.labels[read].astype(np.int64)), n_classes).float()
     letters = _letters(words, known, bits) if words is not None else None
     model = _Regression(matrix, targets, weights, letters, loss_of)
 
-    valid_buckets, valid_counts = _bags(valid, config)
+    valid_buckets, valid_counts = _bags(valid, np.arange(len(valid)), config)
     place = np.searchsorted(known, valid_buckets).clip(max=len(known) - 1)
     is_known = known[place] == valid_buckets
     of_text = np.repeat(np.arange(len(valid_counts)), valid_counts)
@@ -134,7 +141,9 @@ def solve_votes(
         model.fit(strength)
         votes, bias = model.votes()
         loss = float(loss_of(held_out.logits(votes) + bias, valid_targets).value.mean())
-        return Votes(votes, bias, strength, loss)
+        found = Votes(votes, bias, strength, loss)
+        tried(found)
+        return found
 
     best = solved(STRENGTH)
     for factor in (FACTOR, 1 / FACTOR):
@@ -258,9 +267,7 @@ def _letters(words: Sequence[str], known: Ids, bits: int) -> _Letters | None:
     lengths = np.array([len(word) for word in spelt])
     signs = np.frombuffer("".join(spelt).encode("utf-32-le"), dtype=np.uint32).astype(np.int64)
     shortest, longest = N_LETTERS
-    grams = hash_ngrams(signs, lengths, longest=longest, bits=LETTER_BITS)[
-        :, shortest - 1 :
-    ]  # (signs, sizes)
+    grams = hash_ngrams(signs, lengths, longest=longest, bits=LETTER_BITS)[:, shortest - 1 :]
     word, nth = np.repeat(np.arange(len(spelt)), lengths), np.concatenate([np.arange(n) for n in lengths])
     whole = nth[:, None] >= np.arange(shortest - 1, longest)[None, :]  # it does not begin before the word
     keys = np.unique((word[:, None] * 2**LETTER_BITS + grams)[whole])
@@ -269,13 +276,19 @@ def _letters(words: Sequence[str], known: Ids, bits: int) -> _Letters | None:
     return _Letters(torch.from_numpy(place[read]), by_word, by_letters)
 
 
-def _bags(store: LabelledStore, config: ClassificationConfig) -> tuple[Ids, Ids]:
-    """Return the different buckets of each text, one text after the other, and how many each has."""
+def thinned(lengths: npt.NDArray[np.integer[Any]], *, most: int) -> Ids:
+    """Return the indices of texts of these lengths, all or evenly spread ones that have `most` tokens."""
+    one_of = max(1, math.ceil(lengths.sum(dtype=np.int64) / most))
+    return np.arange(0, len(lengths), one_of)
+
+
+def _bags(store: LabelledStore, texts: Ids, config: ClassificationConfig) -> tuple[Ids, Ids]:
+    """Return the different buckets of each of `texts`, one after the other, and how many each has."""
     buckets, counts = [], []
-    for start in range(0, len(store), CHUNK):
-        indices = np.arange(start, min(start + CHUNK, len(store)))
-        tokens = store.text.ids[store.text.offsets[start] : store.text.offsets[indices[-1] + 1]]
-        bags = bags_of_ngrams(tokens.astype(np.int64), store.lengths[indices].astype(np.int64), config.model)
+    for start in range(0, len(texts), CHUNK):
+        indices = texts[start : start + CHUNK]
+        tokens = np.concatenate([store.text[i] for i in indices.tolist()]).astype(np.int64)
+        bags = bags_of_ngrams(tokens, store.lengths[indices].astype(np.int64), config.model)
         buckets.append(bags.buckets.numpy())
         counts.append(bags.counts.numpy())
     return np.concatenate(buckets), np.concatenate(counts)
@@ -294,17 +307,10 @@ def _sparse(columns: Ids, counts: Ids, n_columns: int) -> tuple[Tensor, Tensor]:
     per_column = np.bincount(columns, minlength=n_columns)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*Sparse", category=UserWarning)
-        return (
-            torch.sparse_csr_tensor(
-                *_csr(counts, columns), torch.ones(len(columns)), size=(len(counts), n_columns)
-            ),
-            torch.sparse_csr_tensor(
-                *_csr(per_column, rows[order]), torch.ones(len(columns)), size=(n_columns, len(counts))
-            ),
-        )
+        return _ones(counts, columns, n_columns), _ones(per_column, rows[order], len(counts))
 
 
-def _csr(counts: Ids, columns: Ids) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(np.concatenate([[0], np.cumsum(counts)])), torch.from_numpy(
-        np.ascontiguousarray(columns)
-    )
+def _ones(counts: Ids, columns: Ids, n_columns: int) -> Tensor:
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    indices = torch.from_numpy(starts), torch.from_numpy(columns.astype(np.int32))
+    return torch.sparse_csr_tensor(*indices, torch.ones(len(columns)), size=(len(counts), n_columns))
