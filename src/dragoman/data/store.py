@@ -336,13 +336,9 @@ class Encoder:
         self, pairs: Sequence[Pair], generator: np.random.Generator | None = None
     ) -> tuple[list[tuple[list[int], list[int]]], Skipped]:
         """Return the ids of the usable pairs, end tokens last, and how many pairs are left out."""
-        src, tgt = (
-            tokenizer.encode_batch(texts, dropout=generator, slots=self.slots)
-            for tokenizer, texts in (
-                (self.tokenizers.src, [pair.src for pair in pairs]),
-                (self.tokenizers.tgt, [pair.tgt for pair in pairs]),
-            )
-        )
+        how: dict[str, Any] = {"dropout": generator, "slots": self.slots}
+        src = self.tokenizers.src.encode_batch([pair.src for pair in pairs], **how)
+        tgt = self.tokenizers.tgt.encode_batch([pair.tgt for pair in pairs], **how)
         filled = [(s, t) for s, t in zip(src, tgt, strict=True) if s and t]
         kept = [(s, t) for s, t in filled if max(len(s), len(t)) < self.max_length]
         for s, t in kept:

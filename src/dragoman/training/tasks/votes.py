@@ -126,8 +126,7 @@ def solve_votes(
     model = _Regression(matrix, targets, weights, letters, loss_of)
 
     valid_buckets, valid_counts = _bags(valid, np.arange(len(valid)), config)
-    place = np.searchsorted(known, valid_buckets).clip(max=len(known) - 1)
-    is_known = known[place] == valid_buckets
+    place, is_known = _places(valid_buckets, known)
     of_text = np.repeat(np.arange(len(valid_counts)), valid_counts)
     held_out = _text_matrix(
         place[is_known],
@@ -203,7 +202,7 @@ class _Regression:
             value, self.theta.grad = self._objective(strength)
             return value
 
-        solver.step(closure)  # type: ignore[no-untyped-call]
+        solver.step(closure)  # type: ignore[no-untyped-call]  # PyTorch gives it no types
         self.theta = self.theta.detach()
 
     def _objective(self, strength: float) -> tuple[float, Tensor]:
@@ -259,8 +258,8 @@ class _Letters(NamedTuple):
 def _letters(words: Sequence[str], known: Ids, bits: int) -> _Letters | None:
     """Return the n-grams of letters of those words whose bucket is among `known`."""
     own = hash_ngrams(np.arange(len(words)), np.ones(len(words), dtype=np.int64), longest=1, bits=bits)[:, 0]
-    place = np.searchsorted(known, own).clip(max=len(known) - 1)
-    read = np.flatnonzero((known[place] == own) & np.array([any(map(str.isalnum, w)) for w in words]))
+    place, is_known = _places(own, known)
+    read = np.flatnonzero(is_known & np.array([any(map(str.isalnum, w)) for w in words]))
     if not len(read):
         return None
     spelt = [f"<{words[i]}>" for i in read.tolist()]
@@ -274,6 +273,12 @@ def _letters(words: Sequence[str], known: Ids, bits: int) -> _Letters | None:
     of_word, columns = keys >> LETTER_BITS, np.unique(keys & (2**LETTER_BITS - 1), return_inverse=True)[1]
     by_word, by_letters = _sparse(columns, np.bincount(of_word, minlength=len(spelt)), int(columns.max()) + 1)
     return _Letters(torch.from_numpy(place[read]), by_word, by_letters)
+
+
+def _places(buckets: Ids, known: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
+    """Return where in `known`, which rises, each bucket stands, and whether it does."""
+    place = np.searchsorted(known, buckets).clip(max=len(known) - 1)
+    return place, known[place] == buckets
 
 
 def thinned(lengths: npt.NDArray[np.integer[Any]], *, most: int) -> Ids:

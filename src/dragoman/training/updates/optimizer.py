@@ -48,7 +48,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
         assert closure is None
         (group,) = self.muon.param_groups
         whole, group["params"] = group["params"], self._single_matrices()
-        self.muon.step()  # type: ignore[no-untyped-call]
+        self.muon.step()  # type: ignore[no-untyped-call]  # PyTorch gives it no types
         group["params"] = whole
         self.others.step()
         return None
@@ -60,7 +60,10 @@ class MuonAndAdamW(torch.optim.Optimizer):
         for stacked, n in self.hidden.items():
             if stacked.grad is None:
                 continue
-            momentum = self.state[stacked].setdefault("momentum_buffer", torch.zeros_like(stacked))
+            state = self.state[stacked]
+            if "momentum_buffer" not in state:
+                state["momentum_buffer"] = torch.zeros_like(stacked)
+            momentum = state["momentum_buffer"]
             for weight, gradient, part in zip(
                 *(t.detach().chunk(n) for t in (stacked, stacked.grad, momentum)), strict=True
             ):
