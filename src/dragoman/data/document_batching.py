@@ -65,7 +65,7 @@ class ClassificationBatch(NamedTuple):
 
     documents: Documents
     labels: Tensor
-    """(B,): int64 class numbers."""
+    """(B,): int64 class numbers; or (B, C): 0 and 1, of texts with several labels."""
 
     def to(self, device: torch.device) -> ClassificationBatch:
         """Return the same batch on `device`."""

@@ -20,7 +20,6 @@ import torch
 from dragoman.errors import ConfigError, DataError
 from dragoman.hub import folder_of
 from dragoman.interop.generation import search_settings, unknown
-from dragoman.metrics.classification import softmax
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.translator import Translation, Translator
 from dragoman.runs import Run
@@ -297,7 +296,8 @@ class TextClassificationPipeline(Pipeline):
             elif function == "sigmoid":
                 scores = 1 / (1 + np.exp(-logits))
             else:
-                scores = softmax(logits, temperature=self.classifier.temperature)
+                labelling, temperature = self.classifier.labelling, self.classifier.temperature
+                scores = labelling.probabilities(logits, temperature=temperature)
             results: list[Any] = []
             for row in scores.tolist():
                 ranked = sorted(zip(self.classifier.labels, row, strict=True), key=lambda pair: -pair[1])

@@ -226,7 +226,7 @@ def test_the_baseline_is_trained_on_the_same_texts_and_scored_on_the_same_test(
     assert result is not None
     train = open_labelled(classification_config(Run.open(run)).data.train)
     expected = Baseline.train(train.examples()).predict([example.text for example in EXAMPLES])
-    n_right = sum(found == example.label for found, example in zip(expected, EXAMPLES, strict=True))
+    n_right = sum(found == (example.label,) for found, example in zip(expected, EXAMPLES, strict=True))
     assert result.scores[0].value == pytest.approx(100 * n_right / 40)
     assert result.n_train == 200
 

@@ -10,17 +10,17 @@ votes, so that nobody has to spell when texts are classified.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from dragoman.config import ClassificationConfig
 from dragoman.data.labelled_store import LabelledStore
+from dragoman.metrics.labelling import Labelling
 from dragoman.model.ngrams import bags_of_ngrams, hash_ngrams
 
 STRENGTH, FACTOR, MAX_TRIALS = 3.0, 10**0.5, 8
@@ -42,25 +42,6 @@ N_ITERATIONS = 60
 """Of L-BFGS, for each strength; each begins where the one before it ended."""
 
 Ids = npt.NDArray[np.int64]
-
-
-class Loss(NamedTuple):
-    """A loss of logits (N, C), and its gradient."""
-
-    value: Tensor
-    """(N,): nats of each text."""
-    gradient: Tensor
-    """(N, C)."""
-
-
-LossOf = Callable[[Tensor, Tensor], Loss]
-"""From logits (N, C) and targets (N, C)."""
-
-
-def exclusive_loss(logits: Tensor, targets: Tensor) -> Loss:
-    """Return the cross-entropy of texts of one label each."""
-    log_probs = logits.log_softmax(1)
-    return Loss(-(targets * log_probs).sum(1), log_probs.exp() - targets)
 
 
 class TextMatrix(NamedTuple):
@@ -103,7 +84,7 @@ def solve_votes(
     *,
     n_classes: int,
     weights: Tensor,
-    loss_of: LossOf = exclusive_loss,
+    labelling: Labelling,
 ) -> Votes:
     """Return the votes that fit the texts of `train`, held back as far as `valid` says.
 
@@ -114,9 +95,10 @@ def solve_votes(
     buckets, counts = _bags(train, config)
     known, columns = np.unique(buckets, return_inverse=True)
     matrix = _text_matrix(columns, counts, n_columns=len(known))
-    targets = F.one_hot(torch.from_numpy(train.labels.astype(np.int64)), n_classes).float()
+    targets = labelling.targets(train.labels, n_classes)
+    text_weights = labelling.text_weights(torch.from_numpy(train.labels.astype(np.int64)), weights)
     letters = _letters(words, known, bits) if words is not None else None
-    model = _Regression(matrix, targets, weights, letters, loss_of)
+    model = _Regression(matrix, targets, text_weights[:, None], letters, labelling)
 
     valid_buckets, valid_counts = _bags(valid, config)
     place = np.searchsorted(known, valid_buckets).clip(max=len(known) - 1)
@@ -128,12 +110,12 @@ def solve_votes(
         n_columns=len(known),
         n_ngrams=valid_counts,
     )
-    valid_targets = F.one_hot(torch.from_numpy(valid.labels.astype(np.int64)), n_classes).float()
+    valid_targets = labelling.targets(valid.labels, n_classes)
 
     def solved(strength: float) -> Votes:
         model.fit(strength)
         votes, bias = model.votes()
-        loss = float(loss_of(held_out.logits(votes) + bias, valid_targets).value.mean())
+        loss = float(labelling.loss(held_out.logits(votes) + bias, valid_targets).value.mean())
         return Votes(votes, bias, strength, loss)
 
     best = solved(STRENGTH)
@@ -156,15 +138,22 @@ class _Regression:
     """The regression's weights, and how they are found."""
 
     def __init__(
-        self, matrix: TextMatrix, targets: Tensor, weights: Tensor, letters: _Letters | None, loss_of: LossOf
+        self,
+        matrix: TextMatrix,
+        targets: Tensor,
+        text_weights: Tensor,
+        letters: _Letters | None,
+        labelling: Labelling,
     ) -> None:
-        self.matrix, self.targets, self.letters, self.loss_of = matrix, targets, letters, loss_of
-        self.text_weights = (targets * weights).sum(1, keepdim=True)  # (N, 1)
+        self.matrix, self.targets, self.letters, self.labelling = matrix, targets, letters, labelling
+        self.text_weights = text_weights  # (N, 1)
         counts = matrix.columns @ targets  # (U, C)
-        self.ratio = log_count_ratio(counts)
+        n_texts = matrix.columns @ torch.ones(len(targets), 1)  # (U, 1)
+        self.ratio = log_count_ratio(counts, n_texts, labelling)
         self.shapes = [self.ratio.shape, (targets.shape[1],)]
         if letters is not None:
-            self.letter_ratio = LETTER_SHARE * log_count_ratio(letters.by_letters @ counts[letters.column])
+            by_letters = (letters.by_letters @ of_words[letters.column] for of_words in (counts, n_texts))
+            self.letter_ratio = LETTER_SHARE * log_count_ratio(*by_letters, labelling)
             self.shapes.append(self.letter_ratio.shape)
         self.theta = torch.zeros(sum(map(_size, self.shapes)))
 
@@ -201,7 +190,7 @@ class _Regression:
         """Return the mean loss with its penalty, and the gradient."""
         theta, n = self.theta.detach(), len(self.targets)
         table, bias = self.votes()
-        loss = self.loss_of(self.matrix.logits(table) + bias, self.targets)
+        loss = self.labelling.loss(self.matrix.logits(table) + bias, self.targets)
         by_logits = self.text_weights * loss.gradient
         by_votes = self.matrix.gradient(by_logits)
         gradients = [self.ratio * by_votes, by_logits.sum(0)]
@@ -224,15 +213,15 @@ def _size(shape: Sequence[int]) -> int:
     return int(np.prod(shape))
 
 
-def log_count_ratio(counts: Tensor) -> Tensor:
+def log_count_ratio(counts: Tensor, n_texts: Tensor, labelling: Labelling) -> Tensor:
     """Log-count ratios of naive Bayes (U, C), a class against all others.
 
-    counts (U, C): how many texts of each class have each n-gram.
+    counts (U, C): how many texts of each class have each n-gram; n_texts (U, 1): how many texts have it.
     """
     ours = counts + 1.0
-    others = ours.sum(1, keepdim=True) - ours
+    others = labelling.counts_of_others(counts, n_texts)
     totals = counts.sum(0)
-    rest = totals.sum() - totals
+    rest = n_texts.sum() - totals
     return (ours / totals.clamp(min=1)).log() - (others / rest.clamp(min=1)).log()
 
 
