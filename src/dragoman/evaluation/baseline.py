@@ -56,7 +56,7 @@ class Baseline:
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression
 
-        texts, labels = zip(*examples, strict=True)
+        texts, cells = zip(*examples, strict=True)
         vectorizer = TfidfVectorizer(
             token_pattern=TOKEN,
             ngram_range=(1, 2),
@@ -68,10 +68,11 @@ class Baseline:
             C=INVERSE_STRENGTH, max_iter=1000, class_weight="balanced" if balanced else None
         )
         names: list[str] = []
+        labels: Any = cells
         if separator:
             from sklearn.multiclass import OneVsRestClassifier
 
-            several = [labels_of(label, separator) for label in labels]
+            several = [labels_of(cell, separator) for cell in cells]
             names = sorted({label for own in several for label in own})
             labels = np.array([[name in own for name in names] for own in several], dtype=np.int64)
             regression = OneVsRestClassifier(regression)
@@ -86,7 +87,7 @@ class Baseline:
         found = self._regression.predict(self._vectorizer.transform(texts))
         if not self._labels:
             return [(str(label),) for label in found]
-        return [tuple(self._labels[i] for i in np.flatnonzero(row)) for row in found]
+        return [tuple(self._labels[i] for i in np.flatnonzero(row).tolist()) for row in found]
 
     @property
     def signature(self) -> str:

@@ -142,7 +142,7 @@ class Evaluation:
 
         NONE is in the place of a label for one that was missed or, where texts have several, wrongly given.
         """
-        names = {None: NONE, **dict(enumerate(self.labels))}
+        names: dict[int | None, str] = {None: NONE, **dict(enumerate(self.labels))}
         found = self.labelling.mistakes(self.expected, self.found, len(self.labels))[:n]
         return [(names[mistake.label], names[mistake.given], mistake.n) for mistake in found]
 

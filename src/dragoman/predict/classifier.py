@@ -242,8 +242,8 @@ def load_calibration(run: Run) -> Calibration:
     if not (run.path / CALIBRATION).exists():
         return Calibration()
     kept = run.read_json(CALIBRATION)
-    found = Calibration(kept.get("temperature"), kept.get("threshold", 0.5))
-    for name, value, highest in zip(found._fields, found, (math.inf, 1.0), strict=True):
+    found: dict[str, Any] = {"temperature": kept.get("temperature"), "threshold": kept.get("threshold", 0.5)}
+    for (name, value), highest in zip(found.items(), (math.inf, 1.0), strict=True):
         if not isinstance(value, float) or not 0 < value < highest:
             raise RunError(f"{run.path / CALIBRATION}: is damaged, for it holds no {name}; train again")
-    return found
+    return Calibration(**found)

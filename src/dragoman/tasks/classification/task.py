@@ -80,7 +80,7 @@ class Classification(Task):
                 for new, old in zip(columns, (data.text_column, data.label_column), strict=True)
             )
             replaced = data.model_copy(update={"text_column": text, "label_column": label})
-            return {Path(file).name: open_text(replaced, [file])}
+            return {Path(file).name: open_text(replaced, (file,))}
         if columns != (None, None):
             raise ConfigError("--text-column and --label-column are for --file")
         run.check_corpora()

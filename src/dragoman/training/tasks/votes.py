@@ -152,8 +152,8 @@ class _Regression:
         self.ratio = log_count_ratio(counts, n_texts, labelling)
         self.shapes = [self.ratio.shape, (targets.shape[1],)]
         if letters is not None:
-            by_letters = (letters.by_letters @ of_words[letters.column] for of_words in (counts, n_texts))
-            self.letter_ratio = LETTER_SHARE * log_count_ratio(*by_letters, labelling)
+            counts, n_texts = (letters.by_letters @ each[letters.column] for each in (counts, n_texts))
+            self.letter_ratio = LETTER_SHARE * log_count_ratio(counts, n_texts, labelling)
             self.shapes.append(self.letter_ratio.shape)
         self.theta = torch.zeros(sum(map(_size, self.shapes)))
 
