@@ -197,7 +197,7 @@ def test_the_baseline_learns_what_a_bag_of_words_can_tell() -> None:
     pytest.importorskip("sklearn")
     baseline = Baseline.train([Labelled(text, label) for label, text in labelled_texts(200, seed=1)])
     found = baseline.predict([example.text for example in EXAMPLES])
-    assert found == [example.label for example in EXAMPLES]
+    assert found == [(example.label,) for example in EXAMPLES]
     assert "words:1-2" in baseline.signature
     assert "scikit-learn:" in baseline.signature
 
@@ -206,10 +206,18 @@ def test_the_baseline_sees_pairs_of_words_and_chinese_characters() -> None:
     pytest.importorskip("sklearn")
     order = [("xy", "first then"), ("yx", "then first")] * 20
     baseline = Baseline.train([Labelled(text, label) for label, text in order])
-    assert baseline.predict(["first then", "then first"]) == ["xy", "yx"]
+    assert baseline.predict(["first then", "then first"]) == [("xy",), ("yx",)]
     chinese = [("good", "这个很好"), ("bad", "那个很坏")] * 20
     baseline = Baseline.train([Labelled(text, label) for label, text in chinese])
-    assert baseline.predict(["好", "坏"]) == ["good", "bad"]
+    assert baseline.predict(["好", "坏"]) == [("good",), ("bad",)]
+
+
+def test_of_several_labels_the_baseline_tells_each_by_itself() -> None:
+    pytest.importorskip("sklearn")
+    rows = [("a|b", "red blue"), ("a", "red"), ("b", "blue"), ("", "green")] * 10
+    baseline = Baseline.train([Labelled(text, label) for label, text in rows], separator="|")
+    assert baseline.predict(["red", "blue red", "green"]) == [("a",), ("a", "b"), ()]
+    assert "labels:one-vs-rest|threshold:0.5" in baseline.signature
 
 
 def scorer(run: Path, saved: list[dict[str, Any]] | None = None) -> BaselineScorer:

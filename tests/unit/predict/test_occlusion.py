@@ -24,6 +24,7 @@ class Counting(Classifier):
 
     def __init__(self, *, temperature: float = 1.0) -> None:
         self.labels, self.temperature = ("blame", "praise"), temperature
+        self.labelling = Exclusive()
 
     def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Logits:
         sums = [sum(WEIGHTS.get(word, 0.0) for word in text.split()) for text in texts]

@@ -259,7 +259,7 @@ def test_the_page_shows_the_surest_mistakes_with_their_words(
     (mistakes,) = (section for section in page.sections if section.title == "Most confident mistakes")
     examples = [part for part in mistakes.parts if isinstance(part, Example)]
     assert len(examples) == 4
-    for i, example in zip(e.confident_mistakes(4), examples, strict=True):
+    for (i, _, _), example in zip(e.confident_mistakes(4), examples, strict=True):
         shown = {name: text for name, text, _ in example.rows}
         assert "".join(span.text for span in shown["text"]) == texts[i]  # type: ignore[union-attr]
         assert shown["label"] == classifier.labels[e.expected[i]]
