@@ -20,6 +20,7 @@ import torch
 from dragoman.errors import ConfigError, DataError
 from dragoman.hub import folder_of
 from dragoman.interop.generation import search_settings, unknown
+from dragoman.metrics.classification import softmax
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.translator import Translation, Translator
 from dragoman.runs import Run
@@ -280,7 +281,7 @@ class TextClassificationPipeline(Pipeline):
         top_k = arguments.get("top_k", 1)
         if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
             raise ConfigError(f"pipeline: top_k = {top_k!r}: give a number from 1 on, or None for all labels")
-        function = arguments.get("function_to_apply") or "softmax"
+        function = arguments.get("function_to_apply") or "default"
         if function not in ("default", "softmax", "sigmoid", "none"):
             raise ConfigError(
                 f'pipeline: function_to_apply = {function!r}: is not "softmax", "sigmoid" or "none"'
@@ -295,6 +296,8 @@ class TextClassificationPipeline(Pipeline):
                 scores = logits
             elif function == "sigmoid":
                 scores = 1 / (1 + np.exp(-logits))
+            elif function == "softmax":
+                scores = softmax(logits, temperature=self.classifier.temperature)
             else:
                 labelling, temperature = self.classifier.labelling, self.classifier.temperature
                 scores = labelling.probabilities(logits, temperature=temperature)

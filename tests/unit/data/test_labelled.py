@@ -414,6 +414,20 @@ def test_labels_are_counted_and_not_cells(tmp_path: Path) -> None:
     assert corpus.count_labels(cells) == {"a": 1, "b": 2}
 
 
+def test_columns_are_told_by_labels_and_not_by_their_combinations(tmp_path: Path) -> None:
+    """Nearly every text has a combination of its own, so that cells look like no classes."""
+    rng = random.Random(1)
+    lines = []
+    for i in range(60):
+        own = rng.sample("abcdefg", k=rng.randint(2, 5))
+        lines.append(f"{'|'.join(own)}\ta longer text of its own, with the number {i} in it")
+    path = tmp_path / "topics.tsv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert guess_labelled_columns(str(path), "|") == (1, 0)
+    with pytest.raises(DataError, match="cannot tell which columns are text and label"):
+        guess_labelled_columns(str(path))
+
+
 def test_what_separates_nothing_is_an_error(tmp_path: Path) -> None:
     corpus = topics(tmp_path, "a|b\tone", "b\ttwo", separator=";")
     with pytest.raises(DataError, match=r"no label has the separator ';', as in 'a\|b'"):

@@ -119,6 +119,7 @@ def test_a_classifier_does_not_translate_nor_a_translator_classify(run: Path, ti
         (LABELS, '{"labels": ["one"]}', "labels.json: is damaged, for it holds no labels"),
         (LABELS, "{", "labels.json: is damaged, for it holds no JSON object"),
         (CALIBRATION, '{"temperature": "warm"}', "calibration.json: is damaged, for it holds no temperature"),
+        (CALIBRATION, '{"temperature": 1.0, "threshold": 1.5}', "is damaged, for it holds no threshold"),
         (CALIBRATION, '{"temperature": 0.0}', "calibration.json: is damaged, for it holds no temperature"),
     ],
 )
