@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from commands import error_of, succeed
-from dragoman.config import load_recipe
+from dragoman.config import load_recipe, to_toml
 from dragoman.data.labelled import labels_of, open_labelled
 from dragoman.predict.classifier import CALIBRATION, Classifier
 from dragoman.predict.occlusion import word_importance
@@ -137,3 +137,18 @@ def test_runs_are_compared_by_exact_matches(run: Path) -> None:
     shown = succeed("compare", run, "other").stdout
     assert "exact match" in shown
     assert "micro-F1" in shown
+
+
+def test_runs_that_read_labels_in_other_ways_are_not_compared(run: Path) -> None:
+    """Of a test set whose cells are one label each, so that both can be scored on it."""
+    rows = [f"{topic}\tred {word}\n" for topic, words in TOPICS.items() for word in words]
+    for name in ("one", "test"):
+        Path(f"{name}.tsv").write_text("".join(rows), encoding="utf-8")
+    succeed("train", "one.tsv", "--task", "classification", "--out", "one", *SETTINGS)
+    for name in ("one", "run"):
+        config = load_recipe(Path(name, "config.toml"))
+        data = config.data.model_copy(update={"test": {"same": ("test.tsv",)}})
+        Path(name, "config.toml").write_text(
+            to_toml(config.model_copy(update={"data": data})), encoding="utf-8"
+        )
+    assert "cannot stand side by side" in error_of("compare", run, "one")

@@ -140,9 +140,10 @@ def compare_classifiers(
     groups = seed_groups({system: run.config for system, run in runs.items()})
     comparisons = []
     for name, sets in common.items():
-        (first, (_, texts, labels)), *_ = sets.items()
-        for system, (_, other_texts, other_labels) in sets.items():
-            if (texts, labels) != (other_texts, other_labels):
+        (first, (evaluation, texts, labels)), *_ = sets.items()
+        separator = evaluation.labelling.separator
+        for system, (other, *there) in sets.items():
+            if (texts, labels, separator) != (*there, other.labelling.separator):
                 raise DataError(
                     f"{name} of {first} and of {system} cannot stand side by side: their texts or labels "
                     "differ; compare runs on the same test set"
