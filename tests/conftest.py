@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import parse_config
-from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled, write_many
+from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled, write_many, write_topics
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +60,32 @@ def tiny_classifier_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "tokenizer": {"kind": "words"},
         "model": {"ngrams": 1},
         "training": {"learning_rate": 0.01, "precision": "fp32"},
+    }
+    overrides = (*TINY_CLASSIFIER, "training.max_steps=60", "training.valid_every=30")
+    return train(parse_config(settings, overrides=overrides), folder / "run")
+
+
+@pytest.fixture(scope="session")
+def tiny_topics_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run that tells which of three topics a text has. Copy it before changing anything in it."""
+    from dragoman.training.loop import train
+
+    folder = tmp_path_factory.mktemp("tiny-topics")
+    for name, n_texts in {"train": 200, "valid": 60, "test": 50}.items():
+        write_topics(folder, name, n_texts, seed=n_texts)
+    settings = {
+        "task": "classification",
+        "name": "tiny-topics",
+        "data": {
+            "train": [str(folder / "train.tsv")],
+            "valid": [str(folder / "valid.tsv")],
+            "test": {"tiny-test": [str(folder / "test.tsv")]},
+            "label_separator": "|",
+            "max_length": 6,
+        },
+        "tokenizer": {"kind": "words"},
+        "model": {"ngrams": 1},
+        "training": {"learning_rate": 0.01, "precision": "fp32", "metric": "micro_f1"},
     }
     overrides = (*TINY_CLASSIFIER, "training.max_steps=60", "training.valid_every=30")
     return train(parse_config(settings, overrides=overrides), folder / "run")

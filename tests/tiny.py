@@ -110,6 +110,30 @@ def write_labelled(folder: Path, name: str, n_texts: int, *, seed: int) -> None:
         (folder / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
+TOPICS = {
+    "nature": ("tree", "river", "bird", "leaf"),
+    "town": ("house", "street", "shop", "bus"),
+    "sea": ("boat", "wave", "harbour", "fish"),
+}
+
+
+def write_topics(folder: Path, name: str, n_texts: int, *, seed: int) -> None:
+    """Writes <name>.tsv: labels with | between them, a tab and a text, whose words tell the topics.
+
+    A text has each topic with a chance of four in ten; that of none has words of none.
+    """
+    rng = random.Random(seed)
+    lines = []
+    for _ in range(n_texts):
+        own = [topic for topic in TOPICS if rng.random() < 0.4]
+        words = [rng.choice(TOPICS[topic]) for topic in own for _ in range(2)]
+        words += rng.choices(("red", "big", "old", "small"), k=3)
+        rng.shuffle(words)
+        lines.append(f"{'|'.join(own)}\t{' '.join(words)}\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+
+
 def damaged_run(run: Path, folder: Path) -> Path:
     """Copy `run` to `folder` with truncated weights, which cannot be loaded."""
     shutil.copytree(run, folder)

@@ -22,7 +22,10 @@ from dragoman.runs import Run, saved_scores
 UNKNOWN = "unknown"
 """What is said of whatever a run does not say; of licences, the hub knows the word."""
 
-METRICS = {"BLEU": "bleu", "chrF2": "chrf", "TER": "ter", "accuracy": "accuracy", "macro-F1": "f1"}
+METRICS = {
+    "BLEU": "bleu", "chrF2": "chrf", "TER": "ter",
+    "accuracy": "accuracy", "macro-F1": "f1", "micro-F1": "f1", "exact match": "exact_match",
+}  # fmt: skip
 """Scores by the names that the hub has for them."""
 
 

@@ -478,11 +478,21 @@ class ClassificationDataConfig(DataConfig):
     """Column of the text: number from 0, or name of the field."""
     label_column: Column = 0
     """Column of the label. Labels are names, even if they look like numbers."""
+    label_separator: str = Field(default="", max_length=3)
+    """Separator of the labels of a text, as "|" in "politics|sport"; a text then has any number of labels.
+    "" = one label a text."""
     max_length: int = Field(default=256, ge=2, le=100_000)
     """Maximum tokens in a window. A longer text is split into several windows, which all count for its
     label."""
     max_windows: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Maximum windows of a text; the rest is truncated and counted. 0 = no limit."""
+
+    @field_validator("label_separator")
+    @classmethod
+    def _separator_is_printable(cls, separator: str) -> str:
+        if not all(character.isprintable() for character in separator):
+            raise ValueError('give one to three characters that can be seen, as "|"; a tab separates columns')
+        return separator
 
     @model_validator(mode="after")
     def _corpora_are_one_file(self) -> Self:
@@ -747,10 +757,11 @@ class ClassificationTrainingConfig(TrainingConfig):
     """With several processes: replicate all weights."""
     label_smoothing: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Probability spread over all labels."""
-    metric: Literal["accuracy", "macro_f1", "loss"] = "accuracy"
-    """Metric that selects the best checkpoint."""
+    metric: Literal["accuracy", "micro_f1", "macro_f1", "loss"] = "accuracy"
+    """Metric that selects the best checkpoint. With data.label_separator, a text counts for "accuracy" if all
+    its labels are right, and there is "micro_f1"."""
     class_weights: Literal["none", "balanced"] = "none"
-    """"balanced" = weight examples as if all labels were equally frequent."""
+    """"balanced" = weight examples as if all labels were equally frequent; for one label a text."""
 
 
 class SearchConfig(Section):
@@ -1016,7 +1027,7 @@ class TranslationConfig(Section):
 class ClassificationConfig(Section):
     """A whole recipe for a classifier."""
 
-    names: ClassVar[TaskNames] = TaskNames(
+    names_of_one: ClassVar[TaskNames] = TaskNames(
         verb="classify", predictor="Classifier", result="label", unit="text",
         score="accuracy", score_title="accuracy", score_unit=" %",
         sample=("text", "label", "prediction"), on_hub="text-classification",
@@ -1039,7 +1050,24 @@ class ClassificationConfig(Section):
         if self.tokenizer.tgt_kind != "same":
             raise ValueError("tokenizer.tgt_kind is for translation; a classifier has no target text")
         _check_positions(self.data.max_length, self.model)
+        if self.data.label_separator and self.training.class_weights != "none":
+            raise ValueError(
+                'training.class_weights = "balanced" is for one label a text; leave it out, '
+                "or data.label_separator"
+            )
+        if not self.data.label_separator and self.training.metric == "micro_f1":
+            raise ValueError(
+                'training.metric = "micro_f1" is for several labels a text (data.label_separator); '
+                'for one label it is "accuracy"'
+            )
         return self
+
+    @property
+    def names(self) -> TaskNames:
+        """What it is called in commands and messages."""
+        if not self.data.label_separator:
+            return self.names_of_one
+        return self.names_of_one._replace(score="micro_f1", score_title="micro-F1")
 
     @property
     def tests(self) -> dict[str, Corpora]:

@@ -72,7 +72,8 @@ class History(list[dict[str, Any]]):
     @property
     def score_key(self) -> str:
         """What the score is called: that of a translator or that of a classifier."""
-        return "bleu" if any("bleu" in record for record in self) else "accuracy"
+        known = ("bleu", "micro_f1")
+        return next((name for name in known if any(name in record for record in self)), "accuracy")
 
     def curves(self) -> dict[str, Cell]:
         """Return the learning curves as small pictures, by their names."""
@@ -84,7 +85,7 @@ class History(list[dict[str, Any]]):
         return {name: curve(self.series(*which), name=name) for name, which in named.items()}
 
     def _repr_html_(self) -> str:
-        names = ("step", "epoch", "valid_loss", "bleu", "chrf", "accuracy", "macro_f1", "best")
+        names = ("step", "epoch", "valid_loss", "bleu", "chrf", "micro_f1", "accuracy", "macro_f1", "best")
         rows = [r for r in self if r.get("kind") in ("valid", "average")]
         headings = [name for name in names if any(name in row for row in rows)]
         cells = [[_cell(row.get(name)) for name in headings] for row in rows]

@@ -30,7 +30,7 @@ from typer.testing import CliRunner
 from dragoman.cli import app
 from dragoman.config import load_recipe, to_toml
 from foreign_models import write_marian
-from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled
+from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled, write_topics
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -99,6 +99,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         write_corpus(folder, name, n_pairs, seed=n_pairs)
     (folder / "corpus.pl").write_bytes((folder / "corpus.de").read_bytes())
     write_labelled(folder, "reviews", 60, seed=60)
+    write_topics(folder, "topics", 60, seed=60)
     write_documents(folder)
     for recipe in ROOT.glob("recipes/*/recipe.toml"):
         _copy_recipe(recipe, folder / recipe.relative_to(ROOT), data)

@@ -161,7 +161,7 @@ def test_top_and_json_give_every_label(run: Path) -> None:
     assert first["label"] == "praise"
     assert list(first["probabilities"]) == ["praise", "blame"]
     assert sum(first["probabilities"].values()) == pytest.approx(1.0)
-    assert empty == {"text": "", "label": None, "probabilities": {}, "n_cut": 0}
+    assert empty == {"text": "", "label": None, "labels": [], "probabilities": {}, "n_cut": 0}
     assert (
         len(
             json.loads(succeed("classify", run, "--json", "--top", 1, stdin="good\n").stdout)["probabilities"]

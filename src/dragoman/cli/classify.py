@@ -33,7 +33,7 @@ def classify(
     ] = None,
     json_: Annotated[
         bool,
-        typer.Option("--json", help="Write one JSON object per line: text, label, label probabilities."),
+        typer.Option("--json", help="Write one JSON object per line: text, labels, label probabilities."),
     ] = False,
     top: Annotated[
         int | None,
@@ -49,8 +49,9 @@ def classify(
 ) -> None:
     """Classify texts: one line in, one line out.
 
-    Each output line is: label, tab, probability. Texts may have any length. Empty lines stay empty. Lines
-    from a pipe are classified as they arrive.
+    Each output line is: label, tab, probability. Several labels of a text, and their probabilities, have
+    the separator of the training file between them. Texts may have any length. Empty lines stay empty.
+    Lines from a pipe are classified as they arrive.
     """
     out = None if out == Path("-") else out
     work = Work(file, out, None)
@@ -59,6 +60,7 @@ def classify(
     from dragoman.tasks.classification.task import load_classifier
 
     classifier = load_classifier(run, device=device, precision=precision)
+    separator = classifier.labelling.separator
     lines: list[str] = []
     n_texts = n_cut_texts = n_cut_tokens = 0
     for chunk in chunks:
@@ -66,7 +68,7 @@ def classify(
         n_texts += len(found)
         n_cut_texts += sum(c.n_cut > 0 for c in found)
         n_cut_tokens += sum(c.n_cut for c in found)
-        written = [as_json(c, top) if json_ else as_line(c, top) for c in found]
+        written = [as_json(c, top) if json_ else as_line(c, top, separator) for c in found]
         if out is None:
             sys.stdout.write("".join(f"{line}\n" for line in written))
             sys.stdout.flush()
@@ -81,13 +83,18 @@ def classify(
         say(f"cut {n_cut_tokens:,} tokens off {n_cut_texts:,} of {n_texts:,} texts (data.max_windows)")
 
 
-def as_line(classification: Classification, top: int | None) -> str:
-    """Return the `top` labels with their probabilities, separated by tabs.
+def as_line(classification: Classification, top: int | None, separator: str) -> str:
+    """Return the labels given, joined, and their probabilities; or the `top` labels, separated by tabs.
 
     An empty line for an empty text.
     """
-    likely = list(classification.probabilities.items())[: top or 1]
-    return "\t".join(f"{label}\t{probability:.4f}" for label, probability in likely)
+    likely = classification.probabilities
+    if not likely:
+        return ""
+    if top is None:
+        shares = (f"{likely[label]:.4f}" for label in classification.labels)
+        return f"{separator.join(classification.labels)}\t{separator.join(shares)}"
+    return "\t".join(f"{label}\t{likely[label]:.4f}" for label in list(likely)[:top])
 
 
 def as_json(classification: Classification, top: int | None) -> str:
@@ -96,6 +103,7 @@ def as_json(classification: Classification, top: int | None) -> str:
     record = {
         "text": classification.text,
         "label": classification.label or None,
+        "labels": list(classification.labels),
         "probabilities": dict(likely),
         "n_cut": classification.n_cut,
     }

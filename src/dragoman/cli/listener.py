@@ -110,6 +110,7 @@ def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
         "bleu": "BLEU",
         "chrf": "chrF",
         "old_bleu": "old BLEU",
+        "micro_f1": "micro-F1",
         "accuracy": "accuracy",
         "macro_f1": "macro-F1",
     }

@@ -153,13 +153,17 @@ def _best(run: Run) -> str:
 
 
 def _labels(run: Run) -> str | None:
-    from dragoman.predict.classifier import LABELS, load_labels, load_temperature
+    from dragoman.predict.classifier import LABELS, load_calibration, load_labels
 
     if not (run.path / LABELS).exists():
         return None
     labels = load_labels(run)
     shown = ", ".join(labels[:10]) + f" and {len(labels) - 10} more" * (len(labels) > 10)
-    return f"{len(labels)}: {shown} · temperature {load_temperature(run):.2f}"
+    calibration = load_calibration(run)
+    shown += f" · temperature {calibration.temperature:.2f}"
+    if getattr(run.config.data, "label_separator", ""):
+        shown += f" · threshold {calibration.threshold:.2f}"
+    return f"{len(labels)}: {shown}"
 
 
 def _kilobytes(path: Path) -> float:

@@ -92,6 +92,13 @@ def train(
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    label_separator: Annotated[
+        str,
+        typer.Option(
+            help='Separator of the labels of a text that may have several, as "|".',
+            show_default="one label per text",
+        ),
+    ] = "",
     valid: Annotated[
         str | None, typer.Option(help="Labelled texts for validation; default: hold out a part.")
     ] = None,
@@ -208,6 +215,7 @@ def train(
         valid=valid,
         text_column=column(text_column),
         label_column=column(label_column),
+        label_separator=label_separator,
         start=start,
         extend_vocab=extend_vocab,
         replay=replay,

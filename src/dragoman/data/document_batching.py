@@ -65,7 +65,7 @@ class ClassificationBatch(NamedTuple):
 
     documents: Documents
     labels: Tensor
-    """(B,): int64 class numbers."""
+    """(B,): int64 class numbers; or (B, C): 0 and 1, of texts with several labels."""
 
     def to(self, device: torch.device) -> ClassificationBatch:
         """Return the same batch on `device`."""
@@ -139,8 +139,7 @@ def make_classification_batch(
     Word dropout hides tokens, as PyTorch's random state will have it; a text that would lose all of them
     keeps its first.
     """
-    lengths = store.lengths[indices].astype(np.int64)
-    tokens = np.concatenate([store.text[i] for i in indices.tolist()]).astype(np.int64)
+    tokens, lengths = store.gathered(indices)
     if config.model.word_dropout:
         keep = torch.rand(len(tokens)).numpy() >= config.model.word_dropout
         starts = np.cumsum(lengths) - lengths

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -30,12 +31,22 @@ class Labelled(NamedTuple):
 
     text: str
     label: str
+    """The cell as it is written; of a corpus with a separator, `labels_of` has its labels."""
+
+
+def labels_of(cell: str, separator: str) -> tuple[str, ...]:
+    """Return the labels in a cell, each once, without blanks around them; without a separator, the cell."""
+    if not separator:
+        return (cell,)
+    return tuple(dict.fromkeys(label for part in cell.split(separator) if (label := part.strip())))
 
 
 class LabelledCorpus(ABC):
     """Examples that can be read again and again. `name` says in messages where they come from."""
 
     name: str
+    separator: str = ""
+    """Of the labels in a cell; "" = a cell is one label."""
 
     def sources(self) -> Iterator[str]:
         """Yield the text of every example: what a model reads. DataError: as `examples`."""
@@ -44,13 +55,15 @@ class LabelledCorpus(ABC):
     def examples(self) -> Iterator[Labelled]:
         """Every example that has a text and a label, in order; `notes` counts the others.
 
+        With a separator, an example may have no label.
+
         DataError, when it is met: a file cannot be read, or has no such columns; at the end: there was no
         example, all had the same label, or most had a label of their own.
         """
         n = 0
         labels: dict[str, None] = {}
         for n, example in enumerate(self._read(), start=1):
-            labels[example.label] = None
+            labels.update(dict.fromkeys(labels_of(example.label, self.separator)))
             if len(labels) > MANY_LABELS:
                 self._check(n, labels)
             yield example
@@ -64,7 +77,7 @@ class LabelledCorpus(ABC):
             raise DataError(
                 f"{self.name}: no example{skipped and f' ({skipped})'}; give a file of texts and labels"
             )
-        if len(labels) == 1:
+        if len(labels) == 1 and not self.separator:
             raise DataError(
                 f"{self.name}: all {n} examples have the label {first!r}; "
                 f"give a file with two labels or more, or name another column ({SETTING})"
@@ -74,6 +87,27 @@ class LabelledCorpus(ABC):
                 f"{self.name}: {len(labels)} different labels in {n} examples, such as {first[:40]!r}; "
                 f"are text and label the right columns? ({SETTING})"
             )
+
+    def count_labels(self, cells: Mapping[str, int]) -> Counter[str]:
+        """Return how many examples have each label, given how many have each cell.
+
+        DataError: the separator is in no cell, or separates fewer than two labels.
+        """
+        counts: Counter[str] = Counter()
+        for cell, n in cells.items():
+            counts.update(dict.fromkeys(labels_of(cell, self.separator), n))
+        if self.separator and not any(self.separator in cell for cell in cells):
+            raise DataError(
+                f"{self.name}: no label has the separator {self.separator!r}, as in "
+                f"{next(iter(cells))[:40]!r}; give the one that is in the file, or none where each text has "
+                "one label (data.label_separator)"
+            )
+        if self.separator and len(counts) < 2:
+            raise DataError(
+                f"{self.name}: {len(counts)} label between separators {self.separator!r}; "
+                "give a file with two labels or more (data.label_separator)"
+            )
+        return counts
 
     @abstractmethod
     def _read(self) -> Iterator[Labelled]:
@@ -95,25 +129,30 @@ class LabelledCorpus(ABC):
 class LabelledTable(LabelledCorpus):
     """Two columns of a table."""
 
-    def __init__(self, table: Table, *, text_column: Column, label_column: Column) -> None:
-        self.table, self.columns = table, (text_column, label_column)
+    def __init__(
+        self, table: Table, *, text_column: Column, label_column: Column, separator: str = ""
+    ) -> None:
+        self.table, self.columns, self.separator = table, (text_column, label_column), separator
         self.name = table.name
         self._notes = Notes("examples")
 
     def _read(self) -> Iterator[Labelled]:
         self._notes = notes = Notes("examples")
         text_column, label_column = self.columns
-        first_label, n_first = "", 0
+        first_label, n_first, n_bare = "", 0, 0
         for n, (text_cell, label_cell) in self.table.rows(self.columns, notes):
             text = self.table.text(text_cell, n, text_column)
             label = self.table.label(label_cell, n, label_column)
             notes.n_read += 1
             first_label = first_label or label
             n_first += label == first_label
-            if text.strip() and label:
+            n_bare += bool(text.strip()) and not label
+            if text.strip() and (label or self.separator):
                 yield Labelled(text, label)
             else:
                 notes.skipped["without label" if text.strip() else "without text"] += 1
+        if self.separator and n_bare:
+            notes.remarks.append(f"{n_bare} of {notes.n_read} examples have none of the labels")
         is_headerless = isinstance(self.table, TabSeparated) and isinstance(label_column, int)
         if is_headerless and n_first == 1 and notes.n_read >= 5:
             notes.remarks.append(
@@ -125,15 +164,16 @@ class LabelledTable(LabelledCorpus):
         return self._notes.lines(self.name)
 
     def fingerprint(self) -> str:
-        return hash_strings("labelled", self.table.fingerprint(self.columns))
+        separators = [self.separator] if self.separator else []
+        return hash_strings("labelled", self.table.fingerprint(self.columns), *separators)
 
 
 class Reviews(LabelledCorpus):
     """A split of the labelled reviews that come with Dragoman."""
 
-    def __init__(self, split: str) -> None:
+    def __init__(self, split: str, *, separator: str = "") -> None:
         self.name = REVIEWS + split
-        self.split = split
+        self.split, self.separator = split, separator
 
     def _read(self) -> Iterator[Labelled]:
         from dragoman.data.phrasebook import reviews
@@ -152,7 +192,7 @@ class _Part(LabelledCorpus):
         self, corpus: LabelledCorpus, held_out: frozenset[int], *, seed: int, name: str, inside: bool
     ) -> None:
         self.corpus, self.held_out, self.seed, self.inside = corpus, held_out, seed, inside
-        self.name = f"{corpus.name} ({name})"
+        self.name, self.separator = f"{corpus.name} ({name})", corpus.separator
 
     def _read(self) -> Iterator[Labelled]:
         for example in self.corpus.examples():
@@ -175,12 +215,14 @@ def open_labelled(
     *,
     text_column: Column = DEFAULT_COLUMNS[0],
     label_column: Column = DEFAULT_COLUMNS[1],
+    separator: str = "",
 ) -> LabelledCorpus:
     """Return the labelled corpus in a file, a data set "hf:owner/name:split", or "phrasebook:reviews-train".
 
     The file is read by its suffix: .csv, .jsonl (.ndjson, .json), .parquet, and anything else as
     tab-separated columns. Columns are numbers, counted from 0, or names; where both are left at the
     default, a file that names its columns is asked for those called "text" and "label", or the like.
+    With a `separator`, a label cell holds any number of labels.
     DataError: the file is missing, has no columns, or does not tell which are meant.
     """
     names = file_names(files)
@@ -188,7 +230,7 @@ def open_labelled(
         raise DataError(f"a labelled corpus of {len(names)} files; give one file of texts and labels")
     name = names[0]
     if name.startswith(REVIEWS):
-        return _open_reviews(name.removeprefix(REVIEWS))
+        return _open_reviews(name.removeprefix(REVIEWS), separator)
     for column in (text_column, label_column):
         if isinstance(column, int) and column < 0:
             raise DataError(f"{name}: column {column}; columns are counted from 0 ({SETTING})")
@@ -196,32 +238,33 @@ def open_labelled(
         raise DataError(f"{name}: column {text_column!r} cannot be both text and label ({SETTING})")
     table = open_table(name, setting=SETTING)
     if not isinstance(table, TabSeparated) and (text_column, label_column) == DEFAULT_COLUMNS:
-        text_column, label_column = _guess(table)
-    return LabelledTable(table, text_column=text_column, label_column=label_column)
+        text_column, label_column = _guess(table, separator)
+    return LabelledTable(table, text_column=text_column, label_column=label_column, separator=separator)
 
 
-def guess_labelled_columns(name: str) -> tuple[Column, Column]:
+def guess_labelled_columns(name: str, separator: str = "") -> tuple[Column, Column]:
     """Return the columns with text and label of the file or data set `name`.
 
     By their names, such as "review" and "sentiment"; or else by what is in them: the label is the column
     with few different values, the text the one with by far the longest. DataError: neither tells.
     """
-    return _guess(open_table(name, setting=SETTING))
+    return _guess(open_table(name, setting=SETTING), separator)
 
 
-def _guess(table: Table) -> tuple[Column, Column]:
+def _guess(table: Table, separator: str) -> tuple[Column, Column]:
     """Return the columns with text and label."""
     if isinstance(table, TabSeparated):
         cells = table.first_line()
         found = match_labelled(cells) if looks_like_names(cells) else None
-        return found or _guess_by_content(table, range(len(cells)))
-    return match_labelled(table.fields()) or _guess_by_content(table, table.fields())
+        return found or _guess_by_content(table, range(len(cells)), separator)
+    return match_labelled(table.fields()) or _guess_by_content(table, table.fields(), separator)
 
 
 class _Content:
     """What a column holds: how many different values, and how long they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, separator: str) -> None:
+        self.separator = separator
         self.values: set[str] = set()
         self.n = self.n_characters = 0
         self.example = ""
@@ -233,7 +276,7 @@ class _Content:
         self.n_characters += len(text)
         self.example = self.example or text[:20]
         if len(self.values) <= MANY_LABELS:
-            self.values.add(text[:100])
+            self.values.update(label[:100] for label in labels_of(text, self.separator))
 
     @property
     def mean_length(self) -> float:
@@ -245,9 +288,9 @@ class _Content:
         return 2 <= len(self.values) <= min(MANY_LABELS, max(2, self.n // 3)) and self.mean_length <= 50
 
 
-def _guess_by_content(table: Table, columns: Sequence[Column]) -> tuple[Column, Column]:
+def _guess_by_content(table: Table, columns: Sequence[Column], separator: str) -> tuple[Column, Column]:
     """Return the columns with text and label, by what the first records hold. DataError: they don't tell."""
-    contents = {column: _Content() for column in columns}
+    contents = {column: _Content(separator) for column in columns}
     for _, cells in islice(table.rows(list(columns), Notes("records")), SAMPLE):
         for content, cell in zip(contents.values(), cells, strict=True):
             content.add(cell)
@@ -267,14 +310,14 @@ def _guess_by_content(table: Table, columns: Sequence[Column]) -> tuple[Column, 
     )
 
 
-def _open_reviews(split: str) -> Reviews:
+def _open_reviews(split: str, separator: str) -> Reviews:
     """Return a split of the reviews. DataError: there is none of that name."""
     from dragoman.data.phrasebook import SPLITS
 
     if split not in SPLITS:
         there = ", ".join(REVIEWS + name for name in SPLITS)
         raise DataError(f"{REVIEWS}{split}: no such split; there are {there}")
-    return Reviews(split)
+    return Reviews(split, separator=separator)
 
 
 def split_labelled(
@@ -283,7 +326,9 @@ def split_labelled(
     """Split off about `n_held_out` random examples, at most a tenth: return the rest, and the held-out ones.
 
     Equal texts stay together, so that no held-out text is also trained on, and every label has its share
-    in both parts. The choice depends on `seed` and the texts alone, not on the order of lines.
+    in both parts; a text with several counts for the rarest.
+
+    The choice depends on `seed` and the texts alone, not on the order of lines.
     DataError: too few different texts.
     """
     names: dict[str, int] = {}
@@ -294,8 +339,10 @@ def split_labelled(
         ),
         dtype=[("text", np.uint64), ("label", np.int64)],
     )
-    rank = np.argsort(np.argsort(list(names)))  # of each label in the alphabet
-    held_out = _choose(examples["text"], rank[examples["label"]], n_held_out=n_held_out)
+    counts = dict(zip(names, np.bincount(examples["label"]).tolist(), strict=True))
+    strata = _strata(counts, corpus.separator)
+    number = np.unique(strata, return_inverse=True)[1]  # of each label in the alphabet
+    held_out = _choose(examples["text"], number[examples["label"]], n_held_out=n_held_out)
     if not held_out:
         raise DataError(
             f"{corpus.name}: {len(examples)} examples are too few, or too alike, to hold some out; "
@@ -305,6 +352,19 @@ def split_labelled(
         _Part(corpus, held_out, seed=seed, name="without held-out examples", inside=False),
         _Part(corpus, held_out, seed=seed, name="held-out examples", inside=True),
     )
+
+
+def _strata(counts: Mapping[str, int], separator: str) -> list[str]:
+    """Return the rarest label of each cell, given how often each cell occurs; "" for one without labels."""
+    cells = {cell: labels_of(cell, separator) for cell in counts}
+    n_of_label: Counter[str] = Counter()
+    for cell, labels in cells.items():
+        n_of_label.update(dict.fromkeys(labels, counts[cell]))
+
+    def rarity(label: str) -> tuple[int, str]:
+        return n_of_label[label], label
+
+    return [min(labels, key=rarity, default="") for labels in cells.values()]
 
 
 def _choose(

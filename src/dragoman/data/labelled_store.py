@@ -2,7 +2,8 @@
 
 cache/<key>/
     text.ids, text.offsets      the ids of all texts, one after the other, and where each begins
-    labels                      int32: the class number of each text
+    labels                      int32: the class number of each text; or, where a text has several labels,
+                                uint8: for each text and each class, whether it has it
     meta.json                   counts and types; written last
 """
 
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import parse_json
-from dragoman.data.labelled import LabelledCorpus
+from dragoman.data.labelled import LabelledCorpus, labels_of
 from dragoman.data.store import (
     CHUNK,
     SideWriter,
@@ -30,6 +31,7 @@ from dragoman.data.store import (
     write_meta,
 )
 from dragoman.errors import DataError
+from dragoman.metrics.labelling import Labels, labelling_of
 from dragoman.text.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -67,9 +69,14 @@ class LabelledStore:
             n_texts = int(meta["n_texts"])
             self.text = open_side(folder, "text", meta["text"], n_sentences=n_texts)
             check_side(folder, "text", meta["text"])
-            self.labels: npt.NDArray[np.int32] = np.fromfile(folder / "labels", dtype=np.int32)
+            n_labels = meta.get("n_labels")
+            data = (folder / "labels").read_bytes()
+            self.labels: Labels = np.frombuffer(data, dtype=np.int32 if n_labels is None else np.uint8)
+            """(N,) class numbers, or (N, C) 0 and 1."""
+            if n_labels is not None:
+                self.labels = self.labels.reshape(-1, n_labels)
             if len(self.labels) != n_texts:
-                raise ValueError(f"labels should have {4 * n_texts} bytes")
+                raise ValueError(f"labels should be those of {n_texts} texts")
             if meta.get("labels_crc") not in (None, zlib.crc32(self.labels.tobytes())):
                 raise ValueError("labels have changed since they were written")
             self.cut = Cut(**meta["cut"])
@@ -83,6 +90,11 @@ class LabelledStore:
     def lengths(self) -> npt.NDArray[np.int32]:
         """Tokens of each text."""
         return self.text.lengths
+
+    def gathered(self, texts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the ids of `texts`, one after the other, and the tokens that each has."""
+        ids = [self.text[i] for i in texts.tolist()]
+        return np.concatenate(ids).astype(np.int64), self.lengths[texts].astype(np.int64)
 
     def notes(self) -> list[str]:
         """Return a line for each kind of skipped examples of the corpus."""
@@ -148,7 +160,8 @@ def _build(
     dropout: tuple[int, ...] | None,
 ) -> None:
     """Write all the files of a store into the empty `folder`."""
-    numbers = class_numbers(labels)
+    separator, numbers = corpus.separator, class_numbers(labels)
+    labelling = labelling_of(separator)
     generator = None if dropout is None else np.random.default_rng(dropout)
     n_empty = n_cut = n_tokens_cut = labels_crc = 0
     with (
@@ -160,8 +173,11 @@ def _build(
             kept = [(i, example.label) for i, example in zip(ids, examples, strict=True) if i]
             shortened = [shorten(i, max_tokens) for i, _ in kept]
             text.append(shortened)
-            found = [class_number(label, numbers, where=corpus.name) for _, label in kept]
-            data = np.array(found, dtype=np.int32).tobytes()
+            found = [
+                [class_number(label, numbers, where=corpus.name) for label in labels_of(cell, separator)]
+                for _, cell in kept
+            ]
+            data = labelling.encode(found, len(labels)).tobytes()
             file.write(data)
             labels_crc = zlib.crc32(data, labels_crc)
             lost = [len(i) - len(s) for (i, _), s in zip(kept, shortened, strict=True)]
@@ -177,5 +193,6 @@ def _build(
         "cut": Cut(n_empty, n_cut, n_tokens_cut)._asdict(),
         "text": text.meta,
         "labels_crc": labels_crc,
+        **({"n_labels": len(labels)} if separator else {}),
     }
     write_meta(folder, meta)

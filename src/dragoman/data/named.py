@@ -39,7 +39,12 @@ def open_text(
     DataError: as they have.
     """
     if isinstance(data, ClassificationDataConfig):
-        return open_labelled(files, text_column=data.text_column, label_column=data.label_column)
+        return open_labelled(
+            files,
+            text_column=data.text_column,
+            label_column=data.label_column,
+            separator=data.label_separator,
+        )
     several = each_corpus(files)
     listed = [(data.corpus_with(one), one) for one in several]
     if not any(corpus for corpus, _ in listed):

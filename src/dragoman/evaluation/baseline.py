@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.data.labelled import Labelled
+from dragoman.data.labelled import Labelled, labels_of
 from dragoman.errors import require
 
 NAME = "TF-IDF + logistic regression"
@@ -35,13 +35,19 @@ SETTINGS = f"words:1-2|sublinear:yes|C:{INVERSE_STRENGTH:g}"
 class Baseline:
     """TF-IDF of 1- and 2-grams of lower-cased words, sublinear, and a regularised logistic regression."""
 
-    def __init__(self, vectorizer: Any, regression: Any, n_texts: int) -> None:
-        self._vectorizer, self._regression = vectorizer, regression
+    def __init__(
+        self, vectorizer: Any, regression: Any, n_texts: int, labels: Sequence[str], *, balanced: bool
+    ) -> None:
+        """Take `labels` where a text has several: a regression of its own for each of them."""
+        self._vectorizer, self._regression, self._labels = vectorizer, regression, labels
+        self._balanced = balanced
         self.n_texts = n_texts
 
     @classmethod
-    def train(cls, examples: Iterable[Labelled], *, balanced: bool = False) -> Baseline:
+    def train(cls, examples: Iterable[Labelled], *, balanced: bool = False, separator: str = "") -> Baseline:
         """Train the baseline on `examples`; `balanced` gives rare labels the weight of frequent ones.
+
+        With a `separator` between the labels of a text: a regression for each label, against all others.
 
         The same examples give the same baseline. MissingExtraError: scikit-learn is not installed.
         """
@@ -50,7 +56,7 @@ class Baseline:
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression
 
-        texts, labels = zip(*examples, strict=True)
+        texts, cells = zip(*examples, strict=True)
         vectorizer = TfidfVectorizer(
             token_pattern=TOKEN,
             ngram_range=(1, 2),
@@ -61,18 +67,33 @@ class Baseline:
         regression = LogisticRegression(
             C=INVERSE_STRENGTH, max_iter=1000, class_weight="balanced" if balanced else None
         )
+        names: list[str] = []
+        labels: Any = cells
+        if separator:
+            from sklearn.multiclass import OneVsRestClassifier
+
+            several = [labels_of(cell, separator) for cell in cells]
+            names = sorted({label for own in several for label in own})
+            labels = np.array([[name in own for name in names] for own in several], dtype=np.int64)
+            regression = OneVsRestClassifier(regression)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", message="Label .* is present in all training examples")
             regression.fit(vectorizer.fit_transform(texts), labels)
-        return cls(vectorizer, regression, len(texts))
+        return cls(vectorizer, regression, len(texts), names, balanced=balanced)
 
-    def predict(self, texts: Sequence[str]) -> list[str]:
-        """Return the label of each text."""
-        return [str(label) for label in self._regression.predict(self._vectorizer.transform(texts))]
+    def predict(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the labels of each text: one, or those whose probability is above 0.5."""
+        found = self._regression.predict(self._vectorizer.transform(texts))
+        if not self._labels:
+            return [(str(label),) for label in found]
+        return [tuple(self._labels[i] for i in np.flatnonzero(row).tolist()) for row in found]
 
     @property
     def signature(self) -> str:
         """Every choice that its predictions depend on beside the texts."""
-        balanced = "yes" if self._regression.class_weight else "no"
+        balanced = "yes" if self._balanced else "no"
         min_df = self._vectorizer.min_df
-        return f"{SETTINGS}|min_df:{min_df}|balanced:{balanced}|scikit-learn:{version('scikit-learn')}"
+        several = "|labels:one-vs-rest|threshold:0.5" if self._labels else ""
+        library = f"scikit-learn:{version('scikit-learn')}"
+        return f"{SETTINGS}|min_df:{min_df}|balanced:{balanced}{several}|{library}"

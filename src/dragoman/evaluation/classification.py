@@ -6,28 +6,32 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled, split_labelled
+from dragoman.data.labelled import Labelled, LabelledCorpus, labels_of, split_labelled
 from dragoman.data.labelled_store import class_number, class_numbers
+from dragoman.data.named import open_text
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
 from dragoman.evaluation.scores import read_score, score_record, scores_table
 from dragoman.metrics.classification import (
+    ClassIntervals,
     ClassScore,
-    accuracy,
-    confusion_matrix,
+    Counts,
+    ReliabilityBin,
+    class_intervals,
     expected_calibration_error,
-    macro_f1,
     negative_log_likelihood,
     per_class,
+    reliability,
     softmax,
 )
+from dragoman.metrics.labelling import Exclusive, Labelling, Labels
 from dragoman.metrics.score import Score
 from dragoman.notebook import Cell, table, table_of
 from dragoman.predict.classifier import Classifier
@@ -38,6 +42,23 @@ N_CONFUSED = 10
 """Classes, at most, whose confusions are printed as a matrix; of more, the most frequent ones as a list."""
 
 
+ONE_LABEL = Exclusive()
+
+NONE = "–"
+"""Written where a mistake has a label on one side alone."""
+
+
+class ConfidentMistake(NamedTuple):
+    """A text whose labels are not right."""
+
+    text: int
+    """Its index."""
+    label: str
+    """The label that it was most confidently given or, of several, denied."""
+    confidence: float
+    """The probability of that, 0–1."""
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """What a classifier made of one test set, and how good that is. Classes go by their numbers."""
@@ -45,8 +66,8 @@ class Evaluation:
     name: str
     labels: tuple[str, ...]
     """The names of the classes."""
-    expected: Ids
-    """(N,): the class of each text."""
+    expected: Labels
+    """The labels of each text: (N,), or (N, C) where they are several."""
     logits: npt.NDArray[np.float64]
     """(N, C): before the temperature."""
     temperature: float
@@ -58,50 +79,104 @@ class Evaluation:
     no_baseline: str = ""
     """Why there is no baseline."""
     texts: tuple[str, ...] = ()
+    threshold: float = 0.5
+    labelling: Labelling = ONE_LABEL
+
+    @cached_property
+    def found(self) -> Labels:
+        """The labels that each text was given: as `expected`."""
+        return self.labelling.give(self.probabilities(), self.threshold)
 
     @property
-    def found(self) -> Ids:
-        """(N,): the class that each text was given."""
-        return np.asarray(self.logits.argmax(1), dtype=np.int64)
+    def right(self) -> npt.NDArray[np.bool_]:
+        """(N,): whether all labels of each text are right."""
+        return np.asarray((self.expected == self.found).reshape(len(self.expected), -1).all(1))
+
+    @property
+    def confidence(self) -> npt.NDArray[np.float64]:
+        """(N,): how sure it is that all labels of each text are right."""
+        return self.labelling.confidence(self.probabilities(), self.found)
+
+    @property
+    def expected_names(self) -> list[str]:
+        """The labels of each text, as one cell."""
+        return self.labelling.names(self.expected, self.labels)
+
+    @property
+    def found_names(self) -> list[str]:
+        """The labels that each text was given, as one cell."""
+        return self.labelling.names(self.found, self.labels)
 
     @property
     def texts_per_second(self) -> float:
         return len(self.expected) / max(self.seconds, 1e-9)
 
     @cached_property
-    def confusion(self) -> Ids:
-        """(C, C): texts of the row's class that were given the column's."""
-        return confusion_matrix(self.expected, self.found, n_classes=len(self.labels))
+    def confusion(self) -> Ids | None:
+        """(C, C): texts of the row's class that were given the column's; None for several labels."""
+        return self.labelling.confusion(self.expected, self.found, len(self.labels))
 
-    @property
-    def scores(self) -> tuple[Score, Score]:
-        """Accuracy and macro-F1, with their intervals."""
-        return accuracy(self.confusion), macro_f1(self.confusion)
+    @cached_property
+    def scores(self) -> tuple[Score, ...]:
+        """Accuracy and macro-F1, or micro-F1, macro-F1 and exact match, with their intervals."""
+        return tuple(self.labelling.scores(self.expected, self.found, len(self.labels)).values())
+
+    @cached_property
+    def counts(self) -> Counts:
+        """How often each class (C,) is right, given, and there."""
+        return self.labelling.counts(self.expected, self.found, len(self.labels))
 
     @property
     def per_class(self) -> dict[str, ClassScore]:
         """Precision, recall, F1 and support of each class by its name."""
-        return dict(zip(self.labels, per_class(self.confusion), strict=True))
+        return dict(zip(self.labels, per_class(self.counts), strict=True))
+
+    @cached_property
+    def class_intervals(self) -> list[ClassIntervals]:
+        """The intervals of the scores of each class."""
+        resampled = self.labelling.resampled(self.expected, self.found, len(self.labels))
+        return class_intervals(self.counts, resampled)
+
+    def mistakes(self, n: int = N_CONFUSED) -> list[tuple[str, str, int]]:
+        """Return the `n` most frequent mistakes, at most: a label, the one given, and how many texts.
+
+        NONE is in the place of a label for one that was missed or, where texts have several, wrongly given.
+        """
+        names: dict[int | None, str] = {None: NONE, **dict(enumerate(self.labels))}
+        found = self.labelling.mistakes(self.expected, self.found, len(self.labels))[:n]
+        return [(names[mistake.label], names[mistake.given], mistake.n) for mistake in found]
 
     def probabilities(self, *, calibrated: bool = True) -> npt.NDArray[np.float64]:
         """(N, C), after the temperature or before."""
-        return softmax(self.logits, temperature=self.temperature if calibrated else 1.0)
+        return self.labelling.probabilities(self.logits, temperature=self.temperature if calibrated else 1.0)
+
+    def reliability(self, *, calibrated: bool = True) -> list[ReliabilityBin]:
+        """How often decisions are right, by how sure it is: one a text, or one for each text and label."""
+        return reliability(*self._decided(calibrated=calibrated))
 
     def calibration_error(self, *, calibrated: bool = True) -> float:
-        """How far confidence and accuracy are apart, 0–100."""
-        return expected_calibration_error(self.probabilities(calibrated=calibrated), self.expected)
+        """How far confidence and accuracy of the same decisions are apart, 0–100."""
+        return expected_calibration_error(*self._decided(calibrated=calibrated))
+
+    def _decided(self, *, calibrated: bool) -> tuple[npt.NDArray[np.float64], Ids]:
+        """Return the probabilities (M, K) of decisions, and their outcomes (M,)."""
+        temperature = self.temperature if calibrated else 1.0
+        decisions = softmax(self.labelling.decisions(self.logits), temperature=temperature)
+        return decisions, self.labelling.outcomes(self.expected)
 
     def loss(self, *, calibrated: bool = True) -> float:
-        """-log p of the labels, in nats a text."""
+        """-log p of the labels, in nats a text: of several, the sum over all that it has and has not."""
+        decisions, outcomes = self.labelling.decisions(self.logits), self.labelling.outcomes(self.expected)
         temperature = self.temperature if calibrated else 1.0
-        return negative_log_likelihood(self.logits, self.expected, temperature=temperature)
+        loss = negative_log_likelihood(decisions, outcomes, temperature=temperature)
+        return loss * len(outcomes) / len(self.expected)
 
-    def confident_mistakes(self, n: int) -> list[int]:
-        """Return the indices of up to `n` mistakes, the most confident ones first."""
-        sure = self.probabilities().max(1)
-        wrong = np.flatnonzero(self.found != self.expected)
-        ranked: list[int] = wrong[np.argsort(-sure[wrong], kind="stable")].tolist()
-        return ranked[:n]
+    def confident_mistakes(self, n: int) -> list[ConfidentMistake]:
+        """Return up to `n` texts with a mistake, the most confident ones first."""
+        classes, sure = self.labelling.worst(self.probabilities(), self.expected, self.found)
+        wrong = np.flatnonzero(~self.right)
+        ranked = wrong[np.argsort(-sure[wrong], kind="stable")][:n]
+        return [ConfidentMistake(i, self.labels[classes[i]], float(sure[i])) for i in ranked.tolist()]
 
     def part(self, name: str, indices: Sequence[int]) -> Evaluation:
         """Return the texts at `indices` alone; the time is their share."""
@@ -118,11 +193,10 @@ class Evaluation:
         )
 
     def lines(self) -> Iterator[str]:
-        """Yield for each text its label, the one it was given, the probability of that, and the text."""
-        probabilities = self.probabilities().max(1).tolist()
-        rows = zip(self.expected.tolist(), self.found.tolist(), probabilities, self.texts, strict=True)
-        for expected, found, probability, text in rows:
-            yield f"{self.labels[expected]}\t{self.labels[found]}\t{probability:.4f}\t{text}"
+        """Yield for each text its labels, those it was given, the probability of these, and the text."""
+        rows = zip(self.expected_names, self.found_names, self.confidence.tolist(), self.texts, strict=True)
+        for expected, found, confidence, text in rows:
+            yield f"{expected}\t{found}\t{confidence:.4f}\t{text}"
 
     def describe(self) -> str:
         """Return everything about it as text: scores, baseline, calibration, labels, confusions."""
@@ -152,26 +226,20 @@ class Evaluation:
             return f"  no baseline: {self.no_baseline}"
         ahead = self.scores[0].value - self.baseline.scores[0].value
         verdict = f"{abs(ahead):.1f} points {'above' if ahead >= 0 else 'BELOW'} it"
-        n_train = f"{self.baseline.n_train:,}"
-        return f"  baseline: {NAME} on the same {n_train} texts; the classifier's accuracy is {verdict}"
+        n_train, name = f"{self.baseline.n_train:,}", self.scores[0].name
+        return f"  baseline: {NAME} on the same {n_train} texts; the classifier's {name} is {verdict}"
 
     def _describe_confusion(self) -> Iterator[str]:
-        """Yield the matrix, or of many classes the most frequent mistakes."""
-        if len(self.labels) <= N_CONFUSED:
+        """Yield the matrix; of many classes, or of several labels a text, the most frequent mistakes."""
+        if self.confusion is not None and len(self.labels) <= N_CONFUSED:
             yield "  label in the row, given in the column"
             rows = zip(self.labels, self.confusion.tolist(), strict=True)
             yield from _columns(
                 [("", *self.labels), *((label, *(f"{n:,}" for n in row)) for label, row in rows)]
             )
             return
-        mistakes = [
-            (int(n), self.labels[i], self.labels[j])
-            for i, row in enumerate(self.confusion)
-            for j, n in enumerate(row)
-            if i != j and n
-        ]
         yield "  most frequent mistakes: label → given"
-        for n, label, given in sorted(mistakes, key=lambda mistake: (-mistake[0], mistake[1:]))[:N_CONFUSED]:
+        for label, given, n in self.mistakes():
             yield f"  {n:>6,}  {label} → {given}"
 
     def _repr_html_(self) -> str:
@@ -179,6 +247,8 @@ class Evaluation:
         scores = [*self.scores, *(replace(score, name=f"baseline {score.name}") for score in beside)]
         error = self.calibration_error()
         caption = f"{self.name} · {len(self.expected):,} texts · calibration error {error:.1f}"
+        if self.confusion is None:
+            return table_of(scores, caption=caption) + table(("label", "given", "texts"), self.mistakes())
         matrix: list[list[Cell]] = [
             [label, *row] for label, row in zip(self.labels, self.confusion.tolist(), strict=True)
         ]
@@ -197,12 +267,13 @@ class Evaluation:
             "loss": self.loss(),
             "loss_uncalibrated": self.loss(calibrated=False),
             "temperature": self.temperature,
+            "threshold": self.threshold,
             "ece": self.calibration_error(),
             "ece_uncalibrated": self.calibration_error(calibrated=False),
             "per_class": {label: score._asdict() for label, score in self.per_class.items()},
             "n_cut_texts": int((self.n_cut > 0).sum()),
             "n_cut_tokens": int(self.n_cut.sum()),
-            "confusion": self.confusion.tolist(),
+            "confusion": None if self.confusion is None else self.confusion.tolist(),
             "baseline": self.baseline.record() if self.baseline else None,
             "no_baseline": self.no_baseline or None,
         }
@@ -261,18 +332,29 @@ def evaluate(
     """
     if not examples:
         raise DataError(f"{name}: there is nothing to score: no text with a label")
-    numbers = class_numbers(classifier.labels)
+    labelling, numbers = classifier.labelling, class_numbers(classifier.labels)
     expected = [
-        class_number(example.label, numbers, where=f"{name}, text {i}")
+        [
+            class_number(label, numbers, where=f"{name}, text {i}")
+            for label in labels_of(example.label, labelling.separator)
+        ]
         for i, example in enumerate(examples, start=1)
     ]
     start = time.perf_counter()
     texts = tuple(example.text for example in examples)
     logits, n_cut = classifier.logits(texts, progress=progress)
     seconds = time.perf_counter() - start
-    temperature = classifier.temperature
     return Evaluation(
-        name, classifier.labels, np.array(expected), logits, temperature, seconds, n_cut, texts=texts
+        name,
+        classifier.labels,
+        labelling.encode(expected, len(numbers)),
+        logits,
+        classifier.temperature,
+        seconds,
+        n_cut,
+        texts=texts,
+        threshold=classifier.threshold,
+        labelling=labelling,
     )
 
 
@@ -324,12 +406,12 @@ class BaselineScorer:
         if self._baseline is None:
             train = list(training_part(self._config).examples())
             listen(f"training the baseline ({NAME}) on {len(train):,} texts")
-            self._baseline = Baseline.train(train, balanced=self._balanced)
-        numbers = class_numbers(evaluation.labels)
+            separator = self._config.data.label_separator
+            self._baseline = Baseline.train(train, balanced=self._balanced, separator=separator)
+        numbers, labelling = class_numbers(evaluation.labels), evaluation.labelling
         predicted = self._baseline.predict([example.text for example in examples])
-        found = np.array([numbers[label] for label in predicted])
-        confusion = confusion_matrix(evaluation.expected, found, n_classes=len(evaluation.labels))
-        scores = accuracy(confusion), macro_f1(confusion)
+        found = labelling.encode([[numbers[label] for label in own] for own in predicted], len(numbers))
+        scores = tuple(labelling.scores(evaluation.expected, found, len(numbers)).values())
         return BaselineResult(scores, self._baseline.n_texts, self._baseline.signature, self._train, test)
 
     @property
@@ -340,7 +422,7 @@ class BaselineScorer:
 def training_part(config: ClassificationConfig) -> LabelledCorpus:
     """Return the texts that the classifier was trained on, without those that were held out."""
     data = config.data
-    corpus = open_labelled(data.train, text_column=data.text_column, label_column=data.label_column)
+    corpus = open_text(data, data.train)
     if data.valid:
         return corpus
     return split_labelled(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))[0]
@@ -352,12 +434,11 @@ def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, La
     DataError: a file is missing.
     """
     data = config.data
-    columns: dict[str, Any] = {"text_column": data.text_column, "label_column": data.label_column}
     named = dict(data.test) if split == "test" else {"valid": data.valid} if data.valid else {}
     for name, files in named.items():
-        yield name, open_labelled(files, **columns)
+        yield name, open_text(data, files)
     if split == "valid" and not named:
-        train = open_labelled(data.train, **columns)
+        train = open_text(data, data.train)
         yield (
             "valid",
             split_labelled(train, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))[1],

@@ -39,9 +39,9 @@ class ClassifierComparison:
             scores = [self.evaluations[system].scores for system in group]
             for same in zip(*scores, strict=True):
                 test = None
-                if spreads and same[0].name == "accuracy":
+                if spreads and same[0].name == self.tested:
                     pair = (
-                        np.stack([self.is_right(self.evaluations[system]) for system in members])
+                        np.stack([self.evaluations[system].right for system in members])
                         for members in (spreads[0].systems, group)
                     )
                     test = compare_label_groups(*pair)
@@ -65,13 +65,19 @@ class ClassifierComparison:
                 "high": score.interval and score.interval[1],
                 "difference": None if evaluation is self.first else score.value - base.value,
                 "p_mcnemar": self.p_value(system)
-                if evaluation is not self.first and score.name == "accuracy"
+                if evaluation is not self.first and score.name == self.tested
                 else None,
             }
             for system, evaluation in self.evaluations.items()
             for score, base in zip(evaluation.scores, self.first.scores, strict=True)
         ]
         return scores + spread_records(self.name, self.spreads)
+
+    @property
+    def tested(self) -> str:
+        """The score that is a share of texts that are right: the one that McNemar's test is of."""
+        names = [score.name for score in self.first.scores]
+        return "exact match" if "exact match" in names else "accuracy"
 
     @property
     def first(self) -> Evaluation:
@@ -84,15 +90,11 @@ class ClassifierComparison:
         return f"{self.name}: {len(self.texts):,} texts of {files}"
 
     def p_value(self, system: str) -> float:
-        """McNemar's, of the accuracy of `system` and of the first one."""
+        """McNemar's, of the texts that `system` and the first one label rightly."""
         other = self.evaluations[system]
-        right, right_other = (self.is_right(e) for e in (self.first, other))
+        right, right_other = self.first.right, other.right
         ones = np.ones(len(self.texts), dtype=np.int64)
         return mcnemar(ones, right.astype(np.int64), right_other.astype(np.int64))
-
-    def is_right(self, evaluation: Evaluation) -> np.ndarray:
-        """(N,): whether each text was given its label."""
-        return np.asarray(evaluation.found == evaluation.expected)
 
     def changed(self, system: str, n: int) -> tuple[list[int], list[int]]:
         """Up to `n` texts that only `system` labels rightly, and `n` that only the first one does.
@@ -100,10 +102,10 @@ class ClassifierComparison:
         The surer the one that is right, the earlier.
         """
         other = self.evaluations[system]
-        right, right_other = self.is_right(self.first), self.is_right(other)
+        right, right_other = self.first.right, other.right
         lists = []
         for winner, mask in ((other, right_other & ~right), (self.first, right & ~right_other)):
-            sure = winner.probabilities().max(1)
+            sure = winner.confidence
             lists.append(sorted(np.flatnonzero(mask).tolist(), key=lambda i: (-sure[i], i))[:n])
         better, worse = lists
         return better, worse
@@ -138,9 +140,10 @@ def compare_classifiers(
     groups = seed_groups({system: run.config for system, run in runs.items()})
     comparisons = []
     for name, sets in common.items():
-        (first, (_, texts, labels)), *_ = sets.items()
-        for system, (_, other_texts, other_labels) in sets.items():
-            if (texts, labels) != (other_texts, other_labels):
+        (first, (evaluation, texts, labels)), *_ = sets.items()
+        separator = evaluation.labelling.separator
+        for system, (other, *there) in sets.items():
+            if (texts, labels, separator) != (*there, other.labelling.separator):
                 raise DataError(
                     f"{name} of {first} and of {system} cannot stand side by side: their texts or labels "
                     "differ; compare runs on the same test set"

@@ -312,7 +312,8 @@ def _export_classifier(
     config = classifier.config
     write_atomically(folder / "text.json", to_json(portable(run.tokenizer_folder / TOKENIZER)).encode())
     settings = {
-        "labels": list(classifier.labels), "temperature": classifier.temperature,
+        "labels": list(classifier.labels), "separator": classifier.labelling.separator,
+        "temperature": classifier.temperature, "threshold": classifier.threshold,
         "max_length": config.data.max_length, "max_windows": config.data.max_windows,
         "ngrams": config.model.ngrams, "ngram_bits": config.model.ngram_bits,
     }  # fmt: skip
@@ -347,7 +348,8 @@ def _compare_logits(
         if progress is not None:
             progress(start + len(batch))
     parity = Parity(len(texts), origin)
-    parity.same["label"] = float((found.argmax(1) == expected.argmax(1)).mean())
+    given = [classifier.give(logits).reshape(len(texts), -1) for logits in (found, expected)]
+    parity.same["label"] = float((given[0] == given[1]).all(1).mean())
     parity.widen("nats of a logit", float(np.abs(found - expected).max()))
     if not parity.largest["nats of a logit"] <= LOGIT_TOLERANCE:
         raise RunError(

@@ -281,7 +281,7 @@ class TextClassificationPipeline(Pipeline):
         top_k = arguments.get("top_k", 1)
         if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
             raise ConfigError(f"pipeline: top_k = {top_k!r}: give a number from 1 on, or None for all labels")
-        function = arguments.get("function_to_apply") or "softmax"
+        function = arguments.get("function_to_apply") or "default"
         if function not in ("default", "softmax", "sigmoid", "none"):
             raise ConfigError(
                 f'pipeline: function_to_apply = {function!r}: is not "softmax", "sigmoid" or "none"'
@@ -296,8 +296,11 @@ class TextClassificationPipeline(Pipeline):
                 scores = logits
             elif function == "sigmoid":
                 scores = 1 / (1 + np.exp(-logits))
-            else:
+            elif function == "softmax":
                 scores = softmax(logits, temperature=self.classifier.temperature)
+            else:
+                labelling, temperature = self.classifier.labelling, self.classifier.temperature
+                scores = labelling.probabilities(logits, temperature=temperature)
             results: list[Any] = []
             for row in scores.tolist():
                 ranked = sorted(zip(self.classifier.labels, row, strict=True), key=lambda pair: -pair[1])

@@ -52,6 +52,17 @@ class ClassIntervals(NamedTuple):
     """The central 95 % of resamples of the texts."""
 
 
+class Counts(NamedTuple):
+    """How many texts have and are given each class (..., C): of one set of texts, or of resamples of it."""
+
+    right: Ids
+    """Given it, and have it."""
+    found: Ids
+    """Given it."""
+    there: Ids
+    """Have it."""
+
+
 class ReliabilityBin(NamedTuple):
     """The texts whose label was given with a probability in one range, the upper border included."""
 
@@ -111,45 +122,62 @@ def macro_f1(confusion: Ids, *, n_bootstrap: int = 1000, seed: int = 12345) -> S
     `n_bootstrap` resamples of the texts.
     """
     n = int(confusion.sum())
-    resamples = np.random.default_rng(seed).multinomial(n, confusion.ravel() / n, size=n_bootstrap)
-    scores = _mean_f1(resamples.reshape(-1, *confusion.shape))
+    scores = mean_f1(counts_of(resampled_confusions(confusion, n_bootstrap=n_bootstrap, seed=seed)))
     low, high = np.percentile(scores, [2.5, 97.5]) if n_bootstrap > 1 else (math.nan, math.nan)
     signature = f"n:{n}|classes:{len(confusion)}|bs:{n_bootstrap}|seed:{seed}"
     interval = (float(low), float(high)) if n_bootstrap > 1 else None
-    return Score("macro-F1", float(_mean_f1(confusion[None])[0]), signature, interval)
+    return Score("macro-F1", float(mean_f1(counts_of(confusion))), signature, interval)
 
 
-def _mean_f1(confusions: Ids) -> Floats:
-    """Return the macro-F1 of each matrix of (R, C, C) -> (R,)."""
-    counts = (confusions.sum(1) + confusions.sum(2)) > 0
-    return np.asarray(100 * _class_f1(confusions).sum(1) / counts.sum(1), dtype=np.float64)
+def exact_match(n_right: int, n: int) -> Score:
+    """Return the share of texts whose labels are all right and complete, with Wilson's interval, 0–100."""
+    low, high = wilson_interval(n_right, n)
+    return Score("exact match", 100 * n_right / n, f"n:{n}|interval:Wilson", (100 * low, 100 * high))
 
 
-def _class_f1(confusions: Ids) -> Floats:
-    """Return the F1 of each class of each matrix of (R, C, C) -> (R, C), 0–1; 0 where there is no text."""
-    right = np.diagonal(confusions, axis1=1, axis2=2)  # (R, C)
-    found_and_there = confusions.sum(1) + confusions.sum(2)  # (R, C): twice the denominator of F1's mean
-    return np.asarray(2 * right / np.where(found_and_there > 0, found_and_there, 1), dtype=np.float64)
+def resampled_confusions(confusion: Ids, *, n_bootstrap: int, seed: int) -> Ids:
+    """Return the confusion matrices (R, C, C) of resamples of the texts."""
+    n = int(confusion.sum())
+    resamples = np.random.default_rng(seed).multinomial(n, confusion.ravel() / n, size=n_bootstrap)
+    return np.asarray(resamples.reshape(-1, *confusion.shape), dtype=np.int64)
 
 
-def per_class(confusion: Ids) -> list[ClassScore]:
+def counts_of(confusions: Ids) -> Counts:
+    """Return the counts (..., C) of confusion matrices (..., C, C)."""
+    return Counts(np.diagonal(confusions, axis1=-2, axis2=-1), confusions.sum(-2), confusions.sum(-1))
+
+
+def mean_f1(counts: Counts) -> Floats:
+    """Return the macro-F1 (...), 0–100, of the classes that a text has or is given."""
+    n_classes = ((counts.found + counts.there) > 0).sum(-1)
+    return np.asarray(100 * _class_f1(counts).sum(-1) / np.maximum(n_classes, 1), dtype=np.float64)
+
+
+def micro_f1(counts: Counts) -> Floats:
+    """Return the F1 (...) of all classes counted together, 0–100."""
+    found_and_there = (counts.found + counts.there).sum(-1)
+    return np.asarray(200 * counts.right.sum(-1) / np.maximum(found_and_there, 1), dtype=np.float64)
+
+
+def _class_f1(counts: Counts) -> Floats:
+    """Return the F1 of each class (..., C), 0–1; 0 where there is no text."""
+    found_and_there = counts.found + counts.there  # twice the denominator of F1's mean
+    return np.asarray(2 * counts.right / np.maximum(found_and_there, 1), dtype=np.float64)
+
+
+def per_class(counts: Counts) -> list[ClassScore]:
     """Precision, recall and F1 of each class; 0 where there is nothing to divide by."""
-    right, found, there = np.diagonal(confusion), confusion.sum(0), confusion.sum(1)
     return [
         ClassScore(
             precision=100 * r / max(f, 1), recall=100 * r / max(t, 1), f1=200 * r / max(f + t, 1), support=t
         )
-        for r, f, t in zip(right.tolist(), found.tolist(), there.tolist(), strict=True)
+        for r, f, t in zip(*(column.tolist() for column in counts), strict=True)
     ]
 
 
-def class_intervals(confusion: Ids, *, n_bootstrap: int = 1000, seed: int = 12345) -> list[ClassIntervals]:
-    """How far the scores of each class can be trusted; the resamples are those of `macro_f1`."""
-    right, found, there = np.diagonal(confusion), confusion.sum(0), confusion.sum(1)
-    n = int(confusion.sum())
-    resamples = np.random.default_rng(seed).multinomial(n, confusion.ravel() / n, size=n_bootstrap)
-    f1 = 100 * _class_f1(resamples.reshape(-1, *confusion.shape))  # (R, C)
-    low, high = np.percentile(f1, [2.5, 97.5], axis=0)
+def class_intervals(counts: Counts, resampled: Counts) -> list[ClassIntervals]:
+    """How far the scores of each class can be trusted; `resampled` (R, C) are those of resamples."""
+    low, high = np.percentile(100 * _class_f1(resampled), [2.5, 97.5], axis=0)
 
     def share(n_right: int, of: int) -> tuple[float, float] | None:
         if not of:
@@ -159,12 +187,17 @@ def class_intervals(confusion: Ids, *, n_bootstrap: int = 1000, seed: int = 1234
 
     return [
         ClassIntervals(
-            share(int(right[i]), int(found[i])),
-            share(int(right[i]), int(there[i])),
-            (float(low[i]), float(high[i])) if found[i] + there[i] else None,
+            share(right, found),
+            share(right, there),
+            (float(low[i]), float(high[i])) if found + there else None,
         )
-        for i in range(len(confusion))
+        for i, (right, found, there) in enumerate(zip(*(c.tolist() for c in counts), strict=True))
     ]
+
+
+def sigmoid(logits: Floats) -> Floats:
+    """1 / (1 + exp(-logits)), without overflow."""
+    return np.asarray(1 / (1 + np.exp(-np.clip(logits, -700, 700))), dtype=np.float64)
 
 
 def softmax(logits: Floats, *, temperature: float = 1.0) -> Floats:
@@ -288,15 +321,17 @@ def mixed(parts: Floats, factors: Floats) -> Floats:
     return np.asarray(np.einsum("knc,k->nc", parts, factors), dtype=np.float64)
 
 
-def simplest_mixture(parts: Floats, labels: Ids) -> Floats:
-    """Return the factors of the parts (K, N, C) together, or of the first alone if that is not clearly worse.
+def simplest_mixture(parts: Floats, labels: Ids, together: Floats, *, n_each: int = 1) -> Floats:
+    """Return the factors `together` of the parts (K, N, C), or of the first alone if not clearly worse.
 
-    Clearly: by more than the standard error of the mean difference of the losses of the texts.
+    Clearly: by more than the standard error of the mean difference of the losses of the texts, of which
+    each has `n_each` rows, one after the other.
     """
-    together, alone = fit_mixture(parts, labels), np.zeros(len(parts))
+    alone = np.zeros(len(parts))
     alone[0] = fit_mixture(parts[:1], labels)[0]
     worse = text_losses(mixed(parts, alone), labels) - text_losses(mixed(parts, together), labels)
-    return alone if worse.mean() <= worse.std() / len(labels) ** 0.5 else together
+    worse = worse.reshape(-1, n_each).mean(1)
+    return alone if worse.mean() <= worse.std() / len(worse) ** 0.5 else together
 
 
 def text_losses(logits: Floats, labels: Ids) -> Floats:

@@ -18,9 +18,9 @@ from dragoman.data.labelled_store import shorten
 from dragoman.errors import DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
 from dragoman.hub import folder_of
-from dragoman.metrics.classification import softmax
+from dragoman.metrics.labelling import Labels, labelling_of
 from dragoman.model.classifier import TransformerClassifier
-from dragoman.notebook import Cell, Shown, share, table
+from dragoman.notebook import Cell, Html, Shown, share, table
 from dragoman.predict.loading import inference_copy, load_classifier_model
 from dragoman.runs import Run
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer
@@ -29,7 +29,7 @@ LABELS = "labels.json"
 """Where a run keeps the names of its classes, in the order of their numbers."""
 
 CALIBRATION = "calibration.json"
-"""Where a run keeps the temperature of its probabilities, once training is finished."""
+"""Where a run keeps the temperature and the threshold of its probabilities, once training is finished."""
 
 TOKENIZER = "text.json"
 """The tokenizer's file in the run's tokenizer folder."""
@@ -38,20 +38,24 @@ Floats = npt.NDArray[np.float64]
 
 
 class Classification(NamedTuple):
-    """The label of a text, and how likely each label is."""
+    """The labels of a text, and how likely each label is."""
 
     text: str
     label: str
     """The most likely one; "" for a text that is empty."""
     probabilities: dict[str, float]
-    """Of every label, the most likely first; they add up to 1. Empty for a text that is empty."""
+    """Of every label, the most likely first. Where a text has one label, they add up to 1. Empty for a text
+    that is empty."""
     n_cut: int = 0
     """Tokens at the text's end that were not read, because of data.max_windows."""
+    labels: tuple[str, ...] = ()
+    """The labels given, the most likely first: `label` alone, or, where a text has any number of labels,
+    those whose probability is above the threshold."""
 
     def notebook_row(self) -> dict[str, Cell]:
         """Return the row of a notebook's table."""
-        sure = share(self.probabilities[self.label]) if self.label else ""
-        return {"text": self.text, "label": self.label, "probability": sure}
+        sure = Html(" ".join(share(self.probabilities[label]) for label in self.labels))
+        return {"text": self.text, "label": ", ".join(self.labels), "probability": sure}
 
     def _repr_html_(self) -> str:
         rows = [(label, share(p)) for label, p in self.probabilities.items()]
@@ -85,6 +89,7 @@ class Classifier:
         config: ClassificationConfig,
         *,
         temperature: float = 1.0,
+        threshold: float = 0.5,
     ) -> None:
         """Take `model` as it is; `inference_copy` makes one whose weights need no casting."""
         self.model = model.eval()
@@ -92,6 +97,8 @@ class Classifier:
         self.labels = tuple(labels)
         self.config = config
         self.temperature = temperature
+        self.threshold = threshold
+        self.labelling = labelling_of(config.data.label_separator)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", precision: str = "auto") -> Classifier:
@@ -106,7 +113,8 @@ class Classifier:
         tokenizer = load_tokenizer(run.tokenizer_folder / TOKENIZER)
         model = load_classifier_model(run, config, tokenizer, n_classes=len(labels), device=target)
         model = inference_copy(model, choose_dtype(precision, target))
-        return cls(model, tokenizer, labels, config, temperature=load_temperature(run))
+        temperature, threshold = load_calibration(run)
+        return cls(model, tokenizer, labels, config, temperature=temperature, threshold=threshold)
 
     @classmethod
     def from_pretrained(
@@ -128,7 +136,7 @@ class Classifier:
     def classify(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
     ) -> list[Classification]:
-        """Return the label of each text, in order. Texts may be of any length; an empty one has no label.
+        """Return the labels of each text, in order. Texts may be of any length; an empty one has no label.
 
         `progress` is called with the number of texts finished.
         """
@@ -138,11 +146,20 @@ class Classifier:
         filled = [i for i, tokens in enumerate(ids) if tokens]
         results = Shown(Classification(text, "", {}) for text in texts)
         logits, n_cut = self._logits([ids[i] for i in filled], progress)
-        probabilities = softmax(logits, temperature=self.temperature).tolist()
-        for i, row, cut in zip(filled, probabilities, n_cut.tolist(), strict=True):
-            ranked = sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1])
-            results[i] = Classification(texts[i], ranked[0][0], dict(ranked), cut)
+        probabilities = self.labelling.probabilities(logits, temperature=self.temperature)
+        given = self.labelling.numbers(self.give(logits))
+        rows = zip(filled, probabilities.tolist(), given, n_cut.tolist(), strict=True)
+        for i, row, numbers, cut in rows:
+            ranked = sorted(range(len(row)), key=lambda number: -row[number])
+            likely = {self.labels[number]: row[number] for number in ranked}
+            labels = tuple(self.labels[number] for number in ranked if number in numbers)
+            results[i] = Classification(texts[i], self.labels[ranked[0]], likely, cut, labels)
         return results
+
+    def give(self, logits: Floats) -> Labels:
+        """Return the labels (N,), or (N, C) of several, that texts of these logits (N, C) are given."""
+        probabilities = self.labelling.probabilities(logits, temperature=self.temperature)
+        return self.labelling.give(probabilities, self.threshold)
 
     def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Logits:
         """Return the logits of each text; of one that is empty, those of an unknown token."""
@@ -208,11 +225,25 @@ def check_labels(labels: Sequence[str], *, where: str) -> None:
             )
 
 
-def load_temperature(run: Run) -> float:
-    """Read the temperature of the logits; 1 = training is not finished. RunError: the file is damaged."""
+class Calibration(NamedTuple):
+    """What the probabilities of a finished run depend on beside its weights."""
+
+    temperature: float = 1.0
+    """Divisor of the logits."""
+    threshold: float = 0.5
+    """Of several labels, those are given whose probability is above it."""
+
+
+def load_calibration(run: Run) -> Calibration:
+    """Read temperature and threshold; the defaults = training is not finished.
+
+    RunError: the file is damaged.
+    """
     if not (run.path / CALIBRATION).exists():
-        return 1.0
-    temperature = run.read_json(CALIBRATION).get("temperature")
-    if not isinstance(temperature, float) or not 0 < temperature < math.inf:
-        raise RunError(f"{run.path / CALIBRATION}: is damaged, for it holds no temperature; train again")
-    return temperature
+        return Calibration()
+    kept = run.read_json(CALIBRATION)
+    found: dict[str, Any] = {"temperature": kept.get("temperature"), "threshold": kept.get("threshold", 0.5)}
+    for (name, value), highest in zip(found.items(), (math.inf, 1.0), strict=True):
+        if not isinstance(value, float) or not 0 < value < highest:
+            raise RunError(f"{run.path / CALIBRATION}: is damaged, for it holds no {name}; train again")
+    return Calibration(**found)

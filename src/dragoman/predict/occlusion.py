@@ -82,7 +82,7 @@ def word_importance(
     for i, (text, spans) in enumerate(zip(texts, parts, strict=True)):
         own = values[row : row + 1 + len(spans)]
         number = int(own[0].argmax()) if labels is None else _number(classifier, labels, i, len(texts))
-        whole, *without = log_odds(own, number).tolist()
+        whole, *without = classifier.labelling.log_odds(own, number).tolist()
         effects = tuple(
             WordImportance(*span, whole - odds) for span, odds in zip(spans, without, strict=True)
         )
@@ -90,14 +90,6 @@ def word_importance(
         explanations.append(Explanation(text, classifier.labels[number], whole, effects, n_each))
         row += len(own)
     return explanations
-
-
-def log_odds(logits: Floats, number: int) -> Floats:
-    """(N, C) logits -> (N,) log p/(1 - p) of the class `number`, in nats."""
-    others = np.delete(logits, number, axis=1)
-    highest = others.max(1)
-    total = highest + np.log(np.exp(others - highest[:, None]).sum(1))
-    return np.asarray(logits[:, number] - total, dtype=np.float64)
 
 
 def parts_of(text: str, *, max_parts: int) -> list[tuple[int, int]]:

@@ -13,8 +13,6 @@ from dragoman.metrics.classification import (
     ClassIntervals,
     ClassScore,
     ReliabilityBin,
-    class_intervals,
-    reliability,
 )
 from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, picture
 
@@ -34,32 +32,23 @@ class ClassRow(NamedTuple):
 
 def class_rows(evaluation: Evaluation) -> tuple[ClassRow, ...]:
     """Return the scores of every class with their intervals, in the order of the labels."""
-    intervals = class_intervals(evaluation.confusion)
-    rows = zip(evaluation.per_class.items(), intervals, strict=True)
+    rows = zip(evaluation.per_class.items(), evaluation.class_intervals, strict=True)
     return tuple(ClassRow(label, score, interval) for (label, score), interval in rows)
-
-
-def frequent_confusions(evaluation: Evaluation, n: int = 10) -> tuple[tuple[str, str, int], ...]:
-    """Return the `n` pairs of label and label given, at most, that are mistaken most often."""
-    labels, confusion = evaluation.labels, evaluation.confusion
-    pairs = [
-        (labels[i], labels[j], int(confusion[i, j]))
-        for i, j in zip(*np.nonzero(confusion), strict=True)
-        if i != j
-    ]
-    return tuple(sorted(pairs, key=lambda pair: (-pair[2], pair))[:n])
 
 
 def plot_confusion(evaluation: Evaluation, path: Path) -> None:
     """Draw the confusion matrix: counts, on a shade that is the share of the row's texts.
 
+    Only of an `evaluation` that has one: of texts with one label.
     `path` ends in .svg, .png or .pdf. MissingExtraError: matplotlib is not installed. RunError: `path` has
     another ending or cannot be written.
     """
+    confusion = evaluation.confusion
+    assert confusion is not None
     chosen = _chosen_classes(evaluation)
     labels = [evaluation.labels[i] for i in chosen]
-    counts = evaluation.confusion[np.ix_(chosen, chosen)]
-    shares = counts / np.maximum(evaluation.confusion.sum(1)[chosen], 1)[:, None]
+    counts = confusion[np.ix_(chosen, chosen)]
+    shares = counts / np.maximum(confusion.sum(1)[chosen], 1)[:, None]
     side = 0.55 * len(labels)
     size = (max(3.4, side + 2.4), max(2.8, side + 1.7))
     with picture(path, size=size, purpose=PURPOSE) as figure:
@@ -117,10 +106,7 @@ def plot_reliability(evaluation: Evaluation, path: Path) -> None:
     with picture(path, size=(5.4, 5.2), purpose=PURPOSE) as figure:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
         above.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, label="as sure as right")
-        before, after = (
-            reliability(evaluation.probabilities(calibrated=calibrated), evaluation.expected)
-            for calibrated in (False, True)
-        )
+        before, after = (evaluation.reliability(calibrated=calibrated) for calibrated in (False, True))
         errors = [evaluation.calibration_error(calibrated=calibrated) for calibrated in (False, True)]
         _draw_bins(above, before, "s--", ORANGE, f"before the temperature, ECE {errors[0]:.1f}")
         temperature = f"temperature {evaluation.temperature:.2f}, ECE {errors[1]:.1f}"
@@ -163,14 +149,15 @@ def _draw_bins(
 
 def _lowest(evaluation: Evaluation) -> float:
     """Return the least confidence that a label can be given with, to the border of a bin below it."""
-    n_bins = len(reliability(evaluation.probabilities(), evaluation.expected))
-    return int(n_bins / len(evaluation.labels)) / n_bins
+    n_bins = len(evaluation.reliability())
+    n_classes = evaluation.labelling.decisions(evaluation.logits).shape[-1]
+    return int(n_bins / n_classes) / n_bins
 
 
 def _chosen_classes(evaluation: Evaluation) -> list[int]:
     """Return the numbers of the classes to draw, in their order."""
-    confusion = evaluation.confusion
-    mistakes = confusion.sum(0) + confusion.sum(1) - 2 * np.diagonal(confusion)
+    counts = evaluation.counts
+    mistakes = counts.found + counts.there - 2 * counts.right
     ranked = np.argsort(-mistakes, kind="stable")[:MAX_CLASSES]
     chosen: list[int] = np.sort(ranked).tolist()
     return chosen

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragoman.evaluation.baseline import NAME
-from dragoman.evaluation.classification import Evaluation
-from dragoman.metrics.classification import reliability
+from dragoman.evaluation.classification import NONE, Evaluation
 from dragoman.metrics.score import Score
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.report.classes import (
     class_rows,
-    frequent_confusions,
     plot_classes,
     plot_confusion,
     plot_reliability,
@@ -170,8 +168,8 @@ def _scores(sets: Sequence[ClassifiedSet]) -> Section:
             parts.append(Notice(f"The ends of {n_cut:,} texts were not read (data.max_windows)."))
     parts.append(
         Paragraph(
-            "From 0 to 100. The interval of the accuracy is Wilson's, that of macro-F1 comes from resampling "
-            "the texts: they do not say how far another seed of the training would come out."
+            "From 0 to 100. The interval of accuracy or exact match is Wilson's, that of F1 comes from "
+            "resampling the texts: they do not say how far another seed of the training would come out."
         )
     )
     return Section("Scores", parts)
@@ -186,9 +184,8 @@ def _score_row(score: Score, prefix: str, signature: str = "") -> tuple[str, ...
 def _classes(main: ClassifiedSet, figures: Path) -> Section:
     """Scores by class, and which are taken for which."""
     evaluation = main.evaluation
-    by_class, confusion = figures / "classes.svg", figures / "confusion.svg"
+    by_class = figures / "classes.svg"
     plot_classes(evaluation, by_class)
-    plot_confusion(evaluation, confusion)
     rows = [
         (
             row.label,
@@ -200,10 +197,9 @@ def _classes(main: ClassifiedSet, figures: Path) -> Section:
         )
         for row in class_rows(evaluation)
     ]
-    pairs = frequent_confusions(evaluation)
-    drawn = "; ".join(f"{label} given as {given}: {n:,}" for label, given, n in pairs)
-    n_wrong = int((evaluation.found != evaluation.expected).sum())
-    caption = f"The {len(pairs)} most frequent of {n_wrong:,} mistakes; {main.provenance}"
+    pairs = evaluation.mistakes()
+    n_wrong = int((~evaluation.right).sum())
+    caption = f"The {len(pairs)} most frequent mistakes, in {n_wrong:,} texts; {main.provenance}"
     parts: list[Part] = [
         Figure(
             by_class,
@@ -215,12 +211,14 @@ def _classes(main: ClassifiedSet, figures: Path) -> Section:
             ("label", "precision (95 %)", "recall (95 %)", "F1 (95 %)", "texts"),
             rows,
         ),
-        Figure(
-            confusion,
-            f"Matrix of labels (rows) and labels given (columns). Mistakes: {drawn or 'none'}",
-            f"{main.provenance}. Darker: a larger share of the row's texts.",
-        ),
     ]
+    if evaluation.confusion is not None:
+        confusion = figures / "confusion.svg"
+        plot_confusion(evaluation, confusion)
+        drawn = "; ".join(f"{label} given as {given}: {n:,}" for label, given, n in pairs)
+        alt = f"Matrix of labels (rows) and labels given (columns). Mistakes: {drawn or 'none'}"
+        note = f"{main.provenance}. Darker: a larger share of the row's texts."
+        parts.append(Figure(confusion, alt, note))
     if pairs:
         cells = [(label, given, f"{n:,}") for label, given, n in pairs]
         parts.append(Table(caption, ("label", "label given", "texts"), cells, n_words=2))
@@ -232,7 +230,7 @@ def _confidence(main: ClassifiedSet, figures: Path) -> Section:
     evaluation = main.evaluation
     path = figures / "reliability.svg"
     plot_reliability(evaluation, path)
-    bins = [b for b in reliability(evaluation.probabilities(), evaluation.expected) if b.n]
+    bins = [b for b in evaluation.reliability() if b.n]
     rows = [
         (
             f"{100 * b.low:.0f} – {100 * b.high:.0f}",
@@ -243,14 +241,15 @@ def _confidence(main: ClassifiedSet, figures: Path) -> Section:
         for b in bins
     ]
     before, after = (evaluation.calibration_error(calibrated=c) for c in (False, True))
+    n = sum(b.n for b in bins)
     inside = sum(b.n for b in bins if b.interval[0] <= b.confidence <= b.interval[1])
     return Section(
         "Can its confidence be believed?",
         [
             Paragraph(
-                "Confidence is the probability of the label given. Texts are sorted by it into bins of one "
-                "width; in each, the share that is right should be the mean confidence. The calibration "
-                "error (ECE, Guo et al. 2017) is how far the two are apart, averaged over texts. The "
+                f"Confidence is the probability of {evaluation.labelling.decided}. All are sorted by it "
+                "into bins of one width; in each, the share that is right should be the mean confidence. The "
+                "calibration error (ECE, Guo et al. 2017) is how far the two are apart, on average. The "
                 "temperature was chosen on validation texts."
             ),
             Figure(
@@ -261,12 +260,12 @@ def _confidence(main: ClassifiedSet, figures: Path) -> Section:
             ),
             Table(
                 f"After temperature {evaluation.temperature:.2f}; {main.provenance}",
-                ("confidence, %", "texts", "mean confidence", "accuracy (95 %)"),
+                ("confidence, %", "number", "mean confidence", "accuracy (95 %)"),
                 rows,
             ),
             Paragraph(
                 f"ECE {before:.1f} before and {after:.1f} after the temperature. {inside:,} of "
-                f"{len(main.texts):,} texts are in bins whose mean confidence lies inside the 95 % interval "
+                f"{n:,} are in bins whose mean confidence lies inside the 95 % interval "
                 "of their accuracy."
             ),
         ],
@@ -279,10 +278,9 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
     chosen = evaluation.confident_mistakes(n_mistakes)
     if not chosen:
         return Section(title, [Paragraph(f"None: every label is right. {main.provenance}.")])
-    labels = evaluation.labels
-    found = [labels[evaluation.found[i]] for i in chosen]
-    explanations = word_importance(classifier, [main.texts[i] for i in chosen], labels=found)
-    n_wrong = int((evaluation.found != evaluation.expected).sum())
+    texts, labels = [main.texts[each.text] for each in chosen], [each.label for each in chosen]
+    explanations = word_importance(classifier, texts, labels=labels)
+    n_wrong = int((~evaluation.right).sum())
     legend: Text = [
         Span("same", "Marked: "), Span("for", "speaks for"), Span("same", " and "),
         Span("for-strong", "speaks strongly for"), Span("same", " the label given; "),
@@ -298,15 +296,16 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
         ),
         Paragraph(legend),
     ]
-    sure = evaluation.probabilities().max(1)
-    for i, explanation in zip(chosen, explanations, strict=True):
+    expected, found = evaluation.expected_names, evaluation.found_names
+    for (i, label, sure), explanation in zip(chosen, explanations, strict=True):
+        of = "" if found[i] == label else f"of {label} "
         rows: list[tuple[str, Text, str]] = [
-            ("label", labels[evaluation.expected[i]], ""),
-            ("given", f"{explanation.label}, log-odds {explanation.log_odds:.1f}", ""),
+            ("label", expected[i] or NONE, ""),
+            ("given", f"{found[i] or NONE}, log-odds {of}{explanation.log_odds:.1f}", ""),
             ("text", shortened(marked(explanation)), ""),
             ("strongest", _strongest(explanation), ""),
         ]
-        parts.append(Example(f"Text {i + 1} · {sure[i]:.1%} sure", rows))
+        parts.append(Example(f"Text {i + 1} · {sure:.1%} sure", rows))
     return Section(title, parts)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dragoman.evaluation.classification import NONE
 from dragoman.evaluation.classifier_comparison import ClassifierComparison
 from dragoman.evaluation.comparison import (
     Changed,
@@ -68,7 +69,9 @@ def classifier_comparison_page(
 ) -> Page:
     """Return the page of classifiers side by side; errors as for `translator_comparison_page`."""
     changed = Section("Texts that changed", _changed_texts(runs, comparisons[0], n_texts))
-    curves = curves_of_runs(runs, figures, key="accuracy", title="Accuracy on validation texts, %")
+    names = next(iter(runs.values())).config.names
+    title = f"{names.score_title[0].upper()}{names.score_title[1:]} on validation texts, %"
+    curves = curves_of_runs(runs, figures, key=names.score, title=title)
     return _page("Classifiers side by side", runs, comparisons, Paragraph(ABOUT_LABEL_TEST), curves, changed)
 
 
@@ -215,11 +218,10 @@ def _changed_texts(runs: Mapping[str, Run], comparison: ClassifierComparison, n:
 
 
 def _changed_text(comparison: ClassifierComparison, first: str, system: str, i: int) -> Example:
-    rows = [("text", comparison.texts[i], ""), ("label", comparison.expected[i], "")]
+    rows = [("text", comparison.texts[i], ""), ("label", comparison.expected[i] or NONE, "")]
     for name in (first, system):
         evaluation = comparison.evaluations[name]
-        share = evaluation.probabilities()[i].max()
-        rows.append((name, f"{evaluation.labels[evaluation.found[i]]} ({share:.0%})", ""))
+        rows.append((name, f"{evaluation.found_names[i] or NONE} ({evaluation.confidence[i]:.0%})", ""))
     return Example(f"Text {i + 1}", rows)
 
 

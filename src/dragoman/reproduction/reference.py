@@ -16,7 +16,13 @@ from dragoman.training.trainer import TrainingListener
 
 KEYS = {"loss": "valid_loss"}
 """What history.jsonl calls the setting training.metric, where it is not the same word."""
-TITLES = {"bleu": "BLEU", "accuracy": "accuracy", "macro_f1": "macro-F1", "valid_loss": "loss"}
+TITLES = {
+    "bleu": "BLEU",
+    "accuracy": "accuracy",
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "valid_loss": "loss",
+}
 DECIMALS = {"valid_loss": 2}
 """Where it is not one."""
 

@@ -273,9 +273,12 @@ class EffectMessage(Message):
 
 
 class ClassificationMessage(Message):
-    """The label of a text, with the probability of each label."""
+    """The labels of a text, with the probability of each label."""
 
-    label: str | None = Field(description="null for an empty text.")
+    label: str | None = Field(description="The most likely label; null for an empty text.")
+    labels: list[str] = Field(
+        description="The labels given: one, or, where texts have several, those above the threshold."
+    )
     probabilities: dict[str, float] = Field(description="The most likely first.")
     n_cut: int = Field(description="Tokens at the end of the text that were not read.")
     words: list[EffectMessage] | None

@@ -254,6 +254,7 @@ def _classification(found: Classification, why: Explanation | None) -> Classific
     ]  # fmt: skip
     return ClassificationMessage(
         label=found.label or None,
+        labels=list(found.labels),
         probabilities={label: round(p, 6) for label, p in found.probabilities.items()},
         n_cut=found.n_cut,
         words=effects,

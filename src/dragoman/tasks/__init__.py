@@ -58,6 +58,7 @@ def config_for(
     valid: str | None = None,
     text_column: Column | None = None,
     label_column: Column | None = None,
+    label_separator: str = "",
     start: str | Path | None = None,
     extend_vocab: int = 0,
     replay: float = 0.0,
@@ -91,6 +92,7 @@ def config_for(
         valid: Labelled texts for validation.
         text_column: Column of the text in labelled files; by default as the head of the file tells.
         label_column: Column of the label.
+        label_separator: What is between the labels of a text that has several, as "|"; "" = each has one.
         start: A run to go on from, with its tokens and weights.
         extend_vocab: With `start`: tokens of the new text to add to the old ones, at most.
         replay: With `start`: share of the training pairs that are taken from the text that it was trained
@@ -126,6 +128,7 @@ def config_for(
         valid=valid,
         text_column=text_column,
         label_column=label_column,
+        label_separator=label_separator,
         start=None if start is None else Path(start),
         extend_vocab=extend_vocab,
         replay=replay,

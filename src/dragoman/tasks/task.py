@@ -77,6 +77,7 @@ class TrainingRequest:
     valid: str | None
     text_column: Column | None
     label_column: Column | None
+    label_separator: str
     start: Path | None
     extend_vocab: int
     replay: float

@@ -8,18 +8,23 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from corpus_files import COMPRESS, complaint_of, write
+from dragoman.config import TokenizerConfig
 from dragoman.data.labelled import (
     Labelled,
     LabelledCorpus,
     guess_labelled_columns,
+    labels_of,
     open_labelled,
     split_labelled,
 )
+from dragoman.data.labelled_store import LabelledStore
 from dragoman.data.readers.tables import Column
 from dragoman.errors import DataError
+from dragoman.text.tokenizer import train_tokenizer
 
 EXAMPLES = [
     ("Good, really.", "positive"),
@@ -369,3 +374,95 @@ def test_a_parquet_file_is_a_labelled_corpus(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"label": [1, 0, 1], "text": ["a", "b", ""]}), path)
     assert read(str(path)) == [("a", "1"), ("b", "0")]
     assert notes(str(path)) == ["left out 1 of 3 examples: 1 without text"]
+
+
+# Several labels
+
+
+@pytest.mark.parametrize(
+    ("cell", "separator", "labels"),
+    [
+        ("a|b", "|", ("a", "b")),
+        (" a | b|a||", "|", ("a", "b")),
+        ("", "|", ()),
+        ("a|b", "", ("a|b",)),
+        ("a, b; c", "; ", ("a, b", "c")),
+        ("a b", " ", ("a", "b")),
+    ],
+)
+def test_a_cell_is_split_into_its_labels(cell: str, separator: str, labels: tuple[str, ...]) -> None:
+    assert labels_of(cell, separator) == labels
+
+
+def topics(tmp_path: Path, *lines: str, separator: str = "|") -> LabelledCorpus:
+    (tmp_path / "topics.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return open_labelled([str(tmp_path / "topics.tsv")], separator=separator)
+
+
+def test_a_text_without_labels_is_kept_and_counted(tmp_path: Path) -> None:
+    corpus = topics(tmp_path, "a|b\tone", "\ttwo", "b\tthree")
+    assert [example.label for example in corpus.examples()] == ["a|b", "", "b"]
+    assert corpus.notes() == [f"{corpus.name}: 1 of 3 examples have none of the labels"]
+    alone = topics(tmp_path, "a|b\tone", "\ttwo", "b\tthree", separator="")
+    assert [example.label for example in alone.examples()] == ["a|b", "b"]
+    assert alone.fingerprint() != corpus.fingerprint()
+
+
+def test_labels_are_counted_and_not_cells(tmp_path: Path) -> None:
+    corpus = topics(tmp_path, "a|b\tone", "\ttwo", "b\tthree")
+    cells = Counter(example.label for example in corpus.examples())
+    assert corpus.count_labels(cells) == {"a": 1, "b": 2}
+
+
+def test_columns_are_told_by_labels_and_not_by_their_combinations(tmp_path: Path) -> None:
+    """Nearly every text has a combination of its own, so that cells look like no classes."""
+    rng = random.Random(1)
+    lines = []
+    for i in range(60):
+        own = rng.sample("abcdefg", k=rng.randint(2, 5))
+        lines.append(f"{'|'.join(own)}\ta longer text of its own, with the number {i} in it")
+    path = tmp_path / "topics.tsv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert guess_labelled_columns(str(path), "|") == (1, 0)
+    with pytest.raises(DataError, match="cannot tell which columns are text and label"):
+        guess_labelled_columns(str(path))
+
+
+def test_what_separates_nothing_is_an_error(tmp_path: Path) -> None:
+    corpus = topics(tmp_path, "a|b\tone", "b\ttwo", separator=";")
+    with pytest.raises(DataError, match=r"no label has the separator ';', as in 'a\|b'"):
+        corpus.count_labels(Counter(example.label for example in corpus.examples()))
+    with pytest.raises(DataError, match=r"1 label between separators '\|'"):
+        topics(tmp_path).count_labels({"a|": 3})
+
+
+def test_every_label_stays_in_the_training_part_and_is_held_out(tmp_path: Path) -> None:
+    """A text with several counts for its rarest one; nearly all texts have a combination of their own."""
+    rng = np.random.default_rng(0)
+    rows = (rng.random((600, 8)) < 0.35) @ np.diag(np.arange(1, 9))
+    lines = [f"{'|'.join(f'c{c}' for c in row if c)}\ttext {i}" for i, row in enumerate(rows)]
+    corpus = topics(tmp_path, *lines, "rare|c1\tthe only one")
+    rest, held_out = split_labelled(corpus, n_held_out=60, seed=1)
+    found = [
+        {label for example in part.examples() for label in labels_of(example.label, part.separator)}
+        for part in (rest, held_out)
+    ]
+    assert found[0] == {"rare", *(f"c{c}" for c in range(1, 9))}
+    assert found[1] == {f"c{c}" for c in range(1, 9)}
+    assert 50 <= sum(1 for _ in held_out.examples()) <= 60
+
+
+def test_a_store_of_several_labels_holds_all_of_them(tmp_path: Path) -> None:
+    corpus = topics(tmp_path, "a|b\tone", "\ttwo", "b\tthree")
+    tokenizer = train_tokenizer(corpus.sources(), TokenizerConfig(kind="words"))
+
+    def stored(*labels: str) -> list[list[int]]:
+        cache = tmp_path / "".join(labels)
+        store = LabelledStore.prepare(corpus, tokenizer, labels=labels, max_tokens=0, cache=cache)
+        found: list[list[int]] = store.labels.tolist()
+        return found
+
+    assert stored("a", "b") == [[1, 1], [0, 0], [0, 1]]
+    assert stored("a", "b") == [[1, 1], [0, 0], [0, 1]]  # opened again
+    with pytest.raises(DataError, match="the label 'b' is not in the training data"):
+        stored("a", "c")

@@ -249,6 +249,22 @@ def test_the_script_of_a_classifier_gives_its_labels_and_probabilities(
             assert float(probability) == pytest.approx(one.probabilities[label], abs=1e-4)
 
 
+def test_the_script_of_a_classifier_of_several_labels_gives_all_of_them(
+    tiny_topics_run: Path, tmp_path: Path
+) -> None:
+    report = export_run(tiny_topics_run, tmp_path / "out", to="onnx", n_sentences=20)
+    assert report.parity.same == {"label": 1.0}
+    lines = ["tree river old", "house street wave boat red", "", "big old red"]
+    found = run_script_of_readme(tmp_path / "out", "\n".join(lines))
+    classified = Classifier.load(tiny_topics_run, precision="fp32").classify(lines)
+    assert [len(one.labels) for one in classified] == [1, 2, 0, 0]
+    for line, one in zip(found, classified, strict=True):
+        labels, shares = line.split("\t")
+        assert labels == "|".join(one.labels)
+        expected = [one.probabilities[label] for label in one.labels]
+        assert [float(share) for share in shares.split("|") if share] == pytest.approx(expected, abs=1e-4)
+
+
 def test_formats_that_cannot_hold_a_classifier_say_why(tiny_classifier_run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"transformers has no architecture.*export it --to onnx"):
         export_run(tiny_classifier_run, tmp_path / "out", to="huggingface")

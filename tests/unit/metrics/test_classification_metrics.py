@@ -14,6 +14,7 @@ from dragoman.metrics.classification import (
     accuracy,
     balanced_weights,
     confusion_matrix,
+    counts_of,
     expected_calibration_error,
     fit_mixture,
     fit_temperature,
@@ -49,7 +50,7 @@ def test_rows_are_labels_and_columns_predictions() -> None:
 def test_a_case_by_hand() -> None:
     confusion = confusion_matrix(LABELS, FOUND, n_classes=3)
     assert accuracy(confusion).value == pytest.approx(400 / 7)
-    first, second, third = per_class(confusion)
+    first, second, third = per_class(counts_of(confusion))
     assert first == pytest.approx((75.0, 75.0, 75.0, 4))
     assert second == pytest.approx((100 / 3, 50.0, 40.0, 2))
     assert third == (0.0, 0.0, 0.0, 1)
@@ -66,7 +67,7 @@ def test_scores_are_those_of_scikit_learn() -> None:
         assert accuracy(confusion).value == pytest.approx(100 * reference.accuracy_score(labels, found))
         expected = 100 * reference.f1_score(labels, found, average="macro")
         assert macro_f1(confusion).value == pytest.approx(expected)
-        columns = zip(*per_class(confusion), strict=True)
+        columns = zip(*per_class(counts_of(confusion)), strict=True)
         for ours, theirs in zip(
             columns, reference.precision_recall_fscore_support(labels, found), strict=True
         ):
@@ -198,7 +199,7 @@ def test_a_part_that_says_the_opposite_is_left_out() -> None:
 def test_the_simplest_mixture_is_the_first_part_alone_unless_others_help() -> None:
     for shares, others_help in (((2.0, 2.0), True), ((2.0, 0.0), False), ((0.0, 2.0), True)):
         parts, labels = two_parts(n=2_000, shares=shares)
-        assert (simplest_mixture(parts, labels)[1] > 0) == others_help
+        assert (simplest_mixture(parts, labels, fit_mixture(parts, labels))[1] > 0) == others_help
 
 
 def test_logits_that_are_always_right_are_not_infinitely_sure() -> None:

@@ -119,6 +119,7 @@ def test_a_classifier_does_not_translate_nor_a_translator_classify(run: Path, ti
         (LABELS, '{"labels": ["one"]}', "labels.json: is damaged, for it holds no labels"),
         (LABELS, "{", "labels.json: is damaged, for it holds no JSON object"),
         (CALIBRATION, '{"temperature": "warm"}', "calibration.json: is damaged, for it holds no temperature"),
+        (CALIBRATION, '{"temperature": 1.0, "threshold": 1.5}', "is damaged, for it holds no threshold"),
         (CALIBRATION, '{"temperature": 0.0}', "calibration.json: is damaged, for it holds no temperature"),
     ],
 )
@@ -197,7 +198,7 @@ def test_the_baseline_learns_what_a_bag_of_words_can_tell() -> None:
     pytest.importorskip("sklearn")
     baseline = Baseline.train([Labelled(text, label) for label, text in labelled_texts(200, seed=1)])
     found = baseline.predict([example.text for example in EXAMPLES])
-    assert found == [example.label for example in EXAMPLES]
+    assert found == [(example.label,) for example in EXAMPLES]
     assert "words:1-2" in baseline.signature
     assert "scikit-learn:" in baseline.signature
 
@@ -206,10 +207,18 @@ def test_the_baseline_sees_pairs_of_words_and_chinese_characters() -> None:
     pytest.importorskip("sklearn")
     order = [("xy", "first then"), ("yx", "then first")] * 20
     baseline = Baseline.train([Labelled(text, label) for label, text in order])
-    assert baseline.predict(["first then", "then first"]) == ["xy", "yx"]
+    assert baseline.predict(["first then", "then first"]) == [("xy",), ("yx",)]
     chinese = [("good", "这个很好"), ("bad", "那个很坏")] * 20
     baseline = Baseline.train([Labelled(text, label) for label, text in chinese])
-    assert baseline.predict(["好", "坏"]) == ["good", "bad"]
+    assert baseline.predict(["好", "坏"]) == [("good",), ("bad",)]
+
+
+def test_of_several_labels_the_baseline_tells_each_by_itself() -> None:
+    pytest.importorskip("sklearn")
+    rows = [("a|b", "red blue"), ("a", "red"), ("b", "blue"), ("", "green")] * 10
+    baseline = Baseline.train([Labelled(text, label) for label, text in rows], separator="|")
+    assert baseline.predict(["red", "blue red", "green"]) == [("a",), ("a", "b"), ()]
+    assert "labels:one-vs-rest|threshold:0.5" in baseline.signature
 
 
 def scorer(run: Path, saved: list[dict[str, Any]] | None = None) -> BaselineScorer:
@@ -226,7 +235,7 @@ def test_the_baseline_is_trained_on_the_same_texts_and_scored_on_the_same_test(
     assert result is not None
     train = open_labelled(classification_config(Run.open(run)).data.train)
     expected = Baseline.train(train.examples()).predict([example.text for example in EXAMPLES])
-    n_right = sum(found == example.label for found, example in zip(expected, EXAMPLES, strict=True))
+    n_right = sum(found == (example.label,) for found, example in zip(expected, EXAMPLES, strict=True))
     assert result.scores[0].value == pytest.approx(100 * n_right / 40)
     assert result.n_train == 200
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from dragoman.errors import DataError
+from dragoman.metrics.labelling import Exclusive
 from dragoman.predict.classifier import Classifier, Logits
-from dragoman.predict.occlusion import log_odds, parts_of, word_importance
+from dragoman.predict.occlusion import parts_of, word_importance
 from tiny import BLAME, PRAISE, WORDS
 
 WEIGHTS = {"good": 1.5, "awful": -2.0, "fine": 0.25}
@@ -23,6 +24,7 @@ class Counting(Classifier):
 
     def __init__(self, *, temperature: float = 1.0) -> None:
         self.labels, self.temperature = ("blame", "praise"), temperature
+        self.labelling = Exclusive()
 
     def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Logits:
         sums = [sum(WEIGHTS.get(word, 0.0) for word in text.split()) for text in texts]
@@ -117,11 +119,11 @@ def test_log_odds_are_those_of_the_probability(n_classes: int) -> None:
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     for number in range(n_classes):
         expected = np.log(p[:, number] / (1 - p[:, number]))
-        np.testing.assert_allclose(log_odds(logits, number), expected, atol=1e-8)
+        np.testing.assert_allclose(Exclusive().log_odds(logits, number), expected, atol=1e-8)
 
 
 def test_log_odds_of_a_class_that_is_certain_are_finite() -> None:
-    assert log_odds(np.array([[2000.0, 0.0, 0.0]]), 0)[0] == pytest.approx(2000 - math.log(2))
+    assert Exclusive().log_odds(np.array([[2000.0, 0.0, 0.0]]), 0)[0] == pytest.approx(2000 - math.log(2))
 
 
 @pytest.mark.parametrize("n_words", [1, 7, 100, 101, 999])

@@ -20,9 +20,12 @@ from dragoman.cli import app
 from dragoman.errors import MissingExtraError
 from dragoman.evaluation.classification import Evaluation
 from dragoman.metrics.classification import (
+    ClassIntervals,
     class_intervals,
+    counts_of,
     expected_calibration_error,
     reliability,
+    resampled_confusions,
     wilson_interval,
 )
 from dragoman.predict.classifier import Classifier
@@ -30,7 +33,6 @@ from dragoman.predict.occlusion import Explanation, WordImportance
 from dragoman.report.classes import (
     MAX_CLASSES,
     class_rows,
-    frequent_confusions,
     plot_classes,
     plot_confusion,
     plot_reliability,
@@ -114,9 +116,14 @@ def test_intervals_of_a_class_are_those_of_its_shares() -> None:
         assert intervals.f1[0] < score.f1 < intervals.f1[1]
 
 
+def intervals_of(confusion: np.ndarray) -> list[ClassIntervals]:
+    resampled = resampled_confusions(confusion, n_bootstrap=1000, seed=1)
+    return class_intervals(counts_of(confusion), counts_of(resampled))
+
+
 def test_the_interval_of_f1_narrows_as_texts_grow_more() -> None:
     confusion = np.array([[80, 20], [30, 70]])
-    few, many = (class_intervals(k * confusion)[0].f1 for k in (1, 100))
+    few, many = (intervals_of(k * confusion)[0].f1 for k in (1, 100))
     assert few is not None
     assert many is not None
     ratio = (few[1] - few[0]) / (many[1] - many[0])
@@ -124,7 +131,7 @@ def test_the_interval_of_f1_narrows_as_texts_grow_more() -> None:
 
 
 def test_a_class_without_texts_has_no_intervals() -> None:
-    assert class_intervals(np.array([[3, 0], [0, 0]]))[1] == (None, None, None)
+    assert intervals_of(np.array([[3, 0], [0, 0]]))[1] == (None, None, None)
 
 
 # Mistakes
@@ -133,15 +140,16 @@ def test_a_class_without_texts_has_no_intervals() -> None:
 def test_the_most_confident_mistakes_come_first_and_are_mistakes() -> None:
     e = evaluation()
     wrong = set(np.flatnonzero(e.found != e.expected).tolist())
-    assert set(e.confident_mistakes(10**6)) == wrong
+    assert {each.text for each in e.confident_mistakes(10**6)} == wrong
     sure = e.probabilities().max(1)
     first = e.confident_mistakes(5)
-    assert [sure[i] for i in first] == sorted((sure[i] for i in wrong), reverse=True)[:5]
+    assert [each.confidence for each in first] == [sure[each.text] for each in first]
+    assert [each.confidence for each in first] == sorted((sure[i] for i in wrong), reverse=True)[:5]
 
 
 def test_frequent_confusions_are_the_matrix_without_its_diagonal() -> None:
     e = evaluation()
-    pairs = frequent_confusions(e, 100)
+    pairs = e.mistakes(100)
     assert sum(n for *_, n in pairs) == (e.found != e.expected).sum()
     assert [n for *_, n in pairs] == sorted((n for *_, n in pairs), reverse=True)
     for label, given, n in pairs:
@@ -251,7 +259,7 @@ def test_the_page_shows_the_surest_mistakes_with_their_words(
     (mistakes,) = (section for section in page.sections if section.title == "Most confident mistakes")
     examples = [part for part in mistakes.parts if isinstance(part, Example)]
     assert len(examples) == 4
-    for i, example in zip(e.confident_mistakes(4), examples, strict=True):
+    for (i, _, _), example in zip(e.confident_mistakes(4), examples, strict=True):
         shown = {name: text for name, text, _ in example.rows}
         assert "".join(span.text for span in shown["text"]) == texts[i]  # type: ignore[union-attr]
         assert shown["label"] == classifier.labels[e.expected[i]]

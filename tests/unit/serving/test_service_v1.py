@@ -353,6 +353,7 @@ def test_labels_and_effects_are_those_of_the_classifier(client: TestClient, clas
     effects = word_importance(classifier, texts[:2], labels=[each.label for each in own[:2]])
     for i, (result, wanted) in enumerate(zip(found["results"], own, strict=True)):
         assert result["label"] == (wanted.label or None)
+        assert result["labels"] == list(wanted.labels)
         assert result["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-4)
         assert result["n_cut"] == wanted.n_cut
         if i == 2:
@@ -368,6 +369,19 @@ def test_labels_and_effects_are_those_of_the_classifier(client: TestClient, clas
         )
     plain = answer_of(client, "classify", text=texts)["results"]
     assert [each["words"] for each in plain] == [None] * 3
+
+
+def test_all_labels_above_the_threshold_are_listed(
+    tiny_topics_run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    runs = [named(tiny_topics_run, tmp_path_factory.mktemp("topics"), "topics")]
+    texts = ["house street wave boat red", "big old red"]
+    with TestClient(create_app(service_of(runs))) as client:
+        both, neither = answer_of(client, "classify", text=texts, explain=True)["results"]
+    assert set(both["labels"]) == {"town", "sea"}
+    assert both["label"] == both["labels"][0]
+    assert neither["labels"] == []
+    assert neither["label"] == next(iter(neither["probabilities"]))
 
 
 def test_scores_are_those_of_the_model(client: TestClient, translator: Translator) -> None:

@@ -22,6 +22,7 @@ from dragoman.data.labelled import open_labelled
 from dragoman.data.labelled_store import LabelledStore
 from dragoman.errors import DataError
 from dragoman.metrics.classification import fit_temperature, negative_log_likelihood
+from dragoman.metrics.labelling import Exclusive
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier
 from dragoman.runs import Run
@@ -186,7 +187,8 @@ def test_the_loss_is_a_weighted_sum_over_texts() -> None:
     lengths, labels = np.array([3, 5, 2]), torch.tensor([0, 2, 2])
     tokens, weights = np.arange(10, 20), torch.tensor([2.0, 1.0, 0.5])
     documents = lay_out(tokens, lengths, max_length=4)
-    loss = classification_loss(model, ClassificationBatch(documents, labels), weights, smoothing=0.2)
+    batch = ClassificationBatch(documents, labels)
+    loss = classification_loss(model, batch, weights, smoothing=0.2, labelling=Exclusive())
     log_p = documents.logits(model).log_softmax(1)
     expected = 0.0
     for i, label in enumerate(labels.tolist()):
@@ -289,12 +291,12 @@ def test_bpe_dropout_draws_other_segmentations_every_epoch() -> None:
 
 
 def test_a_model_that_gives_one_label_only_is_suspicious() -> None:
-    labels = ["blame", "praise"]
-    warning = suspicions(np.array([[5, 0], [5, 0]]), labels)["one label"]
+    both, blame = ["blame", "praise"], ["blame", "blame"]
+    warning = suspicions(both, blame)["one label"]
     assert "every validation text is given the label 'blame'" in warning
     assert "training.learning_rate" in warning
-    assert suspicions(np.array([[5, 0], [4, 1]]), labels) == {}
-    assert suspicions(np.array([[5, 0], [0, 0]]), labels) == {}  # as it should be
+    assert suspicions(both, both) == {}
+    assert suspicions(blame, blame) == {}  # as it should be
 
 
 def test_labels_are_listed_with_what_to_do_about_rare_ones() -> None:

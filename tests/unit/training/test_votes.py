@@ -15,10 +15,11 @@ from torch.nn import functional as F
 from dragoman.config import ClassificationConfig, parse_config
 from dragoman.data.labelled import open_labelled
 from dragoman.data.labelled_store import LabelledStore
+from dragoman.metrics.labelling import Exclusive, Labelling, Several
 from dragoman.model.ngrams import NgramVotes, bags_of_ngrams
 from dragoman.text.tokenizer import Tokenizer, train_tokenizer
 from dragoman.training.tasks import votes as subject
-from dragoman.training.tasks.votes import Votes, exclusive_loss, log_count_ratio, solve_votes, thinned
+from dragoman.training.tasks.votes import Votes, log_count_ratio, solve_votes, thinned
 from tiny import TINY_CLASSIFIER
 
 SETTINGS: dict[str, Any] = {
@@ -60,7 +61,15 @@ class Corpus:
 
     def solved(self, *, letters: bool = False) -> Votes:
         words = self.tokenizer.pieces() if letters else None
-        return solve_votes(self.train, self.valid, self.config, words, n_classes=2, weights=torch.ones(2))
+        return solve_votes(
+            self.train,
+            self.valid,
+            self.config,
+            words,
+            n_classes=2,
+            weights=torch.ones(2),
+            labelling=Exclusive(),
+        )
 
     def logits(self, votes: Votes, *texts: str) -> torch.Tensor:
         module = NgramVotes(self.config.model, n_classes=2)
@@ -90,13 +99,25 @@ def corpus(tmp_path: Path) -> Corpus:
 def test_ratios_are_those_of_naive_bayes() -> None:
     """By the definition of NB-SVM, for three classes, one against the others."""
     counts = torch.randint(0, 9, (50, 3), generator=torch.Generator().manual_seed(0)).float()
-    ratio = log_count_ratio(counts)
+    ratio = log_count_ratio(counts, counts.sum(1, keepdim=True), Exclusive())
     for c in range(3):
         others = [k for k in range(3) if k != c]
         for g in (0, 7, 49):
             ours = (counts[g, c] + 1) / counts[:, c].sum()
             rest = (counts[g, others].sum() + 2) / counts[:, others].sum()
             assert ratio[g, c].item() == pytest.approx(math.log(ours / rest), rel=1e-4, abs=1e-6)
+
+
+def test_ratios_of_several_labels_are_those_of_each_label_by_itself() -> None:
+    """A text may have both labels or neither: it is the texts without the one that count against it."""
+    rng = np.random.default_rng(0)
+    grams, labels = rng.integers(2, size=(40, 6)), rng.integers(2, size=(40, 3))
+    counts, n_texts = torch.tensor(grams.T @ labels), torch.tensor(grams.sum(0)[:, None])
+    together = log_count_ratio(counts.float(), n_texts.float(), Several("|"))
+    for c in range(3):
+        own = np.stack([grams.T @ labels[:, c], grams.T @ (1 - labels[:, c])], 1)
+        alone = log_count_ratio(torch.tensor(own).float(), n_texts.float(), Exclusive())
+        torch.testing.assert_close(together[:, c], alone[:, 0])
 
 
 def test_what_is_found_is_what_scikit_learn_finds(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +132,8 @@ def test_what_is_found_is_what_scikit_learn_finds(corpus: Corpus, monkeypatch: p
     dense = np.zeros((len(counts), 2**14))
     dense[texts, buckets] = np.repeat(counts**-0.5, counts)
     of_class = [dense[corpus.train.labels == k] for k in (0, 1)]
-    ratio = log_count_ratio(torch.tensor(np.stack([(x > 0).sum(0) for x in of_class], 1)).float()).numpy()
+    occurring = torch.tensor(np.stack([(x > 0).sum(0) for x in of_class], 1)).float()
+    ratio = log_count_ratio(occurring, occurring.sum(1, keepdim=True), Exclusive()).numpy()
     theirs = LogisticRegression(C=2 * subject.STRENGTH, tol=1e-8, max_iter=10_000)
     # Columns of both classes: praise's and, with the opposite sign, blame's.
     features = np.hstack([dense * ratio[:, 1], -dense * ratio[:, 0]])
@@ -122,11 +144,13 @@ def test_what_is_found_is_what_scikit_learn_finds(corpus: Corpus, monkeypatch: p
     assert (ours[:, 1] - ours[:, 0]).tolist() == pytest.approx(expected.tolist(), abs=0.02)
 
 
-def test_the_gradient_of_the_exclusive_loss_is_the_loss_s() -> None:
+@pytest.mark.parametrize("labelling", [Exclusive(), Several("|")])
+def test_the_gradient_of_a_loss_is_the_loss_s(labelling: Labelling) -> None:
     logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).requires_grad_(True)
-    targets = F.one_hot(torch.tensor([0, 2, 1, 1, 0]), 3).float()
-    value, gradient = exclusive_loss(logits, targets)
-    torch.testing.assert_close(value, F.cross_entropy(logits, targets.argmax(1), reduction="none"))
+    labels = labelling.encode([[0], [2], [1], [1], [0]], 3)
+    value, gradient = labelling.loss(logits, labelling.targets(labels, 3))
+    expected = labelling.losses(logits, torch.from_numpy(labels.astype(np.int64)), smoothing=0.0)
+    torch.testing.assert_close(value, expected)
     torch.testing.assert_close(gradient, torch.autograd.grad(value.sum(), logits)[0])
 
 
@@ -156,12 +180,15 @@ def test_noise_is_regularised_more_than_what_is_clear(tmp_path: Path) -> None:
     assert strengths[0] > subject.STRENGTH > strengths[1]
 
 
-def test_of_very_many_texts_evenly_spread_ones_are_read() -> None:
+def test_of_very_many_texts_as_many_are_drawn_as_can_be_read() -> None:
     lengths = np.full(1000, 10, dtype=np.int32)
-    assert thinned(lengths, most=10_000).tolist() == [*range(1000)]
-    read = thinned(lengths, most=2_500)
-    assert lengths[read].sum() <= 2_500
-    assert set(np.diff(read).tolist()) == {4}
+    assert thinned(lengths, most=10_000, seed=1).tolist() == [*range(1000)]
+    read = thinned(lengths, most=2_500, seed=1)
+    assert lengths[read].sum() == 2_500
+    assert len(set(read.tolist())) == 250
+    assert read.tolist() == thinned(lengths, most=2_500, seed=1).tolist()
+    odd = int((read % 2).sum())
+    assert 80 < odd < 170, "labels that alternate are drawn alike"
 
 
 def test_the_same_texts_give_the_same_votes(corpus: Corpus) -> None:

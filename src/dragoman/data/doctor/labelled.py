@@ -15,7 +15,7 @@ from dragoman.data.doctor.findings import Report
 from dragoman.data.doctor.overlap import HeldOut
 from dragoman.data.doctor.reading import Reading, numbered_examples, unit_of
 from dragoman.data.doctor.statistics import duplicates, with_several
-from dragoman.data.labelled import LabelledCorpus
+from dragoman.data.labelled import LabelledCorpus, labels_of
 
 _MAX_SHOWN = 20  # labels that are listed
 
@@ -41,11 +41,11 @@ def check_labelled(
         if held is not None:
             held.look_up(len(numbers), chunk)
         for number, (text, label) in chunk:
-            _check_example(text, label, len(numbers), faults)
+            _check_example(text, label or corpus.separator, len(numbers), faults)
             numbers.append(number)
             texts.append(hash(" ".join(text.split())))
             labels.append(hash(label))
-            n_of_label[label] += 1
+            n_of_label.update(labels_of(label, corpus.separator))
         progress("reading", len(numbers))
     if held is not None:
         faults.by_kind["overlap"], faults.by_kind["overlap-near"] = held.exact, held.near

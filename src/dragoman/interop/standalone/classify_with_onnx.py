@@ -1,5 +1,6 @@
 """Writes the label of each line of stdin, and its probability: python classify.py FOLDER < input > output
 
+Several labels of a line, and their probabilities, have settings["separator"] between them.
 Needs numpy, onnxruntime and tokenizers.
 """
 
@@ -52,13 +53,24 @@ def probabilities(text):
         inputs["buckets"] = buckets_of(tokens)
         inputs["bucket_document"] = np.zeros(len(inputs["buckets"]), dtype=np.int64)
     (logits,) = classifier.run(["logits"], inputs)
-    odds = np.exp((logits[0] - logits[0].max()) / settings["temperature"])
+    scaled = logits[0].astype(np.float64) / settings["temperature"]
+    if settings["separator"]:  # each label by itself
+        return 1 / (1 + np.exp(-scaled))
+    odds = np.exp(scaled - scaled.max())
     return odds / odds.sum()
+
+
+def given(found):
+    """Return the numbers of the labels to write: the most likely one, or those above the threshold."""
+    ranked = np.argsort(-found, kind="stable")
+    return [i for i in ranked if found[i] > settings["threshold"]] if settings["separator"] else ranked[:1]
 
 
 for line in sys.stdin.buffer.read().decode().removesuffix("\n").split("\n"):
     if line.strip():
         found = probabilities(line)
-        print(settings["labels"][found.argmax()], f"{found.max():.4f}", sep="\t")
+        chosen = given(found)
+        labels = settings["separator"].join(settings["labels"][i] for i in chosen)
+        print(labels, settings["separator"].join(f"{found[i]:.4f}" for i in chosen), sep="\t")
     else:
         print("\t")

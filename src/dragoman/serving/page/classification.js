@@ -74,10 +74,11 @@ export class Classification {
     this.#shown = [text, result];
     const label = result?.label ?? null;
     named("classify-placeholder").hidden = label !== null;
-    named("label").textContent = label ?? "";
+    const labels = result?.labels ?? [];
+    named("label").textContent = label === null ? "" : shown(labels);
     named("cut").textContent = result?.n_cut ? say("classify.cut", { n: result.n_cut }) : "";
     const likeliest = Object.entries(result?.probabilities ?? {}).sort(([, one], [, other]) => other - one);
-    named("bars").replaceChildren(...likeliest.map(([name, share]) => bar(name, share, name === label)));
+    named("bars").replaceChildren(...likeliest.map(([name, share]) => bar(name, share, labels.includes(name))));
     const words = label === null ? [] : (result.words ?? []);
     named("effects").hidden = words.length === 0;
     named("effect-words").replaceChildren(...shaded(text, words));
@@ -85,10 +86,16 @@ export class Classification {
     named("legend-against").textContent = say("classify.against", { label });
   }
 
-  #announce({ label, probabilities }) {
-    const share = label === null ? "" : percent(probabilities[label]);
-    named("classify-spoken").textContent = label === null ? "" : say("classify.says", { label, share });
+  #announce({ label, labels, probabilities }) {
+    const share = labels.map((name) => percent(probabilities[name])).join(", ");
+    const spoken = labels.length ? say("classify.says", { label: shown(labels), share }) : "–";
+    named("classify-spoken").textContent = label === null ? "" : spoken;
   }
+}
+
+/** The labels given, in a line; a dash where none is likely enough. */
+function shown(labels) {
+  return labels.join(", ") || "–";
 }
 
 function percent(share) {

@@ -38,7 +38,8 @@ def config_for(request: TrainingRequest) -> Config:
         raise ConfigError("nothing to train on; give a file of texts and labels, as in: reviews.tsv")
     if file.suffix != ".toml":
         return _config_by_size(request, str(file))
-    if request.valid or request.text_column is not None or request.label_column is not None:
+    of_files = (request.valid, request.text_column, request.label_column, request.label_separator or None)
+    if any(given is not None for given in of_files):
         raise ConfigError(f"{file} names its own files and columns; change the recipe with --set")
     return request.recipe(file)
 
@@ -46,14 +47,16 @@ def config_for(request: TrainingRequest) -> Config:
 def _config_by_size(request: TrainingRequest, file: str) -> ClassificationConfig:
     """Return the configuration for the labelled texts in `file`. DataError: as above."""
     text, label = _columns_of(request, file)
-    labels: Counter[str] = Counter()
+    separator = request.label_separator
+    corpus = open_labelled([file], text_column=text, label_column=label, separator=separator)
+    cells: Counter[str] = Counter()
     n_words = n_characters = 0
-    for example in open_labelled([file], text_column=text, label_column=label).examples():
-        labels[example.label] += 1
+    for example in corpus.examples():
+        cells[example.label] += 1
         words = example.text.split()
         n_words += len(words)
         n_characters += sum(map(len, words))
-    n_texts = labels.total()
+    n_texts, labels = cells.total(), corpus.count_labels(cells)
     preset = classification_preset_for(
         n_texts=n_texts, n_words=n_words, n_characters=n_characters, n_labels=len(labels)
     )
@@ -63,6 +66,7 @@ def _config_by_size(request: TrainingRequest, file: str) -> ClassificationConfig
         "split_seed": SPLIT_SEED,
         "text_column": text,
         "label_column": label,
+        "label_separator": separator,
         **preset["data"],
     }
     config = parse_section(
@@ -88,7 +92,7 @@ def _columns_of(request: TrainingRequest, file: str) -> tuple[Column, Column]:
     if file.startswith(REVIEWS):
         return DEFAULT_COLUMNS
     if text is None or label is None:
-        guessed_text, guessed_label = guess_labelled_columns(file)
+        guessed_text, guessed_label = guess_labelled_columns(file, request.label_separator)
         text, label = guessed_text if text is None else text, guessed_label if label is None else label
         request.say(
             f"the text is in column {text!r}, the label in column {label!r}; "

@@ -15,6 +15,7 @@ from dragoman.data.labelled import (
     guess_labelled_columns,
     open_labelled,
 )
+from dragoman.data.named import open_text
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.classifier import Classifier, classification_config
 from dragoman.runs import Run
@@ -78,7 +79,8 @@ class Classification(Task):
                 old if new is None else new
                 for new, old in zip(columns, (data.text_column, data.label_column), strict=True)
             )
-            return {Path(file).name: open_labelled([file], text_column=text, label_column=label)}
+            replaced = data.model_copy(update={"text_column": text, "label_column": label})
+            return {Path(file).name: open_text(replaced, (file,))}
         if columns != (None, None):
             raise ConfigError("--text-column and --label-column are for --file")
         run.check_corpora()

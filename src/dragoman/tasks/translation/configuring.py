@@ -37,6 +37,8 @@ def config_for(request: TrainingRequest) -> Config:
     ConfigError: options contradict one another, or nothing is named.
     """
     file, files = request.file, request.parallel
+    if request.label_separator:
+        raise ConfigError("--label-separator is for --task classification")
     if request.valid or request.text_column is not None or request.label_column is not None:
         raise ConfigError("--text-column, --label-column and --valid are for --task classification")
     if file is not None and file.suffix != ".toml":

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from dragoman.config import ClassificationConfig
 from dragoman.data.document_batching import (
@@ -24,18 +23,17 @@ from dragoman.errors import RunError
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype
 from dragoman.metrics.classification import (
-    accuracy,
     balanced_weights,
-    confusion_matrix,
     expected_calibration_error,
     fit_mixture,
     fit_temperature,
-    macro_f1,
     mixed,
     negative_log_likelihood,
     simplest_mixture,
     softmax,
 )
+from dragoman.metrics.labelling import Labelling, Labels, labelling_of
+from dragoman.metrics.score import Score
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.predict.classifier import (
     CALIBRATION,
@@ -55,7 +53,6 @@ from dragoman.training.task import BatchResult, Sample, Task, Validation, Weight
 from dragoman.training.tasks.votes import Votes, solve_votes
 from dragoman.training.trainer import TrainingListener
 
-Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
@@ -77,12 +74,13 @@ class ClassificationTask(Task[ClassificationBatch]):
         """Read, tokenizes and store the corpora; train the tokenizer where the run has none yet."""
         assert not static  # ClassificationTrainingConfig.wants_free_steps
         self.config, self.run = config, run
+        self.labelling = labelling_of(config.data.label_separator)
         self.train_corpus, valid_corpus = open_labelled_corpora(config)
         self.labels = prepare_labels(run, self.train_corpus)
         self.tokenizer = prepare_tokenizer(config, run, self.train_corpus, listener)
         self.epoch_store = store = self.store(epoch=0)
         self.valid_store = self._prepare(valid_corpus, "valid")
-        counts = np.bincount(store.labels, minlength=len(self.labels)).tolist()
+        counts = self.labelling.counts(store.labels, store.labels, len(self.labels)).there.tolist()
         balanced = config.training.class_weights == "balanced"
         weights = balanced_weights(counts) if balanced else [1.0] * len(counts)
         self.class_weights = torch.tensor(weights, device=device)
@@ -90,12 +88,14 @@ class ClassificationTask(Task[ClassificationBatch]):
             f"{len(store):,} training texts ({store.lengths.sum():,} tokens), "
             f"{len(self.valid_store):,} validation texts"
         )
-        listener.message(describe_labels(self.labels, counts, balanced=balanced))
+        can_balance = not self.labelling.separator
+        listener.message(describe_labels(self.labels, counts, balanced=balanced, can_balance=can_balance))
         for note in (*self.train_corpus.notes(), *store.notes()):
             listener.message(note)
         self.model = build_classifier(config, self.tokenizer, n_classes=len(self.labels), device=device)
         if self.model.votes is not None:
             check_votes(run)
+        self.logits_of_votes: Floats | None = None
         self.listener = listener
 
     def begin(self) -> None:
@@ -112,13 +112,16 @@ class ClassificationTask(Task[ClassificationBatch]):
             n_classes=len(self.labels),
             weights=self.class_weights.cpu(),
             tried=self._describe_votes,
+            labelling=self.labelling,
         )
         self.model.votes.table.copy_(votes.table)
         self.model.votes.bias.copy_(votes.bias)
 
     def _describe_votes(self, votes: Votes) -> None:
+        n_texts = len(self.epoch_store)
+        of = "" if votes.n_texts == n_texts else f" of {votes.n_texts:,} texts, drawn from {n_texts:,},"
         self.listener.message(
-            f"n-grams by themselves, regularised with C = {votes.strength:.2g}: "
+            f"n-grams{of} by themselves, regularised with C = {votes.strength:.2g}: "
             f"validation loss {votes.valid_loss:.3f} nats/text"
         )
 
@@ -156,99 +159,124 @@ class ClassificationTask(Task[ClassificationBatch]):
         return float(len(indices) * lengths.max())
 
     def n_items(self, batch: ClassificationBatch) -> float:
-        return float(self.class_weights[batch.labels].sum())
+        return float(self.labelling.text_weights(batch.labels, self.class_weights).sum())
 
     def loss(self, batch: ClassificationBatch) -> BatchResult:
         smoothing = self.config.training.label_smoothing
-        loss = classification_loss(self.model, batch, self.class_weights, smoothing=smoothing)
+        loss = classification_loss(
+            self.model, batch, self.class_weights, smoothing=smoothing, labelling=self.labelling
+        )
         return BatchResult(loss, batch.documents.n_tokens)
 
     def validate(self, weights: Weights) -> Validation:
-        parts, labels = self._valid_logits(weights), self.valid_store.labels.astype(np.int64)
-        logits = mixed(parts, fit_mixture(parts, labels)) if len(parts) > 1 else parts[0]
-        confusion = confusion_matrix(labels, logits.argmax(1), n_classes=len(self.labels))
+        parts, labels = self._valid_logits(weights), self.valid_store.labels
+        outcomes = self.labelling.outcomes(labels)
+        logits = parts[0]
+        if len(parts) > 1:
+            logits = mixed(parts, fit_mixture(self.labelling.decisions(parts), outcomes))
+        given, scores = self._score(logits)
+        n_each = len(outcomes) / len(labels)
+        loss = negative_log_likelihood(self.labelling.decisions(logits), outcomes)
         record = {
-            "valid_loss": negative_log_likelihood(logits, labels),  # nats a text, without smoothing
-            "accuracy": accuracy(confusion).value,
-            "macro_f1": macro_f1(confusion, n_bootstrap=0).value,
+            "valid_loss": loss * n_each,  # nats a text, without smoothing
+            **{key: score.value for key, score in scores.items()},
         }
         metric = self.config.training.metric
         score = -record["valid_loss"] if metric == "loss" else record[metric]
-        return Validation(record, score, suspicions(confusion, self.labels), self._samples(logits.argmax(1)))
+        names = [self.labelling.names(each, self.labels) for each in (labels, given)]
+        return Validation(record, score, suspicions(*names), self._samples(*names))
 
-    def _samples(self, found: npt.NDArray[np.int64]) -> tuple[Sample, ...]:
-        """Return some validation texts as the model reads them, with their label and the one `found`."""
+    def _score(self, logits: Floats) -> tuple[Labels, dict[str, Score]]:
+        """Return the labels given to the validation texts at the best threshold, and their scores."""
+        labels, n_classes = self.valid_store.labels, len(self.labels)
+        probabilities = self.labelling.probabilities(logits)
+        threshold = self.labelling.fit_threshold(probabilities, labels)
+        given = self.labelling.give(probabilities, threshold)
+        return given, self.labelling.scores(labels, given, n_classes, n_bootstrap=0)
+
+    def _samples(self, expected: list[str], given: list[str]) -> tuple[Sample, ...]:
+        """Return some validation texts as the model reads them, with their labels and those `given`."""
         store = self.valid_store
         return tuple(
-            Sample(
-                self.tokenizer.decode(store.text[i].tolist()),
-                self.labels[store.labels[i]],
-                self.labels[found[i]],
-            )
-            for i in sampled(len(found))
+            Sample(self.tokenizer.decode(store.text[i].tolist()), expected[i], given[i])
+            for i in sampled(len(given))
         )
 
     def finish(self, weights: Weights) -> None:
-        """Weigh n-grams and encoder, and fit the temperature (Guo et al. 2017), both on validation texts."""
-        parts, labels = self._valid_logits(weights), self.valid_store.labels.astype(np.int64)
+        """Weigh n-grams and encoder, and fit the temperature (Guo et al. 2017), both on validation texts.
+
+        And the threshold, where texts have several labels.
+        """
+        parts, labels = self._valid_logits(weights), self.valid_store.labels
+        outcomes = self.labelling.outcomes(labels)
+        n_each = len(outcomes) // len(labels)
         logits, found = parts[0], {}
         if len(parts) > 1:
-            factors = simplest_mixture(parts, labels)
+            together = fit_mixture(self.labelling.decisions(parts), outcomes)
+            factors = simplest_mixture(self.labelling.decisions(parts), outcomes, together, n_each=n_each)
             logits = mixed(parts, factors)
             self.run.save_weights({**weights, "mixture": torch.tensor(factors, dtype=torch.float32)})
-            found = self._describe_mixture(parts, factors, labels)
-        temperature = fit_temperature(logits, labels)
+            found = self._describe_mixture([*parts, mixed(parts, together)], factors)
+        decisions = self.labelling.decisions(logits)
+        temperature = fit_temperature(decisions, outcomes)
+        probabilities = self.labelling.probabilities(logits, temperature=temperature)
+        before, after = (softmax(decisions, temperature=t) for t in (1.0, temperature))
         self.run.write_json(
             CALIBRATION,
             {
                 "temperature": temperature,
+                "threshold": self.labelling.fit_threshold(probabilities, labels),
                 "n": len(labels),
-                "loss_before": negative_log_likelihood(logits, labels),
-                "loss_after": negative_log_likelihood(logits, labels, temperature=temperature),
-                "ece_before": expected_calibration_error(softmax(logits), labels),
-                "ece_after": expected_calibration_error(softmax(logits, temperature=temperature), labels),
+                "loss_before": n_each * negative_log_likelihood(decisions, outcomes),
+                "loss_after": n_each * negative_log_likelihood(decisions, outcomes, temperature=temperature),
+                "ece_before": expected_calibration_error(before, outcomes),
+                "ece_after": expected_calibration_error(after, outcomes),
                 **found,
             },
         )
 
-    def _describe_mixture(self, parts: Floats, factors: Floats, labels: Ids) -> dict[str, Any]:
-        """Say what encoder and n-grams are worth alone and together, and return it."""
-        together = mixed(parts, fit_mixture(parts, labels))
+    def _describe_mixture(self, logits: list[Floats], factors: Floats) -> dict[str, Any]:
+        """Say what n-grams, encoder and both are worth, whose `logits` are given, and return it."""
+        key = self.labelling.score
         scores = {
-            name: accuracy(confusion_matrix(labels, logits.argmax(1), n_classes=len(self.labels))).value
-            for name, logits in zip(("n-grams", "encoder", "both"), (*parts, together), strict=True)
+            name: self._score(own)[1][key]
+            for name, own in zip(("n-grams", "encoder", "both"), logits, strict=True)
         }
         used = "both" if factors.all() else "n-grams" if factors[0] else "encoder"
-        shown = ", ".join(f"{name} {score:.1f} %" for name, score in scores.items())
+        shown = ", ".join(f"{name} {score.value:.1f} %" for name, score in scores.items())
         why = "" if used == "both" else ", for the validation texts do not show that both are better"
-        self.listener.message(f"validation accuracy: {shown}; used: {used}{why}")
-        return {"accuracy": scores, "used": used}
+        self.listener.message(f"validation {scores['both'].name}: {shown}; used: {used}{why}")
+        return {key: {name: score.value for name, score in scores.items()}, "used": used}
 
     def _valid_logits(self, weights: Weights) -> Floats:
         """(K, N, C): the logits of the n-grams, if there are votes, and of the encoder."""
+        if self.model.votes is None:
+            return self._logits_of(weights)[None]
+        if self.logits_of_votes is None:  # training does not change them
+            self.logits_of_votes = self._logits_of({**weights, "mixture": torch.tensor([1.0, 0.0])})
+        encoder = {**weights, "mixture": torch.tensor([0.0, 1.0])}
+        return np.stack([self.logits_of_votes, self._logits_of(encoder)])
+
+    def _logits_of(self, weights: Weights) -> Floats:
+        """(N, C): the logits of the validation texts."""
         device = next(self.model.parameters()).device
         dtype = choose_dtype(self.config.training.precision, device)
         texts = [self.valid_store.text[i] for i in range(len(self.valid_store))]
-        parts: list[Weights] = [{}]
-        if self.model.votes is not None:
-            parts = [{"mixture": torch.tensor(only)} for only in ([1.0, 0.0], [0.0, 1.0])]
-        return np.stack(
-            [
-                class_logits(
-                    inference_copy(self.model, dtype, weights={**weights, **part}), texts, self.config
-                )
-                for part in parts
-            ]
-        )
+        return class_logits(inference_copy(self.model, dtype, weights=weights), texts, self.config)
 
 
 def classification_loss(
-    model: TransformerClassifier, batch: ClassificationBatch, class_weights: Tensor, *, smoothing: float
+    model: TransformerClassifier,
+    batch: ClassificationBatch,
+    class_weights: Tensor,
+    *,
+    smoothing: float,
+    labelling: Labelling,
 ) -> Tensor:
     """Return the encoder's summed smoothed cross-entropy in nats, texts weighted by their labels."""
     logits = batch.documents.read(model)  # (B, C)
-    losses = F.cross_entropy(logits, batch.labels, label_smoothing=smoothing, reduction="none")
-    return (losses * class_weights[batch.labels]).sum()
+    losses = labelling.losses(logits, batch.labels, smoothing=smoothing)
+    return (losses * labelling.text_weights(batch.labels, class_weights)).sum()
 
 
 def check_votes(run: Run) -> None:
@@ -262,19 +290,18 @@ def check_votes(run: Run) -> None:
         )
 
 
-def suspicions(confusion: npt.NDArray[np.int64], labels: list[str]) -> dict[str, str]:
-    """Return warnings about a validation: all texts have one label."""
-    given = np.flatnonzero(confusion.sum(0))
-    if len(given) > 1 or np.count_nonzero(confusion.sum(1)) < 2:
+def suspicions(expected: list[str], given: list[str]) -> dict[str, str]:
+    """Return warnings about a validation, given the labels of each text: all were given the same."""
+    if len(set(given)) > 1 or len(set(expected)) < 2:
         return {}
     advice = 'try a lower training.learning_rate, or training.class_weights = "balanced" for rare labels'
     return {
-        "one label": f"every validation text is given the label {labels[given[0]]!r}; "
+        "one label": f"every validation text is given the label {given[0]!r}; "
         f"if that does not change, {advice}"
     }
 
 
-def describe_labels(labels: list[str], counts: list[int], *, balanced: bool) -> str:
+def describe_labels(labels: list[str], counts: list[int], *, balanced: bool, can_balance: bool = True) -> str:
     """How often each label occurs, in one line, and how much more often the first than the last."""
     ranked = sorted(zip(labels, counts, strict=True), key=lambda pair: (-pair[1], pair[0]))
     shown = ", ".join(f"{label} {count:,}" for label, count in ranked[:10])
@@ -282,7 +309,7 @@ def describe_labels(labels: list[str], counts: list[int], *, balanced: bool) -> 
     line = f"{len(labels)} labels: {shown}{more}"
     if balanced:
         return f"{line}; all count the same (training.class_weights)"
-    if ranked[0][1] >= 5 * ranked[-1][1]:
+    if can_balance and ranked[0][1] >= 5 * ranked[-1][1]:
         return f'{line}; for rare labels to count as much: training.class_weights = "balanced"'
     return line
 
@@ -299,7 +326,7 @@ def open_labelled_corpora(config: ClassificationConfig) -> tuple[LabelledCorpus,
 def prepare_labels(run: Run, corpus: LabelledCorpus) -> list[str]:
     """Return the class names in alphabetical order: the run's, or those of `corpus`, then kept in the run."""
     if not (run.path / LABELS).exists():
-        counts = Counter(example.label for example in corpus.examples())
+        counts = corpus.count_labels(Counter(example.label for example in corpus.examples()))
         check_labels(sorted(counts), where="training text")
         run.write_json(LABELS, {"labels": sorted(counts)})
     return load_labels(run)

@@ -9,7 +9,6 @@ votes, so that nobody has to spell when texts are classified.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from dragoman.config import ClassificationConfig
 from dragoman.data.labelled_store import LabelledStore
+from dragoman.metrics.labelling import Labelling
 from dragoman.model.ngrams import bags_of_ngrams, hash_ngrams
 
 STRENGTH, FACTOR, MAX_TRIALS = 3.0, 10**0.5, 8
@@ -46,25 +45,6 @@ N_ITERATIONS = 60
 """Of L-BFGS, for each strength; each begins where the one before it ended."""
 
 Ids = npt.NDArray[np.int64]
-
-
-class Loss(NamedTuple):
-    """A loss of logits (N, C), and its gradient."""
-
-    value: Tensor
-    """(N,): nats of each text."""
-    gradient: Tensor
-    """(N, C)."""
-
-
-LossOf = Callable[[Tensor, Tensor], Loss]
-"""From logits (N, C) and targets (N, C)."""
-
-
-def exclusive_loss(logits: Tensor, targets: Tensor) -> Loss:
-    """Return the cross-entropy of texts of one label each."""
-    log_probs = logits.log_softmax(1)
-    return Loss(-(targets * log_probs).sum(1), log_probs.exp() - targets)
 
 
 class TextMatrix(NamedTuple):
@@ -97,6 +77,8 @@ class Votes(NamedTuple):
     """Inverse strength of regularisation that was chosen."""
     valid_loss: float
     """Nats of a validation text."""
+    n_texts: int
+    """Training texts that were read."""
 
 
 def solve_votes(
@@ -107,7 +89,7 @@ def solve_votes(
     *,
     n_classes: int,
     weights: Tensor,
-    loss_of: LossOf = exclusive_loss,
+    labelling: Labelling,
     tried: Callable[[Votes], None] = lambda votes: None,
 ) -> Votes:
     """Return the votes that fit the texts of `train`, held back as far as `valid` says.
@@ -117,13 +99,15 @@ def solve_votes(
     votes; of very many texts, as many are read as have MOST_NGRAMS.
     """
     bits = config.model.ngram_bits
-    read = thinned(train.lengths, most=MOST_NGRAMS // config.model.ngrams)
+    read = thinned(train.lengths, most=MOST_NGRAMS // config.model.ngrams, seed=config.seed)
     buckets, counts = _bags(train, read, config)
     known, columns = np.unique(buckets, return_inverse=True)
     matrix = _text_matrix(columns, counts, n_columns=len(known))
-    targets = F.one_hot(torch.from_numpy(train.labels[read].astype(np.int64)), n_classes).float()
+    labels = train.labels[read]
+    targets = labelling.targets(labels, n_classes)
+    text_weights = labelling.text_weights(torch.from_numpy(labels.astype(np.int64)), weights)
     letters = _letters(words, known, bits) if words is not None else None
-    model = _Regression(matrix, targets, weights, letters, loss_of)
+    model = _Regression(matrix, targets, text_weights[:, None], letters, labelling)
 
     valid_buckets, valid_counts = _bags(valid, np.arange(len(valid)), config)
     place, is_known = _places(valid_buckets, known)
@@ -134,13 +118,13 @@ def solve_votes(
         n_columns=len(known),
         n_ngrams=valid_counts,
     )
-    valid_targets = F.one_hot(torch.from_numpy(valid.labels.astype(np.int64)), n_classes).float()
+    valid_targets = labelling.targets(valid.labels, n_classes)
 
     def solved(strength: float) -> Votes:
         model.fit(strength)
         votes, bias = model.votes()
-        loss = float(loss_of(held_out.logits(votes) + bias, valid_targets).value.mean())
-        found = Votes(votes, bias, strength, loss)
+        loss = float(labelling.loss(held_out.logits(votes) + bias, valid_targets).value.mean())
+        found = Votes(votes, bias, strength, loss, len(read))
         tried(found)
         return found
 
@@ -164,15 +148,22 @@ class _Regression:
     """The regression's weights, and how they are found."""
 
     def __init__(
-        self, matrix: TextMatrix, targets: Tensor, weights: Tensor, letters: _Letters | None, loss_of: LossOf
+        self,
+        matrix: TextMatrix,
+        targets: Tensor,
+        text_weights: Tensor,
+        letters: _Letters | None,
+        labelling: Labelling,
     ) -> None:
-        self.matrix, self.targets, self.letters, self.loss_of = matrix, targets, letters, loss_of
-        self.text_weights = (targets * weights).sum(1, keepdim=True)  # (N, 1)
+        self.matrix, self.targets, self.letters, self.labelling = matrix, targets, letters, labelling
+        self.text_weights = text_weights  # (N, 1)
         counts = matrix.columns @ targets  # (U, C)
-        self.ratio = log_count_ratio(counts)
+        n_texts = matrix.columns @ torch.ones(len(targets), 1)  # (U, 1)
+        self.ratio = log_count_ratio(counts, n_texts, labelling)
         self.shapes = [self.ratio.shape, (targets.shape[1],)]
         if letters is not None:
-            self.letter_ratio = LETTER_SHARE * log_count_ratio(letters.by_letters @ counts[letters.column])
+            counts, n_texts = (letters.by_letters @ each[letters.column] for each in (counts, n_texts))
+            self.letter_ratio = LETTER_SHARE * log_count_ratio(counts, n_texts, labelling)
             self.shapes.append(self.letter_ratio.shape)
         self.theta = torch.zeros(sum(map(_size, self.shapes)))
 
@@ -209,7 +200,7 @@ class _Regression:
         """Return the mean loss with its penalty, and the gradient."""
         theta, n = self.theta.detach(), len(self.targets)
         table, bias = self.votes()
-        loss = self.loss_of(self.matrix.logits(table) + bias, self.targets)
+        loss = self.labelling.loss(self.matrix.logits(table) + bias, self.targets)
         by_logits = self.text_weights * loss.gradient
         by_votes = self.matrix.gradient(by_logits)
         gradients = [self.ratio * by_votes, by_logits.sum(0)]
@@ -232,15 +223,15 @@ def _size(shape: Sequence[int]) -> int:
     return int(np.prod(shape))
 
 
-def log_count_ratio(counts: Tensor) -> Tensor:
+def log_count_ratio(counts: Tensor, n_texts: Tensor, labelling: Labelling) -> Tensor:
     """Log-count ratios of naive Bayes (U, C), a class against all others.
 
-    counts (U, C): how many texts of each class have each n-gram.
+    counts (U, C): how many texts of each class have each n-gram; n_texts (U, 1): how many texts have it.
     """
     ours = counts + 1.0
-    others = ours.sum(1, keepdim=True) - ours
+    others = labelling.counts_of_others(counts, n_texts)
     totals = counts.sum(0)
-    rest = totals.sum() - totals
+    rest = n_texts.sum() - totals
     return (ours / totals.clamp(min=1)).log() - (others / rest.clamp(min=1)).log()
 
 
@@ -281,19 +272,21 @@ def _places(buckets: Ids, known: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
     return place, known[place] == buckets
 
 
-def thinned(lengths: npt.NDArray[np.integer[Any]], *, most: int) -> Ids:
-    """Return the indices of texts of these lengths, all or evenly spread ones that have `most` tokens."""
-    one_of = max(1, math.ceil(lengths.sum(dtype=np.int64) / most))
-    return np.arange(0, len(lengths), one_of)
+def thinned(lengths: npt.NDArray[np.integer[Any]], *, most: int, seed: int) -> Ids:
+    """Return the indices of texts of these lengths: all, or as many drawn ones as have `most` tokens."""
+    everything = np.arange(len(lengths))
+    if lengths.sum(dtype=np.int64) <= most:
+        return everything
+    drawn = np.random.default_rng(seed).permutation(everything)
+    n = np.searchsorted(lengths[drawn].cumsum(dtype=np.int64), most, side="right")
+    return np.sort(drawn[: max(int(n), 1)])
 
 
 def _bags(store: LabelledStore, texts: Ids, config: ClassificationConfig) -> tuple[Ids, Ids]:
     """Return the different buckets of each of `texts`, one after the other, and how many each has."""
     buckets, counts = [], []
     for start in range(0, len(texts), CHUNK):
-        indices = texts[start : start + CHUNK]
-        tokens = np.concatenate([store.text[i] for i in indices.tolist()]).astype(np.int64)
-        bags = bags_of_ngrams(tokens, store.lengths[indices].astype(np.int64), config.model)
+        bags = bags_of_ngrams(*store.gathered(texts[start : start + CHUNK]), config.model)
         buckets.append(bags.buckets.numpy())
         counts.append(bags.counts.numpy())
     return np.concatenate(buckets), np.concatenate(counts)
