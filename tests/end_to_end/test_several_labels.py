@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -72,6 +73,17 @@ def test_a_file_becomes_a_classifier_of_several_labels() -> None:
 )  # fmt: skip
 def test_what_does_not_fit_is_said_in_a_line(arguments: list[str], message: str) -> None:
     assert message in error_of("train", *arguments)
+
+
+def test_a_file_is_checked_label_by_label() -> None:
+    rows = Path("topics.tsv").read_text(encoding="utf-8").splitlines()
+    n_sea = sum("sea" in labels_of(row.split("\t")[0], "|") for row in rows)
+    separator = ("--label-separator", "|")
+    found = succeed("data", "check", "topics.tsv", "--task", "classification", *separator).stdout
+    assert re.search(rf"\bsea\b\W+{n_sea}\b", found)
+    assert f"{n_sea / len(rows):.1%}".replace("%", " %") in found
+    error = error_of("data", "check", "topics.tsv", "corpus.tsv", *separator)
+    assert "--label-separator are for --task classification" in error
 
 
 def test_a_line_gets_all_labels_above_the_threshold(run: Path) -> None:

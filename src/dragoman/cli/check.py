@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from dragoman.cli.app import say
-from dragoman.cli.train import Columns, LabelColumn, TextColumn, column, two_columns
+from dragoman.cli.train import Columns, LabelColumn, LabelSeparator, TextColumn, column, two_columns
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def check(
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = "",
     examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="Examples shown per finding.")] = 3,
     write_clean: Annotated[
         Path | None,
@@ -110,6 +111,7 @@ def check(
         None if columns is None else two_columns(columns),
         column(text_column),
         column(label_column),
+        label_separator,
     )
     jobs = list(_jobs(files, _held_out(valid, test or ()), task, reading))
     reports = [_check(job, examples) for job in jobs]

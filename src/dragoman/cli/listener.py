@@ -111,7 +111,7 @@ def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
         "chrf": "chrF",
         "old_bleu": "old BLEU",
         "micro_f1": "micro-F1",
-        "accuracy": "accuracy",
+        "accuracy": "exact match" if "micro_f1" in record else "accuracy",
         "macro_f1": "macro-F1",
     }
     scores = [f"{name} {record[key]:.1f}" for key, name in names.items() if key in record]

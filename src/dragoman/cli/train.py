@@ -28,6 +28,13 @@ TextColumn = Annotated[
 LabelColumn = Annotated[
     str | None, typer.Option(help="Column of the label: name, or number from 0.", show_default="detected")
 ]
+LabelSeparator = Annotated[
+    str,
+    typer.Option(
+        help='Separator of the labels of a text that may have several, as "|".',
+        show_default="one label per text",
+    ),
+]
 Columns = Annotated[
     str | None,
     typer.Option(
@@ -92,13 +99,7 @@ def train(
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
-    label_separator: Annotated[
-        str,
-        typer.Option(
-            help='Separator of the labels of a text that may have several, as "|".',
-            show_default="one label per text",
-        ),
-    ] = "",
+    label_separator: LabelSeparator = "",
     valid: Annotated[
         str | None, typer.Option(help="Labelled texts for validation; default: hold out a part.")
     ] = None,

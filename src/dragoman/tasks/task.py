@@ -65,6 +65,7 @@ class Reading(NamedTuple):
     """Of source and target."""
     text_column: Column | None = None
     label_column: Column | None = None
+    label_separator: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

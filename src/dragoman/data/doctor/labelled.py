@@ -52,7 +52,7 @@ def check_labelled(
     unit = unit_of(corpus)
     line_numbers = np.array(numbers, dtype=np.int64)
     _add_repetitions(np.array(texts), np.array(labels), faults, line_numbers, unit)
-    _summarise_labels(n_of_label, faults)
+    _summarise_labels(n_of_label, len(numbers) - n_of_label.pop("", 0), faults)
     if reading.trouble is not None:
         faults.summarise("unreadable", [str(reading.trouble)], count=1)
     findings = make_findings(faults, line_numbers, lambda: numbered_examples(corpus), n_examples)
@@ -86,10 +86,10 @@ def _add_repetitions(
             faults.add("duplicate", int(kept[i]), f"as {unit} {numbers[kept[original]]}")
 
 
-def _summarise_labels(n_of_label: Counter[str], faults: Faults) -> None:
-    n_of_label.pop("", None)
-    total = max(1, n_of_label.total())
-    said = [f"{label!r}: {n:,} ({100 * n / total:.1f} %)" for label, n in n_of_label.most_common(_MAX_SHOWN)]
+def _summarise_labels(n_of_label: Counter[str], n_texts: int, faults: Faults) -> None:
+    said = [
+        f"{label!r}: {n:,} ({100 * n / n_texts:.1f} %)" for label, n in n_of_label.most_common(_MAX_SHOWN)
+    ]
     if len(n_of_label) > _MAX_SHOWN:
         said.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
     faults.summarise("labels", said, count=len(n_of_label))

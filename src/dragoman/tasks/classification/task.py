@@ -56,14 +56,14 @@ class Classification(Task):
     def opener(self, files: Sequence[str], reading: Reading) -> tuple[Opener, Languages]:
         if any(reading.languages) or reading.columns:
             raise ConfigError("labelled text has no source and target; give --text-column and --label-column")
-        text, label = reading.text_column, reading.label_column
+        text, label, separator = reading.text_column, reading.label_column, reading.label_separator
         if (text is None or label is None) and len(files) == 1:
             is_ours = files[0].startswith(REVIEWS)
-            guessed = DEFAULT_COLUMNS if is_ours else guess_labelled_columns(files[0])
+            guessed = DEFAULT_COLUMNS if is_ours else guess_labelled_columns(files[0], separator)
             text, label = guessed[0] if text is None else text, guessed[1] if label is None else label
 
         def open_(some: Sequence[str]) -> LabelledCorpus:
-            return open_labelled(some, text_column=text or 0, label_column=label or 0)
+            return open_labelled(some, text_column=text or 0, label_column=label or 0, separator=separator)
 
         return open_, (None, None)
 

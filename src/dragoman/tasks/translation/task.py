@@ -55,8 +55,10 @@ class Translation(Task):
         return config_for(request)
 
     def opener(self, files: Sequence[str], reading: Reading) -> tuple[Opener, Languages]:
-        if reading.text_column is not None or reading.label_column is not None:
-            raise ConfigError("--text-column and --label-column are for --task classification")
+        if (reading.text_column, reading.label_column, reading.label_separator) != (None, None, ""):
+            raise ConfigError(
+                "--text-column, --label-column and --label-separator are for --task classification"
+            )
         named = zip(reading.languages, (files[0], files[-1]), strict=True)
         src, tgt = (lang or (_language_in(file) if len(files) == 2 else None) for lang, file in named)
         if not (src and tgt) and (files[0].startswith(PHRASEBOOK) or ".tmx" in files[0] or ".po" in files[0]):
