@@ -195,8 +195,10 @@ class CorpusConfig(Section):
     """Train both directions, not only from the first language to the second."""
     weight: float = Field(default=1.0, gt=0.0, le=1e6)
     """Factor of the corpus' size in the mix."""
-    origin: Literal["natural", "synthetic"] = "natural"
-    """"synthetic" = its sources were translated by a machine: they are marked by a reserved token."""
+    origin: Literal["natural", "synthetic", "reversed"] = "natural"
+    """"synthetic" = its sources were translated by a machine: they are marked by a reserved token.
+    "reversed" = its pairs are turned round, so that a model of one direction learns from both; both languages
+    then share a vocabulary."""
     columns: tuple[Column, Column] = (0, 1)
     """Columns of the two sides in a file of pairs: numbers from 0, or names of fields."""
     valid: Corpora = ()
@@ -237,6 +239,8 @@ class CorpusConfig(Section):
             raise ValueError(f"{self.name}: names no file")
         if self.valid and (self.n_held_out or self.split_seed >= 0):
             raise ValueError(f"{self.name}: has valid, so that none of its pairs is held out")
+        if self.origin == "reversed" and self.both_ways:
+            raise ValueError(f'{self.name}: origin = "reversed" does not go with both_ways')
         return self
 
     def knows(self, direction: Direction) -> bool:
@@ -244,10 +248,16 @@ class CorpusConfig(Section):
         return direction in (self.langs, self.langs[::-1])
 
     def trains(self, direction: Direction) -> bool:
-        """Return whether it is training text for this direction."""
-        return bool(self.files) and (
-            direction == self.langs or (self.both_ways and direction == self.langs[::-1])
+        """Return whether it is training text for this direction, as it stands."""
+        return (
+            bool(self.files)
+            and self.origin != "reversed"
+            and (direction == self.langs or (self.both_ways and direction == self.langs[::-1]))
         )
+
+    def turned(self, direction: Direction) -> bool:
+        """Return whether a model of this direction also learns from it, turned round."""
+        return bool(self.files) and self.origin == "reversed" and self.knows(direction)
 
     def directions(self) -> tuple[Direction, ...]:
         """Return the directions that it trains."""
@@ -384,7 +394,14 @@ class TranslationDataConfig(DataConfig):
             names = [name for corpus in self.corpora if corpus.knows(pair) for name in corpus.test]
             _check_each_once(f"tests of {'-'.join(pair)}", names)
         self._check_choice()
-        idle = [c.name for c in self.corpora if not set(c.directions()) & set(trained)]
+        turned = [c.name for c in self.corpora if c.turned(self.all_directions[0])]
+        if turned and len(self.all_directions) > 1:
+            raise ValueError(
+                f'{turned[0]}: origin = "reversed" is for a model of one direction; '
+                "for one of both ways say both_ways = true"
+            )
+        used = {c.name for c in self.corpora if set(c.directions()) & set(trained)} | {*turned}
+        idle = [c.name for c in self.corpora if c.name not in used]
         for i, stage in enumerate(self.stages):
             if unknown := [name for name in stage.mix if name not in self.names]:
                 raise ValueError(f"stages: {unknown[0]} is no corpus with files; there are {self.names}")
@@ -942,6 +959,10 @@ class TranslationConfig(Section):
             raise ValueError('tokenizer.splitter = "spacy" splits by language: set tokenizer.shared = false')
         if self.tokenizer.splitter == "spacy" and len(self.directions) > 1:
             raise ValueError('tokenizer.splitter = "spacy" is for one direction; set splitter = "regex"')
+        if not self.tokenizer.shared and any(one.origin == "reversed" for one in self.data.corpora):
+            raise ValueError(
+                'a corpus of origin = "reversed" needs one vocabulary for both languages, tokenizer.shared'
+            )
         if self.data.corpora and self.training.steps == "static":
             raise ValueError('training.steps = "static" does not go with data.corpora; set steps = "free"')
         _check_positions(self.data.max_length, self.model)

@@ -175,7 +175,10 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
         (["x.en", "a.de"], "x.en: no such file"),
         (["a.en", "a.de", "--task", "magic"], "--task magic: is unknown; give translation or classification"),
         (["a.en", "a.de", "--columns", "1"], "--columns 1: name two, as in --columns 0,1"),
-        (["a.en", "a.de", "--text-column", "1"], "--text-column, --label-column and --label-separator are for"),
+        (
+            ["a.en", "a.de", "--text-column", "1"],
+            "--label-separator are for --task",
+        ),
         (["v.tsv", "--task", "classification", "--src-lang", "en"], "labelled text has no source and target"),
         (["a.en", "a.de", "--drop", "markup"], "choose what --write-clean drops; give --write-clean"),
         (["a.en", "a.de", "--write-clean", "c", "--drop", "x"], "x: no kind of finding"),

@@ -66,7 +66,7 @@ def open_listed(corpus: CorpusConfig, files: Corpora, direction: tuple[str, str]
 
 
 class TrainingPart(NamedTuple):
-    """A corpus in one direction, as it is trained on."""
+    """A corpus in one direction, as it is trained on: that of the model, or turned round the other one."""
 
     corpus: Corpus
     listed: CorpusConfig | None
@@ -110,7 +110,8 @@ def open_direction(config: TranslationConfig) -> tuple[Corpus, Corpus]:
     DataError: as `open_training`.
     """
     train, valid = _open_direction(config, config.languages)
-    return _as_one([part.corpus for part in train]), _as_one([part.corpus for part in valid])
+    as_it_stands = [part.corpus for part in train if part.direction == config.languages]
+    return _as_one(as_it_stands), _as_one([part.corpus for part in valid])
 
 
 def _as_one(corpora: list[Corpus]) -> Corpus:
@@ -139,8 +140,9 @@ def _open_several(
     data: TranslationDataConfig, direction: tuple[str, str], *, seed: int
 ) -> tuple[list[TrainingPart], list[ValidationPart]]:
     """Return the same for listed corpora, validated together, or with `data.choose_by` each by itself."""
-    listed = [one for one in data.corpora if one.trains(direction)]
-    opened = {one.name: open_listed(one, one.files, direction) for one in listed}
+    listed = [one for one in data.corpora if one.trains(direction) or one.turned(direction)]
+    read = {one.name: direction[::-1] if one.turned(direction) else direction for one in listed}
+    opened = {one.name: open_listed(one, one.files, read[one.name]) for one in listed}
     held: dict[str, Corpus] = {}
     for one, n_held_out in _holding_out(data, listed):
         # Split as its files stand, so that both directions hold out the same pairs.
@@ -149,13 +151,13 @@ def _open_several(
             n_held_out=n_held_out,
             seed=seed if one.split_seed < 0 else one.split_seed,
         )
-        as_listed = direction == one.langs
-        held[one.name] = held_out if as_listed else Reversed(held_out)
-        if data.choose_by:  # what is held out of one corpus is trained on in none
-            opened = {name: _without(text, held_out, as_listed) for name, text in opened.items()}
-        else:
-            opened[one.name] = rest if as_listed else Reversed(rest)
-    parts = [TrainingPart(opened[one.name], one, direction) for one in listed]
+        held[one.name] = held_out if direction == one.langs else Reversed(held_out)
+        if not data.choose_by:
+            opened[one.name] = rest if direction == one.langs else Reversed(rest)
+        for name, text in opened.items():
+            if data.choose_by or read[name] != direction:  # with choose_by it is trained on in no corpus
+                opened[name] = _without(text, held_out, as_listed=read[name] == one.langs)
+    parts = [TrainingPart(opened[one.name], one, read[one.name]) for one in listed]
     if data.choose_by:
         texts = held | {
             one.name: open_listed(one, one.valid, direction)
@@ -185,7 +187,7 @@ def _holding_out(
         yield from ((one, max(1, data.n_held_out // len(natural))) for one in natural)
 
 
-def _without(text: Corpus, held_out: HeldOut, as_listed: bool) -> Corpus:
+def _without(text: Corpus, held_out: HeldOut, *, as_listed: bool) -> Corpus:
     """Return `text` without the held-out sources of a corpus, whose files may be the other way round."""
     return held_out.taken_from(text) if as_listed else Reversed(held_out.taken_from(Reversed(text)))
 
@@ -206,15 +208,17 @@ class ListedText(NamedTuple):
 def listed_texts(config: Config) -> dict[str, ListedText]:
     """Open every text of listed corpora, by name: "train.news"; none where none is listed.
 
-    DataError: a file is missing.
+    Files that are listed a second time, to be turned round, are one text. DataError: a file is missing.
     """
     data = config.data
     if not (isinstance(data, TranslationDataConfig) and data.is_mixed):
         return {}
+    as_they_stand = [corpus.files for corpus in data.corpora if corpus.origin != "reversed"]
     return {
         f"{part}.{corpus.name}": ListedText(corpus.langs, open_listed(corpus, files, corpus.langs))
         for corpus in data.corpora
         for part, files in corpus.named().items()
+        if corpus.origin != "reversed" or files not in as_they_stand
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from commands import error_of, succeed
 from dragoman.config import TranslationConfig, parse_config
-from dragoman.data.named import open_training
+from dragoman.data.named import listed_texts, open_direction, open_training
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
@@ -130,6 +130,64 @@ def test_a_run_of_one_direction_goes_on_in_several(tiny_run: Path, tmp_path: Pat
     assert new == [*old, "<2de>", "<2en>", "<2fr>", SYNTHETIC]
 
 
+def turned(folder: Path, **change: Any) -> dict[str, Any]:
+    """A recipe of one direction that reads its one corpus both ways."""
+    settings = write_many(folder)
+    large = settings["data"]["corpora"][0] | {"both_ways": False, "valid": []}
+    back = {"name": "turned", "files": large["files"], "langs": ["en", "de"], "origin": "reversed"}
+    settings["data"] = {"corpora": [large, back | change], "n_held_out": 10}
+    return settings
+
+
+@pytest.mark.parametrize("as_listed", [True, False])
+def test_text_that_is_turned_round_trains_the_same_model(tmp_path: Path, *, as_listed: bool) -> None:
+    settings = turned(tmp_path, **({} if as_listed else {
+        "files": [str(tmp_path / f"train.{language}") for language in ("de", "en")], "langs": ["de", "en"]
+    }))  # fmt: skip
+    config = parse_config(settings, overrides=TINY)
+    assert config.task == "translation"
+    assert config.directions == (("en", "de"),)
+    parts, (valid,) = open_training(config)
+    pairs = [[tuple(pair) for pair in part.corpus.pairs()] for part in parts]
+    held_out = {tuple(pair) for pair in valid.corpus.pairs()}
+    assert [part.direction for part in parts] == [("en", "de"), ("de", "en")]
+    assert 0 < len(held_out) <= 10
+    assert not held_out & {*pairs[0]}
+    assert not held_out & {(tgt, src) for src, tgt in pairs[1]}, "it is not learnt the other way, either"
+    if as_listed:
+        assert [(tgt, src) for src, tgt in pairs[0]] == pairs[1]
+    assert [tuple(pair) for pair in open_direction(config)[0].pairs()] == pairs[0], "as it stands"
+
+    run = Run.open(train(config, tmp_path / "run"))
+    tokenizers = TokenizerPair.load(run.tokenizer_folder)
+    assert not tokenizers.src.marks
+    assert "bleu en-de" not in run.history()[-1]
+    assert {"passes large en-de", "passes turned de-en"} <= run.history()[0].keys()
+
+
+def test_text_that_is_turned_round_is_checked_once(tmp_path: Path) -> None:
+    config = parse_config(turned(tmp_path), overrides=TINY)
+    assert [*listed_texts(config)] == ["train.large", "test.news.large"]
+
+
+@pytest.mark.parametrize(
+    ("change", "overrides", "message"),
+    [
+        ({"both_ways": True}, [], 'origin = "reversed" does not go with both_ways'),
+        (
+            {},
+            ["tokenizer.shared=false", "model.tie_embeddings=output"],
+            "needs one vocabulary for both languages",
+        ),
+    ],
+)
+def test_text_cannot_be_turned_round_where_it_would_not_help(
+    tmp_path: Path, change: dict[str, Any], overrides: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_config(turned(tmp_path, **change), overrides=(*TINY, *overrides))
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "corpora and train": ({"train": ["a.tsv"]}, "data.corpora has files, valid, test and columns of its own"),
     "an unknown direction": ({"directions": ["en-it"]}, "no corpus trains any of the directions"),
@@ -142,6 +200,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a stage without end": ({"stages": [{"mix": {"few": 1.0}}] * 2}, "all but the last need an end"),
     "a choice among directions": ({"choose_by": "large"}, "choose_by is for one direction"),
+    "text that is turned round for a model of both ways": (
+        {
+            "corpora": [
+                {"name": "a", "files": ["a.tsv"], "langs": ["en", "de"], "both_ways": True},
+                {"name": "b", "files": ["b.tsv"], "langs": ["en", "de"], "origin": "reversed"},
+            ]
+        },
+        'b: origin = "reversed" is for a model of one direction',
+    ),
     "a choice by nothing": (
         {"choose_by": "back", "directions": ["en-de"]},
         r"choose_by = 'back' has no validation text; there are \['large', 'few'\]",
