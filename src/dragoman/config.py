@@ -317,6 +317,9 @@ class TranslationDataConfig(DataConfig):
     """Longest training sentence in tokens, end token included; longer pairs are skipped and counted."""
     directions: tuple[DirectionName, ...] = ()
     """Directions of the model, as ["en-de", "de-en"]; empty = those that the corpora train."""
+    drop_overlap: bool = False
+    """Leave out training pairs of which a side is in the validation text or a test set, but for case,
+    punctuation and spaces."""
     part: tuple[Share, Share] = (0.0, 1.0)
     """Part of the training pairs to use, chosen by a hash of the source: [0.0, 0.25] is a random quarter and
     lies within [0.0, 0.5]. Validation text stays the same."""

@@ -29,6 +29,7 @@ from dragoman.data.readers.files import (
 )
 from dragoman.data.readers.tables import Column, Notes, Table, TabSeparated
 from dragoman.errors import DataError
+from dragoman.text.normalisation import plain
 
 SETTING = "data.columns"
 DEFAULT_COLUMNS = (0, 1)
@@ -330,6 +331,41 @@ class HeldOut(Corpus):
     def fingerprint(self) -> str:
         held_out = map(str, sorted(self.held_out))
         return hash_strings("part", self.corpus.fingerprint(), str(self.seed), str(self.inside), *held_out)
+
+
+class Unseen(Corpus):
+    """The pairs of a corpus of which no side is a held-out text, but for case, punctuation and spaces."""
+
+    def __init__(self, corpus: Corpus, held_out: tuple[frozenset[int], frozenset[int]]) -> None:
+        """Take the `hash_plain` of held-out texts in the languages of source and target."""
+        self.corpus, self.held_out = corpus, held_out
+        self.name = corpus.name
+        self._n_pairs = self._n_left_out = 0
+
+    def _read(self) -> Iterator[Pair]:
+        self._n_pairs = self._n_left_out = 0
+        for pair in self.corpus.pairs():
+            self._n_pairs += 1
+            if any(hash_plain(text) in held for text, held in zip(pair, self.held_out, strict=True)):
+                self._n_left_out += 1
+            else:
+                yield pair
+
+    def notes(self) -> list[str]:
+        said = f"{self.name}: left out {self._n_left_out:,} of {self._n_pairs:,} pairs: a side is held out"
+        return [*self.corpus.notes(), *([said] if self._n_left_out else [])]
+
+    def fingerprint(self) -> str:
+        held_out = (hash_strings(*map(str, sorted(held))) for held in self.held_out)
+        return hash_strings("unseen", self.corpus.fingerprint(), *held_out)
+
+    def hashes(self) -> dict[str, str]:
+        return self.corpus.hashes()
+
+
+def hash_plain(text: str) -> int:
+    """64 random-looking bits of the letters and digits of a text, whatever their case."""
+    return hash_text(plain(text), seed=0)
 
 
 class _Range(Corpus):

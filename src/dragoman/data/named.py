@@ -19,6 +19,9 @@ from dragoman.data.corpora import (
     HeldOut,
     Reversed,
     Several,
+    Unseen,
+    has_text,
+    hash_plain,
     open_corpus,
     part_of,
     split_held_out,
@@ -96,7 +99,7 @@ def open_training(config: TranslationConfig) -> tuple[list[TrainingPart], list[V
         own, held_out = _open_direction(config, direction)
         parts += own
         validated += held_out
-    return parts, validated
+    return _without_overlap(config, parts, validated), validated
 
 
 def open_validation(config: TranslationConfig) -> list[ValidationPart]:
@@ -110,8 +113,31 @@ def open_direction(config: TranslationConfig) -> tuple[Corpus, Corpus]:
     DataError: as `open_training`.
     """
     train, valid = _open_direction(config, config.languages)
+    train = _without_overlap(config, train, valid)
     as_it_stands = [part.corpus for part in train if part.direction == config.languages]
     return _as_one(as_it_stands), _as_one([part.corpus for part in valid])
+
+
+def _without_overlap(
+    config: TranslationConfig, parts: list[TrainingPart], validated: Sequence[ValidationPart]
+) -> list[TrainingPart]:
+    """Return `parts`, with `data.drop_overlap` without what is in validation text and test sets."""
+    if not config.data.drop_overlap:
+        return parts
+    held_out = [(one.direction, one.corpus) for one in validated]
+    for direction in config.directions:
+        data = config.data.towards(direction)
+        held_out += [(direction, open_text(data, files)) for files in data.test.values()]
+    known: dict[str, set[int]] = {language: set() for pair in config.directions for language in pair}
+    for direction, corpus in held_out:
+        for pair in filter(has_text, corpus.pairs()):
+            for language, text in zip(direction, pair, strict=True):
+                known[language].add(hash_plain(text))
+    frozen = {language: frozenset(hashes) for language, hashes in known.items()}
+    return [
+        part._replace(corpus=Unseen(part.corpus, (frozen[part.direction[0]], frozen[part.direction[1]])))
+        for part in parts
+    ]
 
 
 def _as_one(corpora: list[Corpus]) -> Corpus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from dragoman.text.slots import SLOTS
@@ -14,6 +15,8 @@ _NONCHARACTERS = (
     *range(0xFDD0, 0xFDF0),
     *(plane + last for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF)),
 )
+
+_NOT_LETTERS = re.compile(r"[\W_]+")
 
 REPLACED: dict[int, str] = {
     **dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), *_NONCHARACTERS], ""),
@@ -62,3 +65,8 @@ def normalise(text: str, *, slots: bool = False) -> str:
 def normalise_lowercase(text: str, *, slots: bool = False) -> str:
     """`normalise(text)` in lower case, composed again: "İ" becomes "i̇". Idempotent, too."""
     return normalise(normalise(text, slots=slots).lower(), slots=slots)
+
+
+def plain(text: str) -> str:
+    """`text` as it is compared: letters and digits, case folded, single spaces; as it is if it has none."""
+    return _NOT_LETTERS.sub(" ", text.casefold()).strip() or " ".join(text.split())

@@ -165,6 +165,30 @@ def test_text_that_is_turned_round_trains_the_same_model(tmp_path: Path, *, as_l
     assert {"passes large en-de", "passes turned de-en"} <= run.history()[0].keys()
 
 
+def test_no_side_of_held_out_text_is_trained_on(tmp_path: Path) -> None:
+    settings = turned(tmp_path)
+    sides = (["A red cat!", "an old dog", "birds"], ["eine rote Katze", "Hund", "Vögel"])
+    leaks = (["a  RED cat", "some dog", "wolves"], ["x", "hund.", "Wölfe"])
+    for name, (en, de) in {"news": sides, "extra": leaks}.items():
+        (tmp_path / f"{name}.en").write_text("\n".join(en) + "\n", encoding="utf-8")
+        (tmp_path / f"{name}.de").write_text("\n".join(de) + "\n", encoding="utf-8")
+    files = {name: [str(tmp_path / f"{name}.{side}") for side in ("en", "de")] for name in ("news", "extra")}
+    corpora = settings["data"]["corpora"]
+    corpora[0] |= {"test": {"news": files["news"]}, "valid": [f"{tmp_path}/valid.{x}" for x in ("en", "de")]}
+    corpora += [{"name": "extra", "files": files["extra"], "langs": ["en", "de"]}]
+    corpora += [corpora[2] | {"name": "back", "origin": "reversed"}]
+    config = parse_config(settings, overrides=(*TINY, "data.drop_overlap=true"))
+    assert config.task == "translation"
+    parts, _ = open_training(config)
+    extra = {part.listed.name: part.corpus for part in parts if part.listed}
+    assert [*extra["extra"].pairs()] == [("wolves", "Wölfe")]
+    assert [*extra["back"].pairs()] == [("Wölfe", "wolves")]
+    (note,) = extra["extra"].notes()
+    assert note.endswith("left out 2 of 3 pairs: a side is held out")
+    assert ("wolves", "Wölfe") in [*open_direction(config)[0].pairs()]
+    assert ("a  RED cat", "x") not in [*open_direction(config)[0].pairs()]
+
+
 def test_text_that_is_turned_round_is_checked_once(tmp_path: Path) -> None:
     config = parse_config(turned(tmp_path), overrides=TINY)
     assert [*listed_texts(config)] == ["train.large", "test.news.large"]

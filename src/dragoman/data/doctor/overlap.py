@@ -17,13 +17,13 @@ import numpy as np
 
 from dragoman.data.doctor.reading import Numbered
 from dragoman.data.doctor.words import UNSPACED, ranges
+from dragoman.text.normalisation import plain
 
 SIMILAR = 0.8
 """Jaccard similarity from which texts count as nearly the same."""
 MIN_SEQUENCES = 10
 """Texts with fewer different sequences are only compared for equality: a word decides too much there."""
 
-_NOT_LETTERS = re.compile(r"[\W_]+")
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying by it loses nothing
 
 
@@ -40,11 +40,6 @@ class Match(NamedTuple):
     line: int
     text: int
     similarity: float
-
-
-def plain(text: str) -> str:
-    """`text` as it is compared: letters and digits, case folded, single spaces; as it is if it has none."""
-    return _NOT_LETTERS.sub(" ", text.casefold()).strip() or " ".join(text.split())
 
 
 class HeldOutTexts:

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from dragoman.data.doctor.overlap import MIN_SEQUENCES, SIMILAR, HeldOut, HeldOutTexts, Match, plain
+from dragoman.data.doctor.overlap import MIN_SEQUENCES, SIMILAR, HeldOut, HeldOutTexts, Match
 from dragoman.data.doctor.reading import Numbered
+from dragoman.text.normalisation import plain
 
 SYLLABLES = ["ka", "lo", "mi", "ne", "tu", "ra", "so", "vi", "pe", "da"]
 
