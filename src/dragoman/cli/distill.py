@@ -26,7 +26,8 @@ def distill(
     preset: Annotated[
         str,
         typer.Option(
-            help="Encoder + decoder layers: fast (6 + 2), fastest (6 + 1), small (6 + 2, half the width)."
+            help="Encoder + decoder layers: fast (6 + 2), fastest (6 + 1), small (6 + 2, half the width); "
+            "same (the teacher's, for an --ensemble)."
         ),
     ] = "fast",
     out: Annotated[

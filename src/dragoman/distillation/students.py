@@ -18,14 +18,16 @@ from dragoman.training.tasks.starting import misfits
 class Student(NamedTuple):
     """The shape of a student, beside its teacher's."""
 
-    n_encoder_layers: int
-    n_decoder_layers: int
+    n_encoder_layers: int | None
+    """None: as many as the teacher has."""
+    n_decoder_layers: int | None
     width: float
     """What the teacher's d_model, n_heads and d_ff are multiplied by."""
 
 
 STUDENTS = {
     #                   encoder decoder width
+    "same": Student(None, None, 1.0),
     "fast": Student(6, 2, 1.0),
     "fastest": Student(6, 1, 1.0),
     "small": Student(6, 2, 0.5),
@@ -60,8 +62,8 @@ def student_config(
     model, training = settings["model"], settings["training"]
     n_heads = max(1, round(model["n_heads"] * student.width))
     model |= {
-        "n_encoder_layers": student.n_encoder_layers,
-        "n_decoder_layers": student.n_decoder_layers,
+        "n_encoder_layers": student.n_encoder_layers or model["n_encoder_layers"],
+        "n_decoder_layers": student.n_decoder_layers or model["n_decoder_layers"],
         "n_heads": n_heads,
         "d_model": n_heads * (model["d_model"] // model["n_heads"]),
         "d_ff": max(1, round(model["d_ff"] * student.width)),

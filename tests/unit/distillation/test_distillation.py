@@ -79,10 +79,18 @@ def test_a_student_of_the_teachers_width_begins_with_its_weights_and_another_one
         assert other.training == teacher_config.training, "that of the teacher, which began from nothing"
 
 
+def test_the_student_of_an_ensemble_may_have_its_teachers_shape(
+    teacher_config: TranslationConfig, tmp_path: Path
+) -> None:
+    student = student_config(teacher_config, "same", start=tmp_path, lessons=tmp_path)
+    without_dropout = {"dropout": teacher_config.model.dropout}
+    assert student.model.model_copy(update=without_dropout) == teacher_config.model
+
+
 def test_presets_and_settings_that_do_not_exist_are_named(
     teacher_config: TranslationConfig, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"--preset slow: there are fast, fastest, small"):
+    with pytest.raises(ConfigError, match=r"--preset slow: there are same, fast, fastest, small"):
         student_config(teacher_config, "slow", start=tmp_path, lessons=tmp_path)
     with pytest.raises(ConfigError, match=r"training.max_step is not a setting; did you mean"):
         student_config(
