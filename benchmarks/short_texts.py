@@ -1,5 +1,7 @@
 """Compare the defaults on short texts with the baseline: accuracy, and which part of the model is used.
 
+Of several labels a text it is the micro-F1.
+
     python benchmarks/short_texts.py [SET ...]
 
 The sets are made of $DRAGOMAN_DATA: first sentences of IMDB reviews, reviews cut to 20 words, and sentences
@@ -23,6 +25,7 @@ from statistics import mean
 DATA = Path(os.environ["DRAGOMAN_DATA"])
 SEEDS = (1, 2, 3)
 N_TEST = 4000
+SEPARATOR = "|"
 
 Texts = list[tuple[str, str]]
 """Label and text."""
@@ -76,27 +79,52 @@ def languages(n: int) -> Callable[[int], tuple[Texts, Texts]]:
     return drawn
 
 
+def mixed_languages(n: int) -> Callable[[int], tuple[Texts, Texts]]:
+    """Return the same, of one to three sentences in different languages, labelled with all of them."""
+
+    def drawn(seed: int) -> tuple[Texts, Texts]:
+        rng = random.Random(seed)
+        train, test = languages(3 * n)(seed)
+
+        def together(sentences: Texts, n_texts: int) -> Texts:
+            texts = []
+            for _ in range(n_texts):
+                chosen = dict(rng.sample(sentences, rng.randint(1, 3)))
+                texts.append((SEPARATOR.join(chosen), " ".join(chosen.values())))
+            return texts
+
+        return together(train, n), together(test, N_TEST)
+
+    return drawn
+
+
 SETS = {
     "first-2k": shortened(2_000, first_sentence),
     "first-8k": shortened(8_000, first_sentence),
     "first-20k": shortened(20_000, first_sentence),
     "words-20-8k": shortened(8_000, first_words),
     "languages-2k": languages(2_000),
+    "mixed-2k": mixed_languages(2_000),
 }
 
 
 def measure(name: str, seed: int, folder: Path) -> tuple[float, float, str]:
-    """Return the accuracies of the defaults and of the baseline on a set, and the part that is used."""
+    """Return the scores of the defaults and of the baseline on a set, and the part that is used."""
+    several: tuple[str, ...] = ()
     for part, texts in zip(("train", "test"), SETS[name](seed), strict=True):
+        if any(SEPARATOR in label for label, _ in texts):
+            several = ("--label-separator", SEPARATOR)
         lines = [f"{label}\t{' '.join(text.split())}\n" for label, text in texts]
         (folder / f"{part}.tsv").write_text("label\ttext\n" + "".join(lines), encoding="utf-8")
     run, columns = folder / "run", ("--text-column", "text", "--label-column", "label")
     settings = ("--set", f"seed={seed}", "--set", "training.n_threads=1")
-    dragoman("train", folder / "train.tsv", "--task", "classification", "--out", run, *columns, *settings)
+    dragoman(
+        "train", folder / "train.tsv", "--task", "classification", "--out", run, *columns, *several, *settings
+    )
     dragoman("evaluate", run, "--file", folder / "test.tsv", *columns)
     results = {result["name"]: result for result in json.loads((run / "scores.json").read_text())["results"]}
     ours, theirs = (
-        {score["name"]: score["value"] for score in found["scores"]}["accuracy"]
+        {score["name"]: score["value"] for score in found["scores"]}["micro-F1" if several else "accuracy"]
         for found in (results["test.tsv"], results["test.tsv"]["baseline"])
     )
     calibration = json.loads((run / "calibration.json").read_text())
