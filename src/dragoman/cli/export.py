@@ -26,7 +26,7 @@ def export(
         Path, typer.Option(help="Output folder: new, empty, or an earlier export.", show_default=False)
     ],
     compute_type: Annotated[
-        str, typer.Option(help="Type of the weights: float32, or int8 (ctranslate2 only).")
+        str, typer.Option(help="Type of the weights: float32, or int8 (ctranslate2 and onnx).")
     ] = "float32",
     sentences: Annotated[
         int, typer.Option(min=1, max=100_000, help="Validation sentences used to verify the export.")

@@ -19,6 +19,7 @@ from dragoman.errors import ConfigError, RunError, require
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
 from dragoman.interop import huggingface, onnx
+from dragoman.interop.onnx_int8 import quantize
 from dragoman.interop.parity import (
     Parity,
     Search,
@@ -98,7 +99,7 @@ def export_run(
 ) -> ExportReport:
     """Write the run at `run_path` into the folder `out` for another runtime, and compare the two.
 
-    `to` is "ctranslate2" (whose `compute_type` may be "int8"), "onnx" or "huggingface". Searches and
+    `to` is "ctranslate2" or "onnx" (whose `compute_type` may be "int8") or "huggingface". Searches and
     log-probabilities are compared on `n_sentences` of the run's validation data, or random ones. The folder
     is there whole, or not at all; it must be new, empty, or an earlier export. `progress` is called with the
     number of sentences compared.
@@ -125,6 +126,8 @@ def export_run(
             parity, notes = _export_translator(run, folder, to, compute_type, n_sentences, progress)
             max_tokens: int | None = run.config.model.max_positions
         else:
+            if to == "onnx" and compute_type != "float32":
+                raise ConfigError(f"--compute-type {compute_type}: a classifier is exported as float32")
             parity, notes = _export_classifier(run, folder, to, n_sentences, progress)
             max_tokens = None
         files = {
@@ -195,9 +198,10 @@ def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) ->
             Search("greedy", greedy, engine.search, exact=compute_type == "float32"),
             Search(f"the best of its own beam of {beam.beam_size}", beam, engine.search, exact=False),
         ]
+    exact = compute_type == "float32"
     compared = [
-        Search("greedy", greedy, engine.search),
-        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search),
+        Search("greedy", greedy, engine.search, exact),
+        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search, exact),
     ]
     if isinstance(engine, huggingface.HuggingFaceEngine):
         compared += [
@@ -270,6 +274,8 @@ def _to_ctranslate2(run: Run, translator: Translator, folder: Path, compute_type
 
 def _to_onnx(run: Run, translator: Translator, folder: Path, compute_type: str) -> onnx.OnnxEngine:
     onnx.write_translator(translator.model, folder)
+    if compute_type == "int8":
+        quantize(folder, [onnx.ENCODER, onnx.DECODER])
     source_end = translator.model.config.source_end
     return onnx.OnnxEngine(folder, max_positions=translator.max_positions, source_end=source_end)
 
@@ -287,7 +293,9 @@ EXPORTERS: dict[str, Exporter] = {
     "ctranslate2": Exporter(
         "CTranslate2", ("ctranslate2",), "translate_with_ctranslate2", _to_ctranslate2, ("float32", "int8")
     ),
-    "onnx": Exporter("ONNX", ("onnx", "onnxscript", "onnxruntime"), "translate_with_onnx", _to_onnx),
+    "onnx": Exporter(
+        "ONNX", ("onnx", "onnxscript", "onnxruntime"), "translate_with_onnx", _to_onnx, ("float32", "int8")
+    ),
     "huggingface": Exporter(
         "Hugging Face", ("transformers",), "translate_with_transformers", _to_huggingface
     ),
