@@ -47,8 +47,8 @@ def export(
     """Export a run to a folder for CTranslate2, onnxruntime, transformers or a browser.
 
     Before the folder is written, outputs and probabilities are compared with the run's on validation data.
-    The exported README.md contains a script that runs without Dragoman; for a browser it says how to serve the
-    folder. Classifiers support onnx only.
+    The exported README.md contains a script that runs without Dragoman; for a browser it says how to serve
+    the folder. Classifiers support onnx only.
     """
     from dragoman.interop.exporting import export_run
 

@@ -111,11 +111,11 @@ def export_run(
 ) -> ExportReport:
     """Write the run at `run_path` into the folder `out` for another runtime, and compare the two.
 
-    `to` is "ctranslate2", "onnx", "huggingface" or "browser". `compute_type` is "float32", for ctranslate2 and
-    onnx also "int8", for a browser always. A browser's files come with onnxruntime-web: from the folder of its
-    npm package `onnxruntime_web`, or downloaded once. Searches and log-probabilities are compared on `n_sentences` of the run's validation data, or random ones. The folder
-    is there whole, or not at all; it must be new, empty, or an earlier export. `progress` is called with the
-    number of sentences compared.
+    `to` is "ctranslate2", "onnx", "huggingface" or "browser". `compute_type` is "float32", or for ctranslate2
+    and onnx "int8", as it always is for a browser. A browser's folder holds onnxruntime-web, from the folder
+    of its npm package, `onnxruntime_web`, or downloaded once. Searches and log-probabilities are compared on
+    `n_sentences` of the run's validation data, or random ones. The folder is there whole, or not at all; it
+    must be new, empty, or an earlier export. `progress` is called with the number of sentences compared.
 
     ConfigError: there is no such format or compute type, or the format cannot express the run. RunError: the
     runtime computes something else, there is no run, or the folder is not free or cannot be written.

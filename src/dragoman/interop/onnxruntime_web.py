@@ -1,4 +1,4 @@
-"""onnxruntime-web's files for pages that run graphs: from an installed npm package, or fetched from npm once."""
+"""Files of onnxruntime-web, which runs graphs in a page: of an installed npm package, or downloaded once."""
 
 from __future__ import annotations
 

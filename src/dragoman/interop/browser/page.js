@@ -39,7 +39,7 @@ async function translate() {
   output.setAttribute("aria-busy", "false");
   const seconds = ((performance.now() - started) / 1000).toFixed(2);
   const warning = nCut ? `; ${nCut} too long: only the beginning is translated` : "";
-  status.textContent = n ? `${n} ${n === 1 ? "sentence" : "sentences"} in ${seconds} s${warning}` : "";
+  status.textContent = n ? `${n} ${n === 1 ? "sentence" : "sentences"} in ${seconds} s${warning}` : "Ready";
 }
 
 function show(text) {
@@ -75,7 +75,6 @@ function prepare() {
 if ("serviceWorker" in navigator) navigator.serviceWorker.register("worker.js").catch(() => {}); // without it, only online
 try {
   translator = await Translator.load();
-  status.textContent = "Ready";
   prepare();
 } catch (error) {
   status.textContent = `The model cannot be loaded: ${error.message}`;
