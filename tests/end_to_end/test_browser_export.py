@@ -121,7 +121,19 @@ def test_the_page_translates_as_the_same_graphs_do_in_python(opened: Opened) -> 
     assert [one["text"] for one in given] == translator.tokenizers.tgt.decode_batch(
         [one["ids"] for one in given]
     )
+    assert opened.report.parity.same["greedy"] > 0.5  # a model that has learnt little
     assert opened.report.parity.largest["nats a token of a translation, on average"] < 0.5
+
+
+def test_sentences_at_once_are_translated_each_to_its_own_end(opened: Opened) -> None:
+    texts = ["A red house.", " ", "An old dog sees the small river and a tree!", "red"]
+    code = "return await translator.translateAll(given);"
+    alone = [opened.call(code, [text])[0] for text in texts]
+    for text, expected in zip(texts, alone, strict=True):
+        assert opened.call(code, [text, "", text, text]) == [expected, alone[1], expected, expected]
+    together = opened.call(code, texts)  # scales of bytes are those of the whole batch, so tokens may differ
+    assert [bool(one["ids"]) for one in together] == [True, False, True, True]
+    assert together[2]["ids"] != together[0]["ids"] != together[3]["ids"]
 
 
 def test_the_page_reads_and_writes_text_as_the_run_does(opened: Opened) -> None:
@@ -158,7 +170,7 @@ def test_a_text_longer_than_the_model_reads_is_cut_and_that_is_said(opened: Open
     tokenizer = Translator.load(GOLDEN, device="cpu", precision="fp32").tokenizers.src
     text = "red " * 600
     read = opened.call("return translator.read(given);", text)
-    assert read == {"ids": [*tokenizer.encode(text)[:511], EOS_ID], "cut": True}
+    assert read == {"ids": [*tokenizer.encode(text)[:511], EOS_ID], "cut": True, "empty": False}
 
 
 def test_the_page_works_without_a_server_once_it_was_open(opened: Opened, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def runtime_files(package: Path | None = None) -> dict[str, bytes]:
     """
     if package is not None:
         return {name: _read(package, path) for name, path in FILES.items()}
-    archive = cache_folder() / "onnxruntime-web" / f"{VERSION}.tgz"
+    archive = cache_folder() / "onnxruntime-web" / f"onnxruntime-web-{VERSION}.tgz"
     try:
         download([URL], archive, checksum=CHECKSUM, max_bytes=10**8)
     except DownloadError as error:

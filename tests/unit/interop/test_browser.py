@@ -99,7 +99,7 @@ def test_the_page_knows_the_tokens_of_every_direction(tiny_many: Path, package: 
 
 def test_a_downloaded_package_is_compared_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
-    archive = tmp_path / "cache" / "onnxruntime-web" / f"{onnxruntime_web.VERSION}.tgz"
+    archive = tmp_path / "cache" / "onnxruntime-web" / f"onnxruntime-web-{onnxruntime_web.VERSION}.tgz"
     archive.parent.mkdir(parents=True)
     with tarfile.open(archive, "w:gz") as tar:
         for path in FILES.values():

@@ -5,8 +5,14 @@ import { Translator } from "./translator.js";
 const named = (id) => document.getElementById(id);
 const [source, output, placeholder, status, target, copy] = ["source", "output", "placeholder", "status", "target", "copy"].map(named);
 
+const AT_ONCE = 8;
+const MOST_KNOWN = 2000;
+const PAUSE = 120; // milliseconds
+let known = new Map(); // translations by language and sentence, so that typing translates one sentence at a time
+
 let translator = null;
 let wanted = 0;
+let timer;
 
 /** The sentences of a text, and what is between them. */
 function pieces(text) {
@@ -18,21 +24,32 @@ function pieces(text) {
   });
 }
 
+/** Translate pieces, those that were not translated before. */
+async function translated(group, known) {
+  const key = (piece) => `${target.value} ${piece}`;
+  const unknown = group.filter((piece) => !known.has(key(piece)));
+  const found = await translator.translateAll(unknown, target.value);
+  unknown.forEach((piece, i) => known.set(key(piece), found[i]));
+  return group.map((piece) => known.get(key(piece)));
+}
+
 /** Translate what is in the field, and show it as it comes; a newer text ends an older one. */
 async function translate() {
   const own = ++wanted;
-  const text = source.value;
+  if (known.size > MOST_KNOWN) known = new Map();
   const started = performance.now();
-  let written = "";
-  let n = 0;
-  let nCut = 0;
+  const [kept, all] = [known, pieces(source.value)];
+  let [written, n, nCut] = ["", 0, 0];
   output.setAttribute("aria-busy", "true");
-  for (const piece of pieces(text)) {
-    const translated = await translator.translate(piece, target.value);
+  for (let start = 0; start < all.length; start += AT_ONCE) {
+    const group = all.slice(start, start + AT_ONCE);
+    const found = await translated(group, kept);
     if (own !== wanted) return;
-    if (translated.ids.length) n += 1;
-    nCut += translated.cut;
-    written += translated.text + (/\s+$/u.exec(piece)?.[0] ?? "");
+    found.forEach(({ text, ids, cut }, i) => {
+      n += ids.length > 0;
+      nCut += cut;
+      written += text + (/\s+$/u.exec(group[i])?.[0] ?? "");
+    });
     show(written);
   }
   show(written.trimEnd());
@@ -40,6 +57,12 @@ async function translate() {
   const seconds = ((performance.now() - started) / 1000).toFixed(2);
   const warning = nCut ? `; ${nCut} too long: only the beginning is translated` : "";
   status.textContent = n ? `${n} ${n === 1 ? "sentence" : "sentences"} in ${seconds} s${warning}` : "Ready";
+}
+
+/** Translate when no key has been pressed for a moment. */
+function soon() {
+  clearTimeout(timer);
+  timer = setTimeout(() => void translate(), PAUSE);
 }
 
 function show(text) {
@@ -66,8 +89,8 @@ function prepare() {
     void translate();
   };
   target.addEventListener("change", follow);
-  source.addEventListener("input", ({ isComposing }) => isComposing || void translate());
-  source.addEventListener("compositionend", () => void translate());
+  source.addEventListener("input", ({ isComposing }) => isComposing || soon());
+  source.addEventListener("compositionend", soon);
   copy.addEventListener("click", () => navigator.clipboard.writeText(output.textContent));
   follow();
 }

@@ -1,5 +1,6 @@
 // Dragoman's BPE tokenizer: the ids that dragoman.text.tokenizer gives for a text, and the text that it gives for ids.
 
+export const PAD = 0;
 export const START = 1;
 export const END = 2;
 const FIRST_BYTE = 4; // behind four special tokens; then the 256 bytes
@@ -8,7 +9,10 @@ const FIRST_PIECE = FIRST_BYTE + 256;
 const SPACE = "\u2581"; // stands for a space inside tokens
 const WHITE_SPACE = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/gu;
 const BREAKS = /[\t-\r\x1c-\x1f\x85\u2028\u2029]/gu;
-const PLANES = Array.from({ length: 17 }, (_, plane) => `\\u{${(plane * 0x10000 + 0xfffe).toString(16)}}-\\u{${(plane * 0x10000 + 0xffff).toString(16)}}`);
+const PLANES = Array.from({ length: 17 }, (_, plane) => {
+  const last = String.fromCodePoint(plane * 0x10000 + 0xffff);
+  return `${String.fromCodePoint(plane * 0x10000 + 0xfffe)}${last}`;
+});
 const DROPPED = new RegExp(`[\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f\\ufdd0-\\ufdef${PLANES.join("")}]`, "gu");
 const LONE = /[\ud800-\udfff]/gu; // with "u" a pair is one character, so only halves are found
 const WORD = new RegExp(`${SPACE}?[\\p{L}\\p{M}]+|${SPACE}?\\p{N}|${SPACE}?[^\\p{L}\\p{M}\\p{N}${SPACE}]|${SPACE}`, "gu");
