@@ -25,7 +25,7 @@ from dragoman.interop.parity import random_texts
 from dragoman.predict.engine import Sentence
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID
-from pages import Watched, browsing
+from pages import Watched, browsing, violations
 
 pytestmark = pytest.mark.browser
 
@@ -164,6 +164,10 @@ def test_the_page_shows_lines_as_they_are_typed_and_asks_nobody_else(opened: Ope
     page.locator("#placeholder").wait_for()
     assert opened.watched.complaints == []
     assert all(address.startswith(opened.url) for address in opened.watched.addresses)
+
+
+def test_the_page_is_accessible(opened: Opened) -> None:
+    assert violations(opened.page) == []
 
 
 def test_a_text_longer_than_the_model_reads_is_cut_and_that_is_said(opened: Opened) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import dragoman
 from dragoman.config import TranslationConfig
 from dragoman.errors import ConfigError
 from dragoman.files import write_atomically
@@ -69,7 +68,8 @@ def write_browser(
     """
     translator.tokenizers.save(folder / "tokenizer")
     contents = {SETTINGS: json.dumps(_settings(config, translator), indent=2, ensure_ascii=False).encode()}
-    own, served = Path(__file__).parent, Path(dragoman.__file__).parent / "serving" / "page"
+    own = Path(__file__).parent
+    served = own.parents[1] / "serving" / "page"
     contents |= {name: (own / name).read_bytes() for name in OWN}
     contents |= {name: (served / name).read_bytes() for name in SERVED}
     contents |= {f"{RUNTIME}/{name}": content for name, content in runtime.items()}

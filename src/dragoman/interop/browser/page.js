@@ -1,9 +1,10 @@
-// The page: a text is cut into sentences, each is translated here, and lines and spaces stay as they are.
+// The page: a text is cut into sentences, each is translated here, and lines stay as they are.
 
 import { Translator } from "./translator.js";
 
 const named = (id) => document.getElementById(id);
-const [source, output, placeholder, status, target, copy] = ["source", "output", "placeholder", "status", "target", "copy"].map(named);
+const [source, output, placeholder] = ["source", "output", "placeholder"].map(named);
+const [status, target, copy] = ["status", "target", "copy"].map(named);
 
 const AT_ONCE = 8;
 const MOST_KNOWN = 2000;
@@ -24,13 +25,13 @@ function pieces(text) {
   });
 }
 
-/** Translate pieces, those that were not translated before. */
-async function translated(group, known) {
-  const key = (piece) => `${target.value} ${piece}`;
-  const unknown = group.filter((piece) => !known.has(key(piece)));
-  const found = await translator.translateAll(unknown, target.value);
-  unknown.forEach((piece, i) => known.set(key(piece), found[i]));
-  return group.map((piece) => known.get(key(piece)));
+/** The translations of pieces: those in `kept`, and others, which are kept then. */
+async function translated(group, language, kept) {
+  const key = (piece) => `${language} ${piece}`;
+  const unknown = group.filter((piece) => !kept.has(key(piece)));
+  const found = await translator.translateAll(unknown, language);
+  unknown.forEach((piece, i) => kept.set(key(piece), found[i]));
+  return group.map((piece) => kept.get(key(piece)));
 }
 
 /** Translate what is in the field, and show it as it comes; a newer text ends an older one. */
@@ -38,12 +39,12 @@ async function translate() {
   const own = ++wanted;
   if (known.size > MOST_KNOWN) known = new Map();
   const started = performance.now();
-  const [kept, all] = [known, pieces(source.value)];
+  const [language, kept, all] = [target.value, known, pieces(source.value)];
   let [written, n, nCut] = ["", 0, 0];
   output.setAttribute("aria-busy", "true");
   for (let start = 0; start < all.length; start += AT_ONCE) {
     const group = all.slice(start, start + AT_ONCE);
-    const found = await translated(group, kept);
+    const found = await translated(group, language, kept);
     if (own !== wanted) return;
     found.forEach(({ text, ids, cut }, i) => {
       n += ids.length > 0;
