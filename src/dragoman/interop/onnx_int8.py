@@ -49,7 +49,10 @@ def _folded(path: Path) -> Any:
     with tempfile.TemporaryDirectory() as temporary:
         options.optimized_model_filepath = str(Path(temporary) / path.name)
         onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        return onnx.load(options.optimized_model_filepath)
+        folded = onnx.load(options.optimized_model_filepath)
+    model = onnx.load(path)  # names the oldest version that can read it, and no operators but ONNX's
+    model.graph.CopyFrom(folded.graph)
+    return model
 
 
 class _Weights:
@@ -175,8 +178,7 @@ class _Rewriting:
         if self.tables[table].tobytes() in multiplied:
             matrix = self._bytes(f"{out}.matrix", rows.T, weights)  # (D, V)
             self._add("Gather", [matrix, ids], f"{out}.columns", axis=1)  # (D, B, S)
-            n_axes = 3  # of ids, two: (B, S)
-            self._add("Transpose", [f"{out}.columns"], f"{out}.bytes", perm=[*range(1, n_axes), 0])
+            self._add("Transpose", [f"{out}.columns"], f"{out}.bytes", perm=[1, 2, 0])
         else:
             matrix = self._bytes(f"{out}.matrix", rows, weights)
             self._add("Gather", [matrix, ids], f"{out}.bytes", axis=0)

@@ -23,6 +23,7 @@ from dragoman.hardware import has_int8
 from dragoman.interop import exporting, onnx
 from dragoman.interop.exporting import REPORT, export_run
 from dragoman.interop.importing import import_model
+from dragoman.interop.onnx import import_package
 from dragoman.interop.onnx_int8 import WEIGHTS, quantize
 from dragoman.interop.parity import random_texts
 from dragoman.predict.classifier import Classifier
@@ -237,6 +238,8 @@ def test_a_tied_embedding_is_stored_once(tmp_path: Path) -> None:
         onnx.write_translator(model, tmp_path / tie)
         quantize(tmp_path / tie, [onnx.ENCODER, onnx.DECODER])
         sizes.append((tmp_path / tie / WEIGHTS).stat().st_size)
+    graph = import_package("onnx").load(tmp_path / "all" / onnx.DECODER)
+    assert [(one.domain, one.version) for one in graph.opset_import] == [("", onnx.OPSET)]
     n_bytes = model.src_embedding.tokens.weight.numel()
     assert sizes[1] - sizes[0] >= 2 * n_bytes
 
