@@ -50,7 +50,7 @@ def section(command: Any, name: str) -> str:
     if isinstance(command, Command):
         for panel, rows in command.help_panels(context).items():
             parts.append(f"**{panel}**")
-            table = ["| | |", "|---|---|", *(f"| `{cell(left)}` | {as_markdown(cell(right))} |" for left, right in rows)]
+            table = ["| name | meaning |", "|---|---|", *(f"| `{cell(left)}` | {as_markdown(cell(right))} |" for left, right in rows)]
             parts.append("\n".join(table))
     return "\n\n".join(parts) + "\n"
 

@@ -33,6 +33,11 @@ PLACES = {
     "CONTRIBUTING.md": "contributing.md",
 }
 """Where the site has pages of the repository's root."""
+HEADS = {
+    "docs/index.md": "---\nhide: [navigation, toc]\n---\n\n",
+    "README_zh.md": "---\ntitle: 简体中文\n---\n\n",
+}
+"""What the site needs at the top of a page, and a code host would show."""
 CODE = "source"
 """The part of the site that holds source files."""
 FENCE = re.compile(r"(^(`{3,})[^\n]*\n.*?^\2$)", re.MULTILINE | re.DOTALL)
@@ -77,7 +82,7 @@ def site_path(path: Path) -> PurePosixPath:
         return inner.with_name("index.md")
     if path.suffix in {".md", *COPIED}:
         return inner
-    return inner.with_suffix(".md") if path.suffix == ".ipynb" else CODE / inner.with_name(f"{inner.name}.md")
+    return inner.with_suffix(".md") if path.suffix == ".ipynb" else CODE / inner.with_name(f"{inner.name.lstrip('.')}.md")
 
 
 def write_page(source: Path, target: Path) -> tuple[set[Path], list[str]]:
@@ -91,7 +96,7 @@ def write_page(source: Path, target: Path) -> tuple[set[Path], list[str]]:
     elif source.suffix == ".ipynb":
         text = notebook_page(json.loads(source.read_text(encoding="utf-8")))
     elif source.suffix == ".md":
-        text = source.read_text(encoding="utf-8")
+        text = HEADS.get(source.relative_to(ROOT).as_posix(), "") + source.read_text(encoding="utf-8")
     else:
         write(target, code_page(source))
         return set(), []
@@ -173,7 +178,8 @@ def output_text(output: dict[str, Any]) -> str:
     """Return one output of a cell: a table, a picture or text, the richest form that it has."""
     data = {kind: "".join(content) for kind, content in output.get("data", {}).items()}
     if "text/html" in data:
-        return f'<div class="output" tabindex="0">{data["text/html"]}</div>'
+        table = data["text/html"].replace("<th></th>", "<td></td>")  # a heading needs a text
+        return f'<div class="output" tabindex="0">{table}</div>'
     if "image/png" in data:
         picture = data["image/png"].replace("\n", "")
         return f"![The figure that the cell above draws](data:image/png;base64,{picture})"
