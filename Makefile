@@ -22,14 +22,16 @@ quick: .venv/installed
 check-docs: .venv/installed
 	$(PYTEST) tests/docs $(ARGS)
 
-# The documentation as a site, in site/; fails on a broken link, a missing anchor or a page that is not in its menu.
+# The documentation as a site, site/VERSION/; fails on a broken link, a missing anchor or a page that is in no menu.
 docs: .venv-docs/installed
-	.venv-docs/bin/python docs/stage_site.py build/pages
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+	.venv-docs/bin/python docs/stage_site.py build/pages --site site
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet --site-dir site/$(VERSION)
 
-.venv-docs/installed: pyproject.toml constraints.txt
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+.venv-docs/installed: constraints.txt
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/pip install --quiet --constraint constraints.txt $(shell sed -n 's/^docs = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ',')
+	.venv-docs/bin/pip install --quiet --constraint constraints.txt mkdocs-material 'mkdocstrings[python]'
 	touch $@
 
 # The lines of src/dragoman that unit tests run; fails below `fail_under` of pyproject.toml.

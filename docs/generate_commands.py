@@ -24,8 +24,8 @@ INTRODUCTION = """\
 
 <!-- Written by docs/generate_commands.py from src/dragoman/cli. Change the texts there. -->
 
-Results go to stdout, messages to stderr. What a user can put right is one line on stderr and exit code 1. The same
-texts are printed by `dragoman COMMAND --help`; `python -m dragoman` is the same program.
+Results go to stdout, messages to stderr. What a user can put right is one line on stderr and exit code 1. The
+same texts are printed by `dragoman COMMAND --help`; `python -m dragoman` is the same program.
 """
 
 
@@ -50,7 +50,11 @@ def section(command: Any, name: str) -> str:
     if isinstance(command, Command):
         for panel, rows in command.help_panels(context).items():
             parts.append(f"**{panel}**")
-            table = ["| name | meaning |", "|---|---|", *(f"| `{cell(left)}` | {as_markdown(cell(right))} |" for left, right in rows)]
+            table = [
+                "| name | meaning |",
+                "|---|---|",
+                *(f"| `{cell(left)}` | {as_markdown(cell(right))} |" for left, right in rows),
+            ]
             parts.append("\n".join(table))
     return "\n\n".join(parts) + "\n"
 

@@ -1,10 +1,12 @@
 """Collects the pages of the documentation site: python docs/stage_site.py FOLDER
 
 The pages of docs/ are Markdown that a code host shows as it is, with links to source files beside them. In
-FOLDER they become the input of MkDocs (mkdocs.yml): each page where the site has it, and each file that a page
-links to, and that those link to in turn: source code as a page with numbered lines, notebooks as pages with
-their outputs, pictures as they are. So a site needs no code host, and shows the source of its own version.
+FOLDER they become the input of MkDocs (mkdocs.yml): each page where the site has it, and each file that a
+page links to: source code as a page with numbered lines, notebooks as pages with their outputs, pictures as
+they are. So a site needs no code host, and shows the source of its own version.
 A link to a file that does not exist ends the command with one line for each.
+
+`--site` is where the sites of all versions are: the menu of versions is written there.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pygments.lexers.special import TextLexer
 from pygments.util import ClassNotFound
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "dragoman" / "__init__.py"
 PLACES = {
     "README.md": "overview.md",
     "README_zh.md": "zh.md",
@@ -47,8 +50,8 @@ COPIED = {".png", ".svg"}
 API_INTRODUCTION = """\
 # Python API
 
-Every public name of the package `dragoman`. They are imported on first use, so that `import dragoman` is quick.
-What is imported from deeper modules may change between versions without notice.
+Every public name of the package `dragoman`. They are imported on first use, so that `import dragoman` is
+quick. What is imported from deeper modules may change between versions without notice.
 """
 
 
@@ -64,7 +67,7 @@ def stage(folder: Path) -> list[str]:
         broken += missing
         waiting += linked - done
         done |= linked
-    write(folder / "api.md", api_page(ROOT / "src" / "dragoman" / "__init__.py"))
+    write(folder / "api.md", api_page(PACKAGE))
     shutil.copytree(ROOT / "docs" / "style", folder / "style")
     return broken
 
@@ -82,11 +85,15 @@ def site_path(path: Path) -> PurePosixPath:
         return inner.with_name("index.md")
     if path.suffix in {".md", *COPIED}:
         return inner
-    return inner.with_suffix(".md") if path.suffix == ".ipynb" else CODE / inner.with_name(f"{inner.name.lstrip('.')}.md")
+    return (
+        inner.with_suffix(".md")
+        if path.suffix == ".ipynb"
+        else CODE / inner.with_name(f"{inner.name.lstrip('.')}.md")
+    )
 
 
 def write_page(source: Path, target: Path) -> tuple[set[Path], list[str]]:
-    """Write one file or folder of the repository. Return what it links to, and a line for each broken link."""
+    """Write a file or folder of the repository. Return what it links to, and a line for each broken link."""
     if source.suffix in COPIED:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
@@ -194,9 +201,25 @@ def api_page(module: Path) -> str:
     names = next(
         ast.literal_eval(node.value)
         for node in ast.parse(module.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == "__all__"
     )
     return "\n".join([API_INTRODUCTION, *(f"::: dragoman.{name}\n" for name in names)])
+
+
+def list_versions(site: Path) -> None:
+    """Write the menu of versions, this one and those in `site`, and a page that opens the newest."""
+    version = re.findall(r'^__version__ = "(.*)"$', PACKAGE.read_text(encoding="utf-8"), re.MULTILINE)[0]
+    others = {folder.name for folder in site.glob("*/") if (folder / "objects.inv").exists()}
+    versions = sorted(
+        others | {version}, key=lambda name: [int(n) for n in re.findall(r"\d+", name)], reverse=True
+    )
+    menu = [{"version": name, "title": name, "aliases": []} for name in versions]
+    write(site / "versions.json", json.dumps(menu))
+    newest = f"{versions[0]}/"
+    moved = f'<meta http-equiv="refresh" content="0; url={newest}"><a href="{newest}">Dragoman</a>'
+    write(site / "index.html", f'<!doctype html><html lang="en"><title>Dragoman</title>{moved}</html>\n')
 
 
 def write(path: Path, text: str) -> None:
@@ -207,5 +230,8 @@ def write(path: Path, text: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    broken_links = stage(parser.parse_args().folder)
-    sys.exit("\n".join(broken_links) or 0)
+    parser.add_argument("--site", type=Path, help="Folder of the built sites, one for each version.")
+    given = parser.parse_args()
+    if given.site is not None:
+        list_versions(given.site)
+    sys.exit("\n".join(stage(given.folder)) or 0)
