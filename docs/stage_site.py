@@ -157,7 +157,7 @@ def code_page(path: Path) -> str:
 def hidden_title(path: Path) -> str:
     """Return the head of a page that search leaves out, for a file or folder."""
     name = path.relative_to(ROOT).as_posix()
-    return f"---\ntitle: {name}\nsearch:\n  exclude: true\n---\n\n# `{name}`\n"
+    return f"---\ntitle: {name}\nhide: [navigation, toc]\nsearch:\n  exclude: true\n---\n\n# `{name}`\n"
 
 
 def listing(folder: Path) -> str:

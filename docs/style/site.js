@@ -5,4 +5,5 @@ document$.subscribe(() => {
     buttons.setAttribute("aria-label", `Code block ${n + 1}`);
   });
   for (const part of document.querySelectorAll(".md-typeset__scrollwrap")) part.tabIndex = 0;
+  for (const empty of document.querySelectorAll("th:empty")) empty.replaceWith(document.createElement("td"));
 });
