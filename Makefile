@@ -31,7 +31,7 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .venv-docs/installed: constraints.txt
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/pip install --quiet --constraint constraints.txt mkdocs-material 'mkdocstrings[python]'
+	.venv-docs/bin/pip install --quiet --constraint constraints.txt jieba mkdocs-material 'mkdocstrings[python]'
 	touch $@
 
 # The lines of src/dragoman that unit tests run; fails below `fail_under` of pyproject.toml.
