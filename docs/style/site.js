@@ -1,6 +1,7 @@
 // Names and keyboard access that the theme leaves out; "document$" emits at every page.
 document$.subscribe(() => {
   document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+  document.querySelector(".md-search__options")?.setAttribute("aria-label", "Search options");
   document.querySelectorAll(".md-code__nav").forEach((buttons, n) => {
     buttons.setAttribute("aria-label", `Code block ${n + 1}`);
   });
