@@ -6,7 +6,7 @@ export DRAGOMAN_DATA ?= $(abspath ../shared/data)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test quick check-docs coverage test-lowest check setup clean
+.PHONY: demo test quick check-docs docs coverage test-lowest check setup clean
 
 demo: .venv/demo
 	$(BIN)/dragoman demo
@@ -21,6 +21,18 @@ quick: .venv/installed
 # The repository itself: examples and links of the documentation, generated pages, notebooks, packaging, deploy/.
 check-docs: .venv/installed
 	$(PYTEST) tests/docs $(ARGS)
+
+# The documentation as a site, site/VERSION/; fails on a broken link, a missing anchor or a page that is in no menu.
+docs: .venv-docs/installed
+	.venv-docs/bin/python docs/stage_site.py build/pages --site site
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet --site-dir site/$(VERSION)
+
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+.venv-docs/installed: constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --constraint constraints.txt jieba mkdocs-material 'mkdocstrings[python]'
+	touch $@
 
 # The lines of src/dragoman that unit tests run; fails below `fail_under` of pyproject.toml.
 coverage: .venv/installed
@@ -60,4 +72,4 @@ setup: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv .venv-lowest runs build src/*.egg-info
+	rm -rf .venv .venv-docs .venv-lowest runs build site src/*.egg-info

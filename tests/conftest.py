@@ -43,14 +43,28 @@ def tiny_many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_classifier_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run that tells praise from blame, well. Copy it before changing anything in it."""
-    from dragoman.training.loop import train
-
     folder = tmp_path_factory.mktemp("tiny-classifier")
     for name, n_texts in {"train": 200, "valid": 40, "test": 30}.items():
         write_labelled(folder, name, n_texts, seed=n_texts)
+    return trained_classifier(folder, "tiny-classifier")
+
+
+@pytest.fixture(scope="session")
+def tiny_topics_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run that tells which of three topics a text has. Copy it before changing anything in it."""
+    folder = tmp_path_factory.mktemp("tiny-topics")
+    for name, n_texts in {"train": 200, "valid": 60, "test": 50}.items():
+        write_topics(folder, name, n_texts, seed=n_texts)
+    return trained_classifier(folder, "tiny-topics", 'data.label_separator="|"', "training.metric=micro_f1")
+
+
+def trained_classifier(folder: Path, name: str, *overrides: str) -> Path:
+    """Train on train.tsv, valid.tsv and test.tsv in `folder`, and return the run."""
+    from dragoman.training.loop import train
+
     settings = {
         "task": "classification",
-        "name": "tiny-classifier",
+        "name": name,
         "data": {
             "train": [str(folder / "train.tsv")],
             "valid": [str(folder / "valid.tsv")],
@@ -61,31 +75,6 @@ def tiny_classifier_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model": {"ngrams": 1},
         "training": {"learning_rate": 0.01, "precision": "fp32"},
     }
-    overrides = (*TINY_CLASSIFIER, "training.max_steps=60", "training.valid_every=30")
-    return train(parse_config(settings, overrides=overrides), folder / "run")
-
-
-@pytest.fixture(scope="session")
-def tiny_topics_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run that tells which of three topics a text has. Copy it before changing anything in it."""
-    from dragoman.training.loop import train
-
-    folder = tmp_path_factory.mktemp("tiny-topics")
-    for name, n_texts in {"train": 200, "valid": 60, "test": 50}.items():
-        write_topics(folder, name, n_texts, seed=n_texts)
-    settings = {
-        "task": "classification",
-        "name": "tiny-topics",
-        "data": {
-            "train": [str(folder / "train.tsv")],
-            "valid": [str(folder / "valid.tsv")],
-            "test": {"tiny-test": [str(folder / "test.tsv")]},
-            "label_separator": "|",
-            "max_length": 6,
-        },
-        "tokenizer": {"kind": "words"},
-        "model": {"ngrams": 1},
-        "training": {"learning_rate": 0.01, "precision": "fp32", "metric": "micro_f1"},
-    }
-    overrides = (*TINY_CLASSIFIER, "training.max_steps=60", "training.valid_every=30")
-    return train(parse_config(settings, overrides=overrides), folder / "run")
+    steps = ("training.max_steps=60", "training.valid_every=30")
+    config = parse_config(settings, overrides=(*TINY_CLASSIFIER, *steps, *overrides))
+    return train(config, folder / "run")

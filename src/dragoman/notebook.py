@@ -13,6 +13,8 @@ from typing import Protocol, SupportsIndex, TypeAlias, TypeVar, overload
 
 MAX_ROWS = 20
 """Rows of a table that are shown, at most."""
+WHITE_INK = 0.935
+"""Attention weights above this are white on their blue, others black: each has a contrast of 4.5 and more."""
 
 
 class Html(str):
@@ -139,10 +141,11 @@ def _cell(value: Cell) -> str:
 
 
 def _shade(weight: float, framed: bool) -> Html:
-    """Return a figure of two digits on a blue that is as strong as the weight."""
-    ink = "#ffffff" if weight > 0.6 else "#000000"
+    """Return a figure of two digits on a blue that is as strong as the weight, on white or dark pages."""
+    red, green, blue = (round(255 + weight * (full - 255)) for full in (0, 114, 178))
+    ink = "#ffffff" if weight > WHITE_INK else "#000000"
     frame = ";outline:2px solid #D55E00" if framed else ""
-    style = f"background:rgba(0,114,178,{weight:.2f});color:{ink};padding:2px 4px{frame}"
+    style = f"background:rgb({red},{green},{blue});color:{ink};padding:2px 4px{frame}"
     return Html(f'<span style="{style}">{100 * weight:.0f}</span>')
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pages import Watched, ask, browsing, served
+from pages import Watched, ask, browsing, served, violations
 
 pytest.importorskip("fastapi", reason="needs pip install 'dragoman[serve]'")
 
@@ -1077,23 +1077,6 @@ def test_a_service_of_classifiers_alone_shows_only_classes(
 
 
 # --- accessibility -----------------------------------------------------------------------------------------
-
-
-def violations(page: Any, part: str = "html") -> list[str]:
-    """What axe-core finds in a part of the page against WCAG 2.2 AA and its own best practices."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(axe.Axe().axe_script)
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-    found = page.evaluate(
-        "([part, tags]) => axe.run(part, { runOnly: tags, resultTypes: ['violations'] })", [part, tags]
-    )
-    assert found["passes"]
-    return [
-        f"{each['id']}: {node['html'][:120]} {node['failureSummary'][:300]}"
-        for each in found["violations"]
-        for node in each["nodes"]
-    ]
 
 
 def test_axe_finds_what_is_wrong(opened: Opened, single: str) -> None:

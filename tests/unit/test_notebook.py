@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dragoman import notebook
 from dragoman.data.corpora import Pair
 from dragoman.data.labelled import Labelled
 from dragoman.evaluation.classification import evaluate as evaluate_classifier
@@ -202,6 +204,19 @@ def test_attention_is_shown_as_percentages(translator: Translator) -> None:
         np.testing.assert_allclose([[float(c) for c in row[1:]] for row in rows], mean, atol=0.51)
     alignment = align_words(translator, "red cat", "rot Katze")
     assert alignment._repr_html_().count("outline:2px") == len(alignment.links)
+
+
+def test_figures_can_be_read_on_every_shade() -> None:
+    def luminance(colour: Sequence[int]) -> float:  # of WCAG 2
+        parts = [c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+        return float(np.dot([0.2126, 0.7152, 0.0722], parts))
+
+    for weight in np.linspace(0, 1, 1001).tolist():
+        shade = notebook._shade(weight, framed=False)
+        ink = [int(shade.split("color:#")[1][i : i + 2], 16) for i in (0, 2, 4)]
+        ground = [int(c) for c in shade.split("rgb(")[1].split(")")[0].split(",")]
+        dark, light = sorted([luminance(ink), luminance(ground)])
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, weight
 
 
 def test_hostile_tokens_are_text() -> None:

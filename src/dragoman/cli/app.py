@@ -113,7 +113,8 @@ class Command(TyperCommand):
         """Return the whole first sentence of the help; a list of commands wraps it instead of cutting it."""
         return super().get_short_help_str(limit=10 * limit)
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def help_panels(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+        """Return the rows of the help, name and meaning, under the heading of each group."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -121,7 +122,10 @@ class Command(TyperCommand):
                 heading = "Arguments" if parameter.param_type_name == "argument" else "Options"
                 panel = getattr(parameter, "rich_help_panel", None) or heading
                 panels.setdefault(panel, []).append(record)
-        for panel, records in panels.items():
+        return panels
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for panel, records in self.help_panels(ctx).items():
             with formatter.section(panel):
                 formatter.write_dl(records)
 

@@ -20,28 +20,47 @@ def register(app: typer.Typer) -> None:
 def export(
     run: RunPath,
     to: Annotated[
-        str, typer.Option(help="Target format: ctranslate2, onnx or huggingface.", show_default=False)
+        str,
+        typer.Option(help="Target format: ctranslate2, onnx, huggingface or browser.", show_default=False),
     ],
     out: Annotated[
         Path, typer.Option(help="Output folder: new, empty, or an earlier export.", show_default=False)
     ],
     compute_type: Annotated[
-        str, typer.Option(help="Type of the weights: float32, or int8 (ctranslate2 only).")
-    ] = "float32",
+        str,
+        typer.Option(
+            help="Type of the weights: float32, or int8 (ctranslate2 and onnx; browser always).",
+            show_default=False,
+        ),
+    ] = "",
+    onnxruntime_web: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the npm package onnxruntime-web, for browser. Default: download it once.",
+            show_default=False,
+        ),
+    ] = None,
     sentences: Annotated[
         int, typer.Option(min=1, max=100_000, help="Validation sentences used to verify the export.")
     ] = 200,
 ) -> None:
-    """Export a run to a folder that CTranslate2, onnxruntime or transformers can load.
+    """Export a run to a folder for CTranslate2, onnxruntime, transformers or a browser.
 
     Before the folder is written, outputs and probabilities are compared with the run's on validation data.
-    The exported README.md contains a script that runs without Dragoman. Classifiers support onnx only.
+    The exported README.md contains a script that runs without Dragoman; for a browser it says how to serve
+    the folder. Classifiers support onnx only.
     """
     from dragoman.interop.exporting import export_run
 
     with _progress(sentences) as progress:
         report = export_run(
-            run, out, to=to, compute_type=compute_type, n_sentences=sentences, progress=progress
+            run,
+            out,
+            to=to,
+            compute_type=compute_type,
+            onnxruntime_web=onnxruntime_web,
+            n_sentences=sentences,
+            progress=progress,
         )
     for name, value in report.describe().items():
         typer.echo(f"{name:<42}{value}")

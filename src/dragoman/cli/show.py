@@ -153,7 +153,7 @@ def _best(run: Run) -> str:
 
 
 def _labels(run: Run) -> str | None:
-    from dragoman.predict.classifier import LABELS, load_calibration, load_labels
+    from dragoman.predict.classifier import LABELS, classification_config, load_calibration, load_labels
 
     if not (run.path / LABELS).exists():
         return None
@@ -161,7 +161,7 @@ def _labels(run: Run) -> str | None:
     shown = ", ".join(labels[:10]) + f" and {len(labels) - 10} more" * (len(labels) > 10)
     calibration = load_calibration(run)
     shown += f" · temperature {calibration.temperature:.2f}"
-    if getattr(run.config.data, "label_separator", ""):
+    if classification_config(run).data.label_separator:
         shown += f" · threshold {calibration.threshold:.2f}"
     return f"{len(labels)}: {shown}"
 

@@ -19,6 +19,9 @@ from dragoman.errors import ConfigError, RunError, require
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
 from dragoman.interop import huggingface, onnx
+from dragoman.interop.browser import README, check_browser, write_browser
+from dragoman.interop.onnx_int8 import quantize
+from dragoman.interop.onnxruntime_web import runtime_files
 from dragoman.interop.parity import (
     Parity,
     Search,
@@ -75,16 +78,25 @@ class ExportReport:
         return {"format": f"{self.to}, {self.compute_type}", "size": size, **describe(self.parity)}
 
 
+class Options(NamedTuple):
+    """What a user chooses about an export."""
+
+    compute_type: str
+    onnxruntime_web: Path | None = None
+    """The folder of the npm package, where it is not to be downloaded."""
+
+
 class Exporter(NamedTuple):
     """What is needed to write for a runtime."""
 
     title: str
     packages: tuple[str, ...]
     script: str
-    """How it is used without Dragoman: a file of the folder standalone."""
-    write: Callable[[Run, Translator, Path, str], RuntimeEngine]
+    """How it is used without Dragoman: a file of the folder standalone, or "" for a page."""
+    write: Callable[[Run, Translator, Path, Options], RuntimeEngine]
     """Write a translator, and start the runtime on what was written."""
     compute_types: tuple[str, ...] = ("float32",)
+    """The first is taken if none is chosen."""
 
 
 def export_run(
@@ -92,16 +104,18 @@ def export_run(
     out: str | Path,
     *,
     to: str,
-    compute_type: str = "float32",
+    compute_type: str = "",
+    onnxruntime_web: str | Path | None = None,
     n_sentences: int = N_SENTENCES,
     progress: Progress | None = None,
 ) -> ExportReport:
     """Write the run at `run_path` into the folder `out` for another runtime, and compare the two.
 
-    `to` is "ctranslate2" (whose `compute_type` may be "int8"), "onnx" or "huggingface". Searches and
-    log-probabilities are compared on `n_sentences` of the run's validation data, or random ones. The folder
-    is there whole, or not at all; it must be new, empty, or an earlier export. `progress` is called with the
-    number of sentences compared.
+    `to` is "ctranslate2", "onnx", "huggingface" or "browser". `compute_type` is "float32", or for ctranslate2
+    and onnx "int8", as it always is for a browser. A browser's folder holds onnxruntime-web, from the folder
+    of its npm package, `onnxruntime_web`, or downloaded once. Searches and log-probabilities are compared on
+    `n_sentences` of the run's validation data, or random ones. The folder is there whole, or not at all; it
+    must be new, empty, or an earlier export. `progress` is called with the number of sentences compared.
 
     ConfigError: there is no such format or compute type, or the format cannot express the run. RunError: the
     runtime computes something else, there is no run, or the folder is not free or cannot be written.
@@ -110,7 +124,11 @@ def export_run(
     if to not in EXPORTERS:
         raise ConfigError(f"--to {to}: is not a format; there are {', '.join(EXPORTERS)}")
     exporter = EXPORTERS[to]
-    require(*exporter.packages, extra=to, purpose=f"exporting to {exporter.title}")
+    compute_type = compute_type or exporter.compute_types[0]
+    if onnxruntime_web is not None and to != "browser":
+        raise ConfigError(f"--onnxruntime-web: is for --to browser, and this is an export to {to}")
+    extra = "onnx" if to == "browser" else to
+    require(*exporter.packages, extra=extra, purpose=f"exporting to {exporter.title}")
     if compute_type not in exporter.compute_types:
         there = " and ".join(exporter.compute_types)
         raise ConfigError(f"--compute-type {compute_type}: {to} has {there} here")
@@ -122,9 +140,13 @@ def export_run(
     with replacing_folder(Path(out)) as folder:
         _check_free(Path(out))
         if run.config.task == "translation":
-            parity, notes = _export_translator(run, folder, to, compute_type, n_sentences, progress)
+            package = None if onnxruntime_web is None else Path(onnxruntime_web)
+            options = Options(compute_type, package)
+            parity, notes = _export_translator(run, folder, to, options, n_sentences, progress)
             max_tokens: int | None = run.config.model.max_positions
         else:
+            if to == "onnx" and compute_type != "float32":
+                raise ConfigError(f"--compute-type {compute_type}: a classifier is exported as float32")
             parity, notes = _export_classifier(run, folder, to, n_sentences, progress)
             max_tokens = None
         files = {
@@ -147,13 +169,13 @@ def _export_translator(
     run: Run,
     folder: Path,
     to: str,
-    compute_type: str,
+    options: Options,
     n_sentences: int,
     progress: Progress | None,
 ) -> tuple[Parity, tuple[str, ...]]:
-    config = translation_config(run)
+    config, compute_type = translation_config(run), options.compute_type
     translator = Translator.load(run.path, device="cpu", precision="fp32")
-    engine = EXPORTERS[to].write(run, translator, folder, compute_type)
+    engine = EXPORTERS[to].write(run, translator, folder, options)
     script = EXPORTERS[to].script
     compared = _searches(engine, config.search, compute_type)
     targets = config.targets
@@ -175,7 +197,7 @@ def _export_translator(
                 first=engine.first,
                 end=engine.source_end,
             )
-        else:
+        elif script:  # a page has a tokenizer of its own
             side = f"source.{target}" if len(targets) > 1 else "source"
             notes = _write_tokenizers(run, one, folder, texts, side=side)
             if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
@@ -195,9 +217,10 @@ def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) ->
             Search("greedy", greedy, engine.search, exact=compute_type == "float32"),
             Search(f"the best of its own beam of {beam.beam_size}", beam, engine.search, exact=False),
         ]
+    exact = compute_type == "float32"
     compared = [
-        Search("greedy", greedy, engine.search),
-        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search),
+        Search("greedy", greedy, engine.search, exact),
+        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search, exact),
     ]
     if isinstance(engine, huggingface.HuggingFaceEngine):
         compared += [
@@ -258,7 +281,8 @@ def _write_sentencepiece(run: Run, translator: Translator, folder: Path, texts: 
     return True
 
 
-def _to_ctranslate2(run: Run, translator: Translator, folder: Path, compute_type: str) -> CTranslate2Engine:
+def _to_ctranslate2(run: Run, translator: Translator, folder: Path, options: Options) -> CTranslate2Engine:
+    compute_type = options.compute_type
     assert compute_type in ("float32", "int8")
     model, tokenizers = translator.model, translator.tokenizers
     convert(model, tokenizers, folder, compute_type=compute_type)  # type: ignore[arg-type]
@@ -268,14 +292,25 @@ def _to_ctranslate2(run: Run, translator: Translator, folder: Path, compute_type
     )
 
 
-def _to_onnx(run: Run, translator: Translator, folder: Path, compute_type: str) -> onnx.OnnxEngine:
+def _to_onnx(run: Run, translator: Translator, folder: Path, options: Options) -> onnx.OnnxEngine:
     onnx.write_translator(translator.model, folder)
+    if options.compute_type == "int8":
+        quantize(folder, [onnx.ENCODER, onnx.DECODER])
     source_end = translator.model.config.source_end
     return onnx.OnnxEngine(folder, max_positions=translator.max_positions, source_end=source_end)
 
 
+def _to_browser(run: Run, translator: Translator, folder: Path, options: Options) -> onnx.OnnxEngine:
+    config = translation_config(run)
+    check_browser(config, translator)
+    runtime = runtime_files(options.onnxruntime_web)
+    engine = _to_onnx(run, translator, folder, options)
+    write_browser(config, translator, folder, runtime)
+    return engine
+
+
 def _to_huggingface(
-    run: Run, translator: Translator, folder: Path, compute_type: str
+    run: Run, translator: Translator, folder: Path, options: Options
 ) -> huggingface.HuggingFaceEngine:
     huggingface.write_huggingface(
         run, translation_config(run), translator.model, translator.tokenizers, folder
@@ -287,10 +322,13 @@ EXPORTERS: dict[str, Exporter] = {
     "ctranslate2": Exporter(
         "CTranslate2", ("ctranslate2",), "translate_with_ctranslate2", _to_ctranslate2, ("float32", "int8")
     ),
-    "onnx": Exporter("ONNX", ("onnx", "onnxscript", "onnxruntime"), "translate_with_onnx", _to_onnx),
+    "onnx": Exporter(
+        "ONNX", ("onnx", "onnxscript", "onnxruntime"), "translate_with_onnx", _to_onnx, ("float32", "int8")
+    ),
     "huggingface": Exporter(
         "Hugging Face", ("transformers",), "translate_with_transformers", _to_huggingface
     ),
+    "browser": Exporter("a page", ("onnx", "onnxscript", "onnxruntime"), "", _to_browser, ("int8",)),
 }
 
 
@@ -369,12 +407,15 @@ def _write_readme(
     ]
     if script == "translate_with_sentencepiece":
         about = [f"The model writes {', '.join(targets)}: begin each line with one, as >>{targets[0]}<<."]
-    code = (Path(__file__).parent / "standalone" / f"{script}.py").read_text(encoding="utf-8")
+    use = README
+    if script:
+        code = (Path(__file__).parent / "standalone" / f"{script}.py").read_text(encoding="utf-8")
+        use = f"Without Dragoman it is used so:\n\n```python\n{code}```"
     lines = [
         f"# {run.config.name}: {run.config.subject}",
         f"Written by Dragoman for {to}; {REPORT} says how exactly it repeats the run.",
-        *(about if len(targets) > 1 else ()),
-        *(notes or ("Without Dragoman it is used so:", f"```python\n{code}```")),
+        *(about if script and len(targets) > 1 else ()),
+        *(notes or (use,)),
     ]
     write_atomically(folder / "README.md", ("\n\n".join(lines) + "\n").encode())
 

@@ -112,12 +112,12 @@ class MultiHeadAttention(nn.Module):
 
     def project_query(self, x: Tensor) -> Tensor:
         """x (B, T, D) -> queries (B, T, D)."""
-        d_model = x.shape[-1]
+        d_model = self.in_proj.in_features  # a constant of exported graphs, unlike x.shape[-1]
         return F.linear(x, self.in_proj.weight[:d_model].to(x.dtype), self.in_proj.bias[:d_model].to(x.dtype))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """memory (B, S, D) -> keys and values, each (B, S, D)."""
-        d_model = memory.shape[-1]
+        d_model = self.in_proj.in_features
         weight, bias = self.in_proj.weight[d_model:], self.in_proj.bias[d_model:]
         keys, values = F.linear(memory, weight.to(memory.dtype), bias.to(memory.dtype)).chunk(2, dim=-1)
         return keys, values

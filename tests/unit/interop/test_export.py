@@ -23,6 +23,8 @@ from dragoman.hardware import has_int8
 from dragoman.interop import exporting, onnx
 from dragoman.interop.exporting import REPORT, export_run
 from dragoman.interop.importing import import_model
+from dragoman.interop.onnx import import_package
+from dragoman.interop.onnx_int8 import WEIGHTS, quantize
 from dragoman.interop.parity import random_texts
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.engine import NativeEngine, Sentence
@@ -215,6 +217,33 @@ def test_int8_is_smaller_and_near(other_run: Path, tmp_path: Path) -> None:
     assert full.parity.largest["nats a token"] < small.parity.largest["nats a token"] < 0.5
 
 
+@pytest.mark.parametrize("kind", ["tiny", "other"])
+def test_graphs_in_int8_are_smaller_and_near(
+    kind: str, tiny_run: Path, other_run: Path, tmp_path: Path
+) -> None:
+    run = tiny_run if kind == "tiny" else other_run
+    report = export_run(run, tmp_path / "out", to="onnx", compute_type="int8", n_sentences=20)
+    assert 0 < report.parity.largest["nats a token of a translation, on average"] < 0.5
+    model = Translator.load(run).model
+    n_weights = sum(p.numel() for p in model.parameters() if p.dim() == 2)
+    n_positions = model.config.max_positions * model.config.d_model  # computed, or learned for both sides
+    assert n_weights < report.files[WEIGHTS] < 2 * (n_weights + n_positions)  # in float32 four times
+
+
+def test_a_tied_embedding_is_stored_once(tmp_path: Path) -> None:
+    sizes = []
+    for tie in ("all", "none"):
+        run = untrained_run(tmp_path / tie, model={"tie_embeddings": tie}, vocab_size=400)
+        model = Translator.load(run, precision="fp32").model
+        onnx.write_translator(model, tmp_path / tie)
+        quantize(tmp_path / tie, [onnx.ENCODER, onnx.DECODER])
+        sizes.append((tmp_path / tie / WEIGHTS).stat().st_size)
+    graph = import_package("onnx").load(tmp_path / "all" / onnx.DECODER)
+    assert [(one.domain, one.version) for one in graph.opset_import] == [("", onnx.OPSET)]
+    n_bytes = model.src_embedding.tokens.weight.numel()
+    assert sizes[1] - sizes[0] >= 2 * n_bytes
+
+
 @pytest.mark.parametrize("ngrams", [0, 2])
 def test_a_classifier_gives_the_same_logits_in_onnx(
     ngrams: int, tiny_classifier_run: Path, tmp_path: Path
@@ -270,6 +299,8 @@ def test_formats_that_cannot_hold_a_classifier_say_why(tiny_classifier_run: Path
         export_run(tiny_classifier_run, tmp_path / "out", to="huggingface")
     with pytest.raises(ConfigError, match="ctranslate2 is for translators; export a classifier --to onnx"):
         export_run(tiny_classifier_run, tmp_path / "out", to="ctranslate2")
+    with pytest.raises(ConfigError, match="--compute-type int8: a classifier is exported as float32"):
+        export_run(tiny_classifier_run, tmp_path / "out", to="onnx", compute_type="int8")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -278,8 +309,8 @@ def test_unknown_formats_and_types_are_named(tiny_run: Path, tmp_path: Path) -> 
         ConfigError, match="--to tensorrt: is not a format; there are ctranslate2, onnx, hugg"
     ):
         export_run(tiny_run, tmp_path / "out", to="tensorrt")
-    with pytest.raises(ConfigError, match="--compute-type int8: onnx has float32 here"):
-        export_run(tiny_run, tmp_path / "out", to="onnx", compute_type="int8")
+    with pytest.raises(ConfigError, match="--compute-type int8: huggingface has float32 here"):
+        export_run(tiny_run, tmp_path / "out", to="huggingface", compute_type="int8")
     with pytest.raises(ConfigError, match="--sentences 0: compare one sentence at least"):
         export_run(tiny_run, tmp_path / "out", to="onnx", n_sentences=0)
 

@@ -212,8 +212,9 @@ class ClassificationTask(Task[ClassificationBatch]):
         n_each = len(outcomes) // len(labels)
         logits, found = parts[0], {}
         if len(parts) > 1:
-            together = fit_mixture(self.labelling.decisions(parts), outcomes)
-            factors = simplest_mixture(self.labelling.decisions(parts), outcomes, together, n_each=n_each)
+            each = self.labelling.decisions(parts)
+            together = fit_mixture(each, outcomes)
+            factors = simplest_mixture(each, outcomes, together, n_each=n_each)
             logits = mixed(parts, factors)
             self.run.save_weights({**weights, "mixture": torch.tensor(factors, dtype=torch.float32)})
             found = self._describe_mixture([*parts, mixed(parts, together)], factors)

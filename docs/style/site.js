@@ -1,0 +1,10 @@
+// Names and keyboard access that the theme leaves out; "document$" emits at every page.
+document$.subscribe(() => {
+  document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+  document.querySelector(".md-search__options")?.setAttribute("aria-label", "Search options");
+  document.querySelectorAll(".md-code__nav").forEach((buttons, n) => {
+    buttons.setAttribute("aria-label", `Code block ${n + 1}`);
+  });
+  for (const part of document.querySelectorAll(".md-typeset__scrollwrap")) part.tabIndex = 0;
+  for (const empty of document.querySelectorAll("th:empty")) empty.replaceWith(document.createElement("td"));
+});

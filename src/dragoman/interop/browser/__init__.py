@@ -1,0 +1,115 @@
+"""A folder of static files that translates in a browser: page, search and tokenizer in JavaScript."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dragoman.config import TranslationConfig
+from dragoman.errors import ConfigError
+from dragoman.files import write_atomically
+from dragoman.interop.onnx import DECODER, ENCODER
+from dragoman.interop.onnx_int8 import WEIGHTS
+from dragoman.predict.translator import Translator
+from dragoman.text.tokenizer import Tokenizer
+
+OWN = ("index.html", "page.js", "translator.js", "tokenizer.js")
+SERVED = ("page.css", "icon.svg", "theme.js")
+"""Files that the page of a service has, too."""
+SETTINGS, WORKER, RUNTIME = "model.json", "worker.js", "onnxruntime"
+
+README = """Serve this folder by any server of static files, such as
+
+```bash
+python3 -m http.server --bind 127.0.0.1 --directory FOLDER
+```
+
+and open its address (here http://127.0.0.1:8000/). The page translates in the browser. Over https, or from
+localhost, the browser keeps all files, and the page works without a network from then on.
+
+Other pages can use it so: `import { Translator } from "./translator.js"`, then `await Translator.load()`,
+and `(await translator.translate("a sentence")).text`."""
+
+
+def check_browser(config: TranslationConfig, translator: Translator) -> None:
+    """ConfigError: the run needs what the page does not have."""
+    for tokenizer in (translator.tokenizers.src, translator.tokenizers.tgt):
+        kind, lowercase = _kind(tokenizer)
+        if kind != "bpe" or lowercase:
+            what = f"{kind} in lower case" if lowercase else kind
+            raise ConfigError(
+                f"--to browser: the page has a tokenizer for bpe alone, and the run's is {what}; export it "
+                "--to onnx"
+            )
+    if config.modifiers.slots > 0:
+        raise ConfigError(
+            "--to browser: the page cannot carry numbers and addresses over in slots (modifiers.slots), as "
+            "this run does; export it --to onnx"
+        )
+
+
+def _kind(tokenizer: Tokenizer) -> tuple[str, bool]:
+    """Return the kind of a tokenizer, and whether it reads lower case only."""
+    spec = json.loads(tokenizer.plain._spec)
+    if "model" in spec:
+        return str(spec["model"]["type"]).lower(), spec["normalizer"] is not None
+    return str(spec.get("kind")), False
+
+
+def write_browser(
+    config: TranslationConfig, translator: Translator, folder: Path, runtime: Mapping[str, bytes]
+) -> None:
+    """Write what is needed beside ENCODER, DECODER and WEIGHTS, which are in `folder`.
+
+    `runtime` are the files of `onnxruntime_web.runtime_files`.
+    """
+    translator.tokenizers.save(folder / "tokenizer")
+    contents = {SETTINGS: json.dumps(_settings(config, translator), indent=2, ensure_ascii=False).encode()}
+    own = Path(__file__).parent
+    served = own.parents[1] / "serving" / "page"
+    contents |= {name: (own / name).read_bytes() for name in OWN}
+    contents |= {name: (served / name).read_bytes() for name in SERVED}
+    contents |= {f"{RUNTIME}/{name}": content for name, content in runtime.items()}
+    (folder / RUNTIME).mkdir()
+    for name, content in contents.items():
+        write_atomically(folder / name, content)
+    tokenizers = sorted(str(path.relative_to(folder)) for path in (folder / "tokenizer").iterdir())
+    files = [*contents, *tokenizers, ENCODER, DECODER, WEIGHTS]
+    write_atomically(folder / WORKER, _worker(folder, files).encode())
+
+
+def _settings(config: TranslationConfig, translator: Translator) -> dict[str, Any]:
+    """Return the content of SETTINGS: what search and tokenizers need to know."""
+    tokenizers, search = translator.tokenizers, config.search
+    src, tgt = ("shared.json",) * 2 if tokenizers.shared else ("src.json", "tgt.json")
+    targets = [
+        {
+            "language": target,
+            "before": list(translator.towards(target).tokenizers.src.before.values()),
+        }
+        for target in config.targets
+    ]
+    return {
+        "name": config.name,
+        "source_language": config.data.src_lang,
+        "targets": targets,
+        "tokenizers": [f"tokenizer/{src}", f"tokenizer/{tgt}"],
+        "silent": list(tokenizers.tgt.marks.values()),
+        "source_end": translator.model.config.source_end,
+        "max_positions": translator.max_positions,
+        "max_length_factor": search.max_length_factor,
+        "max_length_extra": search.max_length_extra,
+    }
+
+
+def _worker(folder: Path, files: list[str]) -> str:
+    """Return the service worker, which keeps `files`; it is another one for other contents."""
+    digest = hashlib.sha256()
+    for name in files:
+        digest.update(hashlib.sha256((folder / name).read_bytes()).digest())
+    kept = json.dumps(["./", *files], ensure_ascii=False)
+    code = (Path(__file__).parent / WORKER).read_text(encoding="utf-8")
+    return f'const VERSION = "{digest.hexdigest()[:16]}";\nconst FILES = {kept};\n\n{code}'
