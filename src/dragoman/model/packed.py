@@ -29,6 +29,7 @@ from dragoman.model.quantized import (
     QuantizedLayer,
     QuantizedLinear,
     QuantizedNorm,
+    QuantizedOutput,
     folded,
     is_quantizable,
 )
@@ -66,7 +67,6 @@ class PackedDecoder:
         self.n_heads, self.d_model = model.config.n_heads, model.d_model
         self.pre_norm = model.config.norm == "pre"
         self.activation = model.config.activation  # oneDNN has the same names
-        self.int8 = int8
         if int8:
             self._quantize()
         else:
@@ -78,7 +78,9 @@ class PackedDecoder:
         self.encoder_norm: PackedNorm | QuantizedNorm = PackedNorm(model.encoder_norm, dtype)
         self.layers = [PackedDecoderLayer(layer, dtype) for layer in decoder_layers(model)]
         self.norm: PackedNorm | QuantizedNorm = PackedNorm(model.decoder_norm, dtype)
-        self.output = self.output_of(torch.arange(model.output.out_features))
+        self.output: PackedLinear | QuantizedOutput = PackedLinear(
+            model.output.weight, model.output.bias, dtype
+        )
 
     def _quantize(self) -> None:
         model = self.model
@@ -86,7 +88,7 @@ class PackedDecoder:
         self.encoder_norm = QuantizedNorm(model.encoder_norm)
         self.layers = [QuantizedDecoderLayer(layer, model.encoder_norm) for layer in decoder_layers(model)]
         self.norm = QuantizedNorm(model.decoder_norm)
-        self.output = self.output_of(torch.arange(model.output.out_features))
+        self.output = QuantizedOutput(*folded(model.output.weight, model.output.bias, model.decoder_norm))
 
     def start(
         self,
@@ -105,11 +107,10 @@ class PackedDecoder:
 
     def output_of(self, ids: Tensor) -> PackedLinear | QuantizedLinear:
         """Return the projection to the tokens `ids` (K,) alone."""
+        if isinstance(self.output, QuantizedOutput):
+            return self.output.rows(ids)
         output = self.model.output
-        weight, bias = output.weight[ids], None if output.bias is None else output.bias[ids]
-        if self.int8:
-            return QuantizedLinear(*folded(weight, bias, self.model.decoder_norm))
-        return PackedLinear(weight, bias, self.dtype)
+        return PackedLinear(output.weight[ids], None if output.bias is None else output.bias[ids], self.dtype)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """src (B, S), src_mask (B, S) -> memory (B, S, D): some sentences at a time, which stay in cache.

@@ -18,11 +18,12 @@ from dragoman.decoding.watching import Watcher
 from dragoman.errors import RunError
 from dragoman.runs import Run
 from dragoman.tensors import load_tensors, save_tensors
+from dragoman.text.tokenizer import PAD_ID, TokenizerPair
 
 SHORTLIST = "shortlist.safetensors"
 """The file of a run that holds its shortlist."""
 ROUNDED_TO = 512
-"""Tokens that are computed are a multiple of so many: products of few shapes are prepared once."""
+"""Computed tokens are a multiple of this: products of few shapes are prepared once."""
 N_RESERVED = 4
 """The tokens before all others (`dragoman.text.tokenizer`), which have the same ids within any choice."""
 
@@ -69,7 +70,8 @@ class Shortlist:
 
         -1 where a source token has fewer than k.
         """
-        self.always, self.translations = always.long(), translations.long()
+        self.always, self.translations = always.long(), translations.long().clone()
+        self.translations[PAD_ID] = -1  # padding stands for nothing
 
     def of(self, src: Tensor, prefixes: Sequence[Sequence[int]], vocab_size: int) -> Candidates:
         """Return the candidates of sources (B, S), and of what their translations begin with."""
@@ -93,8 +95,9 @@ class Shortlist:
         save_tensors(run.path / SHORTLIST, tensors)
 
     @classmethod
-    def load(cls, path: Path, *, n_sources: int, vocab_size: int) -> Shortlist | None:
+    def load(cls, path: Path, tokenizers: TokenizerPair) -> Shortlist | None:
         """Read that of the run in the folder `path`; None: it has none. RunError: it is damaged."""
+        n_sources, vocab_size = tokenizers.src.vocab_size, tokenizers.tgt.vocab_size
         file = path / SHORTLIST
         if not file.exists():
             return None
@@ -105,6 +108,8 @@ class Shortlist:
             or translations is None
             or translations.dim() != 2
             or len(translations) != n_sources
+            or always.dim() != 1
+            or any(t.is_floating_point() for t in (always, translations))
             or not all(t.min() >= -1 and t.max() < vocab_size for t in (always, translations) if t.numel())
         ):
             raise RunError(f"{file}: is damaged, or of another vocabulary; delete it, or train again")

@@ -176,13 +176,12 @@ class Translator:
             models.append(inference_copy(model, dtype))
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
         if engine == "native":
-            shortlist = Shortlist.load(
-                runs[0].path, n_sources=tokenizers.src.vocab_size, vocab_size=tokenizers.tgt.vocab_size
-            )
-            int8 = precision == "int8"
-            if int8:
+            if precision == "int8":
                 check_int8(translator.models)
-            translator.engine = NativeEngine(*translator.models, int8=int8, shortlist=shortlist)
+            shortlist = Shortlist.load(runs[0].path, tokenizers)
+            translator.engine = NativeEngine(
+                *translator.models, int8=precision == "int8", shortlist=shortlist
+            )
         else:
             translator.engine = _ctranslate2(runs, translator, engine, precision, device=target)
         return translator

@@ -32,6 +32,8 @@ TRIED = (40, 80, 160)
 """Translations of a source token: the first number is taken that loses NEXT_TO_NOTHING at most."""
 NEXT_TO_NOTHING = 0.1
 """BLEU on the validation text."""
+CHECKED_ON = 1000
+"""Validation pairs that are translated for it, evenly spread."""
 WORTH_IT = 4 * ROUNDED_TO
 """Target tokens from which a shortlist saves anything."""
 
@@ -72,9 +74,7 @@ def learn_lexicon(store: TokenStore, *, vocab_size: int, seed: int) -> Lexicon:
     probability = np.ones(len(pairs))
     for _ in range(N_ITERATIONS):
         share = probability[of_pair]
-        share /= np.bincount(row, weights=share)[
-            row
-        ]  # how much of a target token is due to each source token
+        share /= np.bincount(row, weights=share)[row]  # of a target token, due to each source token
         expected = np.bincount(of_pair, weights=share, minlength=len(pairs))
         probability = expected / np.bincount(src, weights=expected)[src]
     return Lexicon(src, tgt, probability, counts)
@@ -86,8 +86,11 @@ def _drawn(n_pairs: int, *, seed: int) -> list[int]:
     return (rng.permutation(n_pairs) if whole else rng.integers(n_pairs, size=MOST_SENTENCES)).tolist()
 
 
-def shortlist_of(lexicon: Lexicon, *, n_sources: int, n_always: int, n_each: int) -> Shortlist:
-    """Return the `n_always` most frequent target tokens, and the `n_each` likeliest of each source token."""
+def shortlist_of(lexicon: Lexicon, *, n_sources: int, n_always: int, n_each: int, shared: bool) -> Shortlist:
+    """Return the `n_always` most frequent target tokens, and the `n_each` likeliest of each source token.
+
+    With a `shared` vocabulary a source token may be copied, too.
+    """
     best = np.lexsort((-lexicon.probability, lexicon.src))
     src = lexicon.src[best]
     rank = np.arange(len(src)) - np.searchsorted(src, src)
@@ -97,7 +100,8 @@ def shortlist_of(lexicon: Lexicon, *, n_sources: int, n_always: int, n_each: int
     frequent = np.argsort(-lexicon.counts, kind="stable")[:n_always]
     nothing = table[PAD_ID]
     always = np.union1d(frequent[lexicon.counts[frequent] > 0], nothing[nothing >= 0])
-    table[PAD_ID] = -1
+    if shared:
+        table = np.concatenate([np.arange(n_sources)[:, None], table], axis=1)
     return Shortlist(torch.from_numpy(always), torch.from_numpy(table))
 
 
@@ -120,6 +124,9 @@ def choose_shortlist(
     if vocab_size < WORTH_IT:
         return None
 
+    every = -(-len(sources) // CHECKED_ON)
+    sources, references = sources[::every], references[::every]
+
     def score(shortlist: Shortlist | None) -> float:
         translator.engine = NativeEngine(*translator.models, shortlist=shortlist)
         found = translator.translate(sources, n_best=1)
@@ -129,7 +136,13 @@ def choose_shortlist(
     whole = score(None)
     lexicon = learn_lexicon(store, vocab_size=vocab_size, seed=seed)
     for n_each in TRIED:
-        shortlist = shortlist_of(lexicon, n_sources=n_sources, n_always=N_ALWAYS, n_each=n_each)
+        shortlist = shortlist_of(
+            lexicon,
+            n_sources=n_sources,
+            n_always=N_ALWAYS,
+            n_each=n_each,
+            shared=translator.tokenizers.shared,
+        )
         loss = whole - score(shortlist)
         said = f"shortlist of {N_ALWAYS} tokens and {n_each} for each of the source: {-loss:+.2f} BLEU"
         if loss <= NEXT_TO_NOTHING:

@@ -24,6 +24,7 @@ from dragoman.metrics.translation import bleu, chrf
 from dragoman.model.packed import can_pack
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import build_model, inference_copy
+from dragoman.predict.shortlist import SHORTLIST
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
@@ -117,6 +118,7 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         model = inference_copy(self.model, dtype, weights=weights, device=cpu)
         if not can_pack(model):
             return
+        self.listener.validating()
         validator = self.validator.first
         shortlist = choose_shortlist(
             Translator(model, self.tokenizers, self.config),
@@ -126,7 +128,9 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
             seed=self.config.seed,
             say=self.listener.message,
         )
-        if shortlist is not None:
+        if shortlist is None:
+            (self.run.path / SHORTLIST).unlink(missing_ok=True)
+        else:
             shortlist.save(self.run)
 
     def _unknown(self, pairs: Sequence[Pair]) -> Iterator[str]:
