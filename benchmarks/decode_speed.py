@@ -8,8 +8,9 @@ Sentences a second from text to text, without loading: the first of the run's te
 and with a beam of 4. Every engine is a process of its own with two cores, and all translate the same in
 turn, so that a noisy machine slows them alike; the median counts. BLEU is that of each engine's own
 translations. CTranslate2 and Hugging Face get the run as Dragoman exports it, the latter by a Python that
-has transformers; JoeyNMT reads the run itself. `--base` measures a Transformer base with random weights and
-the run's vocabulary in place of the run, whose translations have 15 tokens.
+has transformers; JoeyNMT reads the run itself. Where the run has a shortlist, Dragoman and CTranslate2
+translate with it and without ("all tokens", and without "vmap"). `--base` measures a Transformer base with
+random weights and the run's vocabulary in place of the run, whose translations have 15 tokens.
 
 Then, of Dragoman alone: the time of one sentence with a beam of 4, the time from the start of a process to
 the first translation, and the memory that the whole test set takes, 16 and 100 sentences at a time.
@@ -37,8 +38,9 @@ from dragoman.hardware import environment, has_int8
 from dragoman.interop.huggingface import write_huggingface
 from dragoman.metrics.translation import bleu
 from dragoman.model.packed import can_quantize
-from dragoman.predict.ctranslate2 import convert
+from dragoman.predict.ctranslate2 import convert, write_vocabulary_map
 from dragoman.predict.loading import build_model
+from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
@@ -130,12 +132,19 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
         Row(f"Dragoman, {precision}", [sys.executable, ours, str(run), precision, str(n)], n)
         for precision in precisions
     ]
+    shortlist = Shortlist.load(run, translator.tokenizers)
+    if shortlist:
+        table += [Row(f"{row.name}, all tokens", [*row.command, "all"], n) for row in table]
     for compute_type in ("float32", "int8"):
         there = folder / f"ctranslate2-{compute_type}"
         convert(translator.model, translator.tokenizers, there, compute_type=compute_type)
         for workers, threads in ((n, 1), (1, n)):
             command = [sys.executable, ct2, str(run), str(there), str(workers), str(threads)]
-            table.append(Row(f"CTranslate2, {compute_type}, {workers} x {threads}", command, threads))
+            name = f"CTranslate2, {compute_type}, {workers} x {threads}"
+            table.append(Row(name, command, threads))
+            if shortlist:
+                write_vocabulary_map(shortlist, translator.tokenizers, there)
+                table.append(Row(f"{name}, vmap", [*command, "vmap"], threads))
     if options.huggingface:
         there = folder / "huggingface"
         there.mkdir()

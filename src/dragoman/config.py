@@ -819,6 +819,8 @@ class SearchConfig(Section):
     """... plus this."""
     batch_sentences: int = Field(default=100, ge=1, le=MAX_ROWS)
     """Maximum sentences in a batch."""
+    shortlist: bool = True
+    """On a processor, compute only the tokens that the run's shortlist has for a sentence, if it has one."""
     recase: bool = True
     """Read a text in capitals, or with a capital at the beginning of every word, in the case that the
     vocabulary has, and write its translation in the text's own."""

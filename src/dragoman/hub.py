@@ -20,6 +20,7 @@ PREFIX = "hf:"
 FILES = (
     "config.toml",
     "model.safetensors",
+    "shortlist.safetensors",
     "tokenizer/*.json",
     "labels.json",
     "calibration.json",

@@ -3,6 +3,7 @@
     config.toml            every setting, resolved
     tokenizer/             the vocabularies
     model.safetensors      the weights to use
+    shortlist.safetensors  what may translate what, of a translator (`dragoman.predict.shortlist`)
     checkpoints/           what a training continues from
     history.jsonl          one JSON object a log line
     corpora.json           the hashes of the text it is trained on
@@ -47,7 +48,7 @@ OURS = ("tokenizer", "checkpoints", "ctranslate2", "cache")
 CORPORA = "corpora.json"
 """Where a run keeps the hashes of the text it is trained on, by which it recognises that text."""
 
-OUR_FILES = {"config.toml", "model.safetensors", "history.jsonl", "labels.json",
+OUR_FILES = {"config.toml", "model.safetensors", "shortlist.safetensors", "history.jsonl", "labels.json",
              "report.json", "environment.json", CORPORA, SCORES}  # fmt: skip
 """The files beside these folders that Dragoman reads or writes."""
 

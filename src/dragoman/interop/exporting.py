@@ -34,7 +34,8 @@ from dragoman.interop.parity import (
 )
 from dragoman.interop.portable import check_portable, check_texts, portable, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
-from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert
+from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert, write_vocabulary_map
+from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 from dragoman.text.foreign import sentencepiece_processor
@@ -286,6 +287,8 @@ def _to_ctranslate2(run: Run, translator: Translator, folder: Path, options: Opt
     assert compute_type in ("float32", "int8")
     model, tokenizers = translator.model, translator.tokenizers
     convert(model, tokenizers, folder, compute_type=compute_type)  # type: ignore[arg-type]
+    if shortlist := Shortlist.load(run.path, tokenizers):
+        write_vocabulary_map(shortlist, tokenizers, folder)
     source_end = model.config.source_end
     return CTranslate2Engine(
         folder, tokenizers, max_positions=translator.max_positions, source_end=source_end

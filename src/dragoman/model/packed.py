@@ -29,6 +29,7 @@ from dragoman.model.quantized import (
     QuantizedLayer,
     QuantizedLinear,
     QuantizedNorm,
+    QuantizedOutput,
     folded,
     is_quantizable,
 )
@@ -77,7 +78,7 @@ class PackedDecoder:
         self.encoder_norm: PackedNorm | QuantizedNorm = PackedNorm(model.encoder_norm, dtype)
         self.layers = [PackedDecoderLayer(layer, dtype) for layer in decoder_layers(model)]
         self.norm: PackedNorm | QuantizedNorm = PackedNorm(model.decoder_norm, dtype)
-        self.output: PackedLinear | QuantizedLinear = PackedLinear(
+        self.output: PackedLinear | QuantizedOutput = PackedLinear(
             model.output.weight, model.output.bias, dtype
         )
 
@@ -87,11 +88,29 @@ class PackedDecoder:
         self.encoder_norm = QuantizedNorm(model.encoder_norm)
         self.layers = [QuantizedDecoderLayer(layer, model.encoder_norm) for layer in decoder_layers(model)]
         self.norm = QuantizedNorm(model.decoder_norm)
-        self.output = QuantizedLinear(*folded(model.output.weight, model.output.bias, model.decoder_norm))
+        self.output = QuantizedOutput(*folded(model.output.weight, model.output.bias, model.decoder_norm))
 
-    def start(self, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()) -> PackedSteps:
-        """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf."""
-        return PackedSteps(self, src, src_mask, forbidden)
+    def start(
+        self,
+        src: Tensor,
+        src_mask: Tensor,
+        *,
+        forbidden: tuple[int, ...] = (),
+        some: tuple[Tensor, Tensor] | None = None,
+    ) -> PackedSteps:
+        """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf.
+
+        `some` are the ids (K,) of the tokens that take part, and for each sentence whether they do (B, K): in
+        calls tokens are then numbers from 0 to K - 1, `forbidden` ones too, and others have no probability.
+        """
+        return PackedSteps(self, src, src_mask, forbidden, some)
+
+    def output_of(self, ids: Tensor) -> PackedLinear | QuantizedLinear:
+        """Return the projection to the tokens `ids` (K,) alone."""
+        if isinstance(self.output, QuantizedOutput):
+            return self.output.rows(ids)
+        output = self.model.output
+        return PackedLinear(output.weight[ids], None if output.bias is None else output.bias[ids], self.dtype)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """src (B, S), src_mask (B, S) -> memory (B, S, D): some sentences at a time, which stay in cache.
@@ -153,10 +172,25 @@ class PackedSteps:
     """
 
     def __init__(
-        self, decoder: PackedDecoder, src: Tensor, src_mask: Tensor, forbidden: tuple[int, ...]
+        self,
+        decoder: PackedDecoder,
+        src: Tensor,
+        src_mask: Tensor,
+        forbidden: tuple[int, ...],
+        some: tuple[Tensor, Tensor] | None,
     ) -> None:
         self.decoder = decoder
         self.forbidden = list(forbidden)
+        self.output, self.vocab_size = decoder.output, decoder.model.output.out_features
+        self.ids: Tensor | None = None
+        self.bias = torch.empty(0)
+        """(B, K) with `some`: 0 where a sentence may hold a token, else -inf."""
+        if some is not None:
+            self.ids, allowed = some
+            self.vocab_size = len(self.ids)
+            self.output = decoder.output_of(self.ids)
+            self.bias = torch.zeros(allowed.shape).masked_fill_(~allowed, -math.inf)
+            self.bias[:, self.forbidden] = -math.inf
         self.caches = [_Cache(len(src), decoder) for _ in decoder.layers]
         self.crosses = self._look_at(decoder.encode(src, src_mask))
         self.src_bias = attention_bias(src_mask)  # (B, 1, 1, S)
@@ -184,7 +218,7 @@ class PackedSteps:
         """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, V) in fp32."""
         self._follow(parents)
         tokens = last.new_zeros(self.ancestors.shape[0] * self.n_rows)
-        tokens[self.places] = last
+        tokens[self.places] = last if self.ids is None else self.ids[last]
         x = self.decoder.model.tgt_embedding(tokens[:, None], dtype=self.decoder.dtype, start=self.position)
         x = x[:, 0]  # (B K, D)
         for i, layer in enumerate(self.decoder.layers):
@@ -224,14 +258,18 @@ class PackedSteps:
 
     def _project(self, hidden: Tensor) -> Tensor:
         """hidden (N, D) -> log-probabilities (N, V)."""
-        n_rows, vocab_size = len(hidden), self.decoder.model.output.out_features
+        n_rows = len(hidden)
+        sentences = self.places // self.n_rows
         if len(self.log_probs) < n_rows:
-            self.log_probs = torch.empty(n_rows, vocab_size)
+            self.log_probs = torch.empty(n_rows, self.vocab_size)
         hidden = _filled_up(hidden)
         for start in range(0, n_rows, ROWS_AT_ONCE):
             rows = slice(start, min(start + ROWS_AT_ONCE, n_rows))
-            logits = self.decoder.output(hidden[start : start + ROWS_AT_ONCE])[: rows.stop - start].float()
-            logits[:, self.forbidden] = -math.inf
+            logits = self.output(hidden[start : start + ROWS_AT_ONCE])[: rows.stop - start].float()
+            if self.ids is None:
+                logits[:, self.forbidden] = -math.inf
+            else:
+                logits += self.bias[sentences[rows]]
             torch.log_softmax(logits, -1, out=self.log_probs[rows])
         return self.log_probs[:n_rows]
 
@@ -261,6 +299,8 @@ class PackedSteps:
         self.ancestors = self.ancestors[kept]
         self.crosses = [(keys[kept], values[kept]) for keys, values in self.crosses]
         self.src_bias = None if self.src_bias is None else self.src_bias[kept]
+        if self.ids is not None:
+            self.bias = self.bias[kept]
         for cache in self.caches:
             cache.keep(kept)
 

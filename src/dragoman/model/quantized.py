@@ -53,12 +53,14 @@ class QuantizedLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor, *, zero: int = LEVELS + 1) -> None:
         """weight (out, in) and bias (out,) in fp32, for an x of which one is one level and 0 is `zero`."""
-        self.zero = zero
-        self.scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS
-        rounded = (weight / self.scales[:, None]).round().to(torch.int8)
+        scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS
+        self._take((weight / scales[:, None]).round().to(torch.int8), scales, bias, zero)
+
+    def _take(self, rounded: Tensor, scales: Tensor, bias: Tensor, zero: int) -> None:
+        """Take int8 rows (out, in) and their scales (out,)."""
         self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
-        self.zeros = torch.zeros(len(weight), dtype=torch.long)
-        self.bias = bias
+        self.scales, self.bias, self.zero = scales, bias, zero
+        self.zeros = torch.zeros(len(rounded), dtype=torch.long)
 
     def __call__(self, x: Tensor, *, activation: str = "none") -> Tensor:
         """(N, out) in fp32; with "relu", levels of which 0 is 0."""
@@ -86,6 +88,20 @@ class QuantizedLinear:
             x, 1.0, self.zero, self.weight, self.scales, self.zeros, residual, self.bias,
             1.0, 0, torch.float32, 1.0, 0, "sum", 1.0, "none", [], "",
         )  # fmt: skip
+
+
+class QuantizedOutput(QuantizedLinear):
+    """A product of which some rows are asked for by themselves."""
+
+    def _take(self, rounded: Tensor, scales: Tensor, bias: Tensor, zero: int) -> None:
+        super()._take(rounded, scales, bias, zero)
+        self.rounded = rounded
+
+    def rows(self, ids: Tensor) -> QuantizedLinear:
+        """Return the rows `ids` (K,)."""
+        some = QuantizedLinear.__new__(QuantizedLinear)
+        some._take(self.rounded[ids], self.scales[ids], self.bias[ids], self.zero)
+        return some
 
 
 class QuantizedLayer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import operator
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from dragoman.files import write_atomically
 from dragoman.model.architecture import parameters
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import FORBIDDEN, NativeEngine, Sentence, longest_translation
+from dragoman.predict.shortlist import Shortlist
 from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -37,6 +39,8 @@ ComputeType = Literal["float32", "int8"]
 
 FOLDER = "ctranslate2"
 """Where a run keeps what was converted."""
+VOCABULARY_MAP = "vmap.txt"
+"""Where CTranslate2 looks for a shortlist."""
 ORIGIN = "origin.json"
 """What it was converted from, and how far the two are apart."""
 NAMES = {
@@ -266,6 +270,25 @@ def convert(
     spec.optimize(quantization=compute_type)
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
+
+
+def write_vocabulary_map(shortlist: Shortlist, tokenizers: TokenizerPair, folder: Path) -> None:
+    """Write `shortlist` beside a converted model, for `translate_batch(..., use_vmap=True)`.
+
+    A line for each source piece: it, a tab, and the target pieces that may translate it; in the first line
+    those that any sentence may hold. Pieces with spaces cannot be written so, and are left out.
+    """
+    src, tgt = (
+        [None if re.search(r"\s", piece) else piece for piece in side.pieces()]
+        for side in (tokenizers.src, tokenizers.tgt)
+    )
+    rows = [("", shortlist.always.tolist()), *zip(src, shortlist.translations.tolist(), strict=True)]
+    lines = [
+        f"{piece}\t{' '.join(found)}\n"
+        for piece, ids in rows
+        if piece is not None and (found := [tgt[i] for i in ids if i >= 0 and tgt[i]])
+    ]
+    write_atomically(folder / VOCABULARY_MAP, "".join(lines).encode())
 
 
 def _fill_layers(spec: Any, model: Seq2SeqTransformer) -> None:

@@ -25,6 +25,7 @@ from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.packed import PackedDecoder, can_pack
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.shortlist import Candidates, Shortlist
 from dragoman.text.casing import Casing
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -94,6 +95,16 @@ class StepEngine(ABC):
         Forbidden tokens have log-probability -inf. ConfigError: a setting is beyond this engine.
         """
 
+    def candidates(
+        self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig
+    ) -> Candidates | None:
+        """Return the tokens that a search of these sentences may be limited to; None: all."""
+        return None
+
+    def step_within(self, src: Tensor, some: Candidates) -> NextToken:
+        """Return the next-token function of candidates, by their places among them."""
+        raise NotImplementedError
+
     def free_memory(self) -> None:
         """Give back device memory that the last search left reserved."""
         torch.cuda.empty_cache()
@@ -122,7 +133,23 @@ class StepEngine(ABC):
     def _search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Sentences that all require phrases, or none of them does."""
         src = pad([sentence.source for sentence in sentences]).to(self.device)
-        step, score_term = self.step(src, settings)
+        some = self.candidates(src, sentences, settings)
+        if some is not None:
+            within = [
+                s._replace(prefix=some.places(s.prefix), watcher=some.shown(s.watcher)) for s in sentences
+            ]
+            found = self._found(self.step_within(src, some), None, within, settings)
+            return [[h._replace(ids=tuple(some.ids(h.ids))) for h in own] for own in found]
+        return self._found(*self.step(src, settings), sentences, settings)
+
+    def _found(
+        self,
+        step: NextToken,
+        score_term: ScoreTerm | None,
+        sentences: Sequence[Sentence],
+        settings: SearchConfig,
+    ) -> list[list[Hypothesis]]:
+        """Search with a next-token function of these sentences."""
         step = NotEmpty(step, eos_id=EOS_ID)
         if any(sentence.prefix for sentence in sentences):
             step = ForcedPrefix(step, [sentence.prefix for sentence in sentences])
@@ -173,11 +200,18 @@ class StepEngine(ABC):
 class NativeEngine(StepEngine):
     """Dragoman's own search over Dragoman's own models: one, or an ensemble with one vocabulary."""
 
-    def __init__(self, *models: Seq2SeqTransformer, int8: bool = False) -> None:
-        """With `int8`, what `dragoman.model.packed.can_quantize` is searched by products in int8."""
+    def __init__(
+        self, *models: Seq2SeqTransformer, int8: bool = False, shortlist: Shortlist | None = None
+    ) -> None:
+        """With `int8`, what `dragoman.model.packed.can_quantize` is searched by products in int8.
+
+        With a `shortlist`, only the tokens are computed that it has for a sentence, where that is faster:
+        on a processor, with `search.shortlist`, and without required phrases, sampling or coverage penalty.
+        """
         assert models
         self.models = models
         self.int8 = int8
+        self.shortlist = shortlist
         self._packed: dict[int, tuple[list[int], PackedDecoder]] = {}
         self._packing = Lock()  # batches are searched in several threads
         self._static = [StaticDecoder(model, max_bytes=resident_bytes(self.device)) for model in models]
@@ -203,6 +237,22 @@ class NativeEngine(StepEngine):
             return coverage, coverage.penalty
         steps = [self._start(i, src) for i in range(len(self.models))]
         return steps[0] if len(steps) == 1 else Ensemble(steps), None
+
+    def candidates(
+        self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig
+    ) -> Candidates | None:
+        whole = settings.coverage_penalty > 0 or settings.method == "sampling" or sentences[0].required
+        if self.shortlist is None or not settings.shortlist or whole or not all(map(can_pack, self.models)):
+            return None
+        prefixes = [sentence.prefix for sentence in sentences]
+        return self.shortlist.of(src, prefixes, self.models[0].output.out_features)
+
+    def step_within(self, src: Tensor, some: Candidates) -> NextToken:
+        steps: list[NextToken] = [
+            self._pack(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, some=some)
+            for i, model in enumerate(self.models)
+        ]
+        return steps[0] if len(steps) == 1 else Ensemble(steps)
 
     def _attending(self, src: Tensor) -> AttendingStep:
         """Return the next-token function that says where it looks."""

@@ -23,6 +23,7 @@ from dragoman.notebook import Cell, Shown, table, table_of
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
 from dragoman.predict.loading import inference_copy, load_translator_model
 from dragoman.predict.sentences import InputEncoder
+from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.splitting import gap_between, split_to_fit
 from dragoman.predict.threads import map_in_threads
 from dragoman.runs import Run
@@ -174,10 +175,15 @@ class Translator:
             model = load_translator_model(run, config, own, device=target)
             models.append(inference_copy(model, dtype))
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
-        if engine != "native":
+        if engine == "native":
+            if precision == "int8":
+                check_int8(translator.models)
+            shortlist = Shortlist.load(runs[0].path, tokenizers)
+            translator.engine = NativeEngine(
+                *translator.models, int8=precision == "int8", shortlist=shortlist
+            )
+        else:
             translator.engine = _ctranslate2(runs, translator, engine, precision, device=target)
-        elif precision == "int8":
-            translator.engine = _in_int8(translator.models)
         return translator
 
     @classmethod
@@ -365,11 +371,8 @@ def _for_first(prefixes: Sequence[str] | None, i: int, n_parts: int) -> list[str
     return ["" if prefixes is None else prefixes[i], *[""] * (n_parts - 1)]
 
 
-def _in_int8(models: Sequence[Seq2SeqTransformer]) -> Engine:
-    """Return the native engine with products in int8.
-
-    ConfigError: models or processor are not made for it.
-    """
+def check_int8(models: Sequence[Seq2SeqTransformer]) -> None:
+    """ConfigError: models or processor are not made for products in int8."""
     if any(model.output.weight.device.type != "cpu" for model in models):
         raise ConfigError('precision int8: is for processors; use device = "cpu", or precision "auto"')
     if not has_int8() or not all(map(can_quantize, models)):
@@ -377,7 +380,6 @@ def _in_int8(models: Sequence[Seq2SeqTransformer]) -> Engine:
             "precision int8: needs a processor with VNNI and a model with "
             'norm = "pre", activation = "relu" and kernels = "fast"; use "auto", or engine = "ctranslate2"'
         )
-    return NativeEngine(*models, int8=True)
 
 
 def _ctranslate2(

@@ -27,7 +27,7 @@ from dragoman.predict.classifier import Classifier
 from dragoman.predict.ctranslate2 import CTranslate2Engine
 from dragoman.predict.engine import NativeEngine, Sentence
 from dragoman.predict.scoring import score_translations
-from dragoman.predict.translator import Translator, _in_int8
+from dragoman.predict.translator import Translator, check_int8
 from dragoman.runs import Run
 from dragoman.training.loop import train
 from dragoman.training.parallel.processes import ALONE, Processes, device_of_process
@@ -417,7 +417,7 @@ def test_int8_and_ctranslate2_have_their_devices(
     translator = Translator.load(run)
     translator.model.to("meta")
     with pytest.raises(ConfigError, match='precision int8: is for processors; use device = "cpu"'):
-        _in_int8([translator.model])
+        check_int8([translator.model])
 
 
 def test_a_forward_and_backward_pass_asks_the_device_nothing(folder: Path) -> None:

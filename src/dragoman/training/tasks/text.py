@@ -43,6 +43,10 @@ class TrainingText(ABC):
         """Return the tokens of an epoch: always the same, but with modifiers or BPE-dropout a fresh draw."""
 
     @abstractmethod
+    def as_it_stands(self) -> TokenStore:
+        """Return the tokens of all pairs in the first direction, as their first pass has them."""
+
+    @abstractmethod
     def plan(self, epoch: int) -> EpochPlan:
         """Return the batches of the epoch that was opened last, as indices of its store."""
 
@@ -87,6 +91,9 @@ class OneCorpus(TrainingText):
         self.store = store = self._store(self.parts[0], tokenizers, draw=0)
         counted = f"{len(store):,} training pairs ({store.n_src_tokens:,} + {store.n_tgt_tokens:,} tokens)"
         return [counted, *self.parts[0].corpus.notes(), store.skipped_message()]
+
+    def as_it_stands(self) -> TokenStore:
+        return self._store(self.parts[0], self._tokenizers, draw=0)
 
     def open(self, epoch: int) -> TokenStore:
         if self.config.draws_epochs:  # else it has been open from the beginning
@@ -140,6 +147,10 @@ class SeveralCorpora(TrainingText):
             assert part.listed is not None
             found.append(Part(part.listed.name, part.direction, n_pairs, part.listed.weight))
         return found
+
+    def as_it_stands(self) -> TokenStore:
+        stores = zip(self.parts, self._whole, strict=True)
+        return MixedStore([store for part, store in stores if part.direction == self.config.languages])
 
     def open(self, epoch: int) -> TokenStore:
         self._stretches = self.mix.epoch(epoch)

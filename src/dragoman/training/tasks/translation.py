@@ -21,8 +21,10 @@ from dragoman.errors import DataError, RunError
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
+from dragoman.model.packed import can_pack
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import build_model, inference_copy
+from dragoman.predict.shortlist import SHORTLIST
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
@@ -30,6 +32,7 @@ from dragoman.text.vocabulary import SYNTHETIC, language_mark
 from dragoman.training.parallel.sharding import is_spread
 from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
 from dragoman.training.tasks.diagnosis import diagnose, source_use
+from dragoman.training.tasks.lexicon import choose_shortlist
 from dragoman.training.tasks.loss import batch_loss, static_batch_loss
 from dragoman.training.tasks.starting import describe_taken, open_start, start_weights, taken_tokenizers
 from dragoman.training.tasks.text import OneCorpus, SeveralCorpora, TrainingText
@@ -59,6 +62,7 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         `static`: its batches are to have few shapes.
         """
         self.config, self.device, self.static = config, device, static
+        self.run, self.listener = run, listener
         self.static_batches: StaticBatches | None = None
         self.cache = run.path / "cache"
         parts, valid_parts = open_training(config)
@@ -104,6 +108,30 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
     def begin(self) -> None:
         if self.start:
             start_weights(self.model, self.start)
+
+    def finish(self, weights: Weights) -> None:
+        """Learn which tokens may translate which, and keep it where searches lose next to nothing by it."""
+        if len(self.config.directions) > 1:
+            return
+        cpu = torch.device("cpu")
+        dtype = choose_dtype(self.config.training.precision, cpu)
+        model = inference_copy(self.model, dtype, weights=weights, device=cpu)
+        if not can_pack(model):
+            return
+        self.listener.validating()
+        validator = self.validator.first
+        shortlist = choose_shortlist(
+            Translator(model, self.tokenizers, self.config),
+            self.text.as_it_stands(),
+            validator.sources,
+            validator.references,
+            seed=self.config.seed,
+            say=self.listener.message,
+        )
+        if shortlist is None:
+            (self.run.path / SHORTLIST).unlink(missing_ok=True)
+        else:
+            shortlist.save(self.run)
 
     def _unknown(self, pairs: Sequence[Pair]) -> Iterator[str]:
         """How much of the validation text the vocabularies of words or characters do not know."""
@@ -172,6 +200,7 @@ class SeveralValidator:
     def __init__(self, validators: Mapping[str, Validator], *, chosen_by: str = "") -> None:
         """Take validators by the name of their text in logs; `chosen_by` is a name, or "" for the means."""
         self.validators, self.chosen_by = validators, chosen_by
+        self.first = next(iter(validators.values()))
 
     def __call__(self, model: Seq2SeqTransformer, weights: Weights) -> Validation:
         """Score the architecture of `model` with `weights`; `model` itself is left alone."""

@@ -1,0 +1,152 @@
+"""The lexicon of a training text: which target tokens translate a source token.
+
+IBM model 1 (Brown et al. 1993), learnt by expectation maximisation over the tokens of
+sentence pairs, each counted once in a sentence; a word
+that stands for nothing is in every source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dragoman.data.store import TokenStore
+from dragoman.metrics.translation import bleu
+from dragoman.predict.engine import NativeEngine
+from dragoman.predict.shortlist import ROUNDED_TO, Shortlist
+from dragoman.predict.translator import Translator
+from dragoman.text.tokenizer import PAD_ID
+
+MOST_PAIRS = 20_000_000
+"""Pairs of tokens that are learnt from, of as many drawn sentence pairs as have them: some 2 GB."""
+MOST_SENTENCES = 1_000_000
+N_ITERATIONS = 4
+
+N_ALWAYS = 300
+"""Frequent tokens that any sentence may hold: function words, endings and punctuation."""
+TRIED = (40, 80, 160)
+"""Translations of a source token: the first number is taken that loses NEXT_TO_NOTHING at most."""
+NEXT_TO_NOTHING = 0.1
+"""BLEU on the validation text."""
+CHECKED_ON = 1000
+"""Validation pairs that are translated for it, evenly spread."""
+WORTH_IT = 4 * ROUNDED_TO
+"""Target tokens from which a shortlist saves anything."""
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class Lexicon(NamedTuple):
+    """Pairs of tokens that occur together, by source token and then by target token."""
+
+    src: Ids
+    """(U,), PAD_ID for the word that stands for nothing."""
+    tgt: Ids
+    """(U,)."""
+    probability: Floats
+    """(U,): of the target token, given the source token."""
+    counts: Ids
+    """(V,): how often each target token occurs."""
+
+
+def learn_lexicon(store: TokenStore, *, vocab_size: int, seed: int) -> Lexicon:
+    """Return the lexicon of `store`, whose target has `vocab_size` tokens; equal seeds give equal ones."""
+    keys, rows, counts = [], [], np.zeros(vocab_size, dtype=np.int64)
+    n_pairs = n_rows = 0
+    for i in _drawn(len(store), seed=seed):
+        target = store.tgt(i).astype(np.int64)
+        counts += np.bincount(target, minlength=vocab_size)
+        src, tgt = np.unique(np.append(store.src(i).astype(np.int64), PAD_ID)), np.unique(target)
+        keys.append((src[None, :] * vocab_size + tgt[:, None]).ravel())
+        rows.append(n_rows + np.repeat(np.arange(len(tgt)), len(src)))
+        n_rows += len(tgt)
+        n_pairs += len(keys[-1])
+        if n_pairs >= MOST_PAIRS:
+            break
+    pairs, of_pair = np.unique(np.concatenate(keys), return_inverse=True)
+    row = np.concatenate(rows)
+    src, tgt = pairs // vocab_size, pairs % vocab_size
+    probability = np.ones(len(pairs))
+    for _ in range(N_ITERATIONS):
+        share = probability[of_pair]
+        share /= np.bincount(row, weights=share)[row]  # of a target token, due to each source token
+        expected = np.bincount(of_pair, weights=share, minlength=len(pairs))
+        probability = expected / np.bincount(src, weights=expected)[src]
+    return Lexicon(src, tgt, probability, counts)
+
+
+def _drawn(n_pairs: int, *, seed: int) -> list[int]:
+    rng = np.random.default_rng(seed)
+    whole = n_pairs <= MOST_SENTENCES
+    return (rng.permutation(n_pairs) if whole else rng.integers(n_pairs, size=MOST_SENTENCES)).tolist()
+
+
+def shortlist_of(lexicon: Lexicon, *, n_sources: int, n_always: int, n_each: int, shared: bool) -> Shortlist:
+    """Return the `n_always` most frequent target tokens, and the `n_each` likeliest of each source token.
+
+    With a `shared` vocabulary a source token may be copied, too.
+    """
+    best = np.lexsort((-lexicon.probability, lexicon.src))
+    src = lexicon.src[best]
+    rank = np.arange(len(src)) - np.searchsorted(src, src)
+    best, rank = best[rank < n_each], rank[rank < n_each]
+    table = np.full((n_sources, n_each), -1, dtype=np.int64)
+    table[lexicon.src[best], rank] = lexicon.tgt[best]
+    frequent = np.argsort(-lexicon.counts, kind="stable")[:n_always]
+    nothing = table[PAD_ID]
+    always = np.union1d(frequent[lexicon.counts[frequent] > 0], nothing[nothing >= 0])
+    if shared:
+        table = np.concatenate([np.arange(n_sources)[:, None], table], axis=1)
+    return Shortlist(torch.from_numpy(always), torch.from_numpy(table))
+
+
+def choose_shortlist(
+    translator: Translator,
+    store: TokenStore,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    seed: int,
+    say: Callable[[str], None],
+) -> Shortlist | None:
+    """Return the smallest shortlist that loses next to nothing on a validation text; None: there is none.
+
+    `translator` searches as its configuration says, on a processor; `store` is its training text.
+    """
+    n_sources, vocab_size = (
+        side.vocab_size for side in (translator.tokenizers.src, translator.tokenizers.tgt)
+    )
+    if vocab_size < WORTH_IT:
+        return None
+
+    every = -(-len(sources) // CHECKED_ON)
+    sources, references = sources[::every], references[::every]
+
+    def score(shortlist: Shortlist | None) -> float:
+        translator.engine = NativeEngine(*translator.models, shortlist=shortlist)
+        found = translator.translate(sources, n_best=1)
+        texts = [translation.text for translation in found]
+        return bleu(texts, references, tgt_lang=translator.config.data.tgt_lang, n_bootstrap=0).value
+
+    whole = score(None)
+    lexicon = learn_lexicon(store, vocab_size=vocab_size, seed=seed)
+    for n_each in TRIED:
+        shortlist = shortlist_of(
+            lexicon,
+            n_sources=n_sources,
+            n_always=N_ALWAYS,
+            n_each=n_each,
+            shared=translator.tokenizers.shared,
+        )
+        loss = whole - score(shortlist)
+        said = f"shortlist of {N_ALWAYS} tokens and {n_each} for each of the source: {-loss:+.2f} BLEU"
+        if loss <= NEXT_TO_NOTHING:
+            say(f"{said} on validation; searches on a processor use it")
+            return shortlist
+        say(f"{said} on validation, too little")
+    return None

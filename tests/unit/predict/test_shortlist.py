@@ -1,0 +1,219 @@
+"""Shortlists: which tokens a sentence may hold, and searches that compute no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from dragoman.config import SearchConfig
+from dragoman.decoding.hypotheses import NextToken
+from dragoman.errors import RunError
+from dragoman.model.packed import can_quantize
+from dragoman.predict import shortlist as module
+from dragoman.predict.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
+from dragoman.predict.engine import NativeEngine, Sentence, StepEngine
+from dragoman.predict.loading import inference_copy
+from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
+from dragoman.predict.translator import Translator
+from dragoman.runs import Run
+from dragoman.tensors import save_tensors
+from dragoman.text.tokenizer import EOS_ID
+
+TEXTS = ["red cat", "big old house", "small bird river tree", "blue dog"]
+SEARCHES = {
+    "greedy": {"beam_size": 1},
+    "beam": {"beam_size": 4, "n_best": 4},
+    "diverse": {"beam_size": 4, "diversity_groups": 2, "n_best": 3},
+    "no repetition": {"beam_size": 3, "n_best": 3, "no_repeat_ngram": 1},
+}
+PASSED_BY = {
+    "sampling": {"method": "sampling", "n_best": 2},
+    "coverage": {"beam_size": 3, "coverage_penalty": 0.3},
+    "off": {"beam_size": 3, "shortlist": False},
+}
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, device="cpu", precision="fp32")
+
+
+@pytest.fixture
+def shortlist(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Shortlist:
+    """Any tokens, few enough that they change what is found."""
+    monkeypatch.setattr(module, "ROUNDED_TO", 8)
+    n_sources, vocab_size = (t.vocab_size for t in (translator.tokenizers.src, translator.tokenizers.tgt))
+    generator = torch.Generator().manual_seed(3)
+    translations = torch.randint(-1, vocab_size, (n_sources, 5), generator=generator)
+    return Shortlist(torch.randint(0, vocab_size, (6,), generator=generator), translations)
+
+
+def sentences(translator: Translator, **options: object) -> list[Sentence]:
+    sources = translator.tokenizers.src.encode_batch(TEXTS)
+    return [Sentence([*ids, EOS_ID], number=i, **options) for i, ids in enumerate(sources)]  # type: ignore[arg-type]
+
+
+def may_hold(shortlist: Shortlist, sentence: Sentence) -> set[int]:
+    """By the definition."""
+    found = {*range(N_RESERVED), *shortlist.always.tolist(), *sentence.prefix}
+    for token in sentence.source:
+        found |= {i for i in shortlist.translations[token].tolist() if i >= 0}
+    return found
+
+
+class Masked(StepEngine):
+    """The search over all tokens, in which those that a sentence must not hold have no probability."""
+
+    def __init__(self, inner: NativeEngine, shortlist: Shortlist) -> None:
+        self.inner, self.shortlist = inner, shortlist
+
+    @property
+    def device(self) -> torch.device:
+        return self.inner.device
+
+    @property
+    def longest(self) -> int:
+        return self.inner.longest
+
+    def _search(self, sentences, settings):  # type: ignore[no-untyped-def]
+        self.allowed = [may_hold(self.shortlist, sentence) for sentence in sentences]
+        return super()._search(sentences, settings)
+
+    def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, None]:
+        whole, _ = self.inner.step(src, settings)
+        rows = torch.arange(len(src))
+
+        def masked(last: Tensor, parents: Tensor) -> Tensor:
+            nonlocal rows
+            rows = rows[parents]
+            log_probs = whole(last, parents).clone()
+            for row, sentence in zip(log_probs, rows.tolist(), strict=True):
+                out = [i for i in range(len(row)) if i not in self.allowed[sentence]]
+                row[out] = -torch.inf
+            return log_probs.log_softmax(-1)
+
+        return masked, None
+
+
+@pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
+def test_a_search_finds_what_one_finds_that_forbids_all_others(
+    translator: Translator, shortlist: Shortlist, settings: dict[str, object]
+) -> None:
+    search = SearchConfig().changed(settings, where="test")
+    engine = NativeEngine(translator.model, shortlist=shortlist)
+    for variant in (
+        sentences(translator),
+        sentences(translator, prefix=translator.tokenizers.tgt.encode("rot")),
+    ):
+        expected = Masked(NativeEngine(translator.model), shortlist).search(variant, search)
+        found = engine.search(variant, search)
+        assert [[h.ids for h in own] for own in found] == [[h.ids for h in own] for own in expected]
+        assert [h.score for own in found for h in own] == pytest.approx(
+            [h.score for own in expected for h in own], rel=1e-4
+        )
+        for sentence, own in zip(variant, found, strict=True):
+            assert all(may_hold(shortlist, sentence) >= set(h.ids) for h in own)
+    assert any(
+        [h.ids for h in a] != [h.ids for h in b]
+        for a, b in zip(engine.search(sentences(translator), search),
+                        NativeEngine(translator.model).search(sentences(translator), search), strict=True)
+    ), "this shortlist does not change anything"  # fmt: skip
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_other_sentences_in_the_batch_change_nothing(
+    translator: Translator, shortlist: Shortlist, int8: bool
+) -> None:
+    model = inference_copy(translator.model, torch.float32)
+    if int8 and not can_quantize(model):
+        pytest.skip("this processor does not multiply in int8")
+    engine = NativeEngine(model, int8=int8, shortlist=shortlist)
+    search = SearchConfig(beam_size=3)
+    alone = [engine.search([sentence], search)[0][0].ids for sentence in sentences(translator)]
+    assert [own[0].ids for own in engine.search(sentences(translator), search)] == alone
+
+
+@pytest.mark.parametrize("settings", PASSED_BY.values(), ids=PASSED_BY)
+def test_what_needs_all_tokens_has_them(
+    translator: Translator, shortlist: Shortlist, settings: dict[str, object]
+) -> None:
+    search = SearchConfig().changed(settings, where="test")
+    with_it, without = NativeEngine(translator.model, shortlist=shortlist), NativeEngine(translator.model)
+    assert with_it.search(sentences(translator), search) == without.search(sentences(translator), search)
+
+
+def test_who_watches_a_search_sees_tokens(translator: Translator, shortlist: Shortlist) -> None:
+    seen: list[list[int]] = []
+
+    class Watching:
+        def wants(self) -> bool:
+            return True
+
+        def see(self, ids: list[int]) -> None:
+            seen.append(list(ids))
+
+    engine = NativeEngine(translator.model, shortlist=shortlist)
+    watched = sentences(translator, watcher=Watching())[:1]
+    found = engine.search(watched, SearchConfig(beam_size=1))[0][0].ids
+    assert seen[-1] == list(found)
+
+
+def test_a_few_shapes_of_products(translator: Translator, shortlist: Shortlist) -> None:
+    """Tokens are filled up, and none of these is allowed."""
+    vocab_size = translator.tokenizers.tgt.vocab_size
+    for sentence in sentences(translator):
+        candidates = shortlist.of(torch.tensor([sentence.source]), [()], vocab_size)
+        assert len(candidates.tokens) % 8 == 0
+        assert set(candidates.tokens[candidates.allowed[0]].tolist()) == may_hold(shortlist, sentence)
+        assert candidates.tokens[:N_RESERVED].tolist() == list(range(N_RESERVED))
+
+
+def test_it_is_kept_in_the_run(translator: Translator, shortlist: Shortlist, tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", translator.config)
+    assert Shortlist.load(run.path, translator.tokenizers) is None
+    shortlist.save(run)
+    again = Shortlist.load(run.path, translator.tokenizers)
+    assert again is not None
+    assert torch.equal(again.always, shortlist.always)
+    assert torch.equal(again.translations, shortlist.translations)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda t: {"always": t["always"]},
+        lambda t: {**t, "translations": t["translations"][1:]},
+        lambda t: {**t, "translations": t["translations"] + 100_000},
+        lambda t: {**t, "always": t["always"][None]},
+        lambda t: {**t, "always": t["always"].float()},
+    ],
+)
+def test_a_damaged_one_is_refused_by_name(
+    translator: Translator, shortlist: Shortlist, tmp_path: Path, damage: object
+) -> None:
+    tensors = {"always": shortlist.always, "translations": shortlist.translations}
+    save_tensors(tmp_path / SHORTLIST, damage(tensors))  # type: ignore[operator]
+    with pytest.raises(RunError, match=r"shortlist\.safetensors: is damaged, or of another vocabulary"):
+        Shortlist.load(tmp_path, translator.tokenizers)
+
+
+def test_ctranslate2_reads_it(translator: Translator, shortlist: Shortlist, tmp_path: Path) -> None:
+    """Its search among the candidates finds what the native one finds."""
+    pytest.importorskip("ctranslate2")
+    convert(translator.model, translator.tokenizers, tmp_path)
+    write_vocabulary_map(shortlist, translator.tokenizers, tmp_path)
+    engine = CTranslate2Engine(tmp_path, translator.tokenizers, max_positions=translator.max_positions)
+    native = NativeEngine(translator.model, shortlist=shortlist)
+    pieces = translator.tokenizers.tgt.pieces()
+    changed = 0
+    for sentence in sentences(translator):
+        source = engine._sources([sentence])
+        greedy = native.search([sentence], SearchConfig(beam_size=1, max_length_extra=20))[0][0]
+        options = {"beam_size": 1, "min_decoding_length": 1, "max_decoding_length": len(greedy.ids) or 1}
+        found = engine.translator.translate_batch(source, use_vmap=True, **options)[0].hypotheses[0]
+        assert found == [pieces[i] for i in greedy.ids]
+        changed += found != engine.translator.translate_batch(source, **options)[0].hypotheses[0]
+    assert changed, "this shortlist does not change anything"
