@@ -181,7 +181,8 @@ class PackedSteps:
     ) -> None:
         self.decoder = decoder
         self.forbidden = list(forbidden)
-        self.output, self.vocab_size = decoder.output, decoder.model.output.out_features
+        self.output: PackedLinear | QuantizedLinear = decoder.output
+        self.vocab_size = decoder.model.output.out_features
         self.ids: Tensor | None = None
         self.bias = torch.empty(0)
         """(B, K) with `some`: 0 where a sentence may hold a token, else -inf."""
