@@ -14,7 +14,7 @@ from dragoman.cli.console import Console
 from dragoman.cli.live import LivePanel, sample_table
 from dragoman.config import Config
 from dragoman.training.state import Position
-from dragoman.training.task import Sample
+from dragoman.training.task import TITLES, Sample
 from dragoman.training.trainer import TrainingListener
 
 
@@ -106,14 +106,7 @@ def describe_record(record: dict[str, Any], *, item: str) -> str:
 
 def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
     """Format the loss and the scores of a validation."""
-    names = {
-        "bleu": "BLEU",
-        "chrf": "chrF",
-        "old_bleu": "old BLEU",
-        "micro_f1": "micro-F1",
-        "accuracy": "exact match" if "micro_f1" in record else "accuracy",
-        "macro_f1": "macro-F1",
-    }
+    names = {**TITLES, **({"accuracy": "exact match"} if "micro_f1" in record else {})}
     scores = [f"{name} {record[key]:.1f}" for key, name in names.items() if key in record]
     if "worst" in record:
         scores.append(f"worst {record['worst']} with BLEU {record['bleu ' + record['worst']]:.1f}")

@@ -133,16 +133,17 @@ def class_numbers(labels: Sequence[str]) -> dict[str, int]:
     return {label: i for i, label in enumerate(labels)}
 
 
-def class_number(label: str, numbers: Mapping[str, int], *, where: str) -> int:
-    """Return the class number of a label. DataError: the classifier does not know it."""
-    try:
-        return numbers[label]
-    except KeyError:
-        known = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
-        raise DataError(
-            f"{where}: the label {label!r} is not in the training data ({known}); "
-            "correct it, or train with examples of it"
-        ) from None
+def numbers_of(cell: str, numbers: Mapping[str, int], *, separator: str, where: str) -> list[int]:
+    """Return the class numbers of the labels in a cell. DataError: the classifier does not know one."""
+    labels = labels_of(cell, separator)
+    for label in labels:
+        if label not in numbers:
+            known = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
+            raise DataError(
+                f"{where}: the label {label!r} is not in the training data ({known}); "
+                "correct it, or train with examples of it"
+            )
+    return [numbers[label] for label in labels]
 
 
 def shorten(ids: list[int], max_tokens: int) -> list[int]:
@@ -173,10 +174,7 @@ def _build(
             kept = [(i, example.label) for i, example in zip(ids, examples, strict=True) if i]
             shortened = [shorten(i, max_tokens) for i, _ in kept]
             text.append(shortened)
-            found = [
-                [class_number(label, numbers, where=corpus.name) for label in labels_of(cell, separator)]
-                for _, cell in kept
-            ]
+            found = [numbers_of(cell, numbers, separator=separator, where=corpus.name) for _, cell in kept]
             data = labelling.encode(found, len(labels)).tobytes()
             file.write(data)
             labels_crc = zlib.crc32(data, labels_crc)

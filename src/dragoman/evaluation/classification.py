@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.labelled import Labelled, LabelledCorpus, labels_of, split_labelled
-from dragoman.data.labelled_store import class_number, class_numbers
+from dragoman.data.labelled import Labelled, LabelledCorpus, split_labelled
+from dragoman.data.labelled_store import class_numbers, numbers_of
 from dragoman.data.named import open_text
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import DataError, MissingExtraError
@@ -334,10 +334,7 @@ def evaluate(
         raise DataError(f"{name}: there is nothing to score: no text with a label")
     labelling, numbers = classifier.labelling, class_numbers(classifier.labels)
     expected = [
-        [
-            class_number(label, numbers, where=f"{name}, text {i}")
-            for label in labels_of(example.label, labelling.separator)
-        ]
+        numbers_of(example.label, numbers, separator=labelling.separator, where=f"{name}, text {i}")
         for i, example in enumerate(examples, start=1)
     ]
     start = time.perf_counter()

@@ -11,18 +11,11 @@ from dragoman.report.curves import Curves
 from dragoman.reproduction.recipe import known_recipes
 from dragoman.runs import Run
 from dragoman.training.state import Position
-from dragoman.training.task import Sample
+from dragoman.training.task import TITLES, Sample
 from dragoman.training.trainer import TrainingListener
 
 KEYS = {"loss": "valid_loss"}
 """What history.jsonl calls the setting training.metric, where it is not the same word."""
-TITLES = {
-    "bleu": "BLEU",
-    "accuracy": "accuracy",
-    "micro_f1": "micro-F1",
-    "macro_f1": "macro-F1",
-    "valid_loss": "loss",
-}
 DECIMALS = {"valid_loss": 2}
 """Where it is not one."""
 
@@ -77,7 +70,7 @@ class ReferenceCurve:
         place += "" if same_length else " of the steps"
         verdict = f"{abs(lead):.{digits}f} {'ahead' if lead > 0 else 'behind'}"
         return (
-            f"{TITLES.get(self.key, self.key)} {value:.{digits}f}, reference {reference:.{digits}f} "
+            f"{TITLES.get(self.key, 'loss')} {value:.{digits}f}, reference {reference:.{digits}f} "
             f"at {place}: {verdict if abs(lead) >= 0.5 * 10**-digits else 'the same'}"
         )
 

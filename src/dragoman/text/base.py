@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -111,6 +112,17 @@ class Tokenizer(ABC):
     def fingerprint(self) -> str:
         """A hash of the whole tokenizer: equal only where ids mean the same."""
         return hashlib.blake2b(self._spec.encode(), digest_size=16).hexdigest()
+
+    @property
+    def kind(self) -> str:
+        """What `tokenizer.kind` calls it, or the kind of what came with an imported model."""
+        spec = json.loads(self._spec)
+        return str(spec["model"]["type"]).lower() if "model" in spec else str(spec["kind"])
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether it reads texts in lower case."""
+        return self._lowercase
 
     def normalise(self, text: str, *, slots: bool = False) -> str:
         """Return the form of `text` that this tokenizer sees: in lower case if it was trained so.

@@ -17,6 +17,15 @@ from dragoman.model.transformer import Transformer
 Weights = dict[str, Tensor]
 Batch = TypeVar("Batch")
 
+TITLES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "old_bleu": "old BLEU",
+    "micro_f1": "micro-F1",
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+}
+"""What people call the scores of a validation, in the order in which they are shown."""
 N_SAMPLES = 3
 """Validation examples that are shown at each validation."""
 

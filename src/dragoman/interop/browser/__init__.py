@@ -14,7 +14,6 @@ from dragoman.files import write_atomically
 from dragoman.interop.onnx import DECODER, ENCODER
 from dragoman.interop.onnx_int8 import WEIGHTS
 from dragoman.predict.translator import Translator
-from dragoman.text.tokenizer import Tokenizer
 
 OWN = ("index.html", "page.js", "translator.js", "tokenizer.js")
 SERVED = ("page.css", "icon.svg", "theme.js")
@@ -37,9 +36,8 @@ and `(await translator.translate("a sentence")).text`."""
 def check_browser(config: TranslationConfig, translator: Translator) -> None:
     """ConfigError: the run needs what the page does not have."""
     for tokenizer in (translator.tokenizers.src, translator.tokenizers.tgt):
-        kind, lowercase = _kind(tokenizer)
-        if kind != "bpe" or lowercase:
-            what = f"{kind} in lower case" if lowercase else kind
+        if tokenizer.kind != "bpe" or tokenizer.lowercase:
+            what = f"{tokenizer.kind} in lower case" if tokenizer.lowercase else tokenizer.kind
             raise ConfigError(
                 f"--to browser: the page has a tokenizer for bpe alone, and the run's is {what}; export it "
                 "--to onnx"
@@ -49,14 +47,6 @@ def check_browser(config: TranslationConfig, translator: Translator) -> None:
             "--to browser: the page cannot carry numbers and addresses over in slots (modifiers.slots), as "
             "this run does; export it --to onnx"
         )
-
-
-def _kind(tokenizer: Tokenizer) -> tuple[str, bool]:
-    """Return the kind of a tokenizer, and whether it reads lower case only."""
-    spec = json.loads(tokenizer.plain._spec)
-    if "model" in spec:
-        return str(spec["model"]["type"]).lower(), spec["normalizer"] is not None
-    return str(spec.get("kind")), False
 
 
 def write_browser(
