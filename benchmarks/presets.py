@@ -10,7 +10,7 @@
 sacreBLEU of a beam of 5 on the validation pairs, and the minutes of training. What was interrupted goes on
 where it was; what is there already is left out. `--set` changes settings, and names the line.
 
-`minutes` times some updates of each preset for corpora of so many pairs and says how long all of them
+`minutes` times some updates of each preset for corpora of these sizes and says how long all updates
 would take here: with one thread, without tokenizer and validations.
 """
 

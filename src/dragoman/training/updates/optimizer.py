@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -12,8 +13,33 @@ from dragoman.errors import ConfigError
 from dragoman.model.layers import Embedding, MultiHeadAttention
 from dragoman.model.transformer import Transformer
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 
-class MuonAndAdamW(torch.optim.Optimizer):
+
+def _eager(method: Method) -> Method:
+    """Return a method of PyTorch's optimizers without what is round it for `torch.compile`.
+
+    It loads the compiler, for a second or two at the beginning of every training; nothing is compiled here.
+    """
+    return getattr(method, "__wrapped__", method)
+
+
+class Eager(torch.optim.Optimizer):
+    """An optimizer that does not load `torch.compile`."""
+
+    add_param_group = _eager(torch.optim.Optimizer.add_param_group)
+    load_state_dict = _eager(torch.optim.Optimizer.load_state_dict)
+    state_dict = _eager(torch.optim.Optimizer.state_dict)
+    zero_grad = _eager(torch.optim.Optimizer.zero_grad)
+
+
+class AdamW(Eager, torch.optim.AdamW):
+    """PyTorch's AdamW."""
+
+    step = torch.no_grad()(_eager(torch.optim.AdamW.step))
+
+
+class MuonAndAdamW(Eager):
     """Muon for hidden matrices, AdamW for all other parameters, with one state and one learning rate.
 
     Muon (Jordan et al. 2024) updates a matrix by its orthogonalised momentum, so that it moves equally in
@@ -22,9 +48,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
     values, are orthogonalised one by one.
     """
 
-    def __init__(
-        self, hidden: Mapping[nn.Parameter, int], others: torch.optim.AdamW, config: TrainingConfig
-    ) -> None:
+    def __init__(self, hidden: Mapping[nn.Parameter, int], others: AdamW, config: TrainingConfig) -> None:
         """`hidden` says of each hidden matrix how many are stacked in it.
 
         ConfigError: this PyTorch has no Muon.
@@ -35,12 +59,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
                 'set optimizer = "adamw"'
             )
         self.hidden, self.others = hidden, others
-        self.muon = torch.optim.Muon(
-            hidden,
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-            adjust_lr_fn="match_rms_adamw",
-        )
+        self.muon = _muon(hidden, config)
         super().__init__([*self.muon.param_groups, *others.param_groups], {})
         others.state = self.state
 
@@ -48,7 +67,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
         assert closure is None
         (group,) = self.muon.param_groups
         whole, group["params"] = group["params"], self._single_matrices()
-        self.muon.step()  # type: ignore[no-untyped-call]  # PyTorch gives it no types
+        self.muon.step()
         group["params"] = whole
         self.others.step()
         return None
@@ -74,6 +93,17 @@ class MuonAndAdamW(torch.optim.Optimizer):
         return matrices
 
 
+def _muon(hidden: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
+    """Return PyTorch's Muon, which older ones have not, of `hidden` matrices."""
+
+    class Muon(Eager, torch.optim.Muon):
+        step = torch.no_grad()(_eager(torch.optim.Muon.step))
+
+    return Muon(
+        hidden, lr=config.learning_rate, weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw"
+    )
+
+
 def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Optimizer:
     """Create the optimizer of `config`. Only matrices decay: no biases, norms or embeddings.
 
@@ -92,7 +122,7 @@ def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Op
         {"params": decayed, "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if id(p) not in taken], "weight_decay": 0.0},
     ]
-    adamw = torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+    adamw = AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
     return MuonAndAdamW(hidden, adamw, config) if config.optimizer == "muon" else adamw
 
 
