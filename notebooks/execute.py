@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 FOLDER = Path(__file__).parent
-ORDER = ("train.ipynb", "translate.ipynb", "classify.ipynb")
+ORDER = ("attention-from-scratch.ipynb", "train.ipynb", "translate.ipynb", "classify.ipynb")
 SECONDS_PER_CELL = 900
 """Far more than any cell takes; what hangs is ended."""
 

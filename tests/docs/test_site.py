@@ -82,7 +82,7 @@ def test_a_line_of_source_code_has_the_anchor_of_its_number(pages: Path) -> None
     assert "MultiHeadAttention" in shown[number][1]
 
 
-@pytest.mark.parametrize("name", ["train", "translate", "classify"])
+@pytest.mark.parametrize("name", ["attention-from-scratch", "train", "translate", "classify"])
 def test_a_notebook_is_shown_with_its_outputs(pages: Path, name: str) -> None:
     cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
