@@ -229,9 +229,41 @@ def test_runs_scored_in_different_ways_are_not_mixed(folder: Path) -> None:
     )
 
 
+def test_seeds_are_added_to_those_that_are_recorded(folder: Path) -> None:
+    """As if all had been recorded at once, but for the order of the seeds."""
+    together = expected()
+    succeed("reproduce", "mine", "--record", "seed-2")
+    results = Path("mine/results/history.jsonl").read_bytes()
+    succeed("reproduce", "mine", "--record", "--add", "seed-1")
+    assert expected() == together
+    assert (
+        Path("mine/results/history.jsonl").read_bytes()
+        == results
+        == Path("seed-2/history.jsonl").read_bytes()
+    )
+    succeed("reproduce", "mine", "--record", "--add", "seed-1")
+    assert expected() == together, "a seed counts once"
+
+
+def test_seeds_of_other_settings_or_scores_are_not_added(folder: Path) -> None:
+    content = expected()
+    content["full"]["scores"][0]["signature"] += "|other"
+    write_expected(content)
+    assert "mine/results: the recorded runs were scored in another way; record without --add" in error_of(
+        "reproduce", "mine", "--record", "--add", "seed-1"
+    )
+    recipe = Path("mine/recipe.toml")
+    recipe.write_text(recipe.read_text(encoding="utf-8").replace("max_steps = 6", "max_steps = 3"), "utf-8")
+    assert "mine/results: the recorded runs had other settings (training.max_steps is 6" in error_of(
+        "reproduce", "mine", "--record", "--add", "quick-1"
+    )
+    assert expected() == content
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["mine", "--add"], "--add goes with --record"),
         (["mine", "--record"], "--record needs finished runs, and runs need --record"),
         (["mine", "seed-1"], "--record needs finished runs, and runs need --record"),
         (["mine", "--quick", "--variant", "x"], "give --quick or --variant, not both"),

@@ -51,6 +51,9 @@ def reproduce(
     record: Annotated[
         bool, typer.Option("--record", help="Write expected.json and results/ from finished runs.")
     ] = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="With --record: keep the seeds that are recorded already.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")] = False,
 ) -> None:
     """Train a recipe, score it, and print PASS or FAIL.
@@ -69,8 +72,10 @@ def reproduce(
         raise ConfigError(
             "--record needs finished runs, and runs need --record: dragoman reproduce NAME --record RUN ..."
         )
+    if add and not record:
+        raise ConfigError("--add goes with --record")
     if record:
-        _record(recipe, version, runs or [])
+        _record(recipe, version, runs or [], add=add)
     elif dry_run:
         typer.echo("\n".join(describe_plan(recipe, version)))
     else:
@@ -122,10 +127,10 @@ def run_name(recipe: Recipe, version: str, *, seed: int | None) -> str:
     return "-".join(parts)
 
 
-def _record(recipe: Recipe, version: str, runs: Sequence[Path]) -> None:
+def _record(recipe: Recipe, version: str, runs: Sequence[Path], *, add: bool) -> None:
     from dragoman.reproduction.recording import record
 
-    expectation = record(recipe, version, runs)
+    expectation = record(recipe, version, runs, add=add)
     say(f"written: {recipe.expected_path}, {recipe.results(version)}")
     typer.echo("\n".join(describe_expectation(expectation)))
 

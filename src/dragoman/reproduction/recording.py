@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dragoman.config import Config
+from dragoman.config import Config, parse_config, read_settings
 from dragoman.errors import RunError
 from dragoman.evaluation.scores import saved_scores
 from dragoman.files import write_atomically
@@ -33,14 +33,23 @@ FREE = ("name", "seed")
 FREE_TRAINING = ("device", "n_threads")
 """Settings in which a recorded run may differ from its recipe."""
 
+FROM_SCRATCH = "record without --add, all seeds at once"
+
 
 def record(
-    recipe: Recipe, version: str, paths: Sequence[Path], *, today: datetime.date | None = None
+    recipe: Recipe,
+    version: str,
+    paths: Sequence[Path],
+    *,
+    add: bool = False,
+    today: datetime.date | None = None,
 ) -> Expectation:
     """Write what runs of a version scored into the recipe's expected.json, and the first one's files.
 
-    RunError: a run is not finished, was not evaluated, has other settings than the recipe, or a seed that
-    another one has too.
+    With `add`, they join the seeds that are there already, whose files and minutes stay.
+
+    RunError: a run is not finished, was not evaluated, has other settings than the recipe (or with `add`
+    those that are there have), or a seed that another one has too.
     """
     runs = [Run.open(path) for path in paths]
     config = recipe.config(version)
@@ -49,9 +58,25 @@ def record(
     by_seed = {run.config.seed: run for run in runs}
     if len(by_seed) < len(runs):
         raise RunError(f"{_all(runs)}: two of them have the same seed; give runs of different seeds")
-    environment, report = runs[0].read_json("environment.json"), runs[0].read_json("report.json")
-    expectation = Expectation(
-        scores=tuple(_scores({str(seed): run for seed, run in by_seed.items()})),
+    scores = tuple(_scores({str(seed): run for seed, run in by_seed.items()}))
+    expectation = _added(recipe, version, scores) if add else _first(recipe, version, runs[0], scores, today)
+    write_atomically(recipe.expected_path, expected_json(recipe.expected().updated(version, expectation)))
+    return expectation
+
+
+def _first(
+    recipe: Recipe,
+    version: str,
+    run: Run,
+    scores: tuple[ExpectedScore, ...],
+    today: datetime.date | None,
+) -> Expectation:
+    """Return what is expected by these runs alone; copy the files of one of them."""
+    environment, report = run.read_json("environment.json"), run.read_json("report.json")
+    config = recipe.config(version)
+    _copy_results(run, recipe.results(version))
+    return Expectation(
+        scores=scores,
         minutes=round(float(report["minutes"]), 1),
         max_steps=config.training.max_steps,
         machine=Machine(
@@ -62,9 +87,25 @@ def record(
         command=f"dragoman reproduce {recipe.name}{version_option(version)}",
         date=(today or datetime.date.today()).isoformat(),
     )
-    _copy_results(runs[0], recipe.results(version))
-    write_atomically(recipe.expected_path, expected_json(recipe.expected().updated(version, expectation)))
-    return expectation
+
+
+def _added(recipe: Recipe, version: str, scores: tuple[ExpectedScore, ...]) -> Expectation:
+    """Return what is expected by the recorded seeds and those of `scores`, which replace equal ones."""
+    recorded, results = recipe.expectation(version), recipe.results(version)
+    trained = parse_config(read_settings(results / "config.toml"), where=str(results / "config.toml"))
+    changed = list(differences(_compared(trained), _compared(recipe.config(version))))
+    if changed:
+        raise RunError(
+            f"{results}: the recorded runs had other settings ({'; '.join(changed)}); {FROM_SCRATCH}"
+        )
+    former = {(score.test_set, score.metric): score for score in recorded.scores}
+    new = {(score.test_set, score.metric): score for score in scores}
+    if former.keys() != new.keys() or any(former[k].signature != new[k].signature for k in former):
+        raise RunError(f"{results}: the recorded runs were scored in another way; {FROM_SCRATCH}")
+    joined = [
+        _expected(*key, {**former[key].seeds, **new[key].seeds}, signature=new[key].signature) for key in new
+    ]
+    return recorded.model_copy(update={"scores": tuple(joined)})
 
 
 def _check(run: Run, config: Config) -> None:
@@ -99,23 +140,27 @@ def _scores(runs: Mapping[str, Run]) -> list[ExpectedScore]:
                 f"{runs[seed].path}: was scored in another way than {_all(list(runs.values())[:1])}; "
                 "evaluate both again with the same versions"
             )
-    expected = []
-    for (test_set, metric), (_, signature) in first.items():
-        values = {seed: round(figures[test_set, metric][0], 2) for seed, figures in found.items()}
-        tolerance, reason = tolerance_of(values)
-        expected.append(
-            ExpectedScore(
-                test_set=test_set,
-                metric=metric,
-                value=round(fmean(values.values()), 2),
-                tolerance=tolerance,
-                tolerance_from=reason,
-                better=better_direction(metric),
-                seeds=values,
-                signature=signature,
-            )
+    return [
+        _expected(
+            *key, {seed: round(figures[key][0], 2) for seed, figures in found.items()}, signature=signature
         )
-    return expected
+        for key, (_, signature) in first.items()
+    ]
+
+
+def _expected(test_set: str, metric: str, values: dict[str, float], *, signature: str) -> ExpectedScore:
+    """Return the mean and the tolerance of the scores by seed."""
+    tolerance, reason = tolerance_of(values)
+    return ExpectedScore(
+        test_set=test_set,
+        metric=metric,
+        value=round(fmean(values.values()), 2),
+        tolerance=tolerance,
+        tolerance_from=reason,
+        better=better_direction(metric),
+        seeds=values,
+        signature=signature,
+    )
 
 
 def _figures(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
