@@ -15,10 +15,10 @@ from typing import Any
 
 from dragoman.config import parse_json
 from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of, download
-from dragoman.data.datasets import Dataset, Download, cache_folder, get, locate, whereabouts
+from dragoman.data.datasets import Dataset, Download, get, locate, whereabouts
 from dragoman.data.readers.files import find_file, open_bytes
 from dragoman.errors import DataError
-from dragoman.files import sync
+from dragoman.files import cache_folder, sync
 
 SOURCE = "source.json"
 SUMS = "SHA256SUMS"
