@@ -63,7 +63,7 @@ class Store:
     def get(self, key: str) -> bytes:
         return self.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
 
-    def keys(self) -> list[str]:
+    def names(self) -> list[str]:
         found = self.client().list_objects_v2(Bucket=BUCKET).get("Contents", [])
         return [item["Key"] for item in found]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from commands import error_of, succeed
 from dragoman import remote
+from dragoman.bulk.job import Job
 from dragoman.data.readers import files
 from object_store import Store, serving
 from tiny import TINY, write_corpus
@@ -60,9 +62,10 @@ def test_a_failed_upload_is_continued_by_the_same_command(
     store.cuts = [("PUT", 0)] * 1000
     monkeypatch.setattr(remote, "N_ATTEMPTS", 1)
     assert "s3://corpora/out.de: cannot be written" in error_of(*command)
-    assert "out.de" not in store.keys()
+    assert "out.de" not in store.names()
     store.cuts.clear()
-    assert "0 of them now" in succeed(*command).stderr or store.get("out.de")
+    monkeypatch.setattr(Job, "open", None)  # all is translated
+    succeed(*command)
     assert store.get("out.de").count(b"\n") == 8
 
 
@@ -77,4 +80,4 @@ def test_labels_and_scores_and_checks(
     checked = succeed(
         "data", "check", *pair, "--json", "--test", "s3://corpora/train.en,s3://corpora/train.de"
     )
-    assert '"n_lines": 8' in checked.stdout
+    assert json.loads(checked.stdout)["reports"][0]["n_checked"] == 8

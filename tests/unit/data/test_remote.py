@@ -284,7 +284,7 @@ def test_what_cannot_be_uploaded_is_kept(
     with pytest.raises(RunError, match=r"s3://nobody/out.de: cannot be written \(.*kept as (.+)") as caught:
         write_atomically(path, TEXT)
     assert Path(str(caught.value).rpartition(" kept as ")[2]).read_bytes() == TEXT
-    assert store.keys() == []
+    assert store.names() == []
 
 
 def test_an_output_that_cannot_be_is_refused_early(store: Store) -> None:
