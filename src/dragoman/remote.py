@@ -66,7 +66,7 @@ class RemoteObject:
 
         Raises:
             DataError: nothing knows such addresses, or it names no object.
-            MissingExtraError: fsspec is not installed.
+            MissingExtraError: fsspec, or aiohttp for the web, is not installed.
             DragomanError: the package for this kind of store is not installed.
         """
         fsspec = optional("fsspec", extra="remote", purpose=url)
@@ -74,7 +74,7 @@ class RemoteObject:
         self.name = Path(url.partition("?")[0]).name
         """The last part of its key, which says by its suffix how to read it."""
         try:
-            self.fs, self.path = fsspec.core.url_to_fs(url)
+            self.fs, self.path = fsspec.core.url_to_fs(url, **_web_options(url))
         except ImportError as error:
             name = getattr(error.__cause__, "name", None) or str(error)
             raise DragomanError(f"{url} needs the package {name}: pip install {name}") from None
@@ -194,6 +194,15 @@ class RemoteObject:
 
     def _unreadable(self, reason: str) -> DataError:
         return DataError(f"{self.url}: cannot be read ({reason}); check the address and the access")
+
+
+def _web_options(url: str) -> dict[str, Any]:
+    """Return how fsspec is to read the web: through proxies, and for as long as bytes arrive."""
+    if not url.startswith("http"):
+        return {}
+    aiohttp = optional("aiohttp", extra="remote", purpose=url)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=30)
+    return {"client_kwargs": {"timeout": timeout, "trust_env": True}}
 
 
 def _retrying(work: Callable[[], T], complaint: Callable[[str], DragomanError]) -> T:

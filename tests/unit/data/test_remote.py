@@ -176,17 +176,21 @@ def test_missing_credentials_are_one_line(store: Store, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("url", "missing", "package"),
-    [("s3://b/k", "s3fs", "s3fs"), ("gs://b/k", "gcsfs", "gcsfs"), ("http://h/k", "aiohttp", "aiohttp")],
+    ("url", "missing", "named"),
+    [
+        ("s3://b/k", "s3fs", "s3fs: pip install s3fs"),
+        ("gs://b/k", "gcsfs", "gcsfs: pip install gcsfs"),
+        ("http://h/k", "aiohttp", "aiohttp: pip install 'dragoman.remote.'"),
+    ],
 )
 def test_the_package_of_a_store_is_named_when_it_is_missing(
-    monkeypatch: pytest.MonkeyPatch, url: str, missing: str, package: str
+    monkeypatch: pytest.MonkeyPatch, url: str, missing: str, named: str
 ) -> None:
     registry = import_module("fsspec.registry")
     monkeypatch.delitem(registry._registry, url.partition(":")[0], raising=False)
     monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(DragomanError, match=f"{url} needs the package {package}: pip install {package}"):
+    with pytest.raises(DragomanError, match=f"{url} needs the package {named}"):
         find_file(url)
 
 
