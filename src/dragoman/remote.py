@@ -222,7 +222,7 @@ def _retrying(work: Callable[[], T], complaint: Callable[[str], DragomanError]) 
     raise AssertionError("the last attempt returns or raises")
 
 
-def _is_final(error: Exception) -> bool:
+def _is_final(error: BaseException) -> bool:
     """Whether another attempt would fail, too."""
     refusals = (
         FileNotFoundError,
@@ -238,7 +238,7 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, refusals) or is_refused or "Credentials" in type(error).__name__
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """Return what an error says, in one line."""
     said = str(error).strip().partition("\n")[0]
     if isinstance(error, FileNotFoundError) or getattr(error, "status", None) in (404, 410):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
@@ -117,6 +118,14 @@ def test_an_object_is_copied_once_and_again_when_it_has_changed(store: Store, tm
     assert first.read_bytes() == TEXT, "another process may be reading it"
 
 
+def test_several_readers_make_one_copy(store: Store) -> None:
+    url = store.put("text.en", TEXT)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(find_file, [url, url])
+    assert first == second
+    assert sum(request.startswith("GET") for request in store.requests) == 1
+
+
 @pytest.mark.slow
 def test_a_cut_connection_is_retried(store: Store) -> None:
     store.cuts = [("GET", 100_000)] * (S3_ATTEMPTS + 2)
@@ -136,6 +145,7 @@ def test_a_connection_that_is_always_cut_is_one_line(
     assert "text.en" not in kept(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_broken_copy_is_continued(store: Store, tmp_path: Path) -> None:
     url = store.put("text.en", TEXT)
     copy = find_file(url)
@@ -157,6 +167,7 @@ def test_an_object_that_changes_while_it_is_read_is_named(store: Store, tmp_path
     assert find_file(url).read_bytes() == TEXT.upper()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["missing.en", "folder"])
 def test_what_is_no_object_is_one_line(store: Store, key: str) -> None:
     store.put("folder/text.en", b"One.\n")
@@ -164,6 +175,7 @@ def test_what_is_no_object_is_one_line(store: Store, key: str) -> None:
         find_file(f"s3://corpora/{key}")
 
 
+@pytest.mark.slow
 def test_missing_credentials_are_one_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     url = store.put("text.en", TEXT)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -291,6 +303,7 @@ def test_what_cannot_be_uploaded_is_kept(
     assert store.names() == []
 
 
+@pytest.mark.slow
 def test_an_output_that_cannot_be_is_refused_early(store: Store) -> None:
     with pytest.raises(RunError, match=r"s3://nobody/out.de: there is no nobody"):
         refuse_overwriting(Path("s3://nobody/out.de"), inputs=[])

@@ -48,7 +48,7 @@ class Name(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Name:
-        """Parse opus:Corpus/en-pl, opus:Corpus/version/en-pl or opus:en-pl. DataError: it is none of them."""
+        """Parse opus:Corpus/en-pl, opus:Corpus/version/en-pl or opus:en-pl. DataError: another name."""
         found = _NAME.fullmatch(name)
         if found is None or found["src"] == found["tgt"]:
             raise DataError(
