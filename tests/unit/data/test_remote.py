@@ -291,6 +291,7 @@ def test_a_cut_upload_is_retried(store: Store) -> None:
     write_atomically(Path("s3://corpora/out.de"), TEXT)
     assert store.get("out.de") == TEXT
     assert not store.cuts
+    assert store.uploads() == []
 
 
 def test_what_cannot_be_uploaded_is_kept(
