@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import importlib
 import os
 import re
@@ -16,12 +17,13 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dragoman.errors import ConfigError, RunError
+from dragoman.remote import RemoteObject, UploadError, refuse_remote, remote_url
 
 WINDOWS = os.name == "nt"
 
@@ -45,8 +47,9 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
 def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the block ends without an error.
 
-    A link is followed. Devices and pipes are written through, as is stdout, called -. The new file has the
-    permissions `mode`; without it, those of the file that it replaces, and its owner if the system allows it.
+    A link is followed. Devices and pipes are written through, as is stdout, called -. An address such as
+    s3://bucket/key is written in the end, from a file of this machine. The new file has the permissions
+    `mode`; without it, those of the file that it replaces, and its owner if the system allows it.
 
     Raises:
         RunError: no space or no right to write; nothing is left behind then.
@@ -57,15 +60,16 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
             with open_through(path) as stream:
                 yield stream
             return
-        temporary = target.with_name(f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp")
+        temporary = beside(target, f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp")
         try:
             with _open(temporary, os.O_CREAT | os.O_EXCL, mode or 0o666) as file:
                 _set_rights(temporary, target, mode)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(target)
-            sync(target.parent)
+            _move(temporary, target)
+        except UploadError:  # the file is kept
+            raise
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
@@ -99,7 +103,8 @@ def room_for(path: Path | None) -> Iterator[None]:
     Raises:
         RunError: the folder cannot be made.
     """
-    missing = [folder for folder in path.parents if not folder.exists()] if path is not None else []
+    is_local = path is not None and remote_url(path) is None
+    missing = [folder for folder in path.parents if not folder.exists()] if path and is_local else []
     try:
         for folder in reversed(missing):
             try:
@@ -113,9 +118,49 @@ def room_for(path: Path | None) -> Iterator[None]:
                 folder.rmdir()
 
 
+def cache_folder() -> Path:
+    """Where fetched data is kept: $DRAGOMAN_CACHE, or dragoman/data in the user's cache folder."""
+    if os.environ.get("DRAGOMAN_CACHE"):
+        return Path(os.environ["DRAGOMAN_CACHE"])
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(user) / "dragoman" / "data"
+
+
+def beside(path: Path, name: str) -> Path:
+    """Return where the file `name` lies that helps to write `path`: in its folder, or in the cache.
+
+    In the cache each address has a folder of its own, which is made now. OSError: it cannot be.
+    """
+    if (url := remote_url(path)) is None:
+        return path.with_name(name)
+    folder = cache_folder() / "outputs" / hashlib.blake2b(url.encode(), digest_size=8).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
+
+
+def has_folder(path: Path) -> bool:
+    """Whether the folder of the output `path` is there; a store needs none."""
+    return remote_url(path) is not None or path.parent.is_dir()
+
+
 def put_in_place(temporary: Path, target: Path) -> None:
-    """Rename a finished file, which is on the disk; rights as in `replacing`. OSError: it cannot be."""
+    """Rename a finished file, which is on the disk; rights as in `replacing`.
+
+    Raises:
+        OSError: it cannot be.
+        UploadError: `target` is an address, and the object cannot be written; `temporary` is still there.
+    """
     _set_rights(temporary, target, None)
+    _move(temporary, target)
+
+
+def _move(temporary: Path, target: Path) -> None:
+    if url := remote_url(target):
+        RemoteObject(url).put(temporary)
+        temporary.unlink()
+        with suppress(OSError):  # other files are in it
+            temporary.parent.rmdir()
+        return
     temporary.replace(target)
     sync(target.parent)
 
@@ -145,8 +190,9 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     A kill leaves the old folder or the new one; one process at a time may be in such a block.
 
     Raises:
-        RunError: another process is in one; no space or no right to write.
+        RunError: another process is in one; no space or no right to write; `path` is an address.
     """
+    refuse_remote(path)
     path = path.resolve()
     partial, former, lock = (path.with_name(f".{path.name}.{kind}") for kind in ("partial", "former", "lock"))
     try:
@@ -222,7 +268,9 @@ def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> N
 
     Raises:
         ConfigError: two of them are one file.
+        RunError: an output is an address at which nothing can be written.
     """
+    inputs = list(inputs)
     places = [None if output == Path("-") else output for output in outputs]
     written = [(output, _regular(1 if output is None else output)) for output in places]
     read = [(name, _regular(0 if str(name) == "-" else name)) for name in inputs]
@@ -238,6 +286,21 @@ def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> N
             twice = (output and output.absolute()) == (other and other.absolute())
             if twice if there is None or same is None else os.path.samestat(there, same):
                 raise ConfigError(f"{output or 'stdout'}: is named for two outputs; give each its own file")
+    _refuse_overwriting_objects([url for path in outputs if path and (url := remote_url(path))], inputs)
+
+
+def _refuse_overwriting_objects(urls: Sequence[str], inputs: Iterable[str | Path]) -> None:
+    """Check the outputs that are addresses, as `refuse_overwriting`."""
+    if not urls:
+        return
+    written = [RemoteObject(url) for url in urls]
+    read = [RemoteObject(url) for name in inputs if (url := remote_url(name))]
+    for i, output in enumerate(written):
+        if output in read:
+            raise ConfigError(f"{output.url}: is an input, which would be lost; name another output")
+        if output in written[:i]:
+            raise ConfigError(f"{output.url}: is named for two outputs; give each its own")
+        output.check_writable()
 
 
 def _regular(file: str | Path | int) -> os.stat_result | None:

@@ -33,6 +33,7 @@ from dragoman.errors import ConfigError, RunError
 from dragoman.files import cannot_write, locked, write_atomically
 from dragoman.hub import HubName, fetch, is_on_hub
 from dragoman.notebook import MAX_ROWS, Cell, curve, facts, table
+from dragoman.remote import refuse_remote
 
 if TYPE_CHECKING:
     import torch
@@ -111,6 +112,7 @@ class Run:
         added to its config.toml. RunError: it has other settings (the message names them), or is damaged, or
         the folder cannot be written.
         """
+        refuse_remote(path)
         run = cls(Path(path), config)
         if not run.config_path.exists():
             leftover = [p.name for p in (run.weights_path, run.checkpoints, run.history_path) if p.exists()]
@@ -154,6 +156,7 @@ class Run:
             name = HubName.parse(Path(path).as_posix())
             run = cls.open(fetch(name))
             return cls(run.path, run.config, name)
+        refuse_remote(path)
         path = Path(path)
         if not path.is_dir():
             raise RunError(f"{path}: there is no such folder; give the path of a run that was trained")

@@ -20,6 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from dragoman import __version__
 from dragoman.errors import ConfigError, DataError, DragomanError, PausedError, printable
 from dragoman.files import refuse_overwriting
+from dragoman.remote import RemotePath, remote_url
 
 USER_ERROR = 1
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
@@ -107,6 +108,8 @@ class Command(TyperCommand):
             texts, values = (text, value) if isinstance(value, (list, tuple)) else ([text], [value])
             for written, one in zip(texts or (), values, strict=False):
                 _check_value(parameter, written, one)
+                if isinstance(value, Path) and remote_url(written):
+                    ctx.params[parameter.name] = RemotePath(written)
         return rest
 
     def get_short_help_str(self, limit: int = 45) -> str:
@@ -131,12 +134,19 @@ class Command(TyperCommand):
 
 
 def _check_value(parameter: Any, written: Any, value: Any) -> None:
-    """Check a value. ConfigError: an empty path, "-" for an option without stdout, or a non-finite number."""
+    """Check a value.
+
+    Raises:
+        ConfigError: an empty path, "-" for an option without stdout, the address of something that must be on
+            this machine, or a non-finite number.
+    """
     name, is_option = parameter.opts[0], parameter.param_type_name == "option"
     if isinstance(value, Path) and written == "":
         raise ConfigError(f"{name}: is empty; give a path")
     if isinstance(value, Path) and written == "-" and is_option and parameter.metavar != FILE_OR_STDOUT:
         raise ConfigError(f"{name} -: stdin and stdout are not possible here; give a path")
+    if isinstance(value, Path) and remote_url(written) and parameter.metavar != FILE_OR_STDOUT:
+        raise ConfigError(f"{name} {written}: has to be on this machine; name a path, and copy it afterwards")
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{name} {written}: is not a finite number; give a finite one")
 

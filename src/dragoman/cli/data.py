@@ -34,13 +34,21 @@ def register(app: typer.Typer) -> None:
 
 def list_(
     name: Annotated[
-        str | None, typer.Argument(help="Show all details of this data set.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Show all details of this data set; opus:en-pl lists OPUS's corpora.",
+            show_default=False,
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array with all details.")] = False,
 ) -> None:
     """List the named data sets: task, size, licence, and where they are on this machine."""
     from dragoman.data import catalog
+    from dragoman.data.catalog import opus
 
+    if name and name.startswith(opus.PREFIX):
+        _list_opus(name, as_json=json_)
+        return
     datasets = [catalog.get(one) for one in ([name] if name else catalog.names())]
     if json_:
         typer.echo(json.dumps([as_record(dataset) for dataset in datasets], indent=2, ensure_ascii=False))
@@ -51,7 +59,9 @@ def list_(
 
 
 def fetch(
-    name: Annotated[str, typer.Argument(help="Name of a data set; see dragoman data list.")],
+    name: Annotated[
+        str, typer.Argument(help="Name of a data set, see dragoman data list; or opus:Corpus/en-pl.")
+    ],
     to: Annotated[
         Path | None,
         typer.Option(help="Parent folder of the data set.", show_default="the cache, $DRAGOMAN_CACHE"),
@@ -151,6 +161,27 @@ def _print_table(datasets: list[Dataset]) -> None:
             re.split(r"[;,(]| by ", dataset.licence)[0].strip(),
             Text(f"{partly}{place.description}", style="green" if not place.missing else ""),
         )
+    Console(highlight=False).print(table)
+
+
+def _list_opus(name: str, *, as_json: bool) -> None:
+    """Print the corpora that OPUS has for two languages, or the one that is named."""
+    from rich.table import Table
+
+    from dragoman.cli.console import Console
+    from dragoman.data.catalog import opus
+
+    parts, found = opus.Name.parse(name), opus.releases(name)
+    if as_json:
+        typer.echo(json.dumps([release._asdict() for release in found], indent=2, ensure_ascii=False))
+        return
+    table = Table()
+    table.add_column("name", no_wrap=True)
+    for heading in ("version", "pairs", "MB to download"):
+        table.add_column(heading, justify="right")
+    for one in found:
+        size = f"{one.size / 1e6:,.1f}"
+        table.add_row(f"opus:{one.corpus}/{parts.src}-{parts.tgt}", one.version, f"{one.n_pairs:,}", size)
     Console(highlight=False).print(table)
 
 

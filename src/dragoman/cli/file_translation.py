@@ -15,6 +15,7 @@ from dragoman.cli.app import check_outputs, say
 from dragoman.cli.content import Content
 from dragoman.cli.reading import file_chunks, read_bytes, stream_chunks, write_output
 from dragoman.errors import ConfigError, DataError, require
+from dragoman.files import has_folder
 
 if TYPE_CHECKING:
     from dragoman.predict.alignment import Link
@@ -92,7 +93,7 @@ def plan(
             find_file(file, copied=False)  # complains
     check_outputs(*written, files=[*files, *others], runs=runs)
     for path in (out, links):  # before anything is translated
-        if path is not None and not path.parent.is_dir():
+        if path is not None and not has_folder(path):
             raise ConfigError(f"{path}: there is no folder {path.parent}; make it, or name another place")
     return works
 

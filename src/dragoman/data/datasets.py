@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import DataError
+from dragoman.files import cache_folder
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -145,14 +146,6 @@ def _parse(name: str, entry: dict[str, Any]) -> Dataset:
     parts = tuple(Part(**part) for part in entry.pop("files"))
     languages = tuple(entry.pop("languages"))
     return Dataset(name=name, languages=languages, downloads=downloads, parts=parts, **entry)
-
-
-def cache_folder() -> Path:
-    """Where fetched data sets are kept: $DRAGOMAN_CACHE, or dragoman/data in the user's cache folder."""
-    if os.environ.get("DRAGOMAN_CACHE"):
-        return Path(os.environ["DRAGOMAN_CACHE"])
-    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(user) / "dragoman" / "data"
 
 
 def places() -> Iterator[tuple[Path, str]]:

@@ -6,8 +6,8 @@ import tarfile
 from pathlib import Path
 
 from dragoman.data.catalog.download import DownloadError, download
-from dragoman.data.datasets import cache_folder
 from dragoman.errors import ConfigError, RunError
+from dragoman.files import cache_folder
 
 VERSION = "1.30.0"
 URL = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{VERSION}.tgz"

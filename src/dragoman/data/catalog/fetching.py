@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import parse_json
+from dragoman.data.catalog import opus
 from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of, download
-from dragoman.data.datasets import Dataset, Download, cache_folder, get, locate, whereabouts
+from dragoman.data.datasets import Dataset, Download, get, whereabouts
 from dragoman.data.readers.files import find_file, open_bytes
 from dragoman.errors import DataError
-from dragoman.files import sync
+from dragoman.files import cache_folder, sync
 
 SOURCE = "source.json"
 SUMS = "SHA256SUMS"
@@ -38,20 +40,22 @@ def fetch(
 ) -> Path:
     """Return the folder with the data set `name`, whose files are checked if they are here, else downloaded.
 
-    It comes to lie in `to`, or in the cache. `needs` are the files that are wanted ("train.en.gz"), all that
-    are not optional unless given. `force` downloads what is here too. DataError: no such set, it cannot be
-    downloaded, or a file is not what it should be.
+    `name` may be a corpus of OPUS, opus:Books/en-pl. It comes to lie in `to`, or in the cache. `needs` are
+    the files that are wanted ("train.en.gz"), all that are not optional unless given. `force` downloads what
+    is here too. DataError: no such set, it cannot be downloaded, or a file is not what it should be.
     """
-    dataset = get(name)
+    is_opus = name.startswith(opus.PREFIX)
+    dataset = opus.named(name) if is_opus else get(name)
     if not force and (found := _find(dataset, needs, to)):
         report_check(dataset, found, verify(dataset, found), report)
         return found
+    dataset = opus.resolved(dataset) if is_opus else dataset
     base = to or cache_folder()
     target = base / dataset.folder
     _refuse_foreign(target)
     for line in _introduction(dataset, target):
         report(line)
-    downloads = base / "downloads" / dataset.name
+    downloads = base / "downloads" / re.sub("[:/]", "-", dataset.name)
     arrived = [_download(dataset, item, downloads, target, report, progress) for item in dataset.downloads]
     _make(dataset, downloads, target, arrived, report)
     _tidy(downloads, arrived)
@@ -68,7 +72,8 @@ def _find(dataset: Dataset, needs: Sequence[str], to: Path | None) -> Path | Non
         )
         return None if lacks else folder
     if not needs:
-        return locate(dataset.name)
+        place = whereabouts(dataset)
+        return None if place.missing else place.folder
     try:
         found = [find_file(f"{dataset.folder}/{path}") for path in needs]
     except DataError:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from dragoman.data.catalog import archives
 from dragoman.data.readers.files import open_lines
@@ -101,6 +101,23 @@ def opensubtitles(dataset: Dataset, downloads: Path, folder: Path, report: Repor
     _take_members(downloads / f"{src}-{tgt}.txt.zip", dataset, folder)
 
 
+def opus(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
+    """Two aligned files, byte by byte, with the licence and the description beside them."""
+    archive = downloads / dataset.downloads[0].file
+    pair = "-".join(sorted(dataset.languages))
+    n_lines = {}
+    limits = archives.Limits(n_bytes=2 * 10**12)
+    for name, content in archives.members(archive, limits=limits):
+        lang = name.rpartition(".")[2]
+        if name.endswith(f".{pair}.{lang}") and lang in dataset.languages:
+            n_lines[lang] = _compress(content, folder / f"train.{lang}.gz")
+        elif name in ("LICENSE", "README"):
+            (folder / name).write_bytes(content.read(1 << 20))
+    if len(set(n_lines.values())) > 1:
+        counts = " and ".join(f"{n:,} in {lang}" for lang, n in n_lines.items())
+        raise DataError(f"{archive}: its texts do not match line by line: {counts}; fetch it again later")
+
+
 def tatoeba(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
     """Keep the two sentences of each line, split so that no sentence is in two parts."""
     archive = downloads / dataset.downloads[0].file
@@ -141,7 +158,7 @@ def imdb(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> Non
 
 STEPS: dict[str, Callable[[Dataset, Path, Path, Report], None]] = {
     step.__name__: step
-    for step in (multi30k, iwslt17, small_en_zh, translation2019zh, opensubtitles, tatoeba, imdb)
+    for step in (multi30k, iwslt17, small_en_zh, translation2019zh, opensubtitles, opus, tatoeba, imdb)
 }
 """By the name they have in the catalogue."""
 
@@ -237,6 +254,16 @@ def _write_pairs(folder: Path, name: str, languages: Sequence[str], pairs: Seque
     """Two aligned files."""
     for side, lang in enumerate(languages):
         _write_lines(folder / f"{name}.{lang}.gz", (pair[side] for pair in pairs))
+
+
+def _compress(content: IO[bytes], path: Path) -> int:
+    """Compress a stream into a file; return the number of its lines."""
+    n_lines = 0
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
+        while block := content.read(1 << 20):
+            n_lines += block.count(b"\n")
+            file.write(block)
+    return n_lines
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

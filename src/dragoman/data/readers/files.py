@@ -23,8 +23,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
-from dragoman.data.datasets import cache_folder, places, providing
+from dragoman.data.datasets import places, providing
 from dragoman.errors import ConfigError, DataError, optional, require
+from dragoman.files import cache_folder, cannot_write, locked
+from dragoman.remote import RemoteObject, RemotePath, remote_url
 
 COMPRESSED = (".gz", ".xz", ".zst")
 
@@ -76,6 +78,9 @@ CODE_PAGES = {
 }
 """In which Windows wrote text of a language before UTF-8; of all others it is cp1252."""
 
+LONGEST_COPY = 24 * 3600.0
+"""Seconds to wait while another process copies the same object."""
+
 CLOCK_TICK = 2.0
 """Seconds in which a file may change twice and keep the time of its last change, on the coarsest systems."""
 
@@ -86,13 +91,16 @@ _HASHES: dict[tuple[int, ...], str] = {}
 def find_file(name: str, *, copied: bool = True) -> Path:
     """Where the file `name` is: in the working directory, in $DRAGOMAN_DATA, or among the fetched data sets.
 
-    A pipe can be read once only: unless `copied` is False, it is read now, and this is where its copy is.
+    A pipe can be read once only, and s3:// or https:// are elsewhere: unless `copied` is False, they are
+    read now, and this is where their copy is.
 
     Raises:
-        DataError: it is in none of them, or a pipe cannot be copied.
+        DataError: it is in none of them, or cannot be copied.
     """
     if not name:
         raise DataError("the name of a file is empty; give its path")
+    if url := remote_url(name):
+        return _fetch(url) if copied else RemotePath(name)
     for folder, _ in places():
         path = folder / name
         if is_stream(path):
@@ -120,13 +128,38 @@ def is_stream(path: Path) -> bool:
 def _copy(path: Path) -> Path:
     """Return a file with all that comes from a pipe; it is deleted when this process ends."""
     try:
-        folder = tempfile.mkdtemp(prefix="dragoman-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        copy = Path(folder) / path.name
+        copy = _temporary_folder() / path.name
         with path.open("rb") as stream, copy.open("wb") as file:
             shutil.copyfileobj(stream, file)
     except OSError as error:
         raise unreadable(path, error) from None
+    return copy
+
+
+def _temporary_folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="dragoman-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@cache
+def _fetch(url: str) -> Path:
+    """Return the copy of an object in the cache, made now unless this version of it is there.
+
+    One process sees one version. Where a store tells nothing but the size, the copy lasts as long as it.
+    """
+    remote = RemoteObject(url)
+    marks = remote.marks()
+    try:
+        told = len(marks) > ("size" in marks)
+        folder = cache_folder() / "remote" / remote.identity(marks) if told else _temporary_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(cache_folder(), error) from None
+    copy = folder / remote.name
+    with locked(folder / ".lock", what=url, wait=LONGEST_COPY):
+        if not copy.is_file():
+            remote.copy_to(copy, marks)
     return copy
 
 
@@ -138,13 +171,15 @@ def _remedy(name: str) -> str:
 
 def format_suffix(name: str) -> str:
     """Return the suffix of a file's format, without that of its compression: ".tsv" of "train.tsv.gz"."""
-    path = Path(name.lower())
+    path = Path((name.partition("?")[0] if remote_url(name) else name).lower())
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
 
 
 def require_readers(names: Iterable[str]) -> None:
     """Check that the packages are there that these corpora are read with. MissingExtraError: one is not."""
     for name in names:
+        if remote_url(name):
+            require("fsspec", extra="remote", purpose=f"reading {name}")
         if name.startswith("hf:"):
             require("datasets", extra="hub", purpose=f"reading {name}")
         elif name.lower().endswith(".zst"):
