@@ -32,6 +32,8 @@ _LONG = 300  # characters of a text, on average
 _HASH_BITS = 40  # of a sequence; the bits above them hold the number of its line
 _FILTER_BITS = 22
 _FILTER = (1 << _FILTER_BITS) - 1
+_SKETCH_BITS = 256
+_N_BITS = np.array([i.bit_count() for i in range(1 << 16)], dtype=np.uint8)
 
 
 class Match(NamedTuple):
@@ -65,6 +67,7 @@ class HeldOutTexts:
         self._sizes = np.bincount(rows, minlength=len(self._plain))
         ranks = self._ranks[ids]
         self._keys = np.sort(rows << _HASH_BITS | ranks)
+        self._sketches = _sketches(rows, ranks, len(self._plain))
         prefix = _rarest(rows, ranks, self._sizes)
         order = np.argsort(ranks[prefix], kind="stable")
         self._prefix_ranks, self._prefix_rows = ranks[prefix][order], rows[prefix][order]
@@ -90,11 +93,16 @@ class HeldOutTexts:
         ranks = np.where(known, self._ranks[found], -1)
         sizes = np.bincount(rows, minlength=len(lines))
         prefix = _rarest(rows, ranks, sizes) & known
-        pairs = self._candidates(rows[prefix], ranks[prefix], sizes)
+        sketches = _sketches(rows[known], ranks[known], len(lines))
+        pairs = self._candidates(rows[prefix], ranks[prefix], sizes, sketches)
         return self._verify(pairs, rows[known], ranks[known], sizes)
 
-    def _candidates(self, rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """(n, 2): line and held-out text that share a rare sequence and are of about one size."""
+    def _candidates(
+        self, rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray, sketches: np.ndarray
+    ) -> np.ndarray:
+        """(n, 2): line and held-out text that share a rare sequence, are of about one size, and whose sketches
+        differ in no more bits than the sequences of similar texts can.
+        """
         first = np.searchsorted(self._prefix_ranks, ranks, side="left")
         n = np.searchsorted(self._prefix_ranks, ranks, side="right") - first
         lines = np.repeat(rows, n)
@@ -102,7 +110,10 @@ class HeldOutTexts:
         smaller = np.minimum(sizes[lines], self._sizes[texts])
         alike = smaller >= SIMILAR * np.maximum(sizes[lines], self._sizes[texts])
         keys = np.unique(lines[alike] * len(self._sizes) + texts[alike])
-        return np.stack([keys // len(self._sizes), keys % len(self._sizes)], axis=1)
+        lines, texts = np.divmod(keys, len(self._sizes))
+        different = _N_BITS[sketches[lines] ^ self._sketches[texts]].sum(axis=1, dtype=np.int64)
+        alike = different <= (1 - SIMILAR) / (1 + SIMILAR) * (sizes[lines] + self._sizes[texts]) + 1e-9
+        return np.stack([lines[alike], texts[alike]], axis=1)
 
     def _verify(
         self, pairs: np.ndarray, rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray
@@ -151,6 +162,13 @@ def _sequences(lines: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
     rows, hashes = keys >> _HASH_BITS, keys & ((1 << _HASH_BITS) - 1)
     enough = np.bincount(rows, minlength=len(lines))[rows] >= MIN_SEQUENCES
     return rows[enough], hashes[enough]
+
+
+def _sketches(rows: np.ndarray, ranks: np.ndarray, n: int) -> np.ndarray:
+    """(n, words of 16 bits): for each line a bit for every sequence, of which several share one."""
+    bits = np.zeros((n, _SKETCH_BITS), dtype=bool)
+    bits[rows, ranks % _SKETCH_BITS] = True
+    return np.packbits(bits, axis=1).view(np.uint16)
 
 
 def _rarest(rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
