@@ -229,7 +229,7 @@ def _write_clean(job: Job, report: Report, folder: Path, kinds: frozenset[str]) 
 
     names = job.langs[0] or "src", job.langs[1] or "tgt"
     files = write_clean(job.corpus, report, folder, kinds=kinds, langs=names)
-    n_dropped = len(report.reasons(kinds))
+    n_dropped = len(report.lines(kinds))
     n_kept = report.n_lines - n_dropped
     say(f"kept {n_kept:,} of {report.n_lines:,} {report.unit}s, dropped {n_dropped:,}: {files[-1]}")
     for file in files[:-1]:

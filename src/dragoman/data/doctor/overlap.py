@@ -100,8 +100,9 @@ class HeldOutTexts:
     def _candidates(
         self, rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray, sketches: np.ndarray
     ) -> np.ndarray:
-        """(n, 2): line and held-out text that share a rare sequence, are of about one size, and whose sketches
-        differ in no more bits than the sequences of similar texts can.
+        """(n, 2): line and held-out text that share a rare sequence, and are of about one size.
+
+        Their sketches differ in no more bits than the sequences of similar texts can.
         """
         first = np.searchsorted(self._prefix_ranks, ranks, side="left")
         n = np.searchsorted(self._prefix_ranks, ranks, side="right") - first
@@ -183,11 +184,16 @@ def _rarest(rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray) -> np.ndarra
     return chosen
 
 
-class HeldOut:
-    """Corpora that train must not overlap with, side by side: looks up the texts of train, and says where.
+class Overlap(NamedTuple):
+    """By the index of a pair or example of train, what it is like, and how similar it is where nearly."""
 
-    `exact` and `near` hold, by the index of a pair or example of train, what it is like.
-    """
+    exact: dict[int, str]
+    near: dict[int, str]
+    similarity: dict[int, float]
+
+
+class HeldOut:
+    """Corpora that train must not overlap with, side by side: looks up the texts of train, and says where."""
 
     def __init__(self, corpora: Mapping[str, Iterable[Numbered]], sides: Sequence[str]) -> None:
         self._places: list[str] = []
@@ -199,19 +205,20 @@ class HeldOut:
         self._sides = sides
         self._texts = texts
         self._index = [HeldOutTexts([text[i] for text in texts]) for i in range(len(sides))]
-        self.exact: dict[int, str] = {}
-        self.near: dict[int, str] = {}
 
-    def look_up(self, start: int, chunk: Sequence[Numbered]) -> None:
+    def look_up(self, start: int, chunk: Sequence[Numbered]) -> Overlap:
         """Compare a chunk of train, whose first pair has the index `start`."""
-        near: dict[int, list[str]] = {}
-        exact: dict[int, list[str]] = {}
+        found = Overlap({}, {}, {})
         for i, side in enumerate(self._sides):
             for match in self._index[i].matches([one.texts[i] for one in chunk]):
-                what = self._describe(side, i, match)
-                (exact if match.similarity == 1.0 else near).setdefault(start + match.line, []).append(what)
-        self.exact.update({index: "; ".join(said) for index, said in exact.items()})
-        self.near.update({index: "; ".join(said) for index, said in near.items() if index not in exact})
+                index, what = start + match.line, self._describe(side, i, match)
+                kind = found.exact if match.similarity == 1.0 else found.near
+                kind[index] = f"{kind[index]}; {what}" if index in kind else what
+                found.similarity[index] = max(match.similarity, found.similarity.get(index, 0.0))
+        for index in found.exact:
+            found.near.pop(index, None)
+            del found.similarity[index]
+        return found
 
     def _describe(self, side: str, i: int, match: Match) -> str:
         place = self._places[match.text]
