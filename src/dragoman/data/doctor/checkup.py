@@ -33,6 +33,7 @@ TAIL = 16_384
 UNALIGNED_FROM = 1000
 """Pairs from which a corpus whose sides do not fit is called so; fewer may not teach what fits."""
 
+_PARTITION = 1_000_000  # hashes that are sorted at a time
 _WRONG_TEXT = ("empty", "identical", "swapped", "script", "language", "encoding")
 """Faults that make other ones of the same pair likely."""
 
@@ -302,22 +303,36 @@ def _add_repetitions(src: np.ndarray, tgt: np.ndarray, near: np.ndarray, tally: 
     def describe(firsts: np.ndarray) -> Callable[[int], str]:
         return lambda k: f"as {unit} {tally.numbers[firsts[k]]}"
 
-    empty = hash("")
-    filled = np.flatnonzero((src != empty) & (tgt != empty))
-    src, tgt = src[filled], tgt[filled]
-    repeats, firsts = duplicates(src, tgt)
-    tally.mark("duplicate", filled[repeats], describe(filled[firsts]))
-    lines, n_targets = with_several(src, tgt)
-    tally.mark("several-targets", filled[lines], lambda k: f"{n_targets[k]} different targets")
-    if n_sources := len(np.unique(src[lines])):
-        fact = f"{n_sources:,} sources, {len(lines):,} targets"
-        tally.summarise("several-targets", [fact], count=n_sources)
-    del src, tgt
-    is_other = np.ones(len(filled), dtype=bool)
-    is_other[repeats] = False
-    others = filled[is_other]
-    repeats, firsts = duplicates(near[others])
-    tally.mark("duplicate-near", others[repeats], describe(others[firsts]))
+    is_filled = (src != hash("")) & (tgt != hash(""))
+    is_other = is_filled.copy()
+    n_sources = n_lines = 0
+    for some in _partitions(src):
+        filled = some[is_filled[some]]
+        repeats, firsts = (filled[lines] for lines in duplicates(src[filled], tgt[filled]))
+        is_other[repeats] = False
+        tally.mark("duplicate", repeats, describe(firsts))
+        lines, n_targets = with_several(src[filled], tgt[filled])
+        tally.mark("several-targets", filled[lines], partial(_several, n_targets))
+        n_sources += len(np.unique(src[filled[lines]]))
+        n_lines += len(lines)
+    if n_sources:
+        tally.summarise("several-targets", [f"{n_sources:,} sources, {n_lines:,} targets"], count=n_sources)
+    for some in _partitions(near):
+        others = some[is_other[some]]
+        repeats, firsts = (others[lines] for lines in duplicates(near[others]))
+        tally.mark("duplicate-near", repeats, describe(firsts))
+
+
+def _several(n_targets: np.ndarray, k: int) -> str:
+    return f"{n_targets[k]} different targets"
+
+
+def _partitions(hashes: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the indices of equal hashes together, of about a million at a time."""
+    lowest_bytes = hashes.view(np.uint8)[:: hashes.itemsize]
+    n = min(1 + len(hashes) // _PARTITION, 256)
+    for i in range(n):
+        yield np.flatnonzero(lowest_bytes % n == i)
 
 
 def describe_stretch(stretch: Stretch, numbers: Sequence[int] | np.ndarray, unit: str) -> str:

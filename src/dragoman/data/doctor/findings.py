@@ -133,6 +133,8 @@ _KINDS = (
         "when one label is rare, weight the classes, and judge by macro-F1",
     ),
 )  # fmt: skip
+WITHOUT_LINES = frozenset({"unreadable", "languages", "unaligned", "labels"})
+"""Kinds of faults of the whole."""
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
 """By name, in the order in which they are reported."""
 
@@ -247,10 +249,9 @@ def kinds_to_drop(*, drop: Collection[str] = (), keep: Collection[str] = ()) -> 
 
     ConfigError: a kind is unknown or has no lines.
     """
-    without_lines = {"unreadable", "languages", "unaligned", "labels"}
     for name in (*drop, *keep):
-        if name not in KINDS or name in without_lines:
-            known = ", ".join(kind for kind in KINDS if kind not in without_lines)
+        if name not in KINDS or name in WITHOUT_LINES:
+            known = ", ".join(kind for kind in KINDS if kind not in WITHOUT_LINES)
             raise ConfigError(f"{name}: no kind of finding that lines can be dropped for; there are {known}")
     usual = {kind.name for kind in KINDS.values() if kind.dropped}
     return frozenset((usual | set(drop)) - set(keep))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from dragoman.data.doctor.reading import Numbered, chosen
 _BITS = {kind: np.uint32(1 << i) for i, kind in enumerate(KINDS)}
 _GRADED = tuple(name for name, kind in KINDS.items() if kind.threshold)
 _MIN_KEPT = 1000  # findings of a kind that are remembered with what is wrong, at least
-_N_SAMPLES = 3  # for each step between thresholds
+_N_SAMPLES = 3  # of a survey for each step between thresholds
+_N_SURVEYED = 20  # findings of a kind without threshold in a survey
 
 
 class Faults:
@@ -38,6 +39,7 @@ class Tally:
 
     def __init__(self, n_examples: int, *, with_survey: bool = False) -> None:
         self._n_examples, self._with_survey = n_examples, with_survey
+        self._n_kept = max(n_examples, _N_SURVEYED) if with_survey else n_examples
         self._numbers: list[np.ndarray] = []
         self._masks: list[np.ndarray] = []
         self._details: dict[str, list[tuple[int, str]]] = {kind: [] for kind in KINDS}
@@ -72,7 +74,7 @@ class Tally:
     def _remember(self, kind: str, found: list[tuple[int, str]]) -> None:
         """Keep every finding of the first window, and at equal distances those of a long corpus."""
         kept = self._details[kind]
-        while len(kept) > max(_MIN_KEPT, 2 * self._n_examples):
+        while len(kept) > max(_MIN_KEPT, 2 * self._n_kept):
             kept[:], self._strides[kind] = kept[::2], 2 * self._strides[kind]
         kept.extend(found[:: self._strides[kind]])
 
@@ -96,7 +98,7 @@ class Tally:
         """Add faults that only the whole corpus tells; `describe(k)` says what is wrong with the k-th."""
         whole = self._whole(self._masks)
         whole[indices] |= _BITS[kind]
-        shown = _spread(range(len(indices)), self._n_examples)
+        shown = _spread(range(len(indices)), self._n_kept)
         self._details[kind] += [(int(indices[k]), describe(k)) for k in shown]
 
     @property
@@ -117,33 +119,44 @@ class Tally:
 
     def findings(self, reread: Callable[[], Iterable[Numbered]]) -> tuple[tuple[Finding, ...], Survey | None]:
         """Return a finding for each kind of fault there is, with examples spread over the corpus."""
-        shown = {kind: _spread(sorted(found), self._n_examples) for kind, found in self._details.items()}
-        sampled = [i for kept in self._sampled.values() for _, i, _ in kept]
-        texts = chosen(reread(), [*sampled, *(i for some in shown.values() for i, _ in some)])
+        found = {kind: sorted(details) for kind, details in self._details.items()}
+        shown = {kind: _spread(details, self._n_examples) for kind, details in found.items()}
+        sampled = self._samples(found) if self._with_survey else []
+        wanted = [i for some in shown.values() for i, _ in some] + [one[3] for one in sampled]
+        texts = chosen(reread(), wanted)
         findings = []
         for name, kind in KINDS.items():
             lines = self.lines(name)
             if count := self.counts.get(name, len(lines)):
                 examples = tuple(_example(texts[i], detail) for i, detail in shown[name])
                 findings.append(Finding(kind, lines, count, tuple(self.summaries.get(name, ())), examples))
-        return tuple(findings), self._survey(texts) if self._with_survey else None
+        if not self._with_survey:
+            return tuple(findings), None
+        samples = tuple(
+            Sample(kind, grade, value, _example(texts[i], detail))
+            for kind, grade, value, i, detail in sampled
+        )
+        return tuple(findings), Survey(tuple(self._combinations()), samples)
 
-    def _survey(self, texts: Mapping[int, Numbered]) -> Survey:
-        codes = self._whole(self._masks).astype(np.uint64)
-        for shift, kind in enumerate(_GRADED):
-            codes &= ~np.uint64(_BITS[kind])
-            codes |= self._whole(self._grades[kind]).astype(np.uint64) << np.uint64(32 + 8 * shift)
-        combinations = []
-        for code, count in zip(*map(np.ndarray.tolist, np.unique(codes, return_counts=True)), strict=True):
-            kinds = tuple(kind for kind, bit in _BITS.items() if code & int(bit))
-            grades = {kind: code >> (32 + 8 * i) & 255 for i, kind in enumerate(_GRADED)}
-            combinations.append((kinds, {kind: grade for kind, grade in grades.items() if grade}, count))
-        samples = [
-            Sample(kind, grade, value, _example(texts[i], ""))
+    def _samples(self, found: Mapping[str, list[tuple[int, str]]]) -> list[tuple[str, int, float, int, str]]:
+        """Return kind, grade, value and index of some pairs, and what is wrong about them."""
+        graded = [
+            (kind, grade, value, i, "")
             for (kind, grade), kept in sorted(self._sampled.items())
             for _, i, value in kept
         ]
-        return Survey(tuple(combinations), tuple(samples))
+        others = [(kind, _spread(found[kind], _N_SURVEYED)) for kind in KINDS if kind not in _GRADED]
+        return graded + [(kind, 0, 0.0, i, detail) for kind, some in others for i, detail in some]
+
+    def _combinations(self) -> Iterator[tuple[tuple[str, ...], dict[str, int], int]]:
+        codes = self._whole(self._masks).astype(np.uint64)
+        for i, kind in enumerate(_GRADED):
+            codes &= ~np.uint64(_BITS[kind])
+            codes |= self._whole(self._grades[kind]).astype(np.uint64) << np.uint64(32 + 8 * i)
+        for code, count in zip(*map(np.ndarray.tolist, np.unique(codes, return_counts=True)), strict=True):
+            kinds = tuple(kind for kind, bit in _BITS.items() if code & int(bit))
+            grades = {kind: code >> (32 + 8 * i) & 255 for i, kind in enumerate(_GRADED)}
+            yield kinds, {kind: grade for kind, grade in grades.items() if grade}, count
 
 
 def _example(one: Numbered, detail: str) -> Example:

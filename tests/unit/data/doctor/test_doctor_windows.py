@@ -22,6 +22,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CHUNK", CHUNK)
     monkeypatch.setattr(checkup, "WINDOW", WINDOW)
     monkeypatch.setattr(checkup, "TAIL", TAIL)
+    monkeypatch.setattr(checkup, "_PARTITION", 100)
 
 
 def check(pairs: list[tuple[str, str]]) -> Report:
