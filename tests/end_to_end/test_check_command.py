@@ -110,11 +110,13 @@ def test_a_clean_copy_is_written_beside_the_report() -> None:
 
 
 def test_thresholds_are_chosen_for_the_check_and_the_clean_copy() -> None:
-    usual = succeed(*CHECK, "a.en", "a.de", "--write-clean", "usual", "--drop", "unrelated")
-    strict = ("--threshold", "unrelated=0.9", "--threshold", "length=2")
-    more = succeed(*CHECK, "a.en", "a.de", "--write-clean", "strict", "--drop", "unrelated", *strict)
-    n = [int(result.stderr.split("kept ")[1].split(" ")[0]) for result in (usual, more)]
-    assert n[1] < n[0]
+    pairs = phrases(300)
+    pairs[59] = (pairs[59][0], " ".join(pairs[i][1] for i in range(59, 63)))
+    Path("l.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    files = ("l.tsv", "--src-lang", "en", "--tgt-lang", "de", "--drop", "duplicate-near")
+    for value, n_dropped in (("4", 1), ("20", 0)):
+        copy = ("--write-clean", f"clean-{value}", "--threshold", f"length={value}", "--json")
+        assert json.loads(succeed(*CHECK, *files, *copy).stdout)["clean"]["n_dropped"] == n_dropped
     assert succeed(*CHECK, "a.en", "a.de", "--report", "page.html").stderr.endswith("written: page.html\n")
     page = Path("page.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
