@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from dragoman.data.doctor import DROPPED
 BLOCK = 50_000
 N_HELD_OUT = 2000
 N_REMEMBERED = 20_000
+N_VALID = 100
 LANGS = "en", "de"
 PLANTED = "planted.jsonl"
 
@@ -172,7 +174,10 @@ def run_training(folder: Path, n_pairs: int) -> None:
         step = measured([__file__, "--step", name, str(folder)], folder)
         print_step(name, step, step.output.strip())
     files = [f"--{side}={folder}/train.{lang}" for side, lang in zip(("src", "tgt"), LANGS, strict=True)]
-    valid = [f"--valid-{s}={folder}/test.{lang}" for s, lang in zip(("src", "tgt"), LANGS, strict=True)]
+    valid = [f"--valid-{s}={folder}/valid.{lang}" for s, lang in zip(("src", "tgt"), LANGS, strict=True)]
+    for lang in LANGS:
+        with (folder / f"test.{lang}").open(encoding="utf-8") as file:
+            (folder / f"valid.{lang}").write_text("".join(islice(file, N_VALID)), encoding="utf-8")
     with tempfile.TemporaryDirectory(dir=folder) as name:
         train = ["-m", "dragoman", "train", *files, *valid, "--no-check", "--out", f"{name}/run"]
         for what, n_steps in (("first update, from text", 1), ("one more update, store at hand", 2)):
@@ -243,7 +248,9 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / PLANTED).exists():
             make_corpus(folder, options.pairs, options.seed)
-        (run_doctor if options.what == "doctor" else run_training)(folder, options.pairs)
+        with (folder / "train.en").open("rb") as file:
+            n_pairs = sum(1 for _ in file)
+        (run_doctor if options.what == "doctor" else run_training)(folder, n_pairs)
 
 
 if __name__ == "__main__":
