@@ -109,6 +109,20 @@ def test_a_clean_copy_is_written_beside_the_report() -> None:
     ]  # fmt: skip
 
 
+def test_thresholds_are_chosen_for_the_check_and_the_clean_copy() -> None:
+    pairs = phrases(300)
+    pairs[59] = (pairs[59][0], " ".join(pairs[i][1] for i in range(59, 63)))
+    Path("l.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    files = ("l.tsv", "--src-lang", "en", "--tgt-lang", "de", "--drop", "duplicate-near")
+    for value, n_dropped in (("4", 1), ("20", 0)):
+        copy = ("--write-clean", f"clean-{value}", "--threshold", f"length={value}", "--json")
+        assert json.loads(succeed(*CHECK, *files, *copy).stdout)["clean"]["n_dropped"] == n_dropped
+    assert succeed(*CHECK, "a.en", "a.de", "--report", "page.html").stderr.endswith("written: page.html\n")
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "a.en + a.de · 300 lines" in page
+
+
 def test_a_recipe_has_all_its_corpora_checked() -> None:
     Path("recipe.toml").write_text(
         'task = "translation"\nname = "x"\n[data]\nsrc_lang = "en"\ntgt_lang = "de"\n'
@@ -182,6 +196,9 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
         (["v.tsv", "--task", "classification", "--src-lang", "en"], "labelled text has no source and target"),
         (["a.en", "a.de", "--drop", "markup"], "choose what --write-clean drops; give --write-clean"),
         (["a.en", "a.de", "--write-clean", "c", "--drop", "x"], "x: no kind of finding"),
+        (["a.en", "a.de", "--threshold", "x=1"], "x=1: no threshold; give one of length, overlap-near"),
+        (["a.en", "a.de", "--report", "a.de"], "a.de: is the input a.de, which would be lost"),
+        (["phrasebook:reviews-valid", "--task", "classification", "--report", "p.html"], "for parallel text"),
         (["r.toml", "--valid", "v.tsv"], "r.toml names its own files, languages and columns"),
         (["a.en", "a.de", "v.tsv"], "a corpus of 3 files"),
         (["phrasebook:valid"], "phrasebook:valid: give its languages"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -92,6 +93,18 @@ def check(
             metavar="KIND", help="With --write-clean: keep this kind; repeatable.", show_default=False
         ),
     ] = None,
+    threshold: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=VALUE",
+            help="Threshold of length, overlap-near or unrelated; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page of what each filter and threshold would drop."),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if a problem is found.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")] = False,
 ) -> None:
@@ -100,12 +113,13 @@ def check(
     The corpus itself is never changed. Given a recipe, all its corpora are checked, and --write-clean
     cleans the training corpus.
     """
-    from dragoman.data.doctor import kinds_to_drop
+    from dragoman.data.doctor import kinds_to_drop, thresholds_of
     from dragoman.tasks.task import Reading
 
-    if (drop or keep) and write_clean is None:
+    if (drop or keep) and write_clean is None and report is None:
         raise ConfigError("--drop and --keep choose what --write-clean drops; give --write-clean DIR")
     kinds = kinds_to_drop(drop=drop or (), keep=keep or ())
+    thresholds = thresholds_of(threshold or ())
     reading = Reading(
         (src_lang, tgt_lang),
         None if columns is None else two_columns(columns),
@@ -114,16 +128,24 @@ def check(
         label_separator,
     )
     jobs = list(_jobs(files, _held_out(valid, test or ()), task, reading))
-    reports = [_check(job, examples) for job in jobs]
+    _refuse(report, jobs[0], threshold)
+    reports = [
+        _check(job, examples, thresholds=thresholds, with_survey=report is not None and job is jobs[0])
+        for job in jobs
+    ]
+    if report is not None:
+        given = {"--valid": valid, "--test": test, "--columns": columns}
+        langs = {"--src-lang": src_lang, "--tgt-lang": tgt_lang}
+        _write_report(reports[0], report, kinds, thresholds, command=_command(files, given | langs))
     clean = None if write_clean is None else _write_clean(jobs[0], reports[0], write_clean, kinds)
     if as_json:
         records = [{"name": job.name, **one.record()} for job, one in zip(jobs, reports, strict=True)]
         typer.echo(json.dumps({"reports": records, "clean": clean}, ensure_ascii=False, indent=2))
     else:
-        for job, report in zip(jobs, reports, strict=True):
-            _print_report(report, name=job.name)
+        for job, one in zip(jobs, reports, strict=True):
+            _print_report(one, name=job.name)
         typer.echo(summary(reports))
-    if strict and (n_problems := sum(report.n_problems for report in reports)):
+    if strict and (n_problems := sum(one.n_problems for one in reports)):
         raise DataError(f"--strict: found {n_problems:,} problem{'s' * (n_problems > 1)}; see the report")
 
 
@@ -184,7 +206,39 @@ def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
     return named
 
 
-def _check(job: Job, n_examples: int) -> Report:
+def _refuse(report: Path | None, job: Job, threshold: list[str] | None) -> None:
+    """Refuse options that labelled text has no use for, and a page in place of a file that is read."""
+    from dragoman.data.corpora import Corpus
+    from dragoman.files import refuse_overwriting
+
+    if not isinstance(job.corpus, Corpus) and (report or threshold):
+        raise ConfigError("--report and --threshold are for parallel text")
+    if report is not None:
+        corpora = [job.corpus, *job.held_out.values()]
+        refuse_overwriting(report, inputs=[name for one in corpora for name in one.name.split(" + ")])
+
+
+def _command(files: Sequence[str], options: Mapping[str, str | list[str] | None]) -> str:
+    """Return the command that checks the same files again."""
+    words = ["dragoman", "data", "check", *files]
+    for name, value in options.items():
+        for one in [value] if isinstance(value, str) else value or ():
+            words += [name, one]
+    return shlex.join(words)
+
+
+def _write_report(
+    found: Report, page: Path, kinds: frozenset[str], thresholds: Mapping[str, float], *, command: str
+) -> None:
+    """Write the page of what each filter would drop."""
+    from dragoman.files import write_atomically
+    from dragoman.report.survey import survey_html
+
+    write_atomically(page, survey_html(found, dropped=kinds, thresholds=thresholds, command=command))
+    say(f"written: {page}")
+
+
+def _check(job: Job, n_examples: int, *, thresholds: Mapping[str, float], with_survey: bool) -> Report:
     """Check a corpus, with a progress line on stderr."""
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import check_corpus, check_labelled
@@ -198,6 +252,8 @@ def _check(job: Job, n_examples: int) -> Report:
                 held_out={name: one for name, one in job.held_out.items() if isinstance(one, Corpus)},
                 earlier=job.earlier,
                 n_examples=n_examples,
+                thresholds=thresholds,
+                with_survey=with_survey,
                 progress=progress,
             )
         return check_labelled(
@@ -229,7 +285,7 @@ def _write_clean(job: Job, report: Report, folder: Path, kinds: frozenset[str]) 
 
     names = job.langs[0] or "src", job.langs[1] or "tgt"
     files = write_clean(job.corpus, report, folder, kinds=kinds, langs=names)
-    n_dropped = len(report.reasons(kinds))
+    n_dropped = len(report.lines(kinds))
     n_kept = report.n_lines - n_dropped
     say(f"kept {n_kept:,} of {report.n_lines:,} {report.unit}s, dropped {n_dropped:,}: {files[-1]}")
     for file in files[:-1]:

@@ -6,7 +6,16 @@ severity and remedy. Nothing is changed; `write_clean` writes a copy without the
 
 from dragoman.data.doctor.checkup import check_corpus
 from dragoman.data.doctor.clean import DROPPED, write_clean
-from dragoman.data.doctor.findings import KINDS, Example, Finding, Kind, Report, Severity, kinds_to_drop
+from dragoman.data.doctor.findings import (
+    KINDS,
+    Example,
+    Finding,
+    Kind,
+    Report,
+    Severity,
+    kinds_to_drop,
+    thresholds_of,
+)
 from dragoman.data.doctor.labelled import check_labelled
 
 __all__ = [
@@ -20,5 +29,6 @@ __all__ = [
     "check_corpus",
     "check_labelled",
     "kinds_to_drop",
+    "thresholds_of",
     "write_clean",
 ]

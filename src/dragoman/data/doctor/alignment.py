@@ -46,10 +46,8 @@ class Alignment(NamedTuple):
     """Where lines do not stand beside their translation."""
 
     stretches: tuple[Stretch, ...] = ()
-    unrelated: np.ndarray = np.zeros(0, dtype=np.int64)
-    """Single lines, from 0, whose sides do not fit ..."""
-    probability: np.ndarray = np.zeros(0)
-    """... and the probability that they do."""
+    probability: np.ndarray = np.ones(0)
+    """For each line that the sides fit; 1 in a stretch and for a side without text. Empty: not judged."""
     separation: float | None = None
     """Where the corpus as a whole does not fit: how often a pair looks better than a random one."""
     notes: tuple[str, ...] = ()
@@ -74,9 +72,8 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
         if n_changed < 0.02 * n:
             break
     probability = 1 / (1 + np.exp(-likelihood - judge.prior))
-    unrelated = np.flatnonzero((probability < 0.5) & (shifts == 0) & judge.has_text)
-    notes = (note,) if note else ()
-    return Alignment(_stretches(shifts), unrelated, probability[unrelated], notes=notes)
+    probability[(shifts != 0) | ~judge.has_text] = 1.0
+    return Alignment(_stretches(shifts), probability, notes=(note,) if note else ())
 
 
 class _Features:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import math
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
 
 from dragoman.data.corpora import AlignedFiles, Corpus, TableCorpus, Talks
 from dragoman.data.doctor.findings import Report
@@ -43,7 +46,7 @@ def write_clean(
         raise DataError(f"{folder}: exists already; name a new folder for the clean corpus")
     if trouble := report.finding("unreadable"):
         raise DataError(f"no clean copy of a corpus that cannot be read to its end: {trouble.summary[0]}")
-    dropped = report.reasons(kinds)
+    dropped = report.lines(kinds)
     if len(dropped) == report.n_lines:
         raise DataError(
             f"{report.name}: nothing would be left of {report.n_lines} {report.unit}s; "
@@ -53,7 +56,7 @@ def write_clean(
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
     try:
         names = _write_files(corpus, dropped, partial, langs)
-        _write(partial / DROPPED, _reports(corpus, dropped))
+        _write(partial / DROPPED, _reports(corpus, report.reasons(kinds)))
         if folder.exists():
             folder.rmdir()
         partial.chmod(0o755)
@@ -69,7 +72,7 @@ def write_clean(
 
 
 def _write_files(
-    corpus: Corpus | LabelledCorpus, dropped: Mapping[int, list[str]], folder: Path, langs: tuple[str, str]
+    corpus: Corpus | LabelledCorpus, dropped: np.ndarray, folder: Path, langs: tuple[str, str]
 ) -> list[str]:
     """Write the clean copy; the names of its files."""
     if isinstance(corpus, AlignedFiles) and not isinstance(corpus, Talks):
@@ -82,22 +85,18 @@ def _write_files(
         return names
     if isinstance(corpus, TableCorpus | LabelledTable) and not isinstance(corpus.table, ArrowTable):
         path = Path(corpus.table.name)
-        records = {one.number for one in _numbered(corpus)}
+        records = (one.number for one in _numbered(corpus))
         _write(folder / path.name, _kept_lines(path, dropped, records))
         return [path.name]
     stem = Path(corpus.name.rpartition(":")[2].split(" ")[0]).name.split(".")[0] or "clean"
     if isinstance(corpus, Corpus):
         names = [f"{stem}.{lang}" for lang in langs]
         for i, name in enumerate(names):
-            kept = (one.texts[i] for one in _numbered(corpus) if one.number not in dropped)
-            _write(folder / name, (" ".join(text.split()) for text in kept))
+            kept = _kept(corpus, dropped)
+            _write(folder / name, (" ".join(one.texts[i].split()) for one in kept))
         return names
-    kept = (
-        f"{one.texts[1]}\t{' '.join(one.texts[0].split())}"
-        for one in _numbered(corpus)
-        if one.number not in dropped
-    )
-    _write(folder / f"{stem}.tsv", kept)
+    lines = (f"{one.texts[1]}\t{' '.join(one.texts[0].split())}" for one in _kept(corpus, dropped))
+    _write(folder / f"{stem}.tsv", lines)
     return [f"{stem}.tsv"]
 
 
@@ -105,29 +104,47 @@ def _numbered(corpus: Corpus | LabelledCorpus) -> Iterator[Numbered]:
     return numbered_pairs(corpus) if isinstance(corpus, Corpus) else numbered_examples(corpus)
 
 
-def _kept_lines(
-    path: Path, dropped: Mapping[int, list[str]], records: Collection[int] | None = None
-) -> Iterator[str]:
+def _kept(corpus: Corpus | LabelledCorpus, dropped: np.ndarray) -> Iterator[Numbered]:
+    is_dropped = _Rising(dropped.data)
+    return (one for one in _numbered(corpus) if one.number not in is_dropped)
+
+
+def _kept_lines(path: Path, dropped: np.ndarray, records: Iterable[int] | None = None) -> Iterator[str]:
     """Yield the lines of a file without those that belong to a record that is dropped.
 
-    `records` are the numbers of the lines on which records begin; None where each line is one.
+    `records` are the numbers of the lines on which records begin, rising; None where each line is one.
     """
+    dropped_numbers, begins = _Rising(dropped.data), None if records is None else _Rising(records)
     is_dropped = False
     for number, line in enumerate(open_lines(path), start=1):
-        if records is None or number in records:
-            is_dropped = number in dropped
+        if begins is None or number in begins:
+            is_dropped = number in dropped_numbers
         if not is_dropped:
             yield line
 
 
-def _reports(corpus: Corpus | LabelledCorpus, dropped: Mapping[int, list[str]]) -> Iterator[str]:
+class _Rising:
+    """Rising numbers, of which one is remembered at a time: for questions that rise as well."""
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._numbers = iter(numbers)
+        self._next = next(self._numbers, math.inf)
+
+    def __contains__(self, number: int) -> bool:
+        while self._next < number:
+            self._next = next(self._numbers, math.inf)
+        return self._next == number
+
+
+def _reports(corpus: Corpus | LabelledCorpus, reasons: Iterator[tuple[int, list[str]]]) -> Iterator[str]:
     """Yield a line for each record that is left out."""
     names = ("src", "tgt") if isinstance(corpus, Corpus) else ("text", "label")
-    for one in _numbered(corpus):
-        if one.number in dropped:
-            record: dict[str, Any] = {"number": one.number, "reasons": dropped[one.number]}
-            record |= dict(zip(names, one.texts, strict=True))
-            yield json.dumps(record, ensure_ascii=False)
+    numbered = _numbered(corpus)
+    for number, kinds in reasons:
+        one = next(one for one in numbered if one.number == number)
+        record: dict[str, Any] = {"number": number, "reasons": kinds}
+        record |= dict(zip(names, one.texts, strict=True))
+        yield json.dumps(record, ensure_ascii=False)
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import heapq
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +15,31 @@ import numpy as np
 from dragoman.errors import ConfigError
 
 Severity = Literal["error", "warning", "suspicion", "information"]
+_ROUNDING = 1e-9
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "suspicion", "information")
+
+
+class Threshold(NamedTuple):
+    """From which value on a pair has a fault: `usual`, or another one from `low` to `high`."""
+
+    what: str
+    usual: float
+    low: float
+    high: float
+    step: float
+    """Between values that a page offers."""
+    is_upper: bool = False
+    """Whether smaller values are faults, not larger ones."""
+
+    def exceeded(self, values: np.ndarray, threshold: float) -> np.ndarray:
+        """Return whether each value is a fault."""
+        return values < threshold - _ROUNDING if self.is_upper else values >= threshold - _ROUNDING
+
+    def grades(self, values: np.ndarray) -> np.ndarray:
+        """Return the number, from 1, of the step that each value is in; 0: a fault at no threshold."""
+        steps = np.floor((np.minimum(values, self.high) - self.low) / self.step + _ROUNDING)
+        never = values >= self.high if self.is_upper else values < self.low - _ROUNDING
+        return np.where(never, 0, steps + 1).astype(np.uint8)
 
 
 class Kind(NamedTuple):
@@ -22,6 +50,7 @@ class Kind(NamedTuple):
     dropped: bool
     title: str
     remedy: str
+    threshold: Threshold | None = None
 
 
 _KINDS = (
@@ -63,12 +92,17 @@ _KINDS = (
     ),
     Kind("duplicate", "warning", True, "a repetition of an earlier line", "keep the first one"),
     Kind(
+        "duplicate-near", "warning", False, "an earlier line but for case, punctuation and digits",
+        "look at a sample; drop them where they add nothing (--drop duplicate-near)",
+    ),
+    Kind(
         "duplicate-across", "warning", False, "a pair that another corpus of the recipe has as well",
         "drop it from one of them, or leave it if it is to count twice (--drop duplicate-across)",
     ),
     Kind(
         "length", "warning", True, "a side is far too long for the other",
         "look for joined or cut sentences; drop what is no translation",
+        Threshold("robust standard deviations from the usual ratio of lengths", 4.0, 2.0, 20.0, 0.5),
     ),
     Kind(
         "markup", "warning", False, "HTML tags or entities",
@@ -77,10 +111,12 @@ _KINDS = (
     Kind(
         "overlap-near", "warning", False, "a text nearly like one of valid or test is in train",
         "drop it from train if the score shall be for unseen text (--drop overlap-near)",
+        Threshold("Jaccard similarity of character sequences", 0.8, 0.8, 1.0, 0.01),
     ),
     Kind(
         "unrelated", "suspicion", False, "the sides do not seem to be translations",
         "look at a sample; if most are wrong, drop them (--drop unrelated)",
+        Threshold("probability that the sides are translations", 0.5, 0.0, 1.0, 0.02, is_upper=True),
     ),
     Kind("numbers", "suspicion", False, "the sides have different numbers", "correct the wrong side"),
     Kind("addresses", "suspicion", False, "the sides have different URLs or e-mail addresses", "correct it"),
@@ -97,6 +133,8 @@ _KINDS = (
         "when one label is rare, weight the classes, and judge by macro-F1",
     ),
 )  # fmt: skip
+WITHOUT_LINES = frozenset({"unreadable", "languages", "unaligned", "labels"})
+"""Kinds of faults of the whole."""
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
 """By name, in the order in which they are reported."""
 
@@ -135,6 +173,23 @@ class Finding:
         }
 
 
+class Sample(NamedTuple):
+    """A pair and its value, beside others of the same grade."""
+
+    kind: str
+    grade: int
+    value: float
+    example: Example
+
+
+class Survey(NamedTuple):
+    """What any choice of kinds and thresholds would drop."""
+
+    combinations: tuple[tuple[tuple[str, ...], dict[str, int], int], ...]
+    """Kinds without threshold, the grade by kind with one, and how many pairs have just these."""
+    samples: tuple[Sample, ...]
+
+
 @dataclass(frozen=True)
 class Report:
     """All findings about one corpus, errors first."""
@@ -146,6 +201,8 @@ class Report:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = field(default=())
     """What could not be checked, and why."""
+    survey: Survey | None = None
+    """If asked for."""
 
     def finding(self, kind: str) -> Finding | None:
         """Return the finding of that kind, if there is one."""
@@ -160,14 +217,18 @@ class Report:
         """Everything found but information."""
         return sum(self.n_found(severity) for severity in SEVERITIES if severity != "information")
 
-    def reasons(self, kinds: Collection[str]) -> dict[int, list[str]]:
-        """Return the lines with a fault of these kinds, in order, each with the names of its kinds."""
-        reasons: dict[int, list[str]] = {}
-        for found in self.findings:
-            if found.kind.name in kinds:
-                for line in found.lines.tolist():
-                    reasons.setdefault(line, []).append(found.kind.name)
-        return dict(sorted(reasons.items()))
+    def lines(self, kinds: Collection[str]) -> np.ndarray:
+        """Return the lines with a fault of these kinds, rising."""
+        found = [found.lines for found in self.findings if found.kind.name in kinds]
+        return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+
+    def reasons(self, kinds: Collection[str]) -> Iterator[tuple[int, list[str]]]:
+        """Yield the lines with a fault of these kinds, rising, each with the names of its kinds."""
+        found = [
+            zip(one.lines.data, repeat(one.kind.name)) for one in self.findings if one.kind.name in kinds
+        ]
+        for line, reasons in groupby(heapq.merge(*found, key=itemgetter(0)), key=itemgetter(0)):
+            yield line, [name for _, name in reasons]
 
     def record(self) -> dict[str, Any]:
         """Return the report for JSON."""
@@ -188,10 +249,37 @@ def kinds_to_drop(*, drop: Collection[str] = (), keep: Collection[str] = ()) -> 
 
     ConfigError: a kind is unknown or has no lines.
     """
-    without_lines = {"unreadable", "languages", "unaligned", "labels"}
     for name in (*drop, *keep):
-        if name not in KINDS or name in without_lines:
-            known = ", ".join(kind for kind in KINDS if kind not in without_lines)
+        if name not in KINDS or name in WITHOUT_LINES:
+            known = ", ".join(kind for kind in KINDS if kind not in WITHOUT_LINES)
             raise ConfigError(f"{name}: no kind of finding that lines can be dropped for; there are {known}")
     usual = {kind.name for kind in KINDS.values() if kind.dropped}
     return frozenset((usual | set(drop)) - set(keep))
+
+
+def threshold_of(kind: str) -> Threshold:
+    """Return the threshold of a kind that has one."""
+    threshold = KINDS[kind].threshold
+    assert threshold is not None
+    return threshold
+
+
+def thresholds_of(chosen: Iterable[str]) -> dict[str, float]:
+    """Return the threshold of each kind that has one: its usual one, or that of `chosen`, as in "length=6".
+
+    ConfigError: a kind has no threshold, or the value is out of its range.
+    """
+    graded = {name: kind.threshold for name, kind in KINDS.items() if kind.threshold}
+    values = {name: threshold.usual for name, threshold in graded.items()}
+    for text in chosen:
+        name, _, value = text.partition("=")
+        if name not in graded:
+            raise ConfigError(f"{text}: no threshold; give one of {', '.join(graded)}, as in length=6")
+        low, high = graded[name].low, graded[name].high
+        try:
+            values[name] = float(value)
+        except ValueError:
+            values[name] = math.nan
+        if not low <= values[name] <= high:
+            raise ConfigError(f"{text}: give a number from {low:g} to {high:g} ({graded[name].what})")
+    return values

@@ -141,7 +141,7 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
             *_misaligned(pairs),
             *_languages(pairs, langs),
             *_faulty_pairs(pairs),
-            *_share("duplicate", len(duplicates(*scan.hashes)), scan.n_read),
+            *_share("duplicate", len(duplicates(*scan.hashes)[0]), scan.n_read),
         ]
     )
     concerns += _few(scan.n_read, few, "pairs: a model learns these by heart, and little else")
@@ -161,7 +161,7 @@ def inspect_labelled(corpus: LabelledCorpus) -> Inspection:
         ),
         *_share("conflict", int(conflicting.sum()), scan.n_read),
         *_share("encoding", sum(bool(damage(text)) for text, _ in scan.sample), len(scan.sample)),
-        *_share("duplicate", len(duplicates(texts)), scan.n_read),
+        *_share("duplicate", len(duplicates(texts)[0]), scan.n_read),
         *_few(scan.n_read, FEW_TEXTS, "texts: a score on held-out ones says little"),
     ]
     shown = tuple((("label", label), ("text", text)) for text, label in _spread(scan.sample))

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dragoman.data.doctor.checkup import N_EXAMPLES, Faults, Progress, make_findings, silent
+from dragoman.data.doctor.checkup import N_EXAMPLES, Progress, silent
 from dragoman.data.doctor.content import markup
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import Report
 from dragoman.data.doctor.overlap import HeldOut
 from dragoman.data.doctor.reading import Reading, numbered_examples, unit_of
 from dragoman.data.doctor.statistics import duplicates, with_several
+from dragoman.data.doctor.tally import Faults, Tally
 from dragoman.data.labelled import LabelledCorpus, labels_of
 
 _MAX_SHOWN = 20  # labels that are listed
@@ -28,7 +29,7 @@ def check_labelled(
     progress: Progress = silent,
 ) -> Report:
     """Check labelled text: as `check_corpus`, and equal texts with different labels."""
-    faults = Faults()
+    faults, tally = Faults(), Tally(n_examples)
     numbers, texts, labels = array("q"), array("q"), array("q")
     n_of_label: Counter[str] = Counter()
     held = None
@@ -39,7 +40,9 @@ def check_labelled(
     reading = Reading(numbered_examples(corpus))
     for chunk in reading.chunks():
         if held is not None:
-            held.look_up(len(numbers), chunk)
+            found = held.look_up(len(numbers), chunk)
+            faults.by_kind["overlap"].update(found.exact)
+            faults.by_kind["overlap-near"].update(found.near)
         for number, (text, label) in chunk:
             _check_example(text, label or corpus.separator, len(numbers), faults)
             numbers.append(number)
@@ -47,15 +50,13 @@ def check_labelled(
             labels.append(hash(label))
             n_of_label.update(labels_of(label, corpus.separator))
         progress("reading", len(numbers))
-    if held is not None:
-        faults.by_kind["overlap"], faults.by_kind["overlap-near"] = held.exact, held.near
     unit = unit_of(corpus)
-    line_numbers = np.array(numbers, dtype=np.int64)
-    _add_repetitions(np.array(texts), np.array(labels), faults, line_numbers, unit)
-    _summarise_labels(n_of_label, len(numbers) - n_of_label.pop("", 0), faults)
+    _add_repetitions(np.array(texts), np.array(labels), faults, np.array(numbers), unit)
+    tally.add(faults, numbers)
+    _summarise_labels(n_of_label, len(numbers) - n_of_label.pop("", 0), tally)
     if reading.trouble is not None:
-        faults.summarise("unreadable", [str(reading.trouble)], count=1)
-    findings = make_findings(faults, line_numbers, lambda: numbered_examples(corpus), n_examples)
+        tally.summarise("unreadable", [str(reading.trouble)], count=1)
+    findings, _ = tally.findings(lambda: numbered_examples(corpus))
     return Report(corpus.name, len(numbers), unit, findings)
 
 
@@ -76,7 +77,7 @@ def _add_repetitions(
     filled = np.ones(len(texts), dtype=bool)
     filled[list(faults.by_kind["empty"])] = False
     kept = np.flatnonzero(filled)
-    first = duplicates(texts[kept])
+    first = dict(zip(*map(np.ndarray.tolist, duplicates(texts[kept])), strict=True))
     conflicting = np.isin(texts[kept], texts[kept][with_several(texts[kept], labels[kept])[0]])
     for i in np.flatnonzero(conflicting).tolist():
         other = f"as {unit} {numbers[kept[first[i]]]}, " if i in first else ""
@@ -86,10 +87,10 @@ def _add_repetitions(
             faults.add("duplicate", int(kept[i]), f"as {unit} {numbers[kept[original]]}")
 
 
-def _summarise_labels(n_of_label: Counter[str], n_texts: int, faults: Faults) -> None:
+def _summarise_labels(n_of_label: Counter[str], n_texts: int, tally: Tally) -> None:
     said = [
         f"{label!r}: {n:,} ({100 * n / n_texts:.1f} %)" for label, n in n_of_label.most_common(_MAX_SHOWN)
     ]
     if len(n_of_label) > _MAX_SHOWN:
         said.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
-    faults.summarise("labels", said, count=len(n_of_label))
+    tally.summarise("labels", said, count=len(n_of_label))

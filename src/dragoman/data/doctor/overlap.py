@@ -32,6 +32,8 @@ _LONG = 300  # characters of a text, on average
 _HASH_BITS = 40  # of a sequence; the bits above them hold the number of its line
 _FILTER_BITS = 22
 _FILTER = (1 << _FILTER_BITS) - 1
+_SKETCH_BITS = 256
+_N_BITS = np.array([i.bit_count() for i in range(1 << 16)], dtype=np.uint8)
 
 
 class Match(NamedTuple):
@@ -65,6 +67,7 @@ class HeldOutTexts:
         self._sizes = np.bincount(rows, minlength=len(self._plain))
         ranks = self._ranks[ids]
         self._keys = np.sort(rows << _HASH_BITS | ranks)
+        self._sketches = _sketches(rows, ranks, len(self._plain))
         prefix = _rarest(rows, ranks, self._sizes)
         order = np.argsort(ranks[prefix], kind="stable")
         self._prefix_ranks, self._prefix_rows = ranks[prefix][order], rows[prefix][order]
@@ -90,11 +93,17 @@ class HeldOutTexts:
         ranks = np.where(known, self._ranks[found], -1)
         sizes = np.bincount(rows, minlength=len(lines))
         prefix = _rarest(rows, ranks, sizes) & known
-        pairs = self._candidates(rows[prefix], ranks[prefix], sizes)
+        sketches = _sketches(rows[known], ranks[known], len(lines))
+        pairs = self._candidates(rows[prefix], ranks[prefix], sizes, sketches)
         return self._verify(pairs, rows[known], ranks[known], sizes)
 
-    def _candidates(self, rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """(n, 2): line and held-out text that share a rare sequence and are of about one size."""
+    def _candidates(
+        self, rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray, sketches: np.ndarray
+    ) -> np.ndarray:
+        """(n, 2): line and held-out text that share a rare sequence, and are of about one size.
+
+        Their sketches differ in no more bits than the sequences of similar texts can.
+        """
         first = np.searchsorted(self._prefix_ranks, ranks, side="left")
         n = np.searchsorted(self._prefix_ranks, ranks, side="right") - first
         lines = np.repeat(rows, n)
@@ -102,7 +111,10 @@ class HeldOutTexts:
         smaller = np.minimum(sizes[lines], self._sizes[texts])
         alike = smaller >= SIMILAR * np.maximum(sizes[lines], self._sizes[texts])
         keys = np.unique(lines[alike] * len(self._sizes) + texts[alike])
-        return np.stack([keys // len(self._sizes), keys % len(self._sizes)], axis=1)
+        lines, texts = np.divmod(keys, len(self._sizes))
+        different = _N_BITS[sketches[lines] ^ self._sketches[texts]].sum(axis=1, dtype=np.int64)
+        alike = different <= (1 - SIMILAR) / (1 + SIMILAR) * (sizes[lines] + self._sizes[texts]) + 1e-9
+        return np.stack([lines[alike], texts[alike]], axis=1)
 
     def _verify(
         self, pairs: np.ndarray, rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray
@@ -153,6 +165,13 @@ def _sequences(lines: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
     return rows[enough], hashes[enough]
 
 
+def _sketches(rows: np.ndarray, ranks: np.ndarray, n: int) -> np.ndarray:
+    """(n, words of 16 bits): for each line a bit for every sequence, of which several share one."""
+    bits = np.zeros((n, _SKETCH_BITS), dtype=bool)
+    bits[rows, ranks % _SKETCH_BITS] = True
+    return np.packbits(bits, axis=1).view(np.uint16)
+
+
 def _rarest(rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Return which sequences are among the rarest of their line: enough that similar lines must share one.
 
@@ -165,11 +184,16 @@ def _rarest(rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray) -> np.ndarra
     return chosen
 
 
-class HeldOut:
-    """Corpora that train must not overlap with, side by side: looks up the texts of train, and says where.
+class Overlap(NamedTuple):
+    """By the index of a pair or example of train, what it is like, and how similar it is where nearly."""
 
-    `exact` and `near` hold, by the index of a pair or example of train, what it is like.
-    """
+    exact: dict[int, str]
+    near: dict[int, str]
+    similarity: dict[int, float]
+
+
+class HeldOut:
+    """Corpora that train must not overlap with, side by side: looks up the texts of train, and says where."""
 
     def __init__(self, corpora: Mapping[str, Iterable[Numbered]], sides: Sequence[str]) -> None:
         self._places: list[str] = []
@@ -181,19 +205,20 @@ class HeldOut:
         self._sides = sides
         self._texts = texts
         self._index = [HeldOutTexts([text[i] for text in texts]) for i in range(len(sides))]
-        self.exact: dict[int, str] = {}
-        self.near: dict[int, str] = {}
 
-    def look_up(self, start: int, chunk: Sequence[Numbered]) -> None:
+    def look_up(self, start: int, chunk: Sequence[Numbered]) -> Overlap:
         """Compare a chunk of train, whose first pair has the index `start`."""
-        near: dict[int, list[str]] = {}
-        exact: dict[int, list[str]] = {}
+        found = Overlap({}, {}, {})
         for i, side in enumerate(self._sides):
             for match in self._index[i].matches([one.texts[i] for one in chunk]):
-                what = self._describe(side, i, match)
-                (exact if match.similarity == 1.0 else near).setdefault(start + match.line, []).append(what)
-        self.exact.update({index: "; ".join(said) for index, said in exact.items()})
-        self.near.update({index: "; ".join(said) for index, said in near.items() if index not in exact})
+                index, what = start + match.line, self._describe(side, i, match)
+                kind = found.exact if match.similarity == 1.0 else found.near
+                kind[index] = f"{kind[index]}; {what}" if index in kind else what
+                found.similarity[index] = max(match.similarity, found.similarity.get(index, 0.0))
+        for index in found.exact:
+            found.near.pop(index, None)
+            del found.similarity[index]
+        return found
 
     def _describe(self, side: str, i: int, match: Match) -> str:
         place = self._places[match.text]

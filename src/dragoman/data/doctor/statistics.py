@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dragoman.data.doctor.words import Side
 
-LENGTH_OUTLIER = 4.0
-"""Robust standard deviations from the usual ratio of lengths."""
 MIN_LINES = 50
 """With fewer pairs that have text on both sides, no ratio is usual."""
 _MIN_BIN = 200  # pairs of about one length, whose ratios are compared
@@ -16,26 +16,37 @@ _MIN_FACTOR = np.log(2)  # a side less than twice as long as usual is no outlier
 _MIN_DEVIATION = 0.1  # nats: corpora from a grammar are more regular than language is
 
 
-def duplicates(*hashes: np.ndarray) -> dict[int, int]:
-    """Return the lines (from 0) whose hashes all occurred before, each with the first line that had them."""
-    keys = _combine(hashes)
-    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    repeated = np.flatnonzero(first[which] != np.arange(len(keys)))
-    return dict(zip(repeated.tolist(), first[which[repeated]].tolist(), strict=True))
+def duplicates(*hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lines (from 0, rising) whose hashes all occurred before, and the first that had them."""
+    order, starts = _groups(combine(hashes))
+    repeats = np.delete(np.arange(len(order)), starts)
+    firsts = order[starts[np.searchsorted(starts, repeats, side="right") - 1]]
+    lines = order[repeats]
+    rising = np.argsort(lines)
+    return lines[rising], firsts[rising]
 
 
 def with_several(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the lines whose key stands beside different values, and for each how many different ones."""
-    pairs = _combine((keys, values))
-    _, first = np.unique(pairs, return_index=True)
-    _, which, counts = np.unique(keys[first], return_inverse=True, return_counts=True)
-    lines = first[counts[which] > 1]
-    numbers = counts[which][counts[which] > 1]
-    order = np.argsort(lines)
-    return lines[order], numbers[order]
+    first = np.delete(np.arange(len(keys)), duplicates(keys, values)[0])
+    order, starts = _groups(keys[first])
+    sizes = np.diff(np.append(starts, len(order)))
+    several = np.repeat(sizes > 1, sizes)
+    lines, numbers = first[order[several]], np.repeat(sizes, sizes)[several]
+    rising = np.argsort(lines)
+    return lines[rising], numbers[rising]
 
 
-def _combine(hashes: tuple[np.ndarray, ...]) -> np.ndarray:
+def _groups(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order that sorts `keys`, equal ones in theirs, and where in it each different key starts."""
+    order = np.argsort(keys, kind="stable")
+    in_order = keys[order]
+    is_new = np.ones(len(keys), dtype=bool)
+    np.not_equal(in_order[1:], in_order[:-1], out=is_new[1:])
+    return order, np.flatnonzero(is_new)
+
+
+def combine(hashes: Sequence[np.ndarray]) -> np.ndarray:
     """One hash of several."""
     combined = np.zeros(len(hashes[0]), dtype=np.uint64)
     for part in hashes:

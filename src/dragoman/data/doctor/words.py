@@ -10,6 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
+from dragoman.text.normalisation import plain
+
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Burmese, Khmer, kana and Han are written without spaces: each character counts as a word."""
 _WORD = re.compile(rf"\d+|[{UNSPACED}]|[^\W\d_{UNSPACED}]+")
@@ -17,6 +19,7 @@ ADDRESS = re.compile(
     r"(?:https?://|ftp://|www\.)[^\s<>\"'„“”«»，。！？）)]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
 """URLs and e-mail addresses."""
+_DIGITS = re.compile(r"\d+")
 _CLOSING = " \t\u00a0\"'”“»«’）)」』]"
 _FINAL_MARKS = {"?": 1, "？": 1, "؟": 1, "!": 2, "！": 2, ".": 3, "。": 3, ":": 4, "：": 4, ",": 5, "，": 5}
 
@@ -79,6 +82,8 @@ class Side:
     """Which punctuation mark the line ends with; 0 for none."""
     hashes: np.ndarray
     """Of the text with single spaces: equal for equal text, in this process only."""
+    near_hashes: np.ndarray
+    """Of its words alone, every number alike: case, punctuation and digits do not matter."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -90,7 +95,8 @@ class SideReader:
     def __init__(self) -> None:
         self._words = Words()
         self._ids, self._sizes = array("i"), array("i")
-        self._lengths, self._final_marks, self._hashes = array("i"), array("b"), array("q")
+        self._lengths, self._final_marks = array("i"), array("b")
+        self._hashes, self._near_hashes = array("q"), array("q")
 
     def add(self, texts: Iterable[str]) -> None:
         number = self._words.__getitem__
@@ -102,6 +108,7 @@ class SideReader:
             self._lengths.append(len(text))
             self._final_marks.append(_FINAL_MARKS.get(text.rstrip(_CLOSING)[-1:], 0))
             self._hashes.append(hash(" ".join(text.split())))
+            self._near_hashes.append(hash(_DIGITS.sub("0", plain(text))))
 
     def side(self) -> Side:
         """Everything read so far."""
@@ -112,6 +119,7 @@ class SideReader:
             lengths=np.array(self._lengths, dtype=np.int32),
             final_marks=np.array(self._final_marks, dtype=np.int8),
             hashes=np.array(self._hashes, dtype=np.int64),
+            near_hashes=np.array(self._near_hashes, dtype=np.int64),
         )
 
 

@@ -1,0 +1,257 @@
+"""Large corpora: what the doctor finds, and a vocabulary, a token store and a first update; time and memory.
+
+    DRAGOMAN_DATA=... python benchmarks/scale.py doctor [--pairs 1000000] [--seed 1] [--folder DIR]
+    DRAGOMAN_DATA=... python benchmarks/scale.py training [--pairs 1000000] [--seed 1] [--folder DIR]
+
+The corpus is made in DIR, unless it is there: two random pairs of multi30k, tatoeba-en-de and iwslt17 are
+joined to one, and faults are planted block by block as in doctor.py, each kind into about 1 % of the pairs,
+with repetitions and near repetitions of pairs from earlier blocks. `doctor` runs `data check --write-clean`
+with every planted kind dropped, and counts what dropped.jsonl says of pairs with that fault planted (found),
+and of pairs with nothing planted (false alarms). Each step is a process of its own, whose peak resident
+memory the operating system reports. Prints Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import doctor
+from dragoman.data.corpora import Pair, open_corpus
+from dragoman.data.doctor import DROPPED
+
+BLOCK = 50_000
+N_HELD_OUT = 2000
+N_REMEMBERED = 20_000
+N_VALID = 100
+LANGS = "en", "de"
+PLANTED = "planted.jsonl"
+
+
+def make_corpus(folder: Path, n_pairs: int, seed: int) -> None:
+    """Write train.en, train.de, test.en, test.de and, at last, the lines with planted faults."""
+    sources = [source for source in doctor.SOURCES if source.tgt_lang == "de"]
+    base = [pair for source in sources for pair in source.read(source.train)]
+    held_out = doctor.SOURCES[0].read("val") + doctor.SOURCES[1].read("val")
+    texts = {
+        "zh": [pair.tgt for pair in doctor.SOURCES[3].read("val")],
+        "pl": [pair.tgt for pair in doctor.SOURCES[2].read("val")],
+    }
+    foreign = doctor.foreign_texts(doctor.SOURCES[1], texts)
+    rng = random.Random(seed)
+    held_out = rng.sample(held_out, min(N_HELD_OUT, len(held_out)))
+    earlier: list[Pair] = []
+    unfinished = folder / f"{PLANTED}.part"
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context((folder / f"train.{lang}").open("w", encoding="utf-8")) for lang in LANGS
+        ]
+        planted = stack.enter_context(unfinished.open("w", encoding="utf-8"))
+        for start in range(0, n_pairs, BLOCK):
+            pairs = [_joined(*rng.choices(base, k=2)) for _ in range(min(BLOCK, n_pairs - start))]
+            planter = doctor.Planter(pairs, held_out, foreign, rng.randrange(2**32))
+            doctor.plant_all(planter)
+            _plant_repetitions(planter, earlier)
+            for i, file in enumerate(files):
+                file.writelines(f"{pair[i]}\n" for pair in planter.pairs)
+            changed = {line for lines in planter.planted.values() for line in lines}
+            for name, lines in planter.planted.items():
+                numbers = [start + line + 1 for line in sorted(lines)]
+                planted.write(json.dumps({"fault": name, "lines": numbers}) + "\n")
+            left = [pair for i, pair in enumerate(pairs) if i not in changed]
+            earlier = rng.sample(left, min(len(left), N_REMEMBERED)) + earlier
+            earlier = rng.sample(earlier, min(len(earlier), N_REMEMBERED))
+            print(f"{min(start + BLOCK, n_pairs):,} pairs made", file=sys.stderr)
+    for i, lang in enumerate(LANGS):
+        (folder / f"test.{lang}").write_text("".join(f"{p[i]}\n" for p in held_out), encoding="utf-8")
+    unfinished.replace(folder / PLANTED)
+
+
+def _joined(a: Pair, b: Pair) -> Pair:
+    return Pair(f"{a.src} {b.src}", f"{a.tgt} {b.tgt}")
+
+
+def _plant_repetitions(planter: doctor.Planter, earlier: Sequence[Pair]) -> None:
+    """Plant pairs of earlier blocks, as they were and with other case and punctuation."""
+    if earlier:
+        rng = planter.rng
+        planter.plant("duplicate (of an earlier block)", lambda *_: rng.choice(earlier))
+        planter.plant("duplicate-near", lambda *_: _nearly(rng.choice(earlier)))
+
+
+def _nearly(pair: Pair) -> Pair:
+    return Pair(f"{pair.src.upper()} !", pair.tgt.replace(",", ";").lower())
+
+
+class Step(NamedTuple):
+    """What a process took, and what it printed."""
+
+    seconds: float
+    cpu_seconds: float
+    mib: float
+    output: str
+
+
+def measured(command: Sequence[str], folder: Path) -> Step:
+    """Run Python with these arguments in `folder`."""
+    started = time.perf_counter()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        process = subprocess.Popen([sys.executable, *command], cwd=folder, stdout=output)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
+        output.seek(0)
+        cpu_seconds = usage.ru_utime + usage.ru_stime
+        unit = 2**20 if sys.platform == "darwin" else 2**10
+        mib = usage.ru_maxrss / unit
+        return Step(time.perf_counter() - started, cpu_seconds, mib, output.read())
+
+
+def run_doctor(folder: Path, n_pairs: int) -> None:
+    """Check and clean the corpus in `folder`, and print what was found."""
+    lines: dict[str, list[int]] = {}
+    with (folder / PLANTED).open(encoding="utf-8") as file:
+        for record in map(json.loads, file):
+            lines.setdefault(record["fault"], []).extend(record["lines"])
+    kinds = sorted({name.split(" ")[0] for name in lines})
+    files = ["train.en", "train.de", "--test", "test.en,test.de"]
+    check = ["-m", "dragoman", "data", "check", *files, "--examples", "0", "--json"]
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        drop = [option for kind in kinds for option in ("--drop", kind)]
+        step = measured([*check, "--write-clean", f"{name}/clean", *drop], folder)
+        found = reasons_of(Path(name) / "clean" / DROPPED, kinds)
+    print("| pairs | processor seconds | pairs a processor second | wall seconds | peak MiB |")
+    print("|--:|--:|--:|--:|--:|")
+    speed = f"{step.cpu_seconds:.0f} | {n_pairs / step.cpu_seconds:,.0f}"
+    print(f"| {n_pairs:,} | {speed} | {step.seconds:.0f} | {step.mib:,.0f} |\n")
+    print_faults(lines, found)
+
+
+def reasons_of(dropped: Path, kinds: Sequence[str]) -> dict[str, set[int]]:
+    """Return the numbers of the lines that were dropped, by kind."""
+    found: dict[str, set[int]] = {kind: set() for kind in kinds}
+    with dropped.open(encoding="utf-8") as file:
+        for record in map(json.loads, file):
+            for kind in record["reasons"]:
+                found.setdefault(kind, set()).add(record["number"])
+    return found
+
+
+def print_faults(planted: dict[str, list[int]], found: dict[str, set[int]]) -> None:
+    """Print for each planted fault how often it was found, and false alarms of its kind."""
+    changed = {line for lines in planted.values() for line in lines}
+    alarms = {kind: len(lines - changed) for kind, lines in found.items()}
+    of_kind = Counter(name.split(" ")[0] for name in planted)
+    print("| fault | planted | found | missed | recall | false alarms of the kind |")
+    print("|---|--:|--:|--:|--:|--:|")
+    for name, lines in planted.items():
+        kind = name.split(" ")[0]
+        n_found = len(found[kind].intersection(lines))
+        share = f"{100 * n_found / len(lines):.1f} %" if lines else "–"
+        alarm = f"{alarms[kind]:,}" if of_kind[kind] else "″"
+        of_kind[kind] = 0
+        print(f"| {name} | {len(lines):,} | {n_found:,} | {len(lines) - n_found:,} | {share} | {alarm} |")
+
+
+def run_training(folder: Path, n_pairs: int) -> None:
+    """Learn a vocabulary, make a store and an update, and print what each took."""
+    print("| step | processor seconds | wall seconds | peak MiB | |")
+    print("|---|--:|--:|--:|---|")
+    for name in STEPS:
+        step = measured([__file__, "--step", name, str(folder)], folder)
+        print_step(name, step, step.output.strip())
+    files = [f"--{side}={folder}/train.{lang}" for side, lang in zip(("src", "tgt"), LANGS, strict=True)]
+    valid = [f"--valid-{s}={folder}/valid.{lang}" for s, lang in zip(("src", "tgt"), LANGS, strict=True)]
+    for lang in LANGS:
+        with (folder / f"test.{lang}").open(encoding="utf-8") as file:
+            (folder / f"valid.{lang}").write_text("".join(islice(file, N_VALID)), encoding="utf-8")
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        train = ["-m", "dragoman", "train", *files, *valid, "--no-check", "--out", f"{name}/run"]
+        for what, n_steps in (("first update, from text", 1), ("one more update, store at hand", 2)):
+            step = measured([*train, "--set", f"training.max_steps={n_steps}"], folder)
+            print_step(what, step, "with validation")
+    print(f"\n{n_pairs:,} pairs")
+
+
+def print_step(name: str, step: Step, words: str) -> None:
+    print(f"| {name} | {step.cpu_seconds:.0f} | {step.seconds:.0f} | {step.mib:,.0f} | {words} |", flush=True)
+
+
+def run_step(step: str, folder: Path) -> str:
+    """Run a step in this process; say in words what came of it."""
+    from dragoman.config import TokenizerConfig
+    from dragoman.data.store import TokenStore
+    from dragoman.text.tokenizer import TokenizerPair
+
+    files = [str(folder / f"train.{lang}") for lang in LANGS]
+    corpus = open_corpus(files, src_lang=LANGS[0], tgt_lang=LANGS[1])
+    if step == "vocabulary":
+        pair = TokenizerPair.train(corpus.pairs(), TokenizerConfig())
+        pair.save(folder / "tokenizer")
+        return f"{pair.src.vocab_size:,} tokens"
+    started = time.process_time()
+    if step == "store":
+        pair = TokenizerPair.load(folder / "tokenizer")
+        with tempfile.TemporaryDirectory(dir=folder) as cache:
+            store = TokenStore.prepare(corpus, pair, max_length=10_000, cache=Path(cache))
+            n_tokens = store.n_src_tokens + store.n_tgt_tokens
+    else:
+        n_tokens = count_tokens(folder)
+    seconds = time.process_time() - started
+    return f"{n_tokens / seconds / 1e6:.2f} M tokens a processor second ({n_tokens / 1e6:.1f} M)"
+
+
+def count_tokens(folder: Path) -> int:
+    """Encode both sides with the `tokenizers` library alone, as it reads lists of lines; the tokens."""
+    from tokenizers import Tokenizer
+
+    n_tokens = 0
+    (path,) = (folder / "tokenizer").glob("*.json")
+    tokenizer = Tokenizer.from_file(str(path))
+    for lang in LANGS:
+        with (folder / f"train.{lang}").open(encoding="utf-8") as file:
+            while lines := file.readlines(4_000_000):
+                n_tokens += sum(map(len, tokenizer.encode_batch_fast([line.rstrip("\n") for line in lines])))
+    return n_tokens
+
+
+STEPS = ("vocabulary", "store", "tokenizers alone")
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--step"]:
+        print(run_step(sys.argv[2], Path(sys.argv[3])))
+        return
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("doctor", "training"))
+    parser.add_argument("--pairs", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="where the corpus is, or is to be made")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = (options.folder or Path(name)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / PLANTED).exists():
+            make_corpus(folder, options.pairs, options.seed)
+        with (folder / "train.en").open("rb") as file:
+            n_pairs = sum(1 for _ in file)
+        (run_doctor if options.what == "doctor" else run_training)(folder, n_pairs)
+
+
+if __name__ == "__main__":
+    main()

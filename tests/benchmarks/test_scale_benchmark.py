@@ -1,0 +1,57 @@
+"""The benchmark of large corpora, on a small one: it plants what it says, and counts what is found of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import doctor
+import scale
+from dragoman.data.corpora import Pair
+from faulty import phrases
+
+pytestmark = pytest.mark.slow
+
+
+def read(source: doctor.Source, part: str) -> list[Pair]:
+    pairs = [Pair(*pair) for pair in phrases(2000, src_lang=source.src_lang, tgt_lang=source.tgt_lang)]
+    return pairs[:1600] if part.startswith("train") else pairs[1600:]
+
+
+def test_planted_faults_are_where_it_says_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor.Source, "read", read)
+    monkeypatch.setattr(scale, "BLOCK", 1000)
+    monkeypatch.setattr(sys, "argv", ["scale.py", "doctor", "--pairs", "2000", "--folder", str(tmp_path)])
+    scale.main()
+    sides = [(tmp_path / f"train.{lang}").read_text("utf-8").split("\n")[:-1] for lang in ("en", "de")]
+    pairs = list(zip(*sides, strict=True))
+    assert len(pairs) == 2000
+    planted: dict[str, list[int]] = {}
+    for line in (tmp_path / scale.PLANTED).read_text("utf-8").splitlines():
+        record = json.loads(line)
+        planted.setdefault(record["fault"], []).extend(record["lines"])
+    assert [i for i, (src, tgt) in enumerate(pairs, start=1) if not (src and tgt)] == planted["empty"]
+    assert all(pairs[i - 1] in pairs[:1000] for i in planted["duplicate (of an earlier block)"])
+    table = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    rows = {cells[0].removeprefix("| "): cells[1:] for cells in table}
+    assert rows["2,000"][1:]
+    for fault, numbers in planted.items():
+        n, n_found, n_missed = (int(cell) for cell in rows[fault][:3])
+        assert n == len(numbers) == n_found + n_missed
+    for fault in ("empty", "identical", "duplicate (of an earlier block)", "duplicate-near", "addresses"):
+        assert rows[fault][2] == "0", fault
+
+
+def test_false_alarms_are_on_pairs_with_nothing_planted(capsys: pytest.CaptureFixture[str]) -> None:
+    planted = {"length (cut)": [1, 2], "length (joined)": [3], "empty": [4]}
+    scale.print_faults(planted, {"length": {1, 3, 4, 9, 10}, "empty": {4}})
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| length (cut) | 2 | 1 | 1 | 50.0 % | 2 |",
+        "| length (joined) | 1 | 1 | 0 | 100.0 % | ″ |",
+        "| empty | 1 | 1 | 0 | 100.0 % | 0 |",
+    ]

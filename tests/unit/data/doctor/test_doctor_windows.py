@@ -1,0 +1,136 @@
+"""A corpus too large to be judged at once: window by window, with what only the whole tells at the end."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dragoman.data.corpora import open_corpus
+from dragoman.data.doctor import Report, check_corpus, checkup, kinds_to_drop, reading, write_clean
+from dragoman.data.doctor.findings import threshold_of, thresholds_of
+from dragoman.errors import ConfigError
+from faulty import InMemory, lines_with, phrases
+
+CHUNK, WINDOW, TAIL = 50, 600, 300
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "CHUNK", CHUNK)
+    monkeypatch.setattr(checkup, "WINDOW", WINDOW)
+    monkeypatch.setattr(checkup, "TAIL", TAIL)
+    monkeypatch.setattr(checkup, "_PARTITION", 100)
+
+
+def check(pairs: list[tuple[str, str]]) -> Report:
+    return check_corpus(InMemory(pairs), src_lang="en", tgt_lang="de")
+
+
+@pytest.mark.parametrize("n", [40, 600, 899, 900, 950, 1499, 1500, 1700])
+def test_windows_hold_everything_and_the_last_one_is_not_small(small_windows: None, n: int) -> None:
+    pairs = [reading.Numbered(i, ("a", "b")) for i in range(n)]
+    chunks = [pairs[i : i + CHUNK] for i in range(0, n, CHUNK)]
+    found = list(checkup.windows(iter(chunks)))
+    assert [chunk for chunk, _ in found] == chunks
+    ends = [0, *(k for k, (_, is_last) in enumerate(found, start=1) if is_last)]
+    sizes = [sum(map(len, chunks[a:b])) for a, b in itertools.pairwise(ends)]
+    assert sum(sizes) == n
+    assert sizes[:-1] == [WINDOW] * (len(sizes) - 1)
+    assert len(sizes) == 1 or TAIL <= sizes[-1] < WINDOW + TAIL
+
+
+def test_faults_are_numbered_through_all_windows(small_windows: None) -> None:
+    pairs = phrases(2000)
+    for i in (20, 700, 1900):
+        pairs[i] = ("", pairs[i][1])
+    pairs[1500], pairs[1950] = pairs[3], (pairs[4][0].upper() + "!", pairs[4][1])
+    pairs[1000:1010] = [(f"See room {i}.", f"Siehe Zimmer {i}.") for i in range(10)]
+    targets = [tgt for _, tgt in pairs]
+    targets[560:640] = targets[639:640] + targets[560:639]  # across the border of two windows
+    report = check([(src, tgt) for (src, _), tgt in zip(pairs, targets, strict=True)])
+    assert report.n_lines == 2000
+    assert lines_with(report, "empty") == [21, 701, 1901]
+    assert lines_with(report, "duplicate") == [1501]
+    assert lines_with(report, "duplicate-near") == [*range(1002, 1011), 1951]
+    assert report.finding("duplicate-near").examples[0].detail == "as pair 1001"  # type: ignore[union-attr]
+    shifted = report.finding("shifted")
+    assert shifted is not None
+    assert len(shifted.summary) == 1
+    first, last = int(shifted.lines[0]), int(shifted.lines[-1])
+    assert shifted.summary == (f"pairs {first} to {last}: the target of a source is 1 pair below",)
+    assert abs(first - 561) <= 5
+    assert abs(last - 640) <= 5
+
+
+def test_windows_unlike_all_others_are_faults(small_windows: None) -> None:
+    pairs = phrases(1800)
+    polish = phrases(1800, tgt_lang="pl")
+    pairs[600:1200] = polish[600:1200]
+    report = check(pairs)
+    assert set(range(601, 1201)) <= set(lines_with(report, "language"))
+    found = report.finding("languages")
+    assert found is not None
+    assert found.summary == (
+        "pairs 601 to 1200: the target is declared as de, but its short words are those of pl",
+    )
+    assert not report.notes
+
+
+def test_examples_are_spread_over_a_long_corpus(small_windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.data.doctor.tally._MIN_KEPT", 12)
+    pairs = [("", f"{i}") if i % 10 == 5 else (f"a{i}", f"b{i}") for i in range(3000)]
+    finding = check_corpus(InMemory(pairs), n_examples=4).finding("empty")
+    assert finding is not None
+    assert finding.count == 300
+    assert [example.texts[1] for example in finding.examples] == [str(e.line - 1) for e in finding.examples]
+    gaps = np.diff([0, *(example.line for example in finding.examples), 3000])
+    assert gaps.max() < 1500
+
+
+def test_a_clean_copy_of_many_windows(small_windows: None, tmp_path: Path) -> None:
+    pairs = phrases(1900)
+    pairs[1700] = pairs[0]
+    pairs[1800] = ("", "x")
+    (tmp_path / "a.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    corpus = open_corpus([str(tmp_path / "a.tsv")], src_lang="en", tgt_lang="de")
+    report = check_corpus(corpus)
+    write_clean(corpus, report, tmp_path / "clean", kinds=kinds_to_drop())
+    dropped = set(report.lines(kinds_to_drop()).tolist())
+    assert {1701, 1801} <= dropped
+    kept = [f"{src}\t{tgt}" for i, (src, tgt) in enumerate(pairs, start=1) if i not in dropped]
+    assert (tmp_path / "clean" / "a.tsv").read_text(encoding="utf-8").splitlines() == kept
+
+
+def test_thresholds_decide_what_is_a_fault() -> None:
+    pairs = phrases(1500)
+    pairs[700] = (pairs[700][0], " ".join(pairs[i][1] for i in range(700, 706)))
+    usual = check_corpus(InMemory(pairs), with_survey=True)
+    assert usual.survey is not None
+    for kind in ("length", "unrelated"):
+        found = threshold_of(kind)
+        for step in (2, 6, 20):
+            value = found.low + step * found.step
+            report = check_corpus(InMemory(pairs), thresholds=thresholds_of([f"{kind}={value}"]))
+            graded = [(grades.get(kind, 0), n) for _, grades, n in usual.survey.combinations]
+            is_dropped = (lambda g, s=step: 0 < g <= s) if found.is_upper else (lambda g, s=step: g > s)
+            assert len(lines_with(report, kind)) == sum(n for grade, n in graded if is_dropped(grade))
+    assert sum(n for _, _, n in usual.survey.combinations) == 1500
+    sample = next(one for one in usual.survey.samples if one.kind == "length")
+    assert sample.example.texts == pairs[sample.example.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("markup=3", "markup=3: no threshold; give one of length, overlap-near, unrelated, as in length=6"),
+        ("length", "length: give a number from 2 to 20"),
+        ("unrelated=2", "unrelated=2: give a number from 0 to 1"),
+        ("length=nan", "length=nan: give a number"),
+    ],
+)
+def test_thresholds_that_cannot_be(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        thresholds_of([text])
