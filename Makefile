@@ -27,7 +27,7 @@ docs: .venv-docs/installed
 	.venv-docs/bin/python docs/stage_site.py build/pages --site site
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet --site-dir site/$(VERSION)
 
-VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/dragoman/__init__.py)
 
 .venv-docs/installed: constraints.txt
 	$(PYTHON) -m venv .venv-docs
