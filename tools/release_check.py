@@ -165,7 +165,8 @@ def check_installed(scratch: Path) -> str:
     for command in (["dragoman", "--version"], *first_commands()):
         small = ["--set", "training.max_steps=5", "--set", "training.n_threads=1"]
         said = run(programs / command[0], *command[1:], *(small if command[1] == "train" else []), cwd=work)
-    run("cyclonedx-py", "environment", programs / "python", "--output-file", DIST / "sbom.json")
+    packages = run("cyclonedx-py", "environment", programs / "python")
+    (DIST / "sbom.json").write_text(packages.replace(f"{DIST.as_uri()}/", ""), encoding="utf-8")
     return said.strip().splitlines()[0]
 
 

@@ -44,6 +44,7 @@ def steps() -> Iterator[tuple[str, dict[str, Any]]]:
 COMMANDS = sorted({line for _, step in steps() for line in step.get("run", "").splitlines()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", release_check.SCHEMAS)
 def test_files_for_the_code_host_are_valid(schema: str) -> None:
     files = sorted(ROOT.glob(release_check.SCHEMAS[schema]))
