@@ -2,8 +2,8 @@
 
     python docs/generate_licences.py
 
-Run it where all extras are installed (`make setup`). tests/docs/test_licences_page.py fails while a dependency
-of pyproject.toml is not on the page, or an installed package says another licence than the page.
+Run it where all extras are installed (`make setup`). tests/docs/test_licences_page.py fails while a
+dependency of pyproject.toml is not on the page, or an installed package says another licence than the page.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ INTRODUCTION = """\
 
 <!-- Written by docs/generate_licences.py from the metadata of installed packages. -->
 
-Dragoman is under the [MIT licence](../LICENSE). No package below is part of it: `pip` installs the core packages
-always, the others with the extra that is named. The licence is what the package's own metadata says, on Linux.
+Dragoman is under the [MIT licence](../LICENSE). No package below is part of it: `pip` installs the core
+packages always, the others with the extra that is named. The licence is what the package's own metadata says.
 PyTorch for GPUs also installs NVIDIA's libraries (`nvidia-*`), which are under NVIDIA's own terms.
 
 """
