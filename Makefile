@@ -27,9 +27,13 @@ docs: .venv-docs/installed
 	.venv-docs/bin/python docs/stage_site.py build/pages --site site
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet --site-dir site/$(VERSION)
 
-# Wheel and sdist of the last commit, in dist/; then whatever can be tried of a release here.
-dist release-check: .venv-release/installed
-	.venv-release/bin/python tools/release_check.py $(if $(filter dist,$@),--only distributions)
+# Wheel and sdist of the last commit, in dist/.
+dist: .venv-release/installed
+	.venv-release/bin/python tools/release_check.py --only distributions
+
+# All that can be tried of a release here: built twice, installed, run, validated.
+release-check: .venv-release/installed
+	.venv-release/bin/python tools/release_check.py
 
 .venv-release/installed: constraints.txt
 	$(PYTHON) -m venv .venv-release

@@ -73,7 +73,7 @@ def test_a_command_of_a_workflow_names_what_is_there(command: str) -> None:
     words = shlex.split(command)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     if words[0] == "make":
-        assert all(re.search(rf"^(?:.* )?{target}(?: .*)?:", makefile, re.MULTILINE) for target in words[1:])
+        assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in words[1:])
     for word in words:
         if word.startswith(("tools/", ".ci/", "deploy/", "@tests/")):
             assert (ROOT / word.removeprefix("@")).is_file(), word
