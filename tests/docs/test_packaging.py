@@ -70,7 +70,7 @@ def test_pins_name_the_python_from_which_they_hold() -> None:
 
 
 def test_a_source_distribution_has_every_file_of_the_repository(tmp_path: Path) -> None:
-    pytest.importorskip("setuptools")
+    pytest.importorskip("setuptools", minversion="77")
     if not (ROOT / ".git").exists():
         pytest.skip("is itself a source distribution")
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
