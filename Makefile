@@ -6,7 +6,7 @@ export DRAGOMAN_DATA ?= $(abspath ../shared/data)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test quick check-docs docs coverage test-lowest check setup clean
+.PHONY: demo test quick check-docs docs dist release-check coverage test-lowest check setup clean
 
 demo: .venv/demo
 	$(BIN)/dragoman demo
@@ -27,7 +27,21 @@ docs: .venv-docs/installed
 	.venv-docs/bin/python docs/stage_site.py build/pages --site site
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet --site-dir site/$(VERSION)
 
-VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+# Wheel and sdist of the last commit, in dist/.
+dist: .venv-release/installed
+	.venv-release/bin/python tools/release_check.py --only distributions
+
+# All that can be tried of a release here: built twice, installed, run, validated.
+release-check: .venv-release/installed
+	.venv-release/bin/python tools/release_check.py
+
+.venv-release/installed: constraints.txt
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/pip install --quiet --constraint constraints.txt build check-jsonschema check-wheel-contents \
+		cyclonedx-bom kubernetes-validate setuptools twine zizmor
+	touch $@
+
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/dragoman/__init__.py)
 
 .venv-docs/installed: constraints.txt
 	$(PYTHON) -m venv .venv-docs
@@ -38,13 +52,9 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 coverage: .venv/installed
 	$(PYTEST) --cov --cov-report=term:skip-covered tests/unit $(ARGS)
 
-# The lowest versions of the core dependencies, without any extra; old ones meet deprecations in new ones.
+# The lowest versions of the core dependencies, without any extra (tests/core.txt); old ones meet deprecations in new ones.
 test-lowest: .venv-lowest/installed
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 -W ignore::DeprecationWarning $(LOWEST:%=tests/%.py)
-
-LOWEST := $(addprefix unit/,test_config test_runs training/test_training predict/test_predict text/test_words \
-	text/test_subword metrics/test_metrics cli/test_import_time decoding/test_greedy_and_beam) \
-	docs/test_configuration_page docs/test_packaging
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 -W ignore::DeprecationWarning @tests/core.txt
 
 .venv-lowest/installed: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv .venv-lowest
@@ -72,4 +82,4 @@ setup: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv .venv-docs .venv-lowest runs build site src/*.egg-info
+	rm -rf .venv .venv-docs .venv-lowest .venv-release runs build dist site src/*.egg-info

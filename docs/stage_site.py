@@ -34,6 +34,8 @@ PLACES = {
     "README_zh.md": "zh.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+    "SECURITY.md": "security.md",
 }
 """Where the site has pages of the repository's root."""
 HEADS = {

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dragoman.tasks import config_for
     from dragoman.training.loop import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Classification": "dragoman.predict.classifier",
