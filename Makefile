@@ -78,7 +78,7 @@ setup: .venv/installed
 
 .venv/installed: .venv/demo
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps joeynmt
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps joeynmt argostranslate minisbd stanza emoji
 	touch $@
 
 clean:

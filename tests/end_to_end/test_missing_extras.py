@@ -81,6 +81,7 @@ CASES = [
     ("ray", "ray", ["backtranslate", "run", "train.de", "--out", "pairs.tsv", "--ray", "local"]),
     ("ray", "ray", ["distill", "run", "--ray", "local"]),
     ("ctranslate2", "ctranslate2", ["export", "run", "--to", "ctranslate2", "--out", "exported"]),
+    ("sentencepiece", "argos", ["export", "run", "--to", "argos", "--out", "exported"]),
     ("onnxruntime", "onnx", ["export", "run", "--to", "onnx", "--out", "exported"]),
     ("onnxscript", "onnx", ["export", "run", "--to", "onnx", "--out", "exported"]),
     ("transformers", "huggingface", ["export", "run", "--to", "huggingface", "--out", "exported"]),

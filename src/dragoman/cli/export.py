@@ -21,7 +21,9 @@ def export(
     run: RunPath,
     to: Annotated[
         str,
-        typer.Option(help="Target format: ctranslate2, onnx, huggingface or browser.", show_default=False),
+        typer.Option(
+            help="Target format: ctranslate2, onnx, huggingface, browser or argos.", show_default=False
+        ),
     ],
     out: Annotated[
         Path, typer.Option(help="Output folder: new, empty, or an earlier export.", show_default=False)
@@ -29,7 +31,7 @@ def export(
     compute_type: Annotated[
         str,
         typer.Option(
-            help="Type of the weights: float32, or int8 (ctranslate2 and onnx; browser always).",
+            help="Type of the weights: float32, or int8 (ctranslate2, onnx, argos; browser always).",
             show_default=False,
         ),
     ] = "",
@@ -44,11 +46,11 @@ def export(
         int, typer.Option(min=1, max=100_000, help="Validation sentences used to verify the export.")
     ] = 200,
 ) -> None:
-    """Export a run to a folder for CTranslate2, onnxruntime, transformers or a browser.
+    """Export a run to a folder for CTranslate2, onnxruntime, transformers, a browser or Argos Translate.
 
     Before the folder is written, outputs and probabilities are compared with the run's on validation data.
     The exported README.md contains a script that runs without Dragoman; for a browser it says how to serve
-    the folder. Classifiers support onnx only.
+    the folder, for Argos Translate how to install the package. Classifiers support onnx only.
     """
     from dragoman.interop.exporting import export_run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,8 +19,8 @@ from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
-from dragoman.interop import huggingface, onnx
-from dragoman.interop.browser import README, check_browser, write_browser
+from dragoman.interop import argos, browser, huggingface, onnx
+from dragoman.interop.browser import check_browser, write_browser
 from dragoman.interop.onnx_int8 import quantize
 from dragoman.interop.onnxruntime_web import runtime_files
 from dragoman.interop.parity import (
@@ -98,6 +99,8 @@ class Exporter(NamedTuple):
     """Write a translator, and start the runtime on what was written."""
     compute_types: tuple[str, ...] = ("float32",)
     """The first is taken if none is chosen."""
+    usage: str = ""
+    """How it is used, in place of a script."""
 
 
 def export_run(
@@ -112,11 +115,12 @@ def export_run(
 ) -> ExportReport:
     """Write the run at `run_path` into the folder `out` for another runtime, and compare the two.
 
-    `to` is "ctranslate2", "onnx", "huggingface" or "browser". `compute_type` is "float32", or for ctranslate2
-    and onnx "int8", as it always is for a browser. A browser's folder holds onnxruntime-web, from the folder
-    of its npm package, `onnxruntime_web`, or downloaded once. Searches and log-probabilities are compared on
-    `n_sentences` of the run's validation data, or random ones. The folder is there whole, or not at all; it
-    must be new, empty, or an earlier export. `progress` is called with the number of sentences compared.
+    `to` is "ctranslate2", "onnx", "huggingface", "browser" or "argos". `compute_type` is "float32", or for
+    ctranslate2, onnx and argos "int8", as it always is for a browser. A browser's folder holds
+    onnxruntime-web, from the folder of its npm package, `onnxruntime_web`, or downloaded once. Searches and
+    log-probabilities are compared on `n_sentences` of the run's validation data, or random ones. The folder
+    is there whole, or not at all; it must be new, empty, or an earlier export. `progress` is called with the
+    number of sentences compared.
 
     ConfigError: there is no such format or compute type, or the format cannot express the run. RunError: the
     runtime computes something else, there is no run, or the folder is not free or cannot be written.
@@ -204,8 +208,14 @@ def _export_translator(
             if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
                 notes, script = (), "translate_with_sentencepiece"
         parity = compare(one, texts, origin, engine, compared, progress=progress)
+        if isinstance(engine, CTranslate2Engine) and to == "argos":
+            name = "shared.json" if one.tokenizers.shared else "src.json"
+            package = argos.write_packages(config, target, one, run.tokenizer_folder / name, folder)
+            parity.same[argos.ALIKE] = argos.check_package(package, one, engine, texts)
         check(parity, compared, tolerance=TOLERANCE[compute_type], what=f"{to}, {compute_type}")
         found.append(parity)
+    if to == "argos":
+        shutil.rmtree(folder / argos.MODEL)  # it is in the packages
     _write_readme(folder, run, to, script, notes, targets=targets)
     return together(found), notes
 
@@ -321,6 +331,12 @@ def _to_huggingface(
     return huggingface.HuggingFaceEngine(folder)
 
 
+def _to_argos(run: Run, translator: Translator, folder: Path, options: Options) -> CTranslate2Engine:
+    argos.check_argos(translation_config(run))
+    argos.lengthen(translator.model)
+    return _to_ctranslate2(run, translator, folder / argos.MODEL, options)
+
+
 EXPORTERS: dict[str, Exporter] = {
     "ctranslate2": Exporter(
         "CTranslate2", ("ctranslate2",), "translate_with_ctranslate2", _to_ctranslate2, ("float32", "int8")
@@ -331,7 +347,12 @@ EXPORTERS: dict[str, Exporter] = {
     "huggingface": Exporter(
         "Hugging Face", ("transformers",), "translate_with_transformers", _to_huggingface
     ),
-    "browser": Exporter("a page", ("onnx", "onnxscript", "onnxruntime"), "", _to_browser, ("int8",)),
+    "browser": Exporter(
+        "a page", ("onnx", "onnxscript", "onnxruntime"), "", _to_browser, ("int8",), browser.README
+    ),
+    "argos": Exporter(
+        "Argos Translate", ("ctranslate2", "sentencepiece"), "", _to_argos, ("float32", "int8"), argos.README
+    ),
 }
 
 
@@ -410,7 +431,7 @@ def _write_readme(
     ]
     if script == "translate_with_sentencepiece":
         about = [f"The model writes {', '.join(targets)}: begin each line with one, as >>{targets[0]}<<."]
-    use = README
+    use = EXPORTERS[to].usage
     if script:
         code = (Path(__file__).parent / "standalone" / f"{script}.py").read_text(encoding="utf-8")
         use = f"Without Dragoman it is used so:\n\n```python\n{code}```"

@@ -38,12 +38,12 @@ from dragoman.serving.batching import Client
 from dragoman.serving.documents import AUTO, ENDINGS, DocumentRequest, attachment, translate_document
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import HTTPError, json_response, too_much
-from dragoman.serving.languages import known, name_of
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.service import Service, ServiceDep
 from dragoman.serving.v1 import begin
 from dragoman.text.detection import Detected, detect
+from dragoman.text.languages import known, name_of
 
 FRONTEND_TIMEOUT = 500
 """Milliseconds that a page waits after a key press before it translates; LibreTranslate's value."""

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.serving import documents
 from dragoman.serving.documents import detect_source
-from dragoman.serving.languages import NAMES, known, name_of
 from dragoman.text import detection as identification
 from dragoman.text.detection import detect
+from dragoman.text.languages import NAMES, known, name_of
 
 TEXTS = {
     "en": "The old house stands by the river.",

@@ -34,6 +34,11 @@ def name_of(code: str) -> str:
     return NAMES.get(code.lower(), code)
 
 
+def libretranslate_code(code: str) -> str:
+    """Return what LibreTranslate and Argos Translate call a language: zt is traditional Chinese."""
+    return _OTHER_CODES.get(code.lower(), code)
+
+
 def known(code: str, among: Iterable[str]) -> str | None:
     """Return the language `among` others that matches `code`, ignoring case; None = no match."""
     languages = {language.lower(): language for language in among}
