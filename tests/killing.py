@@ -11,7 +11,6 @@ PROGRAM = """
 # Trains once for every way to be killed, and then to the end. Forked from a process that has everything
 # imported and has trained nothing: twenty starts cost little.
 import json, os, signal, sys
-import torch._dynamo  # the first optimizer of a process imports it, in a second
 import dragoman.runs
 from dragoman.config import load_recipe
 from dragoman.text.detection import detect

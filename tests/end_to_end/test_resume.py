@@ -113,7 +113,7 @@ merge = 0.1
 
 
 def test_a_training_killed_at_twenty_instants_equals_one_that_was_not(workplace: Path) -> None:
-    recipe = RECIPE.format(precision="fp32").replace("max_steps = 30", "max_steps = 120")
+    recipe = RECIPE.format(precision="fp32").replace("max_steps = 30", "max_steps = 400")
     (workplace / "recipe.toml").write_text(recipe, encoding="utf-8")
     rng = random.Random(7)
     kills: list[dict[str, float]] = [
@@ -125,4 +125,4 @@ def test_a_training_killed_at_twenty_instants_equals_one_that_was_not(workplace:
     assert ends[-1] == 0
     assert ends.count(-signal.SIGALRM) >= 5
     assert ends.count(-signal.SIGKILL) >= 3  # in the middle of a checkpoint
-    check_that_both_are_equal(workplace, "step-000120")
+    check_that_both_are_equal(workplace, "step-000400")

@@ -485,7 +485,7 @@ def test_a_built_package_holds_what_reproduce_needs_of_the_recipes(tmp_path: Pat
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     (tmp_path / "src" / "dragoman").mkdir(parents=True)
-    (tmp_path / "src" / "dragoman" / "__init__.py").touch()
+    (tmp_path / "src" / "dragoman" / "__init__.py").write_text('__version__ = "1.0"\n', encoding="utf-8")
     subprocess.run(
         [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", "built"],
         cwd=tmp_path,

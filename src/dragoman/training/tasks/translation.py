@@ -115,7 +115,7 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
             return
         cpu = torch.device("cpu")
         dtype = choose_dtype(self.config.training.precision, cpu)
-        model = inference_copy(self.model, dtype, weights=weights, device=cpu)
+        model = inference_copy(self._architecture(), dtype, weights=weights, device=cpu)
         if not can_pack(model):
             return
         self.listener.validating()
@@ -184,11 +184,14 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         return BatchResult(loss.smoothed, batch.n_tokens)
 
     def validate(self, weights: Weights) -> Validation:
-        model = self.model
-        if is_spread(next(model.parameters())):  # not to be copied; one is built, and draws no random numbers
-            with torch.random.fork_rng(devices=[]):
-                model = build_model(self.config, self.tokenizers, device=self.device, placed=False)
-        return self.validator(model, weights)
+        return self.validator(self._architecture(), weights)
+
+    def _architecture(self) -> Seq2SeqTransformer:
+        """Return a model that can be copied: where weights are spread, a new one, by no random numbers."""
+        if not is_spread(next(self.model.parameters())):
+            return self.model
+        with torch.random.fork_rng(devices=[]):
+            return build_model(self.config, self.tokenizers, device=self.device, placed=False)
 
 
 class SeveralValidator:
