@@ -103,8 +103,8 @@ def room_for(path: Path | None) -> Iterator[None]:
     Raises:
         RunError: the folder cannot be made.
     """
-    is_local = path is not None and remote_url(path) is None
-    missing = [folder for folder in path.parents if not folder.exists()] if path and is_local else []
+    parents = [] if path is None or remote_url(path) else path.parents
+    missing = [folder for folder in parents if not folder.exists()]
     try:
         for folder in reversed(missing):
             try:
@@ -294,11 +294,11 @@ def _refuse_overwriting_objects(urls: Sequence[str], inputs: Iterable[str | Path
     if not urls:
         return
     written = [RemoteObject(url) for url in urls]
-    read = [RemoteObject(url) for name in inputs if (url := remote_url(name))]
+    read = [RemoteObject(url).place for name in inputs if (url := remote_url(name))]
     for i, output in enumerate(written):
-        if output in read:
+        if output.place in read:
             raise ConfigError(f"{output.url}: is an input, which would be lost; name another output")
-        if output in written[:i]:
+        if output.place in [other.place for other in written[:i]]:
             raise ConfigError(f"{output.url}: is named for two outputs; give each its own")
         output.check_writable()
 

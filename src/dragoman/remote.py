@@ -81,11 +81,10 @@ class RemoteObject:
         except ValueError as error:
             raise DataError(f"{url}: is not an address that can be read ({error}); check it") from None
 
-    def __eq__(self, other: object) -> bool:
-        """Whether two addresses are of the same object."""
-        return isinstance(other, RemoteObject) and self.fs == other.fs and self.path == other.path
-
-    __hash__ = None  # type: ignore[assignment]
+    @property
+    def place(self) -> tuple[Any, str]:
+        """The store and the key: equal for all addresses of the same object."""
+        return self.fs, self.path
 
     def marks(self) -> dict[str, str]:
         """Return its size and what else changes with its content. DataError: it cannot be read."""

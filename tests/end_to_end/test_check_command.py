@@ -198,6 +198,7 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
         (["a.en", "a.de", "--write-clean", "c", "--drop", "x"], "x: no kind of finding"),
         (["a.en", "a.de", "--threshold", "x=1"], "x=1: no threshold; give one of length, overlap-near"),
         (["a.en", "a.de", "--report", "a.de"], "a.de: is the input a.de, which would be lost"),
+        (["a.en", "a.de", "--valid", "v.tsv", "--report", "v.tsv"], "v.tsv: is the input v.tsv"),
         (["phrasebook:reviews-valid", "--task", "classification", "--report", "p.html"], "for parallel text"),
         (["r.toml", "--valid", "v.tsv"], "r.toml names its own files, languages and columns"),
         (["a.en", "a.de", "v.tsv"], "a corpus of 3 files"),
@@ -207,6 +208,17 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
 )
 def test_what_cannot_be_checked_is_said_in_one_line(arguments: list[str], message: str) -> None:
     assert message in error_of(*CHECK, *arguments)
+
+
+@pytest.mark.parametrize("page", ["own.toml", "a.en"])
+def test_a_page_takes_the_place_of_no_recipe_and_of_none_of_its_files(folder: Path, page: str) -> None:
+    files = '[data]\nsrc_lang = "en"\ntgt_lang = "de"\ntrain = ["a.en", "a.de"]\n'
+    Path("own.toml").write_text(f'name = "own"\n{files}', encoding="utf-8")
+    before = Path(page).read_bytes()
+    assert f"{page}: is the input {page}, which would be lost" in error_of(
+        *CHECK, "own.toml", "--report", page
+    )
+    assert Path(page).read_bytes() == before
 
 
 def test_what_a_terminal_cannot_show_is_escaped() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from dragoman.cli.app import say
+from dragoman.cli.app import check_outputs, say
 from dragoman.cli.train import Columns, LabelColumn, LabelSeparator, TextColumn, column, two_columns
 from dragoman.errors import ConfigError, DataError
 
@@ -113,6 +113,7 @@ def check(
     The corpus itself is never changed. Given a recipe, all its corpora are checked, and --write-clean
     cleans the training corpus.
     """
+    from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import kinds_to_drop, thresholds_of
     from dragoman.tasks.task import Reading
 
@@ -127,8 +128,12 @@ def check(
         column(label_column),
         label_separator,
     )
-    jobs = list(_jobs(files, _held_out(valid, test or ()), task, reading))
-    _refuse(report, jobs[0], threshold)
+    held_out = _held_out(valid, test or ())
+    jobs = list(_jobs(files, held_out, task, reading))
+    if (report or threshold) and not isinstance(jobs[0].corpus, Corpus):
+        raise ConfigError("--report and --threshold are for parallel text")
+    if report is not None:
+        check_outputs(report, files=_read(files, held_out), runs=())
     reports = [
         _check(job, examples, thresholds=thresholds, with_survey=report is not None and job is jobs[0])
         for job in jobs
@@ -206,16 +211,13 @@ def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
     return named
 
 
-def _refuse(report: Path | None, job: Job, threshold: list[str] | None) -> None:
-    """Refuse options that labelled text has no use for, and a page in place of a file that is read."""
-    from dragoman.data.corpora import Corpus
-    from dragoman.files import refuse_overwriting
+def _read(files: Sequence[str], held_out: Mapping[str, list[str]]) -> list[str]:
+    """Return the names of all files that are read: those that are given, and those of a recipe."""
+    from dragoman.config import load_recipe
+    from dragoman.reproduction.requirements import files_of
 
-    if not isinstance(job.corpus, Corpus) and (report or threshold):
-        raise ConfigError("--report and --threshold are for parallel text")
-    if report is not None:
-        corpora = [job.corpus, *job.held_out.values()]
-        refuse_overwriting(report, inputs=[name for one in corpora for name in one.name.split(" + ")])
+    named = files_of(load_recipe(Path(files[0]), ())) if files[0].endswith(".toml") else []
+    return [*files, *named, *(name for some in held_out.values() for name in some)]
 
 
 def _command(files: Sequence[str], options: Mapping[str, str | list[str] | None]) -> str:

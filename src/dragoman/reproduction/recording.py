@@ -59,7 +59,10 @@ def record(
     if len(by_seed) < len(runs):
         raise RunError(f"{_all(runs)}: two of them have the same seed; give runs of different seeds")
     scores = tuple(_scores({str(seed): run for seed, run in by_seed.items()}))
-    expectation = _added(recipe, version, scores) if add else _first(recipe, version, runs[0], scores, today)
+    if add:
+        expectation = _added(recipe, version, config, scores)
+    else:
+        expectation = _first(recipe, version, config, runs[0], scores, today)
     write_atomically(recipe.expected_path, expected_json(recipe.expected().updated(version, expectation)))
     return expectation
 
@@ -67,13 +70,13 @@ def record(
 def _first(
     recipe: Recipe,
     version: str,
+    config: Config,
     run: Run,
     scores: tuple[ExpectedScore, ...],
     today: datetime.date | None,
 ) -> Expectation:
     """Return what is expected by these runs alone; copy the files of one of them."""
     environment, report = run.read_json("environment.json"), run.read_json("report.json")
-    config = recipe.config(version)
     _copy_results(run, recipe.results(version))
     return Expectation(
         scores=scores,
@@ -89,11 +92,11 @@ def _first(
     )
 
 
-def _added(recipe: Recipe, version: str, scores: tuple[ExpectedScore, ...]) -> Expectation:
+def _added(recipe: Recipe, version: str, config: Config, scores: tuple[ExpectedScore, ...]) -> Expectation:
     """Return what is expected by the recorded seeds and those of `scores`, which replace equal ones."""
     recorded, results = recipe.expectation(version), recipe.results(version)
     trained = parse_config(read_settings(results / "config.toml"), where=str(results / "config.toml"))
-    changed = list(differences(_compared(trained), _compared(recipe.config(version))))
+    changed = list(differences(_compared(trained), _compared(config)))
     if changed:
         raise RunError(
             f"{results}: the recorded runs had other settings ({'; '.join(changed)}); {FROM_SCRATCH}"

@@ -88,7 +88,9 @@ def releases(name: str) -> list[Release]:
     parts = Name.parse(name)
     src, tgt = parts.pair
     query = {"source": src, "target": tgt, "preprocessing": "moses", "version": parts.version or "latest"}
-    url = f"{os.environ.get('DRAGOMAN_OPUS') or API}?{urlencode(query | _named(parts.corpus))}"
+    if parts.corpus:
+        query["corpus"] = parts.corpus
+    url = f"{os.environ.get('DRAGOMAN_OPUS') or API}?{urlencode(query)}"
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         answer = download([url], Path(folder) / "opus.json", max_bytes=50_000_000).path.read_bytes()
     try:
@@ -98,10 +100,6 @@ def releases(name: str) -> list[Release]:
     if not found:
         raise DataError(f"{name}: OPUS has no such corpus; see: dragoman data list opus:{src}-{tgt}")
     return sorted(found, key=lambda release: (-release.n_pairs, release.corpus))
-
-
-def _named(corpus: str) -> dict[str, str]:
-    return {"corpus": corpus} if corpus else {}
 
 
 def named(name: str) -> Dataset:
