@@ -7,7 +7,7 @@ wrong back-pointer anywhere changes the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
@@ -40,23 +40,31 @@ class Table:
 
 
 class Stepper:
-    """A next-token function whose state is the sentence and prefix of each row, reordered by `parents`."""
+    """A next-token function whose state is the sentence and prefix of each row, reordered by `parents`.
 
-    def __init__(self, table: Table, sentences: list[int]) -> None:
-        self.table, self.rows = table, [(sentence, ()) for sentence in sentences]
-        self.started = False
+    New sentences are those of `sentences`, in order.
+    """
+
+    def __init__(self, table: Table, sentences: Iterable[int]) -> None:
+        self.table, self.rows = table, list[tuple[int, tuple[int, ...]]]()
+        self.waiting = list(sentences)
         self.emitted: list[float] = []
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        if not self.started:
-            assert last.tolist() == [BOS] * len(self.rows)
-            assert parents.tolist() == list(range(len(self.rows)))
-            self.started = True
-        else:
-            rows = [self.rows[parent] for parent in parents.tolist()]
-            self.rows = [
-                (s, (*prefix, token)) for (s, prefix), token in zip(rows, last.tolist(), strict=True)
-            ]
+        new = [parent >= len(self.rows) for parent in parents.tolist()]
+        assert new == sorted(new), "new sentences follow all others"
+        begun, self.waiting = self.waiting[: sum(new)], self.waiting[sum(new) :]
+        assert len(begun) == sum(new)
+        assert last[len(last) - len(begun) :].tolist() == [BOS] * len(begun)
+        going_on = zip(parents.tolist(), last.tolist(), new, strict=True)
+        self.rows = [
+            *(
+                (self.rows[row][0], (*self.rows[row][1], token))
+                for row, token, is_new in going_on
+                if not is_new
+            ),
+            *((sentence, ()) for sentence in begun),
+        ]
         return torch.tensor(np.stack([self.table(*row) for row in self.rows]))
 
 

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from dragoman.interop.pipeline import pipeline
 from dragoman.interop.portable import portable, to_json
 from dragoman.predict.alignment import align_translations
 from dragoman.predict.confidence import word_probabilities
-from dragoman.predict.engine import NativeEngine
+from dragoman.predict.engine import NativeEngine, Started
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.translator import Translation, Translator
@@ -52,7 +52,7 @@ def is_clean(text: str) -> bool:
     )
 
 
-def hostile_step(engine: NativeEngine, src: torch.Tensor, _: object) -> tuple[Callable[..., Any], None]:
+def hostile(engine: NativeEngine, *_: object) -> Started:
     n_tokens, n_steps = len(engine.models[0].output.weight), 0
 
     def step(last: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
@@ -66,13 +66,13 @@ def hostile_step(engine: NativeEngine, src: torch.Tensor, _: object) -> tuple[Ca
         log_probs[:, wanted] = -0.1
         return log_probs
 
-    return step, None
+    return Started(step)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _hostile_model() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NativeEngine, "step", hostile_step)
+        patch.setattr(NativeEngine, "start", hostile)
         yield
 
 

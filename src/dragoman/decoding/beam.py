@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from dragoman.decoding.hypotheses import (
-    Hypothesis,
-    NextToken,
-    Paths,
-    ScoreTerm,
-    best_tokens,
-    length_penalty,
-)
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, best_tokens, length_penalty
 from dragoman.decoding.phrases import PhraseBanks, Phrases
+from dragoman.decoding.search import Search, finish, limits_of
 
 
 @torch.no_grad()
@@ -25,16 +20,8 @@ def beam_search(
     step: NextToken,
     *,
     max_lengths: Sequence[int],
-    bos_id: int,
-    eos_id: int,
-    beam_size: int,
-    length_penalty: float = 1.0,
-    n_best: int = 1,
-    n_groups: int = 1,
-    diversity_penalty: float = 0.0,
     phrases: Sequence[Phrases] | None = None,
-    score_term: ScoreTerm | None = None,
-    device: torch.device | str = "cpu",
+    **options: Any,
 ) -> list[list[Hypothesis]]:
     """Return up to `n_best` hypotheses per sentence, best score first.
 
@@ -65,36 +52,75 @@ def beam_search(
 
     With `phrases`, each hypothesis of sentence i contains those of `phrases[i]`; see `PhraseBanks`. If that
     is impossible, there is one hypothesis, with a log_prob of -inf.
+
+    `options` are those of `BeamSearch`.
     """
-    assert 1 <= n_best <= beam_size
-    assert beam_size % n_groups == 0
-    assert diversity_penalty >= 0
-    assert n_groups == 1 or phrases is None
-    width = beam_size // n_groups
-    banks = None if phrases is None else PhraseBanks(phrases, max_lengths, eos_id=eos_id)
-    widths = [width] * len(max_lengths) if banks is None else banks.widths(width)
-    paths = Paths(length_penalty)
-    beams = [
-        _Beam.start(max_lengths, widths, n_best=min(n_best, width), alpha=length_penalty)
-        for _ in range(n_groups)
-    ]
-    parents = torch.arange(len(max_lengths))
-    last = torch.full_like(parents, bos_id)
-    while len(last):
-        paths.extend(last, parents)
+    search = BeamSearch(step, **options)
+    search.join(max_lengths, phrases=phrases)
+    return finish(search)
+
+
+class BeamSearch(Search):
+    """A beam search that sentences may join: see `beam_search`."""
+
+    def __init__(
+        self,
+        step: NextToken,
+        *,
+        beam_size: int,
+        n_groups: int = 1,
+        diversity_penalty: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(step, **options)
+        assert 1 <= self.n_best <= beam_size
+        assert beam_size % n_groups == 0
+        assert diversity_penalty >= 0
+        self._width, self._diversity_penalty = beam_size // n_groups, diversity_penalty
+        self._beams = [_Beam.empty(min(self.n_best, self._width)) for _ in range(n_groups)]
+        self._banks: PhraseBanks | None = None
+
+    def join(self, max_lengths: Sequence[int], *, phrases: Sequence[Phrases] | None = None) -> None:
+        """Let sentences of up to `max_lengths` tokens join; a search with phrases has those of one call."""
+        assert len(self._beams) == 1 or phrases is None
+        assert self._banks is None
+        limits, widths = limits_of(max_lengths), torch.full((len(max_lengths),), self._width)
+        if phrases is not None:
+            assert not self.n_rows
+            self._banks = PhraseBanks(phrases, max_lengths, eos_id=self.eos_id)
+            widths = torch.tensor(self._banks.widths(self._width), dtype=torch.long)
+        penalties = [length_penalty(length + 1, self.alpha) for length in max_lengths]
+        numbers, rows = self.admit(len(max_lengths))
+        for beam in self._beams:
+            beam.join(
+                sentences=numbers,
+                widths=widths,
+                limits=limits,
+                limit_penalty=torch.tensor(penalties, dtype=torch.float64),
+                rows=rows[:, None],
+            )
+
+    def choose(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        banks = self._banks
         if banks is not None:
-            banks.follow(last, parents)
-        log_probs = step(last.to(device), parents.to(device))  # (N, V)
+            banks.follow(self._last, self._parents)
         penalties = None  # (A, V)
-        for beam in beams:
-            candidates = beam.candidates(log_probs, penalties, banks, n_tokens=paths.n_tokens, eos_id=eos_id)
-            beam.finish(paths, candidates, score_term)
+        for beam in self._beams:
+            candidates = beam.candidates(log_probs, penalties, banks, eos_id=self.eos_id)
+            beam.finish(candidates, self.end)
             beam.advance(candidates)
-            if beam is not beams[-1]:
-                penalties = beam.penalise(log_probs, penalties, diversity_penalty)
-        last, parents = _next_call(beams)
-    found = paths.hypotheses(len(max_lengths), n_best * n_groups)
-    return found if n_groups == 1 else [_different(hypotheses)[:n_best] for hypotheses in found]
+            if beam is not self._beams[-1]:
+                penalties = beam.penalise(log_probs, penalties, self._diversity_penalty)
+        return _next_call(self._beams)
+
+    def _ranked(self, ended: list[Hypothesis]) -> list[Hypothesis]:
+        # Each group has its own n_best; what several ended with counts once.
+        if len(self._beams) > 1:
+            first: dict[tuple[int, ...], Hypothesis] = {}
+            for hypothesis in sorted(ended, key=lambda hypothesis: -hypothesis.score):
+                first.setdefault(hypothesis.ids, hypothesis)
+            ended = [*first.values()]
+        return super()._ranked(ended)
 
 
 class _Candidates(NamedTuple):
@@ -123,6 +149,8 @@ class _Beam:
     """(A,) the most live hypotheses."""
     limits: Tensor
     """(A,) most tokens, eos not counted."""
+    n_tokens: Tensor
+    """(A,) the tokens of a live hypothesis."""
     limit_penalty: Tensor
     """(A,) the largest length penalty that a hypothesis can have."""
     log_prob: Tensor
@@ -137,22 +165,35 @@ class _Beam:
     """(A,) hypotheses that are finished, or would be if they contained their phrases."""
 
     @classmethod
-    def start(cls, max_lengths: Sequence[int], widths: Sequence[int], *, n_best: int, alpha: float) -> _Beam:
-        """One empty hypothesis per sentence."""
-        assert all(length >= 0 for length in max_lengths)
-        A = len(max_lengths)
-        penalties = [length_penalty(length + 1, alpha) for length in max_lengths]
+    def empty(cls, n_best: int) -> _Beam:
+        """Return one without sentences."""
+        none, no_slots = torch.empty(0, dtype=torch.long), torch.empty(0, 1, dtype=torch.long)
         return cls(
-            sentences=torch.arange(A),
-            widths=torch.tensor(widths, dtype=torch.long),
-            limits=torch.tensor(max_lengths, dtype=torch.long),
-            limit_penalty=torch.tensor(penalties, dtype=torch.float64),
-            log_prob=torch.zeros(A, 1, dtype=torch.float64),
-            last=torch.zeros(A, 1, dtype=torch.long),
-            rows=torch.arange(A)[:, None],
-            finished=torch.full((A, n_best), -torch.inf, dtype=torch.float64),
-            n_ended=torch.zeros(A, dtype=torch.long),
+            sentences=none,
+            widths=none,
+            limits=none,
+            n_tokens=none,
+            limit_penalty=torch.empty(0, dtype=torch.float64),
+            log_prob=torch.empty(0, 1, dtype=torch.float64),
+            last=no_slots,
+            rows=no_slots,
+            finished=torch.empty(0, n_best, dtype=torch.float64),
+            n_ended=none,
         )
+
+    def join(self, *, rows: Tensor, **fields: Tensor) -> None:
+        """Let sentences join, each with an empty hypothesis in one of `rows` (M, 1) of the next call."""
+        M, L = len(rows), self.rows.shape[1]
+        fields |= {
+            "n_tokens": torch.zeros(M, dtype=torch.long),
+            "log_prob": F.pad(torch.zeros(M, 1, dtype=torch.float64), (0, L - 1), value=-torch.inf),
+            "last": torch.zeros(M, L, dtype=torch.long),
+            "rows": F.pad(rows, (0, L - 1)),
+            "finished": torch.full((M, self.finished.shape[1]), -torch.inf, dtype=torch.float64),
+            "n_ended": torch.zeros(M, dtype=torch.long),
+        }
+        for name, value in fields.items():
+            setattr(self, name, torch.cat([getattr(self, name), value]))
 
     @property
     def alive(self) -> Tensor:
@@ -170,7 +211,6 @@ class _Beam:
         penalties: Tensor | None,
         banks: PhraseBanks | None,
         *,
-        n_tokens: int,
         eos_id: int,
     ) -> _Candidates:
         """Return each sentence's best 2 * width continuations by `log_probs` (N, V) - `penalties` (A, V).
@@ -191,7 +231,7 @@ class _Beam:
 
         scores = values[rows] + self.log_prob[:, :, None]  # (A, L, k)
         choices = tokens[rows]
-        at_limit = self.limits == n_tokens  # (A,)
+        at_limit = self.limits == self.n_tokens  # (A,)
         if at_limit.any():
             scores[at_limit], choices[at_limit] = -torch.inf, eos_id
             ending = own[:, eos_id].cpu().double()[rows[at_limit]]
@@ -210,12 +250,16 @@ class _Beam:
         if banks is None:
             first = torch.arange(scores.size(1)) < self.widths[:, None]
             return _Candidates(scores, log_prob, slots, tokens, first & is_eos & possible, possible & ~is_eos)
+        n_tokens = int(self.n_tokens[0])  # all began together
         choice = banks.choose(scores, self.rows.gather(1, slots), tokens, self.widths, n_tokens=n_tokens)
         self.n_ended = self.n_ended + choice.n_too_early
         return _Candidates(scores, log_prob, slots, tokens, choice.first & is_eos, choice.lives)
 
-    def finish(self, paths: Paths, candidates: _Candidates, score_term: ScoreTerm | None) -> None:
-        """Close the hypotheses that end; if no continuation is possible, close the best one as it is."""
+    def finish(self, candidates: _Candidates, end: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Close the hypotheses that end; if no continuation is possible, close the best one as it is.
+
+        `end` takes rows (M,) and log-probabilities (M,), and returns their scores.
+        """
         scores, log_probs, slots, _, ends, lives = candidates
         stuck = ~(ends | lives).any(dim=1)
         if stuck.any():
@@ -227,9 +271,8 @@ class _Beam:
             return
         sentences, ranks = ends.nonzero(as_tuple=True)
         rows = self.rows[sentences, slots[sentences, ranks]]
-        closed = paths.end(self.sentences[sentences], rows, log_probs[sentences, ranks], score_term)
         table = torch.full_like(scores, -torch.inf)
-        table[sentences, ranks] = closed
+        table[sentences, ranks] = end(rows, log_probs[sentences, ranks])
         n_best = self.finished.size(1)
         self.finished = torch.cat([self.finished, table], dim=1).topk(n_best, dim=1).values
         self.n_ended = self.n_ended + ends.sum(dim=1)
@@ -244,6 +287,7 @@ class _Beam:
         self.last = candidates.tokens.gather(1, order)
         self.rows = self.rows.gather(1, candidates.slots.gather(1, order))
         self.log_prob = candidates.log_probs.gather(1, order).masked_fill(scores == -torch.inf, -torch.inf)
+        self.n_tokens = self.n_tokens + 1
         enough = (self.n_ended >= self.widths) & (self.finished[:, -1] > -torch.inf)
         reachable = self.log_prob.amax(dim=1) / self.limit_penalty
         going = ~enough & (reachable > self.finished[:, -1])
@@ -258,11 +302,15 @@ class _Beam:
         return penalties.index_put_(where, penalties.new_tensor(amount), accumulate=True)
 
 
-def _next_call(beams: Sequence[_Beam]) -> tuple[Tensor, Tensor]:
-    """Return `last` and `parents` of the next call, grouped by sentence; drop finished sentences."""
+def _next_call(beams: Sequence[_Beam]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `last` and `parents` of the next call, grouped by sentence; drop finished sentences.
+
+    And these, by their numbers.
+    """
     alive = torch.cat([beam.alive for beam in beams], dim=1)  # (A, slots of all beams)
     going = alive.any(dim=1)
-    if not going.all():
+    done = beams[0].sentences[~going]
+    if len(done):
         alive = alive[going]
         for beam in beams:
             beam.keep(going)
@@ -271,9 +319,4 @@ def _next_call(beams: Sequence[_Beam]) -> tuple[Tensor, Tensor]:
     numbers = (alive.flatten().cumsum(0) - 1).view_as(alive)
     for beam in beams:
         beam.rows, numbers = numbers[:, : beam.rows.size(1)], numbers[:, beam.rows.size(1) :]
-    return last, parents
-
-
-def _different(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """Remove duplicates: keep the first hypothesis of each sequence."""
-    return list({hypothesis.ids: hypothesis for hypothesis in reversed(hypotheses)}.values())[::-1]
+    return last, parents, done

@@ -3,50 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, Paths, best_tokens
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, best_tokens
+from dragoman.decoding.search import Search, finish, limits_of
 
 
 @torch.no_grad()
-def greedy_search(
-    step: NextToken,
-    *,
-    max_lengths: Sequence[int],
-    bos_id: int,
-    eos_id: int,
-    length_penalty: float = 1.0,
-    device: torch.device | str = "cpu",
-) -> list[list[Hypothesis]]:
+def greedy_search(step: NextToken, *, max_lengths: Sequence[int], **options: Any) -> list[list[Hypothesis]]:
     """Return one hypothesis per sentence, each in its own list: the result of `beam_search` with beam size 1.
 
     Sentence i has at most `max_lengths[i]` tokens. Then eos is forced, and its log-probability counts like
     any other. Ties go to the lowest token id. If every token has log-probability -inf, the sentence ends
-    with a log_prob of -inf. `length_penalty` (alpha) affects only the score. `step` is called with tensors
-    on `device`.
+    with a log_prob of -inf. `length_penalty` (alpha) affects only the score. `options` are those of `Search`.
 
     Raises:
         RunError: a log-probability is NaN.
     """
-    limits = torch.tensor(max_lengths, dtype=torch.long)
-    assert (limits >= 0).all()
-    paths = Paths(length_penalty)
-    sentences = parents = torch.arange(len(limits))  # (N,)
-    last = torch.full_like(sentences, bos_id)
-    log_prob = torch.zeros(len(limits), dtype=torch.float64)
-    while len(sentences):
-        paths.extend(last, parents)
-        log_probs = step(last.to(device), parents.to(device))  # (N, V)
-        values, tokens = (best[:, 0] for best in best_tokens(log_probs, 1))
-        at_limit = limits == paths.n_tokens
-        if at_limit.any():
-            tokens = torch.where(at_limit, eos_id, tokens)
-            values = torch.where(at_limit, log_probs[:, eos_id].cpu().double(), values)
-        log_prob = log_prob + values
+    search = GreedySearch(step, **options)
+    search.join(max_lengths)
+    return finish(search)
 
-        ended = (tokens == eos_id) | (values == -torch.inf)
-        paths.end(sentences[ended], ended.nonzero()[:, 0], log_prob[ended])
+
+class GreedySearch(Search):
+    """A greedy search that sentences may join: see `greedy_search`."""
+
+    def __init__(self, step: NextToken, **options: Any) -> None:
+        super().__init__(step, **options)
+        self._limits = torch.empty(0, dtype=torch.long)
+        self._log_prob = torch.empty(0, dtype=torch.float64)
+
+    def join(self, max_lengths: Sequence[int]) -> None:
+        """Let sentences of up to `max_lengths` tokens join."""
+        self.admit(len(max_lengths))
+        self._limits = torch.cat([self._limits, limits_of(max_lengths)])
+        self._log_prob = torch.cat([self._log_prob, self._log_prob.new_zeros(len(max_lengths))])
+
+    def choose(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        values, columns = (best[:, 0] for best in best_tokens(log_probs, 1))
+        at_limit = self._limits == self.histories.lengths
+        if at_limit.any():
+            columns = torch.where(at_limit, self.eos_id, columns)
+            values = torch.where(at_limit, log_probs[:, self.eos_id].cpu().double(), values)
+        log_prob = self._log_prob + values
+        ended = (columns == self.eos_id) | (values == -torch.inf)
+        self.end(ended.nonzero()[:, 0], log_prob[ended])
         parents = (~ended).nonzero()[:, 0]
-        sentences, limits, log_prob, last = (x[parents] for x in (sentences, limits, log_prob, tokens))
-    return paths.hypotheses(len(max_lengths), n_best=1)
+        self._limits, self._log_prob = self._limits[parents], log_prob[parents]
+        return columns[parents], parents, self.histories.sentences[ended]

@@ -1,4 +1,4 @@
-"""Types shared by all searches: next-token function, hypothesis, and paths."""
+"""Types shared by all searches: next-token function and hypothesis; and the best tokens of a row."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class NextToken(Protocol):
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         """Log-probabilities (N, V), fp32, of the token after `last` (N,).
 
-        Row i continues row `parents[i]` of the previous call. In the first call N is the number of
-        sentences, `last` is bos and `parents` is arange(N). N changes from call to call: a sentence
-        grows into the rows of its beam, and its rows go when it is done. A forbidden token has
-        log-probability -inf.
+        Row i continues row `parents[i]` of the previous call. Rows whose parents are beyond it begin new
+        sentences, one each: they follow all others, and `last` is bos. In the first call all rows do, and
+        `parents` is arange(N). N changes from call to call: a sentence grows into the rows of its beam, and
+        its rows go when it is done. A forbidden token has log-probability -inf.
         """
 
 
@@ -53,72 +53,6 @@ def length_penalty(length: int, alpha: float) -> float:
     Does not decrease with `length`, for alpha >= 0.
     """
     return ((5 + length) / 6) ** alpha
-
-
-class Paths:
-    """The tree of all explored sequences, as tensors on the CPU: a column of rows per call.
-
-    The arguments of call t of a next-token function are the last token of each row and its back-pointer into
-    call t - 1. Sequences are read off these at the end.
-    """
-
-    def __init__(self, alpha: float) -> None:
-        assert alpha >= 0
-        self.alpha = alpha
-        self._tokens: list[Tensor] = []
-        self._parents: list[Tensor] = []
-        self._ends: list[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]] = []
-
-    @property
-    def n_tokens(self) -> int:
-        """Number of tokens in each live row, without bos."""
-        return len(self._tokens) - 1
-
-    def extend(self, last: Tensor, parents: Tensor) -> None:
-        """Add the column of rows of the next call."""
-        self._tokens.append(last)
-        self._parents.append(parents)
-
-    def end(
-        self, sentences: Tensor, rows: Tensor, log_probs: Tensor, term: ScoreTerm | None = None
-    ) -> Tensor:
-        """Close `rows` of the newest column with eos; return scores, with `term`. All arguments (M,)."""
-        terms = torch.zeros_like(log_probs) if term is None else term(rows)
-        self._ends.append((sentences, rows, log_probs, torch.full_like(rows, self.n_tokens), terms))
-        return log_probs / length_penalty(self.n_tokens + 1, self.alpha) + terms
-
-    def hypotheses(self, n_sentences: int, n_best: int) -> list[list[Hypothesis]]:
-        """Return the best `n_best` closed rows of each sentence, best first; of equals, the first closed.
-
-        A row of log-probability -inf is left out, unless it is all its sentence has.
-        """
-        results: list[list[Hypothesis]] = [[] for _ in range(n_sentences)]
-        if not self._ends:
-            return results
-        columns = (torch.cat(column) for column in zip(*self._ends, strict=True))
-        sentences, rows, log_probs, lengths, terms = columns
-        penalties = [length_penalty(t + 1, self.alpha) for t in range(self.n_tokens + 1)]
-        scores = log_probs / log_probs.new_tensor(penalties)[lengths] + terms
-
-        order = scores.argsort(descending=True, stable=True)
-        order = order[sentences[order].argsort(stable=True)]
-        rank = torch.arange(len(order)) - torch.searchsorted(sentences[order], sentences[order])
-        order = order[(rank < n_best) & ((rank == 0) | scores[order].isfinite())]
-        ids = self._read(rows[order], lengths[order])
-        found = (column[order].tolist() for column in (sentences, lengths, log_probs, scores))
-        for path, sentence, length, log_prob, score in zip(ids, *found, strict=True):
-            results[sentence].append(Hypothesis(tuple(path[:length]), log_prob, score))
-        return results
-
-    def _read(self, rows: Tensor, lengths: Tensor) -> list[list[int]]:
-        """Return the tokens on the way to each of `rows` (M,), which lie in the columns `lengths` (M,)."""
-        ids = torch.zeros(len(rows), self.n_tokens, dtype=torch.long)
-        rows = rows.clone()
-        for t in range(self.n_tokens, 0, -1):
-            on = lengths >= t
-            ids[on, t - 1] = self._tokens[t][rows[on]]
-            rows[on] = self._parents[t][rows[on]]
-        return ids.tolist()
 
 
 def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:

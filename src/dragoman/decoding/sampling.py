@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, Paths, best_tokens, check_no_nan
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, best_tokens, check_no_nan
+from dragoman.decoding.search import Search, finish, limits_of
 
 FEW = 256
 """Number of top tokens in which the nucleus is searched first; it is nearly always among them."""
@@ -19,50 +22,73 @@ def sample(
     step: NextToken,
     *,
     max_lengths: Sequence[int],
-    bos_id: int,
-    eos_id: int,
-    seed: int,
     numbers: Sequence[int],
     n_samples: int = 1,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    length_penalty: float = 1.0,
-    device: torch.device | str = "cpu",
+    **options: Any,
 ) -> list[list[Hypothesis]]:
     """Draw `n_samples` independent hypotheses per sentence, best score first; duplicates are possible.
 
     Tokens are drawn from `truncated(log_probs, ...)`. Samples of sentence i depend only on `seed` and
     `numbers[i]`: drawing more samples keeps the first ones, and other sentences of the batch matter only by
     rounding of log-probabilities. The log_prob of a hypothesis is at temperature 1 and untruncated; its score
-    is log_prob over the length penalty. Lengths, eos, sentences without a possible token, `device` and
-    RunError are as in `greedy_search`.
+    is log_prob over the length penalty. Lengths, eos, sentences without a possible token and RunError are as
+    in `greedy_search`; `options` are those of `SamplingSearch`.
     """
     assert n_samples >= 1
-    limits = torch.tensor(max_lengths, dtype=torch.long)
-    draws = _uniform_numbers(max_lengths, numbers, seed=seed, n_samples=n_samples)
-    paths = Paths(length_penalty)
-    parents = torch.arange(len(limits))
-    last = torch.full_like(parents, bos_id)
-    rows = parents.repeat_interleave(n_samples)  # (R,): the row of the call that each sample continues
-    sentences, copies = rows, torch.arange(n_samples).repeat(len(limits))
-    log_prob = torch.zeros(len(rows), dtype=torch.float64)
-    while len(rows):
-        paths.extend(last, parents)
-        log_probs = step(last.to(device), parents.to(device))  # (N, V)
-        check_no_nan(log_probs.amax(dim=1).cpu())
-        weights = truncated(log_probs, temperature=temperature, top_k=top_k, top_p=top_p)
-        tokens = _draw(weights, rows, draws[sentences, copies, paths.n_tokens])
-        tokens[limits[sentences] == paths.n_tokens] = eos_id
-        values = log_probs[rows.to(device), tokens.to(device)].cpu()
-        log_prob = log_prob + values
+    search = SamplingSearch(step, n_best=n_samples, **options)
+    search.join(max_lengths, numbers)
+    return finish(search)
 
-        ended = (tokens == eos_id) | (values == -torch.inf)
-        paths.end(sentences[ended], rows[ended], log_prob[ended])
-        parents, last = rows[~ended], tokens[~ended]
-        sentences, copies, log_prob = (x[~ended] for x in (sentences, copies, log_prob))
-        rows = torch.arange(len(parents))
-    return paths.hypotheses(len(max_lengths), n_samples)
+
+class SamplingSearch(Search):
+    """Draws `n_best` hypotheses of each sentence: see `sample`."""
+
+    def __init__(
+        self,
+        step: NextToken,
+        *,
+        seed: int,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(step, **options)
+        self._seed = seed
+        self._truncation: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        self._limits, self._draws = torch.empty(0, dtype=torch.long), torch.empty(0, 0, dtype=torch.float64)
+        self._rows = self._limits
+        """(R,) the row of the next call that each sample continues: all of a sentence begin in one."""
+        self._log_prob = torch.empty(0, dtype=torch.float64)
+
+    def join(self, max_lengths: Sequence[int], numbers: Sequence[int]) -> None:
+        """Let sentences of up to `max_lengths` tokens join. `numbers` are theirs in what is drawn."""
+        _, rows = self.admit(len(max_lengths))
+        draws = _uniform_numbers(max_lengths, numbers, seed=self._seed, n_samples=self.n_best).flatten(0, 1)
+        width = max(draws.shape[1], self._draws.shape[1])
+        self._draws = torch.cat([F.pad(x, (0, width - x.shape[1])) for x in (self._draws, draws)])
+        self._limits = torch.cat([self._limits, limits_of(max_lengths).repeat_interleave(self.n_best)])
+        self._rows = torch.cat([self._rows, rows.repeat_interleave(self.n_best)])
+        self._log_prob = torch.cat([self._log_prob, self._log_prob.new_zeros(len(draws))])
+
+    def choose(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rows, histories = self._rows, self.histories
+        check_no_nan(log_probs.amax(dim=1).cpu())
+        weights = truncated(log_probs, **self._truncation)
+        lengths = histories.lengths[rows]
+        tokens = _draw(weights, rows, self._draws[torch.arange(len(rows)), lengths])
+        tokens[self._limits == lengths] = self.eos_id
+        values = log_probs[rows.to(self.device), tokens.to(self.device)].cpu()
+        log_prob = self._log_prob + values
+
+        ended = (tokens == self.eos_id) | (values == -torch.inf)
+        self.end(rows[ended], log_prob[ended])
+        going = ~ended
+        self._limits, self._draws = self._limits[going], self._draws[going]
+        self._log_prob, self._rows = log_prob[going], torch.arange(int(going.sum()))
+        sentences = torch.unique_consecutive(histories.sentences)
+        left = histories.sentences[rows[going]]
+        return tokens[going], rows[going], sentences[~torch.isin(sentences, left)]
 
 
 def truncated(log_probs: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Tensor:

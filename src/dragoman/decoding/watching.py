@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dragoman.decoding.hypotheses import NextToken
-from dragoman.decoding.wrappers import Histories
+from dragoman.decoding.search import Histories
 
 
 class Watcher(Protocol):
@@ -32,9 +32,13 @@ class WatchedSearch:
     def __init__(self, step: NextToken, watchers: Sequence[Watcher | None], *, eos_id: int) -> None:
         """`watchers[i]` watches sentence i; None = nobody does."""
         self._step = step
-        self._watchers = dict(enumerate(watchers))
+        self._watchers = [*watchers]
         self._eos_id = eos_id
         self._histories = Histories()
+
+    def join(self, watchers: Sequence[Watcher | None]) -> None:
+        """Let `watchers` watch the sentences that join next."""
+        self._watchers += watchers
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         self._histories.follow(last, parents)
@@ -48,7 +52,7 @@ class WatchedSearch:
             if not self._show(number, row)
         ]
         if cancelled:
-            rows = torch.isin(sentences, torch.tensor(cancelled, device=sentences.device))
+            rows = torch.isin(sentences, torch.tensor(cancelled)).to(log_probs.device)
             log_probs = log_probs.clone()
             log_probs[rows] = -torch.inf
             log_probs[rows, self._eos_id] = 0.0
@@ -61,5 +65,5 @@ class WatchedSearch:
             return True
         if not watcher.wants():
             return False
-        watcher.see(self._histories.tokens[row].tolist())
+        watcher.see(self._histories.tokens[row, : self._histories.lengths[row]].tolist())
         return True

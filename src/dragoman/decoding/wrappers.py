@@ -1,6 +1,6 @@
 """Next-token functions around another one, which change what may come next, or what a hypothesis is worth.
 
-The coverage penalty is equation 14 of Wu et al. 2016. `Histories` keeps the tokens of each row for them.
+The coverage penalty is equation 14 of Wu et al. 2016.
 """
 
 from __future__ import annotations
@@ -12,31 +12,7 @@ import torch
 from torch import Tensor
 
 from dragoman.decoding.hypotheses import NextToken
-
-
-class Histories:
-    """The sentence and the tokens so far of each row, reordered by `parents`."""
-
-    def __init__(self) -> None:
-        self.sentences = torch.empty(0, dtype=torch.long)
-        """(N,) the number of the sentence that each row belongs to."""
-        self.tokens = torch.empty(0, 0, dtype=torch.long)
-        """(N, t) the tokens of each row, bos left out."""
-        self._started = False
-
-    @property
-    def n_tokens(self) -> int:
-        """Number of tokens in each row, without bos."""
-        return self.tokens.shape[1]
-
-    def follow(self, last: Tensor, parents: Tensor) -> None:
-        """Follow a call of a next-token function: row i continues row `parents[i]` with `last[i]`."""
-        if not self._started:
-            self._started = True
-            self.sentences, self.tokens = parents, last.new_empty(len(last), 0)
-        else:
-            self.sentences = self.sentences[parents]
-            self.tokens = torch.cat([self.tokens[parents], last[:, None]], dim=1)
+from dragoman.decoding.search import FILLER, Columns, Histories
 
 
 class NotEmpty:
@@ -44,75 +20,90 @@ class NotEmpty:
 
     def __init__(self, step: NextToken, *, eos_id: int) -> None:
         self._step, self._eos_id = step, eos_id
-        self._started = False
+        self._n_rows = 0
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         log_probs = self._step(last, parents)
-        if self._started:
+        begin = parents >= self._n_rows
+        self._n_rows = len(parents)
+        if not begin.any():
             return log_probs
-        self._started = True
         ends = torch.arange(log_probs.shape[1], device=log_probs.device) == self._eos_id
-        return log_probs.masked_fill(ends, -torch.inf)
+        return log_probs.masked_fill(begin[:, None] & ends, -torch.inf)
 
 
 class ForcedPrefix:
     """A next-token function that forces sentence i to begin with the tokens `prefixes[i]`, if any.
 
     Within the prefix, every other token has log-probability -inf. The forced token keeps its log-probability
-    from `step`, so that the log_prob of a hypothesis is the model's for the whole sequence.
+    from `step`, so that the log_prob of a hypothesis is the model's for the whole sequence. Sentences that
+    join later are forced to nothing.
     """
 
-    def __init__(self, step: NextToken, prefixes: Sequence[Sequence[int]]) -> None:
-        self._step = step
+    def __init__(
+        self, step: NextToken, prefixes: Sequence[Sequence[int]], *, columns: Columns | None = None
+    ) -> None:
+        self._step, self._columns = step, columns or Columns()
         self._histories = Histories()
         self._longest = max(map(len, prefixes), default=0)
-        self._forced = torch.full((len(prefixes), self._longest), -1)  # (B, longest): -1 behind the end
+        self._forced = torch.full((len(prefixes), self._longest + 1), FILLER)  # (B, longest + 1)
         for row, prefix in zip(self._forced, prefixes, strict=True):
             row[: len(prefix)] = torch.tensor(prefix, dtype=torch.long)
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         log_probs = self._step(last, parents)
         self._histories.follow(last, parents)
-        t = self._histories.n_tokens
-        if t >= self._longest:
+        sentences, lengths = self._histories.sentences, self._histories.lengths
+        within = (sentences < len(self._forced)) & (lengths < self._longest)
+        if not within.any():
             return log_probs
-        forced = self._forced.to(log_probs.device)[self._histories.sentences, t]  # (N,)
-        within = forced >= 0
-        tokens = torch.arange(log_probs.shape[1], device=log_probs.device)
-        return log_probs.masked_fill(within[:, None] & (tokens != forced[:, None]), -torch.inf)
+        tokens = torch.full_like(lengths, FILLER)
+        tokens[within] = self._forced[sentences[within], lengths[within]]
+        forced = self._columns.of(tokens).to(log_probs.device)[:, None]
+        columns = torch.arange(log_probs.shape[1], device=log_probs.device)
+        return log_probs.masked_fill((forced >= 0) & (columns != forced), -torch.inf)
 
 
 class NoRepeatedNgrams:
     """A next-token function that blocks repeated n-grams (Paulus et al. 2018, section 2.5).
 
     A token that would repeat an n-gram of its row gets log-probability -inf, with two exceptions. The tokens
-    `exempt[i]` may be repeated in sentence i, so that required phrases stay possible. If no other token is
-    possible, as within a forced prefix, nothing is blocked.
+    `exempt[i]` may be repeated in sentence i, so that required phrases stay possible; sentences that join
+    later have none. If no other token is possible, as within a forced prefix, nothing is blocked.
     """
 
-    def __init__(self, step: NextToken, n: int, *, exempt: Sequence[Collection[int]]) -> None:
+    def __init__(
+        self,
+        step: NextToken,
+        n: int,
+        *,
+        exempt: Sequence[Collection[int]] = (),
+        columns: Columns | None = None,
+    ) -> None:
         assert n >= 1
-        self._step = step
+        self._step, self._columns = step, columns or Columns()
         self._n = n
-        self._exempt = exempt
+        self._exempt = {number: tokens for number, tokens in enumerate(exempt) if tokens}
         self._histories = Histories()
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         log_probs = self._step(last, parents)
         histories, n = self._histories, self._n
         histories.follow(last, parents)
-        if histories.n_tokens < n:
+        tokens, lengths = histories.tokens, histories.lengths
+        if tokens.shape[1] < n or not (lengths >= n).any():
             return log_probs
-        ngrams = histories.tokens.unfold(1, n, 1)  # (N, n-grams of a row, n)
-        newest = histories.tokens[:, histories.n_tokens - n + 1 :]  # (N, n - 1)
-        begun = (ngrams[:, :, :-1] == newest[:, None]).all(dim=2)  # (N, n-grams)
+        newest = lengths[:, None] + torch.arange(1 - n, 0)  # (N, n - 1): where a row's last tokens stand
+        ngrams = tokens.unfold(1, n, 1)  # (N, n-grams of a row, n)
+        begun = (ngrams[:, :, :-1] == tokens.gather(1, newest.clamp(min=0))[:, None]).all(dim=2)
+        begun &= torch.arange(begun.shape[1]) <= lengths[:, None] - n  # (N, n-grams)
         rows, which = begun.nonzero(as_tuple=True)
-        blocked = torch.zeros_like(log_probs, dtype=torch.bool)
-        blocked[rows, ngrams[rows, which, n - 1]] = True
+        blocked = torch.zeros(log_probs.shape, dtype=torch.bool)
+        blocked[rows, self._columns.of(ngrams[rows, which, n - 1])] = True
         for row in set(rows.tolist()):
-            if exempt := self._exempt[int(histories.sentences[row])]:
-                blocked[row, torch.tensor(sorted(exempt), device=blocked.device)] = False
-        left = log_probs.masked_fill(blocked, -torch.inf)
+            if exempt := self._exempt.get(int(histories.sentences[row])):
+                blocked[row, self._columns.of(torch.tensor(sorted(exempt)))] = False
+        left = log_probs.masked_fill(blocked.to(log_probs.device), -torch.inf)
         stuck = (left == -torch.inf).all(dim=1, keepdim=True)
         return torch.where(stuck, log_probs, left)
 
@@ -134,7 +125,7 @@ class Coverage:
 
     is added to the score of a finished hypothesis. It is at most 0, and 0 if each source token got at least
     the attention of one target token. `counted` (B, S) is False for source tokens that do not count: padding
-    and the end token.
+    and the end token. No sentence can join later.
     """
 
     def __init__(self, step: AttendingStep, *, beta: float, counted: Tensor) -> None:

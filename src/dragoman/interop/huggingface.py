@@ -27,7 +27,7 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
 from dragoman.data.batching import pad, source_mask
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
+from dragoman.decoding.hypotheses import Hypothesis, length_penalty
 from dragoman.errors import ConfigError, optional
 from dragoman.files import write_atomically
 from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, take_parameters, their_names
@@ -37,7 +37,7 @@ from dragoman.interop.torch_files import ForeignTensors
 from dragoman.model.architecture import SIDES, embedding_names, parameters
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import FORBIDDEN, Sentence, StepEngine, longest_translation
+from dragoman.predict.engine import FORBIDDEN, Sentence, Started, StepEngine, longest_translation
 from dragoman.runs import Run
 from dragoman.tensors import save_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
@@ -360,10 +360,10 @@ class HuggingFaceEngine(StepEngine):
     def longest(self) -> int:
         return int(self.model.config.max_position_embeddings) - 1
 
-    def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
+    def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
         if settings.coverage_penalty > 0:
             raise ConfigError("coverage_penalty: transformers does not say here where it looks; set it to 0")
-        return HuggingFaceSteps(self.model, self._read(src), self.first), None
+        return Started(HuggingFaceSteps(self.model, self._read(src), self.first))
 
     def _read(self, src: Tensor) -> Tensor:
         """src (B, S) with padding where the model does not look."""

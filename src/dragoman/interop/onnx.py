@@ -23,13 +23,12 @@ from torch.nn import functional as F
 from dragoman.config import SearchConfig
 from dragoman.data.batching import source_mask
 from dragoman.data.document_batching import Documents
-from dragoman.decoding.hypotheses import NextToken, ScoreTerm
 from dragoman.errors import ConfigError, optional
 from dragoman.files import write_atomically
 from dragoman.model.classifier import TransformerClassifier, pool
 from dragoman.model.layers import MultiHeadAttention
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
-from dragoman.predict.engine import FORBIDDEN, StepEngine
+from dragoman.predict.engine import FORBIDDEN, Started, StepEngine
 from dragoman.text.tokenizer import PAD_ID
 
 OPSET = 18
@@ -261,11 +260,11 @@ class OnnxEngine(StepEngine):
     def longest(self) -> int:
         return self.max_positions - 1
 
-    def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
+    def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
         if settings.coverage_penalty > 0:
             raise ConfigError("coverage_penalty: the graphs do not say where they look; set it to 0")
         src = src.masked_fill(~source_mask(src, with_end=self.source_end), PAD_ID)
-        return OnnxSteps(self.encoder, self.decoder, src), None
+        return Started(OnnxSteps(self.encoder, self.decoder, src))
 
 
 class OnnxSteps:

@@ -82,8 +82,8 @@ class Embedding(nn.Module):
         return self.dropout(x.to(dtype))
 
     def at(self, ids: Tensor, position: Tensor, *, dtype: torch.dtype) -> Tensor:
-        """ids (N, 1), all of them at the `position` (1,) -> (N, 1, D) in `dtype`."""
-        x = self.tokens(ids) * self.scale + self.positions.index_select(0, position)
+        """ids (N, 1), each at its `position` (N,), or all at the same (1,) -> (N, 1, D) in `dtype`."""
+        x = self.tokens(ids) * self.scale + self.positions.index_select(0, position)[:, None]
         return self.dropout(x.to(dtype))
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from dragoman.model.kernels import FAST_ON_GPU
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
-from dragoman.model.packed import by_sentence
+from dragoman.model.packed import ranks_within
 from dragoman.model.recording import Recording, record
 from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers
 
@@ -124,7 +124,8 @@ class StaticSteps:
     def _follow(self, parents: Tensor) -> Tensor:
         """Find places for the rows of this step, on another stage if need be; (N,) where each came from."""
         shape, old = self.stage.shape, self.places[parents]
-        sentences, ranks, counts = by_sentence(old, shape.n_rows, shape.n_sentences)
+        sentences = old // shape.n_rows
+        ranks, counts = ranks_within(sentences), torch.bincount(sentences, minlength=shape.n_sentences)
         kept = torch.arange(shape.n_sentences)
         alive = (counts > 0).nonzero()[:, 0]
         if (n_sentences := power_of_two(len(alive))) < shape.n_sentences:

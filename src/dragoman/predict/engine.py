@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -12,25 +12,28 @@ from torch import Tensor
 
 from dragoman.config import SearchConfig
 from dragoman.data.batching import pad, source_mask
-from dragoman.decoding.beam import beam_search
+from dragoman.decoding.beam import BeamSearch
 from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
-from dragoman.decoding.greedy import greedy_search
+from dragoman.decoding.greedy import GreedySearch
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
 from dragoman.decoding.phrases import Phrase, Phrases
-from dragoman.decoding.sampling import sample
+from dragoman.decoding.sampling import SamplingSearch
+from dragoman.decoding.search import Columns, Search, finish
 from dragoman.decoding.watching import WatchedSearch, Watcher
 from dragoman.decoding.wrappers import AttendingStep, Coverage, ForcedPrefix, NoRepeatedNgrams, NotEmpty
 from dragoman.hardware import resident_bytes
 from dragoman.model.incremental import IncrementalDecoder
-from dragoman.model.packed import PackedDecoder, can_pack
+from dragoman.model.packed import PackedDecoder, PackedSteps, can_pack
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.shortlist import Candidates, Shortlist
+from dragoman.predict.shortlist import Shortlist
 from dragoman.text.casing import Casing
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 FORBIDDEN = (PAD_ID, BOS_ID, UNK_ID)
 """No translation holds these tokens."""
+MOST_JOINED = 4096
+"""Sentences of one search; it remembers something of each until it ends."""
 
 
 class Sentence(NamedTuple):
@@ -73,6 +76,18 @@ class Engine(Protocol):
         """
 
 
+class Started(NamedTuple):
+    """What computes the next tokens of some sentences."""
+
+    step: NextToken
+    score_term: ScoreTerm | None = None
+    """What a search adds to its scores."""
+    columns: Columns | None = None
+    """What the columns of its log-probabilities stand for; None: each for the token of its number."""
+    join: Callable[[Tensor, Tensor | None], None] | None = None
+    """Takes in sources (B, S) that the next call begins, and which tokens each may hold; None: cannot."""
+
+
 class StepEngine(ABC):
     """Dragoman's own search over the next-token function of whatever computes it."""
 
@@ -89,21 +104,20 @@ class StepEngine(ABC):
         """The most tokens that a translation may have, the end token not counted."""
 
     @abstractmethod
-    def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
-        """Return the next-token function for `src` (B, S), and what a search adds to its scores.
+    def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
+        """Return what computes the next tokens of the sources `src` (B, S).
 
-        Forbidden tokens have log-probability -inf. ConfigError: a setting is beyond this engine.
+        Forbidden tokens have log-probability -inf. `allowed` is what the method of this name returned for
+        them. ConfigError: a setting is beyond this engine.
         """
 
-    def candidates(
-        self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig
-    ) -> Candidates | None:
-        """Return the tokens that a search of these sentences may be limited to; None: all."""
+    def allowed(self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig) -> Tensor | None:
+        """Return which tokens a search of these sentences may be limited to, (B, V); None: it has all."""
         return None
 
-    def step_within(self, src: Tensor, some: Candidates) -> NextToken:
-        """Return the next-token function of candidates, by their places among them."""
-        raise NotImplementedError
+    def can_be_joined(self, settings: SearchConfig) -> bool:
+        """Whether sentences may join a `RunningSearch` with these settings."""
+        return False
 
     def free_memory(self) -> None:
         """Give back device memory that the last search left reserved."""
@@ -132,58 +146,13 @@ class StepEngine(ABC):
 
     def _search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Sentences that all require phrases, or none of them does."""
-        src = pad([sentence.source for sentence in sentences]).to(self.device)
-        some = self.candidates(src, sentences, settings)
-        if some is not None:
-            within = [
-                s._replace(prefix=some.places(s.prefix), watcher=some.shown(s.watcher)) for s in sentences
-            ]
-            found = self._found(self.step_within(src, some), None, within, settings)
-            return [[h._replace(ids=tuple(some.ids(h.ids))) for h in own] for own in found]
-        return self._found(*self.step(src, settings), sentences, settings)
-
-    def _found(
-        self,
-        step: NextToken,
-        score_term: ScoreTerm | None,
-        sentences: Sequence[Sentence],
-        settings: SearchConfig,
-    ) -> list[list[Hypothesis]]:
-        """Search with a next-token function of these sentences."""
-        step = NotEmpty(step, eos_id=EOS_ID)
-        if any(sentence.prefix for sentence in sentences):
-            step = ForcedPrefix(step, [sentence.prefix for sentence in sentences])
-        if settings.no_repeat_ngram:
-            exempt = [{token for phrase in s.required for token in phrase.tokens} for s in sentences]
-            step = NoRepeatedNgrams(step, settings.no_repeat_ngram, exempt=exempt)
-        if any(sentence.watcher for sentence in sentences):
-            step = WatchedSearch(step, [sentence.watcher for sentence in sentences], eos_id=EOS_ID)
-        search: dict[str, Any] = {
-            "max_lengths": [longest_translation(s, settings, limit=self.longest) for s in sentences],
-            "bos_id": BOS_ID, "eos_id": EOS_ID,
-            "length_penalty": settings.length_penalty, "device": self.device,
-        }  # fmt: skip
-        if settings.method == "sampling":
-            return sample(
-                step, n_samples=settings.n_best, seed=settings.seed, numbers=[s.number for s in sentences],
-                temperature=settings.temperature, top_k=settings.top_k, top_p=settings.top_p, **search
-            )  # fmt: skip
-        constrained = bool(sentences[0].required)
-        if settings.beam_size == 1 and score_term is None and not constrained:
-            return greedy_search(step, **search)
-        phrases = [Phrases(s.required, continuing=s.continuing) for s in sentences]
-        return beam_search(
-            step, beam_size=settings.beam_size, n_best=settings.n_best, score_term=score_term,
-            n_groups=settings.diversity_groups, diversity_penalty=settings.diversity_penalty,
-            phrases=phrases if constrained else None,
-            **search
-        )  # fmt: skip
+        return finish(RunningSearch(self, sentences, settings).search)
 
     @torch.inference_mode()
     def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Return the log-probability of each target's tokens and of eos, computed token by token."""
         src = pad([sentence.source for sentence in sentences]).to(self.device)
-        step, _ = self.step(src, SearchConfig(beam_size=1))
+        step = self.start(src, SearchConfig(beam_size=1)).step
         tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
         found: list[list[float]] = [[] for _ in targets]
         rows = parents = torch.arange(len(targets))  # rows: the targets that go on
@@ -229,30 +198,38 @@ class NativeEngine(StepEngine):
             decoder.stages.clear()
         super().free_memory()
 
-    def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, ScoreTerm | None]:
+    def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
         if settings.coverage_penalty > 0:
             attending = self._attending(src)
             counted = (src != PAD_ID) & (src != EOS_ID)
             coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
-            return coverage, coverage.penalty
-        steps = [self._start(i, src) for i in range(len(self.models))]
-        return steps[0] if len(steps) == 1 else Ensemble(steps), None
+            return Started(coverage, coverage.penalty)
+        if not self._packs:
+            return Started(ensemble_of([self._start(i, src) for i in range(len(self.models))]))
+        packed = [self._pack(i, model) for i, model in enumerate(self.models)]
+        steps = [PackedSteps(one, FORBIDDEN) for one in packed]
 
-    def candidates(
-        self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig
-    ) -> Candidates | None:
+        def join(src: Tensor, allowed: Tensor | None) -> None:
+            for model, own in zip(self.models, steps, strict=True):
+                own.join(src, _mask(model, src), allowed)
+
+        join(src, allowed)
+        return Started(ensemble_of(steps), columns=Columns(steps[0]), join=join)
+
+    def can_be_joined(self, settings: SearchConfig) -> bool:
+        return settings.coverage_penalty == 0 and self._packs
+
+    def allowed(self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig) -> Tensor | None:
         whole = settings.coverage_penalty > 0 or settings.method == "sampling" or sentences[0].required
-        if self.shortlist is None or not settings.shortlist or whole or not all(map(can_pack, self.models)):
+        if self.shortlist is None or not settings.shortlist or whole or not self._packs:
             return None
         prefixes = [sentence.prefix for sentence in sentences]
-        return self.shortlist.of(src, prefixes, self.models[0].output.out_features)
+        return self.shortlist.allowed(src, prefixes, self.models[0].output.out_features)
 
-    def step_within(self, src: Tensor, some: Candidates) -> NextToken:
-        steps: list[NextToken] = [
-            self._pack(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, some=some)
-            for i, model in enumerate(self.models)
-        ]
-        return steps[0] if len(steps) == 1 else Ensemble(steps)
+    @property
+    def _packs(self) -> bool:
+        """Whether its models are searched with packed weights."""
+        return all(can_pack(model) and not can_record(model) for model in self.models)
 
     def _attending(self, src: Tensor) -> AttendingStep:
         """Return the next-token function that says where it looks."""
@@ -263,13 +240,11 @@ class NativeEngine(StepEngine):
         return decoders[0] if len(decoders) == 1 else AttendingEnsemble(decoders)
 
     def _start(self, i: int, src: Tensor) -> NextToken:
-        """Return the next-token function of model i for sources (B, S), the fastest there is."""
+        """Return the next-token function of model i for sources (B, S)."""
         model = self.models[i]
         src_mask = _mask(model, src)
         if can_record(model):
             return self._static[i].start(src, src_mask, forbidden=FORBIDDEN)
-        if can_pack(model):
-            return self._pack(i, model).start(src, src_mask, forbidden=FORBIDDEN)
         return IncrementalDecoder(model, src, src_mask, forbidden=FORBIDDEN)
 
     def _pack(self, i: int, model: Seq2SeqTransformer) -> PackedDecoder:
@@ -279,6 +254,89 @@ class NativeEngine(StepEngine):
             if i not in self._packed or self._packed[i][0] != versions:
                 self._packed[i] = versions, PackedDecoder(model, int8=self.int8)
             return self._packed[i][1]
+
+
+class RunningSearch:
+    """Sentences that an engine searches for together, with the same settings, and others that join them."""
+
+    @torch.inference_mode()
+    def __init__(self, engine: StepEngine, sentences: Sequence[Sentence], settings: SearchConfig) -> None:
+        """Begin with `sentences`: all of them require phrases, or none of them does."""
+        self._engine, self._settings = engine, settings
+        src = self._sources(sentences)
+        self._started = engine.start(src, settings, engine.allowed(src, sentences, settings))
+        columns = self._started.columns
+        step: NextToken = NotEmpty(self._started.step, eos_id=EOS_ID)
+        if any(sentence.prefix for sentence in sentences):
+            step = ForcedPrefix(step, [sentence.prefix for sentence in sentences], columns=columns)
+        if n := settings.no_repeat_ngram:
+            exempt = [{token for phrase in s.required for token in phrase.tokens} for s in sentences]
+            step = NoRepeatedNgrams(step, n, exempt=exempt, columns=columns)
+        watchers = [sentence.watcher for sentence in sentences]
+        self._watched = WatchedSearch(step, watchers, eos_id=EOS_ID) if any(watchers) else None
+        self._constrained = bool(sentences[0].required)
+        self.search = self._new_search(self._watched or step)
+        self._n_joined = 0
+        self._join(sentences)
+
+    def _new_search(self, step: NextToken) -> Search:
+        settings = self._settings
+        options: dict[str, Any] = {
+            "bos_id": BOS_ID, "eos_id": EOS_ID, "length_penalty": settings.length_penalty,
+            "n_best": settings.n_best, "columns": self._started.columns, "device": self._engine.device,
+            "score_term": self._started.score_term,
+        }  # fmt: skip
+        if settings.method == "sampling":
+            return SamplingSearch(
+                step, seed=settings.seed, temperature=settings.temperature, top_k=settings.top_k,
+                top_p=settings.top_p, **options,
+            )  # fmt: skip
+        if settings.beam_size == 1 and not self._constrained:
+            return GreedySearch(step, **options)
+        return BeamSearch(
+            step, beam_size=settings.beam_size, n_groups=settings.diversity_groups,
+            diversity_penalty=settings.diversity_penalty, **options,
+        )  # fmt: skip
+
+    def takes(self, sentence: Sentence) -> bool:
+        """Whether `sentence` may join now."""
+        able = self._started.join is not None and not self._constrained and self._n_joined < MOST_JOINED
+        asks_nothing = not sentence.prefix and not sentence.required
+        return able and asks_nothing and (self._watched is not None) >= (sentence.watcher is not None)
+
+    @torch.inference_mode()
+    def join(self, sentences: Sequence[Sentence]) -> None:
+        """Let sentences join that it `takes`; their numbers go on from those of the last ones."""
+        assert self._started.join is not None
+        src = self._sources(sentences)
+        self._started.join(src, self._engine.allowed(src, sentences, self._settings))
+        if self._watched is not None:
+            self._watched.join([sentence.watcher for sentence in sentences])
+        self._join(sentences)
+
+    @torch.inference_mode()
+    def advance(self) -> dict[int, list[Hypothesis]]:
+        """Make one step; return the hypotheses of the sentences that are done, by their numbers from 0."""
+        return self.search.advance()
+
+    def _sources(self, sentences: Sequence[Sentence]) -> Tensor:
+        return pad([sentence.source for sentence in sentences]).to(self._engine.device)
+
+    def _join(self, sentences: Sequence[Sentence]) -> None:
+        limits = [longest_translation(s, self._settings, limit=self._engine.longest) for s in sentences]
+        self._n_joined += len(sentences)
+        if isinstance(self.search, SamplingSearch):
+            self.search.join(limits, [sentence.number for sentence in sentences])
+        elif isinstance(self.search, BeamSearch):
+            phrases = [Phrases(s.required, continuing=s.continuing) for s in sentences]
+            self.search.join(limits, phrases=phrases if self._constrained else None)
+        elif isinstance(self.search, GreedySearch):
+            self.search.join(limits)
+
+
+def ensemble_of(steps: Sequence[NextToken]) -> NextToken:
+    """Return several next-token functions as one."""
+    return steps[0] if len(steps) == 1 else Ensemble(steps)
 
 
 def _mask(model: Seq2SeqTransformer, src: Tensor) -> Tensor:

@@ -9,18 +9,17 @@ import torch
 from torch import Tensor
 
 from dragoman.config import SearchConfig
-from dragoman.decoding.hypotheses import NextToken
 from dragoman.errors import RunError
-from dragoman.model.packed import can_quantize
-from dragoman.predict import shortlist as module
+from dragoman.model import packed
+from dragoman.model.packed import PackedDecoder, can_quantize
 from dragoman.predict.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
-from dragoman.predict.engine import NativeEngine, Sentence, StepEngine
+from dragoman.predict.engine import NativeEngine, Sentence, Started, StepEngine
 from dragoman.predict.loading import inference_copy
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import save_tensors
-from dragoman.text.tokenizer import EOS_ID
+from dragoman.text.tokenizer import BOS_ID, EOS_ID
 
 TEXTS = ["red cat", "big old house", "small bird river tree", "blue dog"]
 SEARCHES = {
@@ -44,7 +43,7 @@ def translator(tiny_run: Path) -> Translator:
 @pytest.fixture
 def shortlist(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Shortlist:
     """Any tokens, few enough that they change what is found."""
-    monkeypatch.setattr(module, "ROUNDED_TO", 8)
+    monkeypatch.setattr(packed, "COLUMNS_ROUNDED_TO", 8)
     n_sources, vocab_size = (t.vocab_size for t in (translator.tokenizers.src, translator.tokenizers.tgt))
     generator = torch.Generator().manual_seed(3)
     translations = torch.randint(-1, vocab_size, (n_sources, 5), generator=generator)
@@ -79,11 +78,11 @@ class Masked(StepEngine):
         return self.inner.longest
 
     def _search(self, sentences, settings):  # type: ignore[no-untyped-def]
-        self.allowed = [may_hold(self.shortlist, sentence) for sentence in sentences]
+        self.may_hold = [may_hold(self.shortlist, sentence) for sentence in sentences]
         return super()._search(sentences, settings)
 
-    def step(self, src: Tensor, settings: SearchConfig) -> tuple[NextToken, None]:
-        whole, _ = self.inner.step(src, settings)
+    def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
+        whole = self.inner.start(src, settings).step
         rows = torch.arange(len(src))
 
         def masked(last: Tensor, parents: Tensor) -> Tensor:
@@ -91,11 +90,11 @@ class Masked(StepEngine):
             rows = rows[parents]
             log_probs = whole(last, parents).clone()
             for row, sentence in zip(log_probs, rows.tolist(), strict=True):
-                out = [i for i in range(len(row)) if i not in self.allowed[sentence]]
+                out = [i for i in range(len(row)) if i not in self.may_hold[sentence]]
                 row[out] = -torch.inf
             return log_probs.log_softmax(-1)
 
-        return masked, None
+        return Started(masked)
 
 
 @pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
@@ -162,13 +161,20 @@ def test_who_watches_a_search_sees_tokens(translator: Translator, shortlist: Sho
 
 
 def test_a_few_shapes_of_products(translator: Translator, shortlist: Shortlist) -> None:
-    """Tokens are filled up, and none of these is allowed."""
+    """Columns are filled up, and none of what they are filled up with is allowed."""
     vocab_size = translator.tokenizers.tgt.vocab_size
+    decoder = PackedDecoder(translator.model)
     for sentence in sentences(translator):
-        candidates = shortlist.of(torch.tensor([sentence.source]), [()], vocab_size)
-        assert len(candidates.tokens) % 8 == 0
-        assert set(candidates.tokens[candidates.allowed[0]].tolist()) == may_hold(shortlist, sentence)
-        assert candidates.tokens[:N_RESERVED].tolist() == list(range(N_RESERVED))
+        src = torch.tensor([sentence.source])
+        allowed = shortlist.allowed(src, [()], vocab_size)
+        assert set(allowed[0].nonzero()[:, 0].tolist()) == may_hold(shortlist, sentence)
+        steps = decoder.start(src, src > 0, allowed=allowed)
+        log_probs = steps(torch.tensor([BOS_ID]), torch.tensor([0]))
+        assert steps.ids is not None
+        assert len(steps.ids) % 8 == 0
+        assert log_probs.shape == (1, len(steps.ids))
+        assert set(steps.ids[log_probs[0] > -torch.inf].tolist()) == may_hold(shortlist, sentence)
+        assert steps.ids[:N_RESERVED].tolist() == list(range(N_RESERVED))
 
 
 def test_it_is_kept_in_the_run(translator: Translator, shortlist: Shortlist, tmp_path: Path) -> None:

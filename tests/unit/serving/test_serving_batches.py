@@ -280,6 +280,185 @@ def test_closing_finishes_what_was_accepted_and_takes_nothing_more() -> None:
         Client(made).results(list, [1], [1])
 
 
+class Laps:
+    """A joinable work: an item is done after as many steps as it says, and others may come in at each.
+
+    `there` are the items of every step. `at_step` is called before each of them.
+    """
+
+    def __init__(self, at_step: Callable[[int], object] = lambda step: None, *, most: int = 1000) -> None:
+        self.at_step, self.most = at_step, most
+        self.there: list[list[int]] = []
+        self.n_begun = 0
+
+    def __call__(self, items: Sequence[int]) -> list[int]:
+        raise AssertionError("begin was not called")
+
+    def begin(self, items: Sequence[int]) -> Laps:
+        self.n_begun += 1
+        self.left: dict[int, int] = {}
+        self.items: list[int] = []
+        self.join(items)
+        return self
+
+    def takes(self, item: int) -> bool:
+        return len(self.items) < self.most
+
+    def join(self, items: Sequence[int]) -> None:
+        self.left |= {len(self.items) + i: item for i, item in enumerate(items)}
+        self.items += items
+
+    def advance(self) -> dict[int, int]:
+        self.at_step(len(self.there))
+        self.there.append([self.items[number] for number in self.left])
+        self.left = {number: n_steps - 1 for number, n_steps in self.left.items()}
+        done = [number for number, n_steps in self.left.items() if n_steps <= 0]
+        for number in done:
+            del self.left[number]
+        return {number: self.items[number] for number in done}
+
+
+def joining(
+    first: list[int], later: dict[int, list[int]], *, costs: dict[int, int] | None = None, **options: int
+) -> tuple[Laps, list[int]]:
+    """Return the work and the results of one thread, to which others come before a step of this number."""
+    found: list[Future[int]] = []
+    costs = costs or {}
+
+    def at_step(step: int) -> None:
+        items = later.get(step, [])
+        found.extend(made.submit(work, items, [costs.get(item, 5) for item in items], Client(made)))
+
+    work = Laps(at_step, most=options.pop("most", 1000))
+    with batcher(**options) as made:
+        found[:0] = made.submit(work, first, [costs.get(item, 5) for item in first], Client(made))
+        n_items = len(first) + sum(map(len, later.values()))
+        while len(found) < n_items or not all(result.done() for result in found):
+            threading.Event().wait(0.001)
+        return work, [result.result() for result in found]
+
+
+def test_items_join_what_is_under_way_and_leave_when_they_are_done() -> None:
+    work, found = joining([4, 2], {0: [3], 2: [1]})
+    assert found == [4, 2, 3, 1]
+    assert work.n_begun == 1
+    assert work.there == [[4, 2], [4, 2, 3], [4, 3], [4, 3, 1]]
+
+
+def test_few_items_wait_for_others_before_they_join_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "PAUSE", 1e9)
+    first = [6] * 16
+    work, _ = joining(first, {0: [3], 2: [2]})
+    assert work.there[:5] == [first, first, first, [*first, 3, 2], [*first, 3, 2]]
+
+
+@pytest.mark.parametrize(
+    ("options", "costs"),
+    [({"max_items": 2}, {}), ({"max_tokens": 10}, {}), ({"most": 2}, {}), ({}, {1: 5 + SIMILAR + 1})],
+    ids=["items", "tokens", "its own limit", "length"],
+)
+def test_what_does_not_fit_waits_until_the_search_has_ended(
+    options: dict[str, int], costs: dict[int, int]
+) -> None:
+    work, found = joining([3, 3], {0: [1]}, costs=costs, **options)
+    assert found == [3, 3, 1]
+    assert work.there == [[3, 3]] * 3 + [[1]]
+    assert work.n_begun == 2
+
+
+def test_short_items_join_long_ones() -> None:
+    work, _ = joining([3], {0: [1]}, costs={3: 500, 1: 1})
+    assert work.there == [[3], [3, 1], [3]]
+
+
+def test_nothing_joins_while_another_work_is_more_urgent() -> None:
+    """Otherwise a search that is always joined would never give its thread away."""
+    order: list[str] = []
+    found: list[Future[object]] = []
+
+    def at_step(step: int) -> None:
+        if step == 0:
+            found.extend(made.submit(lambda items: order.append("other") or items, [0], [5], Client(made)))
+            threading.Event().wait(0.01)
+        if step < 50:
+            found.extend(made.submit(work, [2], [5], Client(made)))
+
+    work = Laps(at_step)
+    with batcher() as made:
+        found += made.submit(work, [2], [5], Client(made))
+        while len(found) < 52 or not all(result.done() for result in found):
+            threading.Event().wait(0.001)
+    assert order == ["other"]
+    assert work.there[:2] == [[2], [2]], "the search ends first"
+    assert work.n_begun > 1
+
+
+def test_idle_threads_are_given_work_before_anything_joins() -> None:
+    gate = threading.Event()
+    here: set[int] = set()
+
+    class Slow(Laps):
+        def begin(self, items: Sequence[int]) -> Laps:
+            own = Laps(lambda step: here.add(threading.get_ident()) or gate.wait(30))
+            return own.begin(items)
+
+    work = Slow()
+    with batcher(n_threads=2) as made:
+        found = made.submit(work, [2], [5], Client(made))
+        while len(here) < 1:
+            pass
+        found += made.submit(work, [2], [5], Client(made))
+        while len(here) < 2:
+            pass
+        gate.set()
+        assert [result.result(30) for result in found] == [2, 2]
+
+
+def test_an_error_reaches_all_that_were_there_and_nobody_else() -> None:
+    def at_step(step: int) -> None:
+        if step == 0:
+            found.extend(made.submit(work, [9], [5], Client(made)))
+        if step == 2:
+            raise ValueError("broken")
+
+    found: list[Future[int]] = []
+    work = Laps(at_step)
+    with batcher() as made:
+        found += made.submit(work, [1, 9], [5, 5], Client(made))
+        while len(found) < 3:
+            pass
+        assert found[0].result(30) == 1
+        for result in found[1:]:
+            with pytest.raises(ValueError, match="broken"):
+                result.result(30)
+        assert Client(made).run(lambda: 7, 1) == 7
+        assert made._n_running == 0
+
+
+def test_a_long_search_lets_short_items_of_other_works_go_first_and_its_own_join(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batching, "LONG", 0.0)
+    found: list[Future[object]] = []
+    done_at: list[int] = []
+
+    def at_step(step: int) -> None:
+        if step == 1:
+            found.extend(
+                made.submit(lambda items: done_at.append(step) or items, [0], [SIMILAR], Client(made))
+            )
+            found.extend(made.submit(work, [1], [SIMILAR], Client(made)))
+            made.pause()
+
+    work = Laps(at_step)
+    with batcher() as made:
+        found += made.submit(work, [4], [5], Client(made))
+        while len(found) < 3 or not all(result.done() for result in found):
+            threading.Event().wait(0.001)
+    assert done_at == [1]
+    assert work.there == [[4], [4], [4, 1], [4]]
+
+
 @pytest.fixture(scope="module")
 def translator(tiny_run: Path) -> Translator:
     return Translator.load(tiny_run, precision="fp32")

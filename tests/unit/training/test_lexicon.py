@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from dragoman.config import TranslationConfig, parse_config
+from dragoman.model import packed
 from dragoman.model.packed import can_pack
-from dragoman.predict import shortlist as candidates
 from dragoman.predict.shortlist import SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
@@ -104,7 +104,7 @@ def test_of_much_text_some_is_drawn_and_equal_seeds_draw_alike(monkeypatch: pyte
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TranslationConfig:
     monkeypatch.setattr(lexicon, "WORTH_IT", 100)
     monkeypatch.setattr(lexicon, "N_ALWAYS", 10)
-    monkeypatch.setattr(candidates, "ROUNDED_TO", 8)
+    monkeypatch.setattr(packed, "COLUMNS_ROUNDED_TO", 8)
     write_corpus(tmp_path, "train", 60, seed=1)
     write_corpus(tmp_path, "valid", 10, seed=2)
     data = {"src_lang": "en", "tgt_lang": "de", "train": [str(tmp_path / f"train.{s}") for s in ("en", "de")]}

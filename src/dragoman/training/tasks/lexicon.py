@@ -16,8 +16,9 @@ import torch
 
 from dragoman.data.store import TokenStore
 from dragoman.metrics.translation import bleu
+from dragoman.model.packed import COLUMNS_ROUNDED_TO
 from dragoman.predict.engine import NativeEngine
-from dragoman.predict.shortlist import ROUNDED_TO, Shortlist
+from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import PAD_ID
 
@@ -34,7 +35,7 @@ NEXT_TO_NOTHING = 0.1
 """BLEU on the validation text."""
 CHECKED_ON = 1000
 """Validation pairs that are translated for it, evenly spread."""
-WORTH_IT = 4 * ROUNDED_TO
+WORTH_IT = 4 * COLUMNS_ROUNDED_TO
 """Target tokens from which a shortlist saves anything."""
 
 Ids = npt.NDArray[np.int64]
