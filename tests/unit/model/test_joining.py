@@ -95,7 +95,7 @@ class Walk:
 @pytest.mark.parametrize("limited", [False, True], ids=["all tokens", "some tokens"])
 @pytest.mark.parametrize("seed", range(4))
 @torch.no_grad()
-def test_whoever_joins_is_read_as_if_alone(
+def test_a_sentence_that_joins_is_read_as_if_alone(
     model: Seq2SeqTransformer, seed: int, limited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packed, "COLUMNS_ROUNDED_TO", 4)

@@ -34,7 +34,7 @@ def translator(tiny_run: Path) -> Translator:
 
 
 class Watching:
-    """Wants the first so many hypotheses."""
+    """Wants the first `patience` hypotheses."""
 
     def __init__(self, patience: int = 1000) -> None:
         self.patience = patience
@@ -72,7 +72,7 @@ def sentences(translator: Translator) -> list[Sentence]:
 
 @pytest.mark.parametrize("kind", ["one", "two", "int8", "shortlist"])
 @pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
-def test_whoever_joins_is_translated_as_if_alone(
+def test_a_sentence_that_joins_is_translated_as_if_alone(
     translator: Translator, settings: dict[str, object], kind: str
 ) -> None:
     engine, search = engine_of(translator, kind), SearchConfig().changed(settings, where="test")
