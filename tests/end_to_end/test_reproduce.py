@@ -313,3 +313,40 @@ def test_a_classifier_is_recorded_and_reproduced(folder: Path) -> None:
     assert result.stdout.endswith("PASS\n")
     assert "accuracy" in result.stdout
     assert sum(", reference " in line for line in result.stderr.splitlines()) == 2
+
+
+def test_the_recipe_that_one_starts_from_is_reproduced_first(folder: Path) -> None:
+    """With the same seed, and once for all that start from it."""
+    Path("child").mkdir()
+    own = parse_config(
+        {"name": "child", "data": Run.open("seed-1").config.data.model_dump(exclude={"directions"})},
+        overrides=[*TINY, 'training.start_from="runs/mine"', "training.max_steps=4"],
+    )
+    Path("child/recipe.toml").write_text(to_toml(own), encoding="utf-8")
+    options = ["--out", "child-1", "--set", 'training.start_from="seed-1"']
+    succeed("train", "child/recipe.toml", *options)
+    succeed("evaluate", "child-1")
+    succeed("reproduce", "child", "--record", "child-1")
+
+    first = succeed("reproduce", "child", "--seed", "2", "--no-fetch").stderr
+    assert "mine comes first: what is trained starts from it; run: runs/mine-seed-2" in first
+    start, child = Run.open("runs/mine-seed-2"), Run.open("runs/child-seed-2")
+    assert (start.config.seed, child.config.seed) == (2, 2)
+    assert child.config.training.start_from == "runs/mine-seed-2"
+    assert json.loads((start.path / "reproduction.json").read_bytes())["run"] == "runs/mine-seed-2"
+    weights = {name: value.clone() for name, value in start.load_weights().items()}
+    trained = Run.open("seed-2").load_weights()
+    assert all((value == trained[name]).all() for name, value in weights.items())
+    again = succeed("reproduce", "child", "--seed", "2", "--no-fetch").stderr
+    assert "comes first" not in again
+    assert "runs/child-seed-2 is trained" in again
+
+
+def test_a_start_that_no_recipe_has_is_an_error(folder: Path) -> None:
+    text = Path("mine/recipe.toml").read_text(encoding="utf-8")
+    Path("mine/recipe.toml").write_text(
+        text.replace('start_from = ""', 'start_from = "runs/nowhere"'), encoding="utf-8"
+    )
+    assert "nowhere: no recipe, and no folder with a recipe.toml" in error_of(
+        "reproduce", "mine", "--no-fetch"
+    )

@@ -99,9 +99,10 @@ def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fe
     from dragoman.cli.listener import TerminalListener
     from dragoman.cli.train import draw_curves
     from dragoman.reproduction.running import reproduce as train_and_judge
+    from dragoman.reproduction.running import with_seed
     from dragoman.runs import Run
 
-    overrides = [] if seed is None else [f"seed={seed}"]
+    overrides = [] if seed is None else with_seed(recipe.config(version), seed)
     path = out or Path("runs") / run_name(recipe, version, seed=seed)
     minutes = recipe.expectation(version).minutes
     say(f"{recipe.name}: about {minutes:g} minutes on the machine where it was recorded; run: {path}")

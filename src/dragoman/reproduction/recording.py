@@ -30,7 +30,7 @@ NEEDED = ("history.jsonl", "report.json", "scores.json", "environment.json", "co
 OPTIONAL = ("curves.svg",)
 VERSIONS = ("dragoman", "torch", "numpy", "tokenizers", "sacrebleu", "python")
 FREE = ("name", "seed")
-FREE_TRAINING = ("device", "n_threads")
+FREE_TRAINING = ("device", "n_threads", "start_from")
 """Settings in which a recorded run may differ from its recipe."""
 
 FROM_SCRATCH = "record without --add, all seeds at once"

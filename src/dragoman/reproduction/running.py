@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dragoman.config import Config
 from dragoman.evaluation.robustness import OF_SET
 from dragoman.evaluation.scores import keep_scores
 from dragoman.reproduction import requirements
 from dragoman.reproduction.expected import Expectation, ExpectedScore
-from dragoman.reproduction.recipe import Recipe
+from dragoman.reproduction.recipe import FULL, Recipe, find_recipe
 from dragoman.reproduction.reference import ReferenceListener, reference_curve
 from dragoman.runs import Run, only_writer
 from dragoman.tasks import task_of
 from dragoman.tasks.task import EvaluationRequest
 from dragoman.training.trainer import TrainingListener
 
+OF_SEED = "-seed-"
+"""Stands before the seed in the names of runs that have another one than their recipe."""
 REPRODUCTION = "reproduction.json"
 """What a run keeps of the comparison."""
 
@@ -89,6 +92,8 @@ def reproduce(
 ) -> Reproduction:
     """Train a version of a recipe into `out`, or continue there, evaluates its test sets and judges them.
 
+    The recipe that it starts from, if any, is trained and judged first.
+
     ConfigError: nothing is expected of this version. DataError: its data is not to be had, or is not what
     the scores were measured on. RunError: `out` holds another run.
     """
@@ -99,6 +104,8 @@ def reproduce(
     expectation, config = recipe.expectation(version), recipe.config(version, overrides)
     requirements.provide(config, fetch=fetch, say=listener.message)
     requirements.check(config, expectation.data)
+    if (start := start_of(config)) is not None:
+        reproduce_start(start, fetch=fetch, listener=listener)
     report_on_text(config, out, listener.message, check=False)
     with only_writer(out):
         run = Run.create(out, config)
@@ -120,6 +127,34 @@ def reproduce(
     )
     run.write_json(REPRODUCTION, result.record())
     return result
+
+
+def start_of(config: Config) -> Path | None:
+    """Return the folder of the run that a training with these settings starts from."""
+    start = config.training.start_from if config.task == "translation" else ""
+    return Path(start) if start else None
+
+
+def reproduce_start(out: Path, *, fetch: bool, listener: TrainingListener) -> None:
+    """Reproduce the recipe that the folder `out` is called after, unless its run is there.
+
+    NAME-seed-N is NAME with the seed N. ConfigError: there is no recipe of this name.
+    """
+    if (out / REPRODUCTION).exists():
+        return
+    name, _, seed = out.name.partition(OF_SEED)
+    recipe = find_recipe(name)
+    listener.message(f"{recipe.name} comes first: what is trained starts from it; run: {out}")
+    reproduce(
+        recipe, FULL, out=out, overrides=[f"seed={seed}"] if seed else [], fetch=fetch, listener=listener
+    )
+
+
+def with_seed(config: Config, seed: int) -> list[str]:
+    """Return the overrides that give `config`, and what it starts from, another seed."""
+    start = start_of(config)
+    own = [f"seed={seed}"]
+    return own if start is None else [*own, f'training.start_from="{start}{OF_SEED}{seed}"']
 
 
 def evaluate_run(run: Run, listener: TrainingListener, *, robustness: bool) -> list[dict[str, Any]]:
