@@ -156,14 +156,16 @@ class Batcher:
         n_threads: int,
         max_items: int,
         max_tokens: int,
+        joining: bool = True,
         note: Callable[[int], object] = lambda n_items: None,
     ) -> None:
         """Start the threads; `close` ends them.
 
+        With `joining`, sentences join searches.
         A batch has at most `max_items` items, and `max_tokens` tokens including padding. `note` receives the
         size of every batch.
         """
-        self.max_items, self.max_tokens = max_items, max_tokens
+        self.max_items, self.max_tokens, self.joining = max_items, max_tokens, joining
         self._note = note
         self._waiting: list[_Waiting] = []
         self._n_running = self._n_idle = 0
@@ -440,8 +442,9 @@ class BatchedEngine:
             sentence._replace(watcher=Watching(self._client, sentence, self._pause)) for sentence in sentences
         ]
         settings, engine = _same(settings), self._engine
-        can_be_joined = isinstance(engine, StepEngine) and engine.can_be_joined(settings)
-        work = JoinableSearching(engine, settings) if can_be_joined else Searching(engine, settings)
+        work = Searching(engine, settings)
+        if self._client._batcher.joining and isinstance(engine, StepEngine):
+            work = JoinableSearching(engine, settings) if engine.can_be_joined(settings) else work
         return self._client.results(work, watched, [len(sentence.source) for sentence in sentences])
 
 
