@@ -194,6 +194,8 @@ class PackedSteps:
         """K."""
         self.ancestors = torch.empty(0, 1, 0)
         """(B, K, C): 0 where a row has seen a column, else -inf."""
+        self.mixed = False
+        """Whether there are columns that some row has not seen."""
         self.positions = self.begun = torch.empty(0, dtype=torch.long)
         """(B,): of the token that is read next; and C when a sentence began."""
         n_heads, width = decoder.n_heads, decoder.d_model // decoder.n_heads

@@ -328,8 +328,10 @@ class RunningSearch:
         if isinstance(self.search, SamplingSearch):
             self.search.join(limits, [sentence.number for sentence in sentences])
         elif isinstance(self.search, BeamSearch):
-            phrases = [Phrases(s.required, continuing=s.continuing) for s in sentences]
-            self.search.join(limits, phrases=phrases if self._constrained else None)
+            phrases = None
+            if self._constrained:
+                phrases = [Phrases(s.required, continuing=s.continuing) for s in sentences]
+            self.search.join(limits, phrases=phrases)
         elif isinstance(self.search, GreedySearch):
             self.search.join(limits)
 

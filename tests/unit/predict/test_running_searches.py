@@ -117,6 +117,7 @@ def test_no_gradient_is_kept(translator: Translator) -> None:
     running = RunningSearch(engine, [one], SearchConfig(beam_size=2))
     running.join([other])
     running.advance()
+    # The next-token function of one native model on a processor is a PackedSteps.
     (keys, values), *_ = running._started.step.crosses  # type: ignore[attr-defined]
     assert keys.is_inference()
     assert values.is_inference()
