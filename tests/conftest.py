@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import parse_config
+from dragoman.native import native
 from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled, write_many, write_topics
+
+
+@pytest.fixture(params=["compiled", "operators"])
+def both_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test twice: searches in compiled code, and by PyTorch's operations."""
+    if request.param == "compiled":
+        if reason := native().reason:
+            pytest.skip(reason)
+    else:
+        monkeypatch.setattr("dragoman.model.packed.can_compile", lambda *_: False)
+        monkeypatch.setattr("dragoman.decoding.hypotheses.is_compiled", lambda _: False)
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import torch
 from torch import Tensor
 
 from dragoman.errors import RunError
+from dragoman.native import native
 
+COMPILED_AT_MOST = 64
+"""Best tokens that compiled code looks for: it inserts them one by one."""
 GROUP = 64
 """Columns whose largest is found first, in the search for the best tokens of a row."""
 
@@ -62,6 +65,8 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
     many ties. RunError: a log-probability is NaN.
     """
     k = min(k, log_probs.size(1))
+    if k <= COMPILED_AT_MOST and is_compiled(log_probs):
+        return _compiled_best_tokens(log_probs, k)
     values, tokens = (best.cpu() for best in _top(log_probs, min(k + 1, log_probs.size(1))))
     check_no_nan(values[:, :1])  # topk counts NaN as the largest
     if values.size(1) > k:
@@ -73,6 +78,26 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
     tokens, by_id = tokens.sort(dim=1)
     values, by_value = values.gather(1, by_id).sort(dim=1, descending=True, stable=True)
     return values.double(), tokens.gather(1, by_value)
+
+
+def is_compiled(x: Tensor) -> bool:
+    """Whether compiled code reads `x` (N, V): rows in fp32 on the CPU."""
+    return (
+        x.dtype == torch.float32
+        and x.device.type == "cpu"
+        and x.stride(1) == 1
+        and native().library is not None
+    )
+
+
+def _compiled_best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    library, (N, V) = native().library, log_probs.shape
+    assert library is not None
+    values, tokens = torch.empty(N, k), torch.empty(N, k, dtype=torch.long)
+    stride = log_probs.stride(0)
+    if library.dragoman_top(log_probs.data_ptr(), N, stride, V, k, values.data_ptr(), tokens.data_ptr()):
+        refuse_nan()
+    return values.double(), tokens
 
 
 def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -111,7 +136,12 @@ def _lowest_ids_of_ties(log_probs: Tensor, k: int) -> Tensor:
 def check_no_nan(log_probs: Tensor) -> None:
     """RunError: one of `log_probs` is NaN."""
     if log_probs.isnan().any():
-        raise RunError(
-            "the model's probabilities are not numbers (NaN): its weights are damaged or its training "
-            "diverged; use an earlier checkpoint, or train again with a lower learning rate"
-        )
+        refuse_nan()
+
+
+def refuse_nan() -> NoReturn:
+    """RunError: log-probabilities are NaN."""
+    raise RunError(
+        "the model's probabilities are not numbers (NaN): its weights are damaged or its training "
+        "diverged; use an earlier checkpoint, or train again with a lower learning rate"
+    )

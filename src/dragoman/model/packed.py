@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dragoman.model.compiled import CompiledDecoder, CompiledSteps, can_compile
 from dragoman.model.kernels import FAST
 from dragoman.model.packed_weights import (
     ROWS_AT_ONCE,
@@ -30,7 +31,6 @@ from dragoman.model.quantized import (
     QuantizedLayer,
     QuantizedLinear,
     QuantizedNorm,
-    QuantizedOutput,
     folded,
     is_quantizable,
 )
@@ -78,6 +78,8 @@ class PackedDecoder:
             self._quantize()
         else:
             self._pack()
+        self.compiled = self._compiled()
+        """The same as compiled code reads it; None where there is none for this model here."""
 
     def _pack(self) -> None:
         model, dtype = self.model, self.dtype
@@ -85,7 +87,7 @@ class PackedDecoder:
         self.encoder_norm: PackedNorm | QuantizedNorm = PackedNorm(model.encoder_norm, dtype)
         self.layers = [PackedDecoderLayer(layer, dtype) for layer in decoder_layers(model)]
         self.norm: PackedNorm | QuantizedNorm = PackedNorm(model.decoder_norm, dtype)
-        self.output: PackedLinear | QuantizedOutput = PackedLinear(
+        self.output: PackedLinear | QuantizedLinear = PackedLinear(
             model.output.weight, model.output.bias, dtype
         )
 
@@ -95,7 +97,28 @@ class PackedDecoder:
         self.encoder_norm = QuantizedNorm(model.encoder_norm)
         self.layers = [QuantizedDecoderLayer(layer, model.encoder_norm) for layer in decoder_layers(model)]
         self.norm = QuantizedNorm(model.decoder_norm)
-        self.output = QuantizedOutput(*folded(model.output.weight, model.output.bias, model.decoder_norm))
+        self.output = QuantizedLinear(*folded(model.output.weight, model.output.bias, model.decoder_norm))
+
+    def _compiled(self) -> CompiledDecoder | None:
+        config = self.model.config
+        widths = (config.d_model, config.d_ff)
+        if not self.pre_norm or self.activation != "relu" or not can_compile(self.output.rows.dtype, widths):
+            return None
+        return CompiledDecoder(
+            encoder=self.encoder,
+            encoder_norm=self.encoder_norm,
+            layers=self.layers,
+            norm=self.norm,
+            output=self.output,
+            embeddings=(self.model.src_embedding, self.model.tgt_embedding),
+            n_heads=self.n_heads,
+        )
+
+    def steps(self, forbidden: tuple[int, ...] = ()) -> PackedSteps | CompiledSteps:
+        """Return the next-token function of sentences that are to join it."""
+        return (
+            PackedSteps(self, forbidden) if self.compiled is None else CompiledSteps(self.compiled, forbidden)
+        )
 
     def start(
         self,
@@ -104,22 +127,15 @@ class PackedDecoder:
         *,
         forbidden: tuple[int, ...] = (),
         allowed: Tensor | None = None,
-    ) -> PackedSteps:
+    ) -> PackedSteps | CompiledSteps:
         """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf.
 
         `allowed` (B, V) says which tokens a sentence may hold, the reserved ones among them: others have no
         probability, and those that no sentence may hold have no columns (`PackedSteps.ids`).
         """
-        steps = PackedSteps(self, forbidden)
+        steps = self.steps(forbidden)
         steps.join(src, src_mask, allowed)
         return steps
-
-    def output_of(self, ids: Tensor) -> PackedLinear | QuantizedLinear:
-        """Return the projection to the tokens `ids` (K,) alone."""
-        if isinstance(self.output, QuantizedOutput):
-            return self.output.rows(ids)
-        output = self.model.output
-        return PackedLinear(output.weight[ids], None if output.bias is None else output.bias[ids], self.dtype)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """src (B, S), src_mask (B, S) -> memory (B, S, D): some sentences at a time, which stay in cache.
@@ -380,7 +396,7 @@ class PackedSteps:
             missing = -int(wanted.sum()) % COLUMNS_ROUNDED_TO
             wanted[(~wanted).nonzero()[:missing, 0]] = True
             ids = self.ids = wanted.nonzero()[:, 0]
-            self.output = self.decoder.output_of(ids)
+            self.output = self.decoder.output.only(ids)
         self.bias = torch.zeros(len(allowed), len(ids)).masked_fill_(~allowed[:, ids], -math.inf)
         self.bias[:, self.forbidden] = -math.inf
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor, nn
 
@@ -15,12 +17,21 @@ class PackedLinear:
     """x W^T + b, with what is done to the result; x (N, in) in the type that it was packed for."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype).contiguous(), ROWS_AT_ONCE)
+        self.rows = weight.to(dtype).contiguous()
+        """(out, in), as they are."""
         self.bias = None if bias is None else bias.to(dtype)
+
+    @cached_property
+    def weight(self) -> Tensor:
+        return torch.ops.mkldnn._reorder_linear_weight(self.rows, ROWS_AT_ONCE)
 
     def __call__(self, x: Tensor, *, activation: str = "none") -> Tensor:
         """`activation` is "none", "relu", "gelu" or "swish"."""
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, activation, [], "none")
+
+    def only(self, ids: Tensor) -> PackedLinear:
+        """Return the product of the rows `ids` (K,) alone."""
+        return PackedLinear(self.rows[ids], None if self.bias is None else self.bias[ids], self.rows.dtype)
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual + x W^T + b."""

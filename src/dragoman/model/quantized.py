@@ -9,6 +9,8 @@ products is in fp32.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor, nn
 
@@ -56,11 +58,14 @@ class QuantizedLinear:
         scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS
         self._take((weight / scales[:, None]).round().to(torch.int8), scales, bias, zero)
 
-    def _take(self, rounded: Tensor, scales: Tensor, bias: Tensor, zero: int) -> None:
+    def _take(self, rows: Tensor, scales: Tensor, bias: Tensor, zero: int) -> None:
         """Take int8 rows (out, in) and their scales (out,)."""
-        self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
-        self.scales, self.bias, self.zero = scales, bias, zero
-        self.zeros = torch.zeros(len(rounded), dtype=torch.long)
+        self.rows, self.scales, self.bias, self.zero = rows, scales, bias, zero
+        self.zeros = torch.zeros(len(rows), dtype=torch.long)
+
+    @cached_property
+    def weight(self) -> Tensor:
+        return torch.ops.onednn.qlinear_prepack(self.rows, None)
 
     def __call__(self, x: Tensor, *, activation: str = "none") -> Tensor:
         """(N, out) in fp32; with "relu", levels of which 0 is 0."""
@@ -81,6 +86,12 @@ class QuantizedLinear:
             "",
         )
 
+    def only(self, ids: Tensor) -> QuantizedLinear:
+        """Return the product of the rows `ids` (K,) alone."""
+        some = QuantizedLinear.__new__(QuantizedLinear)
+        some._take(self.rows[ids], self.scales[ids], self.bias[ids], self.zero)
+        return some
+
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual + x W^T + b, in the memory of `residual`; x may be in fp32, and is changed then."""
         x = levels(x) if x.dtype == torch.float32 else x
@@ -88,20 +99,6 @@ class QuantizedLinear:
             x, 1.0, self.zero, self.weight, self.scales, self.zeros, residual, self.bias,
             1.0, 0, torch.float32, 1.0, 0, "sum", 1.0, "none", [], "",
         )  # fmt: skip
-
-
-class QuantizedOutput(QuantizedLinear):
-    """A product of which some rows are asked for by themselves."""
-
-    def _take(self, rounded: Tensor, scales: Tensor, bias: Tensor, zero: int) -> None:
-        super()._take(rounded, scales, bias, zero)
-        self.rounded = rounded
-
-    def rows(self, ids: Tensor) -> QuantizedLinear:
-        """Return the rows `ids` (K,)."""
-        some = QuantizedLinear.__new__(QuantizedLinear)
-        some._take(self.rounded[ids], self.scales[ids], self.bias[ids], self.zero)
-        return some
 
 
 class QuantizedLayer:

@@ -23,7 +23,7 @@ from dragoman.decoding.watching import WatchedSearch, Watcher
 from dragoman.decoding.wrappers import AttendingStep, Coverage, ForcedPrefix, NoRepeatedNgrams, NotEmpty
 from dragoman.hardware import resident_bytes
 from dragoman.model.incremental import IncrementalDecoder
-from dragoman.model.packed import PackedDecoder, PackedSteps, can_pack
+from dragoman.model.packed import PackedDecoder, can_pack
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.shortlist import Shortlist
@@ -181,6 +181,7 @@ class NativeEngine(StepEngine):
         self.models = models
         self.int8 = int8
         self.shortlist = shortlist
+        self._parameters = [list(model.parameters()) for model in models]
         self._packed: dict[int, tuple[list[int], PackedDecoder]] = {}
         self._packing = Lock()  # batches are searched in several threads
         self._static = [StaticDecoder(model, max_bytes=resident_bytes(self.device)) for model in models]
@@ -207,7 +208,7 @@ class NativeEngine(StepEngine):
         if not self._packs:
             return Started(ensemble_of([self._start(i, src) for i in range(len(self.models))]))
         packed = [self._pack(i, model) for i, model in enumerate(self.models)]
-        steps = [PackedSteps(one, FORBIDDEN) for one in packed]
+        steps = [one.steps(FORBIDDEN) for one in packed]
 
         def join(src: Tensor, allowed: Tensor | None) -> None:
             for model, own in zip(self.models, steps, strict=True):
@@ -249,7 +250,7 @@ class NativeEngine(StepEngine):
 
     def _pack(self, i: int, model: Seq2SeqTransformer) -> PackedDecoder:
         """Return the weights of model i as they are now, packed."""
-        versions = [parameter._version for parameter in model.parameters()]
+        versions = [parameter._version for parameter in self._parameters[i]]
         with self._packing:
             if i not in self._packed or self._packed[i][0] != versions:
                 self._packed[i] = versions, PackedDecoder(model, int8=self.int8)

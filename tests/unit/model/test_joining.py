@@ -8,9 +8,11 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig
 from dragoman.model import packed
+from dragoman.model.compiled import CompiledSteps
 from dragoman.model.kernels import FAST
-from dragoman.model.packed import PackedDecoder, can_pack
+from dragoman.model.packed import PackedDecoder, PackedSteps, can_pack
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.native import native
 from dragoman.text.tokenizer import PAD_ID
 
 V, BEAM = 24, 3
@@ -29,12 +31,27 @@ def model() -> Seq2SeqTransformer:
     return made
 
 
+@pytest.fixture(params=["packed", "compiled"])
+def steps(model: Seq2SeqTransformer, request: pytest.FixtureRequest) -> PackedSteps | CompiledSteps:
+    decoder = PackedDecoder(model)
+    if request.param == "packed":
+        return PackedSteps(decoder, FORBIDDEN)
+    return compiled_steps(decoder)
+
+
+def compiled_steps(decoder: PackedDecoder) -> CompiledSteps:
+    if decoder.compiled is None:
+        pytest.skip(native().reason)
+    return CompiledSteps(decoder.compiled, FORBIDDEN)
+
+
 class Walk:
     """Random rows of sentences that come and go, each checked against decoding from scratch."""
 
-    def __init__(self, model: Seq2SeqTransformer, seed: int, *, limited: bool) -> None:
-        self.model, self.limited = model, limited
-        self.steps = packed.PackedSteps(PackedDecoder(model), FORBIDDEN)
+    def __init__(
+        self, model: Seq2SeqTransformer, steps: PackedSteps | CompiledSteps, seed: int, *, limited: bool
+    ) -> None:
+        self.model, self.steps, self.limited = model, steps, limited
         self.generator = torch.Generator().manual_seed(seed)
         self.rows: list[tuple[int, list[int]]] = []
         self.sources: list[Tensor] = []
@@ -96,11 +113,15 @@ class Walk:
 @pytest.mark.parametrize("seed", range(4))
 @torch.no_grad()
 def test_a_sentence_that_joins_is_read_as_if_alone(
-    model: Seq2SeqTransformer, seed: int, limited: bool, monkeypatch: pytest.MonkeyPatch
+    model: Seq2SeqTransformer,
+    steps: PackedSteps | CompiledSteps,
+    seed: int,
+    limited: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(packed, "COLUMNS_ROUNDED_TO", 4)
     monkeypatch.setattr(packed, "LEAST_COLUMNS", 4)
-    walk = Walk(model, seed, limited=limited)
+    walk = Walk(model, steps, seed, limited=limited)
     walk.join(1 + walk.draw(0, 5))
     for _ in range(40):
         walk.call(longest=12)
@@ -112,14 +133,30 @@ def test_a_sentence_that_joins_is_read_as_if_alone(
 @torch.no_grad()
 def test_a_search_that_never_ends_keeps_no_more_than_it_needs(model: Seq2SeqTransformer) -> None:
     """Slots are those of a step, and columns those of sentences that are there."""
-    walk = Walk(model, 7, limited=False)
+    steps = PackedSteps(PackedDecoder(model), FORBIDDEN)
+    walk = Walk(model, steps, 7, limited=False)
     sizes = []
     for _ in range(300):
         walk.join(1)
         walk.call(longest=8)
-        (_, n_slots, _, room, _) = walk.steps.caches[0].tensors.shape
-        sizes.append((n_slots, room, walk.steps.ancestors.shape[2]))
+        (_, n_slots, _, room, _) = steps.caches[0].tensors.shape
+        sizes.append((n_slots, room, steps.ancestors.shape[2]))
     n_slots, room, n_columns = (max(column) for column in zip(*sizes, strict=True))
     assert n_slots <= 2 * 8 + 4
     assert n_columns <= 2 * packed.LEAST_COLUMNS + 3 * 8 * BEAM
     assert room <= 4 * n_columns
+
+
+@torch.no_grad()
+def test_a_compiled_search_that_never_ends_keeps_no_more_than_it_needs(model: Seq2SeqTransformer) -> None:
+    steps = compiled_steps(PackedDecoder(model))
+    walk = Walk(model, steps, 7, limited=False)
+    n_nodes, most_needed = [], 0
+    for _ in range(300):
+        walk.join(1)
+        walk.call(longest=8)
+        most_needed = max(most_needed, sum(len(prefix) for _, prefix in walk.rows))
+        n_nodes.append(steps.n_nodes)
+    # In the middle of a step the nodes of those who leave are there beside the new ones.
+    assert max(n_nodes) <= most_needed + len(walk.rows) + 8 * BEAM
+    assert n_nodes[100] == n_nodes[-1] or max(n_nodes[100:]) <= 2 * max(n_nodes[:100])

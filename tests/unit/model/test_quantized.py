@@ -8,11 +8,13 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig
 from dragoman.hardware import has_int8
+from dragoman.model.compiled import CompiledSteps
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.layers import LayerNorm
-from dragoman.model.packed import PackedDecoder, can_quantize
+from dragoman.model.packed import PackedDecoder, PackedSteps, can_quantize
 from dragoman.model.quantized import LEVELS, REACH, QuantizedLinear, QuantizedNorm, folded, levels
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.native import native
 
 V, PAD = 30, 0
 
@@ -85,6 +87,7 @@ def test_eight_bits_hold_what_they_say() -> None:
 
 
 @needs_int8
+@pytest.mark.usefixtures("both_steps")
 def test_decoding_in_int8_is_near_decoding_in_fp32() -> None:
     model = model_of()
     src, tgt = random_ids(3, 5), random_ids(3, 20)
@@ -97,6 +100,7 @@ def test_decoding_in_int8_is_near_decoding_in_fp32() -> None:
 
 
 @needs_int8
+@pytest.mark.usefixtures("both_steps")
 def test_other_sentences_in_the_batch_change_nothing_in_int8() -> None:
     """No scale follows from the rows at hand."""
     decoder, src = PackedDecoder(model_of(), int8=True), random_ids(70, 6)
@@ -106,6 +110,26 @@ def test_other_sentences_in_the_batch_change_nothing_in_int8() -> None:
     for t in range(3):
         expected = alone(tokens[:1, t], rows[:1])
         torch.testing.assert_close(together(tokens[:, t], rows)[:1], expected, rtol=1e-4, atol=1e-5)
+
+
+@needs_int8
+def test_compiled_steps_in_int8_are_those_of_the_operations() -> None:
+    """The same levels, and the same whole numbers for sums: only sums in fp32 are in another order."""
+    decoder, src = PackedDecoder(model_of(), int8=True), random_ids(9, 6)
+    if decoder.compiled is None:
+        pytest.skip(native().reason)
+    src[2, 3:] = PAD
+    compiled, packed = CompiledSteps(decoder.compiled, (PAD,)), PackedSteps(decoder, (PAD,))
+    for steps in (compiled, packed):
+        steps.join(src, src != PAD)
+    parents = torch.arange(9)
+    for t in range(6):
+        tokens = random_ids(len(parents), 1)[:, 0]
+        difference = compiled(tokens, parents) - packed(tokens, parents)
+        # A sum between two levels may be rounded to either of them, if seldom.
+        assert difference[:, 1:].abs().median() < 1e-5
+        assert difference[:, 1:].abs().max() < 0.3
+        parents = torch.arange(len(parents)).repeat_interleave(1 + t % 2)[: 9 + t]
 
 
 @pytest.mark.parametrize("settings", [{"norm": "post"}, {"activation": "gelu"}, {"kernels": PLAIN}])

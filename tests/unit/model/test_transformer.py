@@ -13,9 +13,10 @@ from dragoman.decoding.hypotheses import NextToken
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.kernels import FAST, PLAIN, Kernels
 from dragoman.model.layers import sinusoids
-from dragoman.model.packed import PackedDecoder
+from dragoman.model.packed import PackedDecoder, PackedSteps
 from dragoman.model.static import StaticDecoder
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.native import native
 
 V, PAD = 30, 0
 
@@ -61,7 +62,19 @@ def packed_steps(
     model: Seq2SeqTransformer, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()
 ) -> NextToken:
     """What `IncrementalDecoder` gives, by packed weights."""
-    return PackedDecoder(model).start(src, src_mask, forbidden=forbidden)
+    steps = PackedSteps(PackedDecoder(model), forbidden)
+    steps.join(src, src_mask)
+    return steps
+
+
+def compiled_steps(
+    model: Seq2SeqTransformer, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()
+) -> NextToken:
+    """What `IncrementalDecoder` gives, by compiled code."""
+    decoder = PackedDecoder(model)
+    if decoder.compiled is None:
+        pytest.skip(native().reason or "no compiled code for such a model")
+    return decoder.start(src, src_mask, forbidden=forbidden)
 
 
 def static_steps(
@@ -72,7 +85,9 @@ def static_steps(
 
 
 on_all_decoders = pytest.mark.parametrize(
-    "start", [IncrementalDecoder, packed_steps, static_steps], ids=["plain", "packed", "static"]
+    "start",
+    [IncrementalDecoder, packed_steps, compiled_steps, static_steps],
+    ids=["plain", "packed", "compiled", "static"],
 )
 
 

@@ -18,6 +18,8 @@ from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID
 
+pytestmark = pytest.mark.usefixtures("both_steps")
+
 TEXTS = ["red cat", "big old house", "small bird river tree", "blue dog", "old tree", "cat"]
 SEARCHES = {
     "greedy": {"beam_size": 1},
@@ -111,8 +113,9 @@ def test_who_is_no_longer_wanted_leaves_and_another_takes_the_place(translator: 
     assert found[2][0].ids == expected.ids
 
 
-def test_no_gradient_is_kept(translator: Translator) -> None:
+def test_no_gradient_is_kept(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service searches in threads of its own, in which PyTorch keeps gradients by default."""
+    monkeypatch.setattr("dragoman.model.packed.can_compile", lambda *_: False)  # compiled code has none
     engine, (one, other, *_) = engine_of(translator, "one"), sentences(translator)
     running = RunningSearch(engine, [one], SearchConfig(beam_size=2))
     running.join([other])

@@ -1,0 +1,819 @@
+/* The steps of a search on a processor with AVX-512: the same function as dragoman/model/packed.py, one call a step.
+ *
+ * One thread works on a search. What it keeps: each live hypothesis (a row) ends in a node, which holds the keys and
+ * values of its newest token and points to that of the token before. Rows that descend from one another share nodes,
+ * so that nothing is copied when hypotheses change places, and whoever ends gives its nodes back.
+ *
+ * Products read weights that lie in blocks of COLUMNS outputs by all inputs, GROUP inputs side by side: 4 in int8, 2 in
+ * bf16, 1 in fp32, as the processor's instructions want them. Sums are in int32 or fp32; everything else is in fp32.
+ * The sum of one row never depends on other rows.
+ *
+ * dragoman/native.py compiles and loads this file; dragoman/model/native.py describes models to it.
+ */
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { INT8 = 0, BF16 = 1, FP32 = 2 };
+#define COLUMNS 64
+#define VECTORS (COLUMNS / 16)
+#define ROWS_AT_ONCE 6
+/* Rows that go through all layers together, so that what they make stays in the second-level cache. */
+#define ROWS_TOGETHER 192
+#define LEVELS 127
+#define ZERO 128
+
+#if defined(__AVX512VNNI__)
+#define HAS_INT8 1
+#else
+#define HAS_INT8 0
+#endif
+#if defined(__AVX512BF16__)
+#define HAS_BF16 1
+#else
+#define HAS_BF16 0
+#endif
+
+/* Which types this processor was compiled for: bit INT8, bit BF16, bit FP32. */
+int32_t dragoman_kinds(void) { return HAS_INT8 << INT8 | HAS_BF16 << BF16 | 1 << FP32; }
+
+static int group_of(int kind) { return kind == INT8 ? 4 : kind == BF16 ? 2 : 1; }
+static size_t size_of(int kind) { return kind == INT8 ? 1 : kind == BF16 ? 2 : 4; }
+static int blocks_of(int n_out) { return (n_out + COLUMNS - 1) / COLUMNS; }
+static __mmask16 tail(int left) { return left >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (left < 0 ? 0 : left)) - 1); }
+
+static void *reserve(size_t n_bytes) {
+    void *memory = NULL;
+    return posix_memalign(&memory, 64, n_bytes + 64) ? NULL : memory;
+}
+
+/* ---- What Python describes ---- */
+
+typedef struct {
+    int32_t n_in, n_out;
+    const void *packed;
+    const float *scales; /* (blocks * COLUMNS), int8 only: of a weight's level, for each output */
+    const float *bias;   /* (blocks * COLUMNS) */
+    const int32_t *sums; /* (blocks * COLUMNS), int8 only: where sums begin, -zero * sum of a row */
+} Linear;
+
+typedef struct {
+    const float *weight, *bias; /* (D); NULL in int8: LEVELS / REACH and 0 */
+    float epsilon, gain;        /* gain: used where weight is NULL */
+} Norm;
+
+typedef struct {
+    Linear own_in, own_out, cross_query, cross_memory, cross_out, wide, narrow;
+    Norm own_norm, cross_norm, feed_forward_norm;
+} Layer;
+
+typedef struct {
+    const float *tokens;    /* (V, D) */
+    const float *positions; /* (max_positions, D) */
+    float scale;
+    int32_t n_tokens, n_positions;
+} Embedding;
+
+typedef struct {
+    int32_t kind, d_model, n_heads, d_ff, n_encoder_layers, n_decoder_layers;
+    const Layer *encoder, *decoder;
+    Norm encoder_norm, decoder_norm;
+    Embedding src, tgt;
+    Linear output;
+    const void *output_rows; /* (V, D) in the model's type: of which the columns of a shortlist are packed */
+} Model;
+
+/* ---- Arithmetic ---- */
+
+static inline __m512 exponential(__m512 x) {
+    x = _mm512_max_ps(x, _mm512_set1_ps(-87.0f));
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
+    __m512 p = _mm512_set1_ps(1.9875691500e-4f);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3981999507e-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1f));
+    p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1.0f)));
+    return _mm512_scalef_ps(p, n);
+}
+
+/* Write 16 values, as the inputs of a product. In int8 they are levels: rounded, and 0 is ZERO. */
+static inline void write_inputs(int kind, void *row, int column, __mmask16 mask, __m512 x) {
+    if (kind == INT8) {
+        x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-LEVELS)), _mm512_set1_ps(LEVELS));
+        __m512i levels = _mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(ZERO));
+        _mm512_mask_cvtepi32_storeu_epi8((uint8_t *)row + column, mask, levels);
+#if HAS_BF16
+    } else if (kind == BF16) {
+        _mm256_mask_storeu_epi16((uint16_t *)row + column, mask, (__m256i)_mm512_cvtneps_pbh(x));
+#endif
+    } else {
+        _mm512_mask_storeu_ps((float *)row + column, mask, x);
+    }
+}
+
+static inline void norm_row(int kind, const Norm *norm, const float *x, int D, void *y) {
+    __m512 sum = _mm512_setzero_ps(), squares = _mm512_setzero_ps();
+    for (int i = 0; i < D; i += 16) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(tail(D - i), x + i));
+    __m512 mean = _mm512_set1_ps(_mm512_reduce_add_ps(sum) / D);
+    for (int i = 0; i < D; i += 16) {
+        __m512 v = _mm512_maskz_sub_ps(tail(D - i), _mm512_maskz_loadu_ps(tail(D - i), x + i), mean);
+        squares = _mm512_fmadd_ps(v, v, squares);
+    }
+    float scale = 1.0f / sqrtf(_mm512_reduce_add_ps(squares) / D + norm->epsilon);
+    for (int i = 0; i < D; i += 16) {
+        __mmask16 mask = tail(D - i);
+        __m512 v = _mm512_sub_ps(_mm512_maskz_loadu_ps(mask, x + i), mean);
+        if (norm->weight == NULL) {
+            v = _mm512_mul_ps(v, _mm512_set1_ps(scale * norm->gain));
+        } else {
+            v = _mm512_mul_ps(v, _mm512_set1_ps(scale));
+            v = _mm512_fmadd_ps(v, _mm512_maskz_loadu_ps(mask, norm->weight + i), _mm512_maskz_loadu_ps(mask, norm->bias + i));
+        }
+        write_inputs(kind, y, i, mask, v);
+    }
+}
+
+/* ---- Products ---- */
+
+/* sums += input * weights, in assembler: with the intrinsics GCC copies each sum to another register and back. */
+#define ADD_PRODUCTS(instruction, sums, input, weights) __asm__(instruction " %2, %1, %0" : "+v"(sums) : "v"(input), "v"(weights))
+
+enum { STORE, ADD, RELU }; /* fp32; added to what is there; the inputs of the next product, of which 0 is 0 */
+
+/* Sum up n_rows rows of x with one block of weights, and write them. All but x, y and n_blocks are constants here. */
+static inline __attribute__((always_inline)) void
+multiply(const int kind, const int mode, const int n_rows, const Linear *linear, int block, const char *x, size_t x_stride,
+         char *y, size_t y_stride) {
+    const int group = kind == INT8 ? 4 : kind == BF16 ? 2 : 1, n_groups = linear->n_in / group;
+    const size_t step = (size_t)group * (kind == INT8 ? 1 : kind == BF16 ? 2 : 4);
+    const char *weights = (const char *)linear->packed + (size_t)block * n_groups * COLUMNS * step;
+    const int first = block * COLUMNS;
+    __m512 values[ROWS_AT_ONCE][VECTORS];
+    if (kind == INT8) {
+        __m512i sums[ROWS_AT_ONCE][VECTORS];
+#pragma GCC unroll 6
+        for (int r = 0; r < n_rows; r++)
+#pragma GCC unroll 4
+            for (int c = 0; c < VECTORS; c++) sums[r][c] = _mm512_loadu_si512(linear->sums + first + 16 * c);
+        for (int k = 0; k < n_groups; k++) {
+            __m512i w[VECTORS];
+#pragma GCC unroll 4
+            for (int c = 0; c < VECTORS; c++) w[c] = _mm512_load_si512(weights + (size_t)(k * VECTORS + c) * 64);
+#pragma GCC unroll 6
+            for (int r = 0; r < n_rows; r++) {
+                int32_t four;
+                memcpy(&four, x + r * x_stride + 4 * k, 4);
+                __m512i input = _mm512_set1_epi32(four);
+#pragma GCC unroll 4
+                for (int c = 0; c < VECTORS; c++) ADD_PRODUCTS("vpdpbusd", sums[r][c], input, w[c]);
+            }
+        }
+#pragma GCC unroll 6
+        for (int r = 0; r < n_rows; r++)
+#pragma GCC unroll 4
+            for (int c = 0; c < VECTORS; c++)
+                values[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][c]), _mm512_loadu_ps(linear->scales + first + 16 * c),
+                                               _mm512_loadu_ps(linear->bias + first + 16 * c));
+    } else {
+#pragma GCC unroll 6
+        for (int r = 0; r < n_rows; r++)
+#pragma GCC unroll 4
+            for (int c = 0; c < VECTORS; c++) values[r][c] = _mm512_loadu_ps(linear->bias + first + 16 * c);
+        for (int k = 0; k < n_groups; k++) {
+            __m512i w[VECTORS];
+#pragma GCC unroll 4
+            for (int c = 0; c < VECTORS; c++) w[c] = _mm512_load_si512(weights + (size_t)(k * VECTORS + c) * 64);
+#pragma GCC unroll 6
+            for (int r = 0; r < n_rows; r++) {
+                int32_t one; /* two values in bf16 */
+                memcpy(&one, x + r * x_stride + 4 * k, 4);
+                __m512i input = _mm512_set1_epi32(one);
+#pragma GCC unroll 4
+                for (int c = 0; c < VECTORS; c++)
+                    if (kind == BF16)
+                        ADD_PRODUCTS("vdpbf16ps", values[r][c], input, w[c]);
+                    else
+                        ADD_PRODUCTS("vfmadd231ps", values[r][c], input, w[c]);
+            }
+        }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < n_rows; r++) {
+        char *row = y + r * y_stride;
+#pragma GCC unroll 4
+        for (int c = 0; c < VECTORS; c++) {
+            const int column = first + 16 * c;
+            const __mmask16 mask = tail(linear->n_out - column);
+            if (mode == RELU && kind == INT8) {
+                __m512i levels = _mm512_cvtps_epi32(_mm512_max_ps(values[r][c], _mm512_setzero_ps()));
+                _mm512_mask_cvtusepi32_storeu_epi8(row + column, mask, levels);
+            } else if (mode == RELU) {
+                write_inputs(kind, row, column, mask, _mm512_max_ps(values[r][c], _mm512_setzero_ps()));
+            } else {
+                float *there = (float *)row + column;
+                if (mode == ADD) values[r][c] = _mm512_add_ps(values[r][c], _mm512_maskz_loadu_ps(mask, there));
+                _mm512_mask_storeu_ps(there, mask, values[r][c]);
+            }
+        }
+    }
+}
+
+/* x (N, n_in) W^T + b -> y (N, n_out); strides in bytes. */
+#define PRODUCT(name, kind, mode)                                                                                        \
+    static void name(const Linear *linear, const char *x, size_t x_stride, int n_rows, char *y, size_t y_stride) {       \
+        for (int block = 0; block < blocks_of(linear->n_out); block++)                                                   \
+            for (int row = 0; row < n_rows; row += ROWS_AT_ONCE) {                                                       \
+                const char *from = x + row * x_stride;                                                                   \
+                char *to = y + row * y_stride;                                                                           \
+                switch (n_rows - row) {                                                                                  \
+                case 1: multiply(kind, mode, 1, linear, block, from, x_stride, to, y_stride); break;                     \
+                case 2: multiply(kind, mode, 2, linear, block, from, x_stride, to, y_stride); break;                     \
+                case 3: multiply(kind, mode, 3, linear, block, from, x_stride, to, y_stride); break;                     \
+                case 4: multiply(kind, mode, 4, linear, block, from, x_stride, to, y_stride); break;                     \
+                case 5: multiply(kind, mode, 5, linear, block, from, x_stride, to, y_stride); break;                     \
+                default: multiply(kind, mode, 6, linear, block, from, x_stride, to, y_stride);                           \
+                }                                                                                                        \
+            }                                                                                                            \
+    }
+PRODUCT(store_fp32, FP32, STORE)
+PRODUCT(add_fp32, FP32, ADD)
+PRODUCT(relu_fp32, FP32, RELU)
+#define PRODUCTS_FP32 {store_fp32, add_fp32, relu_fp32}
+#if HAS_BF16
+PRODUCT(store_bf16, BF16, STORE)
+PRODUCT(add_bf16, BF16, ADD)
+PRODUCT(relu_bf16, BF16, RELU)
+#define PRODUCTS_BF16 {store_bf16, add_bf16, relu_bf16}
+#else
+#define PRODUCTS_BF16 {NULL, NULL, NULL}
+#endif
+#if HAS_INT8
+PRODUCT(store_int8, INT8, STORE)
+PRODUCT(add_int8, INT8, ADD)
+PRODUCT(relu_int8, INT8, RELU)
+#define PRODUCTS_INT8 {store_int8, add_int8, relu_int8}
+#else
+#define PRODUCTS_INT8 {NULL, NULL, NULL}
+#endif
+
+typedef void Product(const Linear *, const char *, size_t, int, char *, size_t);
+static Product *const PRODUCTS[3][3] = {PRODUCTS_INT8, PRODUCTS_BF16, PRODUCTS_FP32};
+
+/* The bytes that `dragoman_pack` writes. */
+int64_t dragoman_packed_bytes(int32_t kind, int32_t n_in, int32_t n_out) {
+    return (int64_t)blocks_of(n_out) * COLUMNS * n_in * size_of(kind);
+}
+
+/* Pack rows (n_out, n_in) of weights; row i of the product is `ids[i]` of them, or i where `ids` is NULL. */
+void dragoman_pack(int32_t kind, const void *rows, const int32_t *ids, int32_t n_in, int32_t n_out, void *packed) {
+    const size_t step = group_of(kind) * size_of(kind), row_bytes = n_in * size_of(kind); /* step is 4 bytes */
+    const int n_groups = n_in / group_of(kind);
+    char *to = packed;
+    for (int block = 0; block < blocks_of(n_out); block++, to += (size_t)n_groups * COLUMNS * step)
+        for (int c = 0; c < COLUMNS; c++) {
+            const int row = block * COLUMNS + c;
+            if (row >= n_out) {
+                for (int k = 0; k < n_groups; k++) memset(to + ((size_t)k * COLUMNS + c) * step, 0, step);
+                continue;
+            }
+            const char *from = (const char *)rows + (size_t)(ids ? ids[row] : row) * row_bytes;
+            for (int k = 0; k < n_groups; k++) memcpy(to + ((size_t)k * COLUMNS + c) * 4, from + (size_t)k * 4, 4);
+        }
+}
+
+/* ---- Attention ---- */
+
+/* Look with the query q (D) at n keys, whose values stand D behind them -> context (D). scores: room for n. */
+static inline __attribute__((always_inline)) void
+attend_with(const int width, const float *q, const float *const *keys, int n, int n_heads, float *scores, float *context) {
+    for (int h = 0; h < n_heads; h++) {
+        const float *query = q + h * width;
+        for (int j = 0; j < n; j++) {
+            const float *key = keys[j] + h * width;
+            __m512 sum = _mm512_setzero_ps();
+#pragma GCC unroll 8
+            for (int i = 0; i < width; i += 16)
+                sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(tail(width - i), query + i), _mm512_maskz_loadu_ps(tail(width - i), key + i), sum);
+            scores[j] = _mm512_reduce_add_ps(sum);
+        }
+        __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
+        for (int j = 0; j < n; j += 16) most = _mm512_mask_max_ps(most, tail(n - j), most, _mm512_maskz_loadu_ps(tail(n - j), scores + j));
+        most = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+        for (int j = 0; j < n; j += 16) {
+            const __mmask16 mask = tail(n - j);
+            const __m512 e = _mm512_maskz_mov_ps(mask, exponential(_mm512_sub_ps(_mm512_maskz_loadu_ps(mask, scores + j), most)));
+            _mm512_mask_storeu_ps(scores + j, mask, e);
+            sum = _mm512_add_ps(sum, e);
+        }
+        const __m512 share = _mm512_set1_ps(1.0f / _mm512_reduce_add_ps(sum));
+#pragma GCC unroll 2
+        for (int i = 0; i < width; i += 64) {
+            __m512 parts[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+            for (int j = 0; j < n; j++) {
+                const __m512 weight = _mm512_set1_ps(scores[j]);
+                const float *value = keys[j] + n_heads * width + h * width + i;
+#pragma GCC unroll 4
+                for (int p = 0; p < 4; p++)
+                    parts[p] = _mm512_fmadd_ps(weight, _mm512_maskz_loadu_ps(tail(width - i - 16 * p), value + 16 * p), parts[p]);
+            }
+#pragma GCC unroll 4
+            for (int p = 0; p < 4; p++)
+                _mm512_mask_storeu_ps(context + h * width + i + 16 * p, tail(width - i - 16 * p), _mm512_mul_ps(parts[p], share));
+        }
+    }
+}
+
+static void attend(int width, const float *q, const float *const *keys, int n, int n_heads, float *scores, float *context) {
+    if (width == 64) attend_with(64, q, keys, n, n_heads, scores, context);
+    else if (width == 32) attend_with(32, q, keys, n, n_heads, scores, context);
+    else attend_with(width, q, keys, n, n_heads, scores, context);
+}
+
+/* ---- A search ---- */
+
+typedef struct Node {
+    struct Node *parent;
+    int32_t n_users; /* rows and nodes that end in it */
+    int32_t length;  /* tokens up to this one */
+    float past[];    /* (layers, 2, D) keys and values */
+} Node;
+
+typedef struct {
+    int32_t n_rows; /* rows that translate it; -1: it has not begun */
+    int32_t n_tokens;
+    float *memory;    /* (layers, n_tokens, 2, D) keys and values */
+    uint8_t *allowed; /* (V) which tokens it may hold; NULL: all */
+    __mmask16 *mask;  /* (columns / 16) the same of the columns */
+} Sentence;
+
+typedef struct {
+    Sentence *sentence;
+    Node *last;
+} Row;
+
+typedef struct {
+    void *memory;
+    size_t n_bytes;
+} Room;
+
+typedef struct {
+    const Model *model;
+    int32_t *forbidden, n_forbidden;
+    Row *rows, *next;
+    int32_t n_rows, room_rows;
+    Sentence **waiting; /* those that have joined and not begun */
+    int32_t n_waiting, room_waiting;
+    Node *free;
+    int32_t n_free, n_nodes; /* nodes that are free; all that are kept */
+    Linear output; /* of the columns */
+    int32_t *ids, n_columns; /* the tokens of the columns; ids NULL: all */
+    int32_t chosen;                        /* whether columns are chosen */
+    Room packed, scales, bias, sums;
+    Room x, inputs, projected, context, wide, scores, pointers, logits;
+    int32_t failed; /* whether memory was missing */
+} Steps;
+
+static void *room_of(Steps *steps, Room *room, size_t n_bytes) {
+    if (room->n_bytes < n_bytes) {
+        free(room->memory);
+        room->n_bytes = n_bytes + n_bytes / 2;
+        room->memory = reserve(room->n_bytes);
+        if (room->memory == NULL) {
+            room->n_bytes = 0;
+            steps->failed = 1;
+        }
+    }
+    return room->memory;
+}
+
+Steps *dragoman_begin(const Model *model, const int32_t *forbidden, int32_t n_forbidden) {
+    Steps *steps = calloc(1, sizeof(Steps));
+    if (steps == NULL) return NULL;
+    steps->model = model;
+    steps->forbidden = malloc(sizeof(int32_t) * (n_forbidden + 1));
+    steps->n_forbidden = n_forbidden;
+    if (steps->forbidden == NULL) {
+        free(steps);
+        return NULL;
+    }
+    memcpy(steps->forbidden, forbidden, sizeof(int32_t) * n_forbidden);
+    steps->output = model->output;
+    steps->n_columns = model->output.n_out;
+    return steps;
+}
+
+static void drop_sentence(Sentence *sentence) {
+    free(sentence->memory);
+    free(sentence->allowed);
+    free(sentence->mask);
+    free(sentence);
+}
+
+static void drop_node(Steps *steps, Node *node) {
+    while (node != NULL && --node->n_users == 0) {
+        Node *parent = node->parent;
+        if (steps->n_free < 4096) {
+            node->parent = steps->free;
+            steps->free = node;
+            steps->n_free++;
+        } else {
+            free(node);
+            steps->n_nodes--;
+        }
+        node = parent;
+    }
+}
+
+static Node *new_node(Steps *steps) {
+    Node *node = steps->free;
+    if (node != NULL) {
+        steps->free = node->parent;
+        steps->n_free--;
+        return node;
+    }
+    node = reserve(sizeof(Node) + sizeof(float) * 2 * steps->model->n_decoder_layers * steps->model->d_model);
+    steps->n_nodes += node != NULL;
+    return node;
+}
+
+static void drop_row(Steps *steps, Row *row) {
+    drop_node(steps, row->last);
+    if (--row->sentence->n_rows == 0) drop_sentence(row->sentence);
+}
+
+void dragoman_end(Steps *steps) {
+    if (steps == NULL) return;
+    for (int i = 0; i < steps->n_rows; i++) drop_row(steps, &steps->rows[i]);
+    for (int i = 0; i < steps->n_waiting; i++) drop_sentence(steps->waiting[i]);
+    for (Node *node = steps->free, *next; node != NULL; node = next) {
+        next = node->parent;
+        free(node);
+    }
+    Room *rooms[] = {&steps->packed, &steps->scales, &steps->bias, &steps->sums, &steps->x, &steps->inputs, &steps->projected,
+                     &steps->context, &steps->wide, &steps->scores, &steps->pointers, &steps->logits};
+    for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) free(rooms[i]->memory);
+    free(steps->rows);
+    free(steps->next);
+    free(steps->waiting);
+    free(steps->ids);
+    free(steps->forbidden);
+    free(steps);
+}
+
+static void embed(const Embedding *embedding, int D, int64_t token, int position, float *x) {
+    const float *own = embedding->tokens + token * D, *there = embedding->positions + (size_t)position * D;
+    for (int i = 0; i < D; i++) x[i] = own[i] * embedding->scale + there[i];
+}
+
+/* The parts of a layer; x (n, D) is the residual stream. */
+
+static void normed_product(const Model *model, const Norm *norm, const Linear *linear, int mode, const float *x, int n, char *inputs, char *y) {
+    const size_t stride = model->d_model * size_of(model->kind);
+    const size_t y_stride = linear->n_out * (mode == RELU ? size_of(model->kind) : sizeof(float));
+    for (int i = 0; i < n; i++) norm_row(model->kind, norm, x + (size_t)i * model->d_model, model->d_model, inputs + i * stride);
+    PRODUCTS[model->kind][mode](linear, inputs, stride, n, y, y_stride);
+}
+
+static void add_context(const Model *model, const Linear *linear, const float *context, int n, char *inputs, float *x) {
+    const int D = model->d_model;
+    const size_t stride = D * size_of(model->kind);
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < D; i += 16) {
+            const __mmask16 mask = tail(D - i);
+            write_inputs(model->kind, inputs + r * stride, i, mask, _mm512_maskz_loadu_ps(mask, context + (size_t)r * D + i));
+        }
+    PRODUCTS[model->kind][ADD](linear, inputs, stride, n, (char *)x, D * sizeof(float));
+}
+
+static void feed_forward(const Model *model, const Layer *layer, float *x, int n, char *inputs, char *wide) {
+    normed_product(model, &layer->feed_forward_norm, &layer->wide, RELU, x, n, inputs, wide);
+    PRODUCTS[model->kind][ADD](&layer->narrow, wide, model->d_ff * size_of(model->kind), n, (char *)x, model->d_model * sizeof(float));
+}
+
+typedef struct {
+    float *x, *projected, *context, *scores;
+    char *inputs, *wide;
+    const float **keys;
+} Scratch;
+
+static Scratch scratch_of(Steps *steps, int n, int longest) {
+    const Model *model = steps->model;
+    const size_t D = model->d_model, widest = 3 * D;
+    Scratch scratch = {
+        room_of(steps, &steps->x, sizeof(float) * n * D),       room_of(steps, &steps->projected, sizeof(float) * n * widest),
+        room_of(steps, &steps->context, sizeof(float) * n * D), room_of(steps, &steps->scores, sizeof(float) * (longest + 16)),
+        room_of(steps, &steps->inputs, 4 * n * D),              room_of(steps, &steps->wide, 4 * (size_t)n * model->d_ff),
+        room_of(steps, &steps->pointers, sizeof(float *) * ((size_t)longest + n))};
+    return scratch;
+}
+
+/* Encode `n` sentences of together `n_tokens` tokens, and keep what the decoder looks at. */
+static int encode(Steps *steps, Sentence **sentences, const int64_t *ids, int n, int n_tokens, int longest) {
+    const Model *model = steps->model;
+    const int D = model->d_model, width = D / model->n_heads;
+    Scratch at = scratch_of(steps, n_tokens, longest);
+    if (steps->failed) return 0;
+    for (int s = 0, row = 0; s < n; s++)
+        for (int i = 0; i < sentences[s]->n_tokens; i++, row++) embed(&model->src, D, ids[row], i, at.x + (size_t)row * D);
+    for (int l = 0; l < model->n_encoder_layers; l++) {
+        const Layer *layer = &model->encoder[l];
+        normed_product(model, &layer->own_norm, &layer->own_in, STORE, at.x, n_tokens, at.inputs, (char *)at.projected);
+        for (int s = 0, first = 0; s < n; first += sentences[s]->n_tokens, s++) {
+            const int S = sentences[s]->n_tokens;
+            for (int j = 0; j < S; j++) at.keys[j] = at.projected + (size_t)(first + j) * 3 * D + D;
+            for (int i = 0; i < S; i++)
+                attend(width, at.projected + (size_t)(first + i) * 3 * D, at.keys, S, model->n_heads, at.scores, at.context + (size_t)(first + i) * D);
+        }
+        add_context(model, &layer->own_out, at.context, n_tokens, at.inputs, at.x);
+        feed_forward(model, layer, at.x, n_tokens, at.inputs, at.wide);
+    }
+    const size_t stride = D * size_of(model->kind);
+    for (int i = 0; i < n_tokens; i++) norm_row(model->kind, &model->encoder_norm, at.x + (size_t)i * D, D, at.inputs + i * stride);
+    for (int l = 0; l < model->n_decoder_layers; l++) {
+        PRODUCTS[model->kind][STORE](&model->decoder[l].cross_memory, at.inputs, stride, n_tokens, (char *)at.projected, 2 * D * sizeof(float));
+        for (int s = 0, first = 0; s < n; first += sentences[s]->n_tokens, s++)
+            memcpy(sentences[s]->memory + (size_t)l * sentences[s]->n_tokens * 2 * D, at.projected + (size_t)first * 2 * D,
+                   sizeof(float) * sentences[s]->n_tokens * 2 * D);
+    }
+    return 1;
+}
+
+/* Take in `n` sentences, which the next step begins: their tokens one after the other, and how many each has.
+ * `allowed` (n, V), or NULL: the tokens that each may hold. Returns 0 where memory is missing. */
+int32_t dragoman_join(Steps *steps, const int64_t *ids, const int32_t *lengths, int32_t n, const uint8_t *allowed) {
+    const Model *model = steps->model;
+    if (steps->n_waiting + n > steps->room_waiting) {
+        Sentence **larger = realloc(steps->waiting, sizeof(Sentence *) * (steps->n_waiting + n));
+        if (larger == NULL) return 0;
+        steps->waiting = larger;
+        steps->room_waiting = steps->n_waiting + n;
+    }
+    const int V = model->output.n_out, D = model->d_model;
+    for (int first = 0; first < n;) {
+        int end = first, n_tokens = 0, longest = 0;
+        while (end < n && (end == first || n_tokens + lengths[end] <= 2 * ROWS_TOGETHER)) {
+            Sentence *sentence = calloc(1, sizeof(Sentence));
+            if (sentence == NULL) return 0;
+            sentence->n_rows = -1;
+            sentence->n_tokens = lengths[end];
+            sentence->memory = reserve(sizeof(float) * 2 * D * model->n_decoder_layers * lengths[end]);
+            if (allowed != NULL && (sentence->allowed = malloc(V)) != NULL) memcpy(sentence->allowed, allowed + (size_t)end * V, V);
+            if (sentence->memory == NULL || (allowed != NULL && sentence->allowed == NULL)) {
+                drop_sentence(sentence);
+                return 0;
+            }
+            steps->waiting[steps->n_waiting++] = sentence;
+            n_tokens += lengths[end];
+            longest = lengths[end] > longest ? lengths[end] : longest;
+            end++;
+        }
+        if (!encode(steps, steps->waiting + steps->n_waiting - (end - first), ids, end - first, n_tokens, longest)) return 0;
+        ids += n_tokens;
+        first = end;
+    }
+    return 1;
+}
+
+/* Let `ids` (n) be the tokens of the columns. Returns 0 where memory is missing. */
+static int set_columns(Steps *steps, int32_t *ids, int n) {
+    const Model *model = steps->model;
+    const size_t n_padded = (size_t)blocks_of(n) * COLUMNS;
+    Linear *output = &steps->output;
+    void *packed = room_of(steps, &steps->packed, dragoman_packed_bytes(model->kind, output->n_in, n));
+    float *bias = room_of(steps, &steps->bias, sizeof(float) * n_padded);
+    float *scales = room_of(steps, &steps->scales, sizeof(float) * n_padded);
+    int32_t *sums = room_of(steps, &steps->sums, sizeof(int32_t) * n_padded);
+    if (steps->failed) return 0;
+    dragoman_pack(model->kind, model->output_rows, ids, output->n_in, n, packed);
+    for (size_t c = 0; c < n_padded; c++) {
+        const int there = c < (size_t)n, is_int8 = there && model->kind == INT8;
+        bias[c] = there ? model->output.bias[ids[c]] : 0.0f;
+        scales[c] = is_int8 ? model->output.scales[ids[c]] : 0.0f;
+        sums[c] = is_int8 ? model->output.sums[ids[c]] : 0;
+    }
+    output->packed = packed, output->bias = bias, output->scales = scales, output->sums = sums, output->n_out = n;
+    free(steps->ids);
+    steps->ids = ids, steps->n_columns = n, steps->chosen = 1;
+    return 1;
+}
+
+/* Note which columns a sentence may hold. Returns 0 where memory is missing. */
+static int set_mask(Steps *steps, Sentence *sentence) {
+    const int n_masks = (steps->n_columns + 15) / 16;
+    __mmask16 *mask = realloc(sentence->mask, sizeof(__mmask16) * n_masks);
+    if (mask == NULL) return 0;
+    sentence->mask = mask;
+    memset(mask, 0, sizeof(__mmask16) * n_masks);
+    for (int c = 0; c < steps->n_columns; c++)
+        if (sentence->allowed[steps->ids[c]]) mask[c / 16] |= (__mmask16)(1u << (c % 16));
+    for (int f = 0; f < steps->n_forbidden; f++)
+        for (int c = 0; c < steps->n_columns && steps->ids[c] <= steps->forbidden[f]; c++)
+            if (steps->ids[c] == steps->forbidden[f]) mask[c / 16] &= (__mmask16)~(1u << (c % 16));
+    return 1;
+}
+
+static int begins_sentence(const Steps *steps, int row) {
+    return row == 0 || steps->rows[row].sentence != steps->rows[row - 1].sentence;
+}
+
+/* Have a column for every token that one of the rows' sentences may hold. Returns 0 where memory is missing. */
+static int choose_columns(Steps *steps) {
+    const int V = steps->model->output.n_out;
+    uint8_t *wanted = calloc(V, 1);
+    if (wanted == NULL) return 0;
+    for (int i = 0; i < steps->n_rows; i++)
+        if (begins_sentence(steps, i))
+            for (int v = 0; v < V; v++) wanted[v] |= steps->rows[i].sentence->allowed[v];
+    int n_wanted = 0, n_there = 0;
+    for (int v = 0; v < V; v++) n_wanted += wanted[v];
+    for (int c = 0; steps->chosen && c < steps->n_columns; c++) n_there += wanted[steps->ids[c]];
+    const int change = n_there < n_wanted || steps->n_columns > 2 * (n_wanted > 512 ? n_wanted : 512);
+    int32_t *ids = change ? malloc(sizeof(int32_t) * (n_wanted + 1)) : NULL;
+    for (int v = 0, n = 0; ids != NULL && v < V; v++)
+        if (wanted[v]) ids[n++] = v;
+    free(wanted);
+    if (change && (ids == NULL || !set_columns(steps, ids, n_wanted))) {
+        if (ids != steps->ids) free(ids);
+        return 0;
+    }
+    for (int i = 0; i < steps->n_rows; i++)
+        if (begins_sentence(steps, i) && (change || steps->rows[i].sentence->mask == NULL))
+            if (!set_mask(steps, steps->rows[i].sentence)) return 0;
+    return 1;
+}
+
+/* Begin a step of `n` rows: row i goes on from row parents[i] of the last step, or begins a sentence that joined.
+ * Returns the number of columns; -1 where memory is missing. */
+int32_t dragoman_follow(Steps *steps, const int64_t *parents, int32_t n) {
+    if (n > steps->room_rows) {
+        Row *rows = realloc(steps->rows, sizeof(Row) * 2 * n), *next = realloc(steps->next, sizeof(Row) * 2 * n);
+        if (rows != NULL) steps->rows = rows;
+        if (next != NULL) steps->next = next;
+        if (rows == NULL || next == NULL) return -1;
+        steps->room_rows = 2 * n;
+    }
+    int n_begun = 0;
+    for (int i = 0; i < n; i++) {
+        Row *row = &steps->next[i];
+        if (parents[i] < steps->n_rows) {
+            *row = steps->rows[parents[i]];
+            row->sentence->n_rows++;
+            row->last->n_users++;
+        } else {
+            row->sentence = steps->waiting[n_begun++];
+            row->sentence->n_rows = 1;
+            row->last = NULL;
+        }
+    }
+    for (int i = 0; i < steps->n_rows; i++) drop_row(steps, &steps->rows[i]);
+    Row *rows = steps->rows;
+    steps->rows = steps->next, steps->next = rows, steps->n_rows = n;
+    steps->n_waiting -= n_begun;
+    memmove(steps->waiting, steps->waiting + n_begun, sizeof(Sentence *) * steps->n_waiting);
+    for (int i = 0; i < n; i++) {
+        Row *row = &steps->rows[i];
+        Node *node = new_node(steps);
+        if (node == NULL) {
+            steps->n_rows = i; /* what follows has no node of its own */
+            for (int j = i; j < n; j++) drop_row(steps, &steps->rows[j]);
+            return -1;
+        }
+        node->parent = row->last;
+        node->n_users = 1;
+        node->length = row->last == NULL ? 1 : row->last->length + 1;
+        row->last = node;
+    }
+    if (n_begun && steps->rows[n - 1].sentence->allowed != NULL && !choose_columns(steps)) return -1;
+    return steps->n_columns;
+}
+
+/* Log-probabilities of the rows first to end, from their hidden inputs -> y (rows, columns). */
+static void project(Steps *steps, int first, int end, const char *inputs, float *y) {
+    const Model *model = steps->model;
+    const int C = steps->n_columns;
+    PRODUCTS[model->kind][STORE](&steps->output, inputs, model->d_model * size_of(model->kind), end - first, (char *)y, sizeof(float) * C);
+    for (int row = first; row < end; row++, y += C) {
+        const __mmask16 *mask = steps->rows[row].sentence->mask;
+        const __m512 none = _mm512_set1_ps(-INFINITY);
+        if (mask == NULL)
+            for (int f = 0; f < steps->n_forbidden; f++) y[steps->forbidden[f]] = -INFINITY;
+        __m512 most = none, sum = _mm512_setzero_ps();
+        for (int c = 0; c < C; c += 16) {
+            __m512 v = _mm512_mask_loadu_ps(none, tail(C - c) & (mask ? mask[c / 16] : 0xffff), y + c);
+            most = _mm512_max_ps(most, v);
+        }
+        most = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+        for (int c = 0; c < C; c += 16) {
+            __m512 v = _mm512_mask_loadu_ps(none, tail(C - c) & (mask ? mask[c / 16] : 0xffff), y + c);
+            sum = _mm512_add_ps(sum, exponential(_mm512_sub_ps(v, most)));
+        }
+        const __m512 less = _mm512_add_ps(most, _mm512_set1_ps(logf(_mm512_reduce_add_ps(sum))));
+        for (int c = 0; c < C; c += 16) {
+            __m512 v = _mm512_mask_loadu_ps(none, tail(C - c) & (mask ? mask[c / 16] : 0xffff), y + c);
+            _mm512_mask_storeu_ps(y + c, tail(C - c), _mm512_sub_ps(v, less));
+        }
+    }
+}
+
+/* Read the tokens `last` (N) of the rows that `dragoman_follow` began -> log-probabilities (N, columns).
+ * Returns 0 where memory is missing. */
+int32_t dragoman_step(Steps *steps, const int64_t *last, float *log_probs) {
+    const Model *model = steps->model;
+    const int D = model->d_model, width = D / model->n_heads;
+    for (int first = 0; first < steps->n_rows; first += ROWS_TOGETHER) {
+        const int n = steps->n_rows - first < ROWS_TOGETHER ? steps->n_rows - first : ROWS_TOGETHER;
+        const Row *rows = steps->rows + first;
+        int longest = 0, n_pointers = 0;
+        for (int i = 0; i < n; i++) {
+            longest = rows[i].last->length > longest ? rows[i].last->length : longest;
+            longest = rows[i].sentence->n_tokens > longest ? rows[i].sentence->n_tokens : longest;
+            n_pointers += rows[i].last->length;
+        }
+        Scratch at = scratch_of(steps, n, longest + n_pointers);
+        if (steps->failed) return 0;
+        const Node **nodes = (const Node **)(at.keys + longest); /* all of the first row, the oldest first, and so on */
+        for (int i = 0, end = 0; i < n; i++) {
+            const Node *node = rows[i].last;
+            end += node->length;
+            for (int j = 1; node != NULL; node = node->parent, j++) nodes[end - j] = node;
+            embed(&model->tgt, D, last[first + i], rows[i].last->length - 1, at.x + (size_t)i * D);
+        }
+        for (int l = 0; l < model->n_decoder_layers; l++) {
+            const Layer *layer = &model->decoder[l];
+            normed_product(model, &layer->own_norm, &layer->own_in, STORE, at.x, n, at.inputs, (char *)at.projected);
+            for (int i = 0, begin = 0; i < n; begin += rows[i].last->length, i++) {
+                const int length = rows[i].last->length;
+                const float *own = at.projected + (size_t)i * 3 * D;
+                memcpy(rows[i].last->past + (size_t)l * 2 * D, own + D, sizeof(float) * 2 * D);
+                for (int j = 0; j < length; j++) at.keys[j] = nodes[begin + j]->past + (size_t)l * 2 * D;
+                attend(width, own, at.keys, length, model->n_heads, at.scores, at.context + (size_t)i * D);
+            }
+            add_context(model, &layer->own_out, at.context, n, at.inputs, at.x);
+            normed_product(model, &layer->cross_norm, &layer->cross_query, STORE, at.x, n, at.inputs, (char *)at.projected);
+            for (int i = 0; i < n; i++) {
+                const Sentence *sentence = rows[i].sentence;
+                const float *memory = sentence->memory + (size_t)l * sentence->n_tokens * 2 * D;
+                for (int j = 0; j < sentence->n_tokens; j++) at.keys[j] = memory + (size_t)j * 2 * D;
+                attend(width, at.projected + (size_t)i * D, at.keys, sentence->n_tokens, model->n_heads, at.scores, at.context + (size_t)i * D);
+            }
+            add_context(model, &layer->cross_out, at.context, n, at.inputs, at.x);
+            feed_forward(model, layer, at.x, n, at.inputs, at.wide);
+        }
+        const size_t stride = D * size_of(model->kind);
+        for (int i = 0; i < n; i++) norm_row(model->kind, &model->decoder_norm, at.x + (size_t)i * D, D, at.inputs + i * stride);
+        for (int row = 0; row < n; row += 48) {
+            const int end = row + 48 < n ? row + 48 : n;
+            project(steps, first + row, first + end, at.inputs + row * stride, log_probs + (size_t)(first + row) * steps->n_columns);
+        }
+    }
+    return 1;
+}
+
+/* Tokens whose keys and values are kept, or room for them. */
+int32_t dragoman_n_nodes(const Steps *steps) { return steps->n_nodes; }
+
+/* Copy the tokens of the columns, and return how many they are; 0: column i is token i. */
+int32_t dragoman_columns(const Steps *steps, int64_t *ids) {
+    if (!steps->chosen) return 0;
+    for (int c = 0; c < steps->n_columns && ids != NULL; c++) ids[c] = steps->ids[c];
+    return steps->n_columns;
+}
+
+/* The k largest of each row of x (N, C) -> values and columns (N, k), the largest first, of equals the first.
+ * Returns 1 where a value is not a number. */
+int32_t dragoman_top(const float *x, int64_t n_rows, int64_t stride, int32_t C, int32_t k, float *values, int64_t *columns) {
+    int32_t strange = 0;
+    for (int64_t row = 0; row < n_rows; row++, x += stride, values += k, columns += k) {
+        int n = 0; /* those that are there */
+        __m512 least = _mm512_set1_ps(-INFINITY);
+        __mmask16 nans = 0;
+        for (int32_t c = 0; c < C; c += 16) {
+            const __mmask16 mask = tail(C - c);
+            const __m512 v = _mm512_maskz_loadu_ps(mask, x + c);
+            nans |= _mm512_mask_cmp_ps_mask(mask, v, v, _CMP_UNORD_Q);
+            unsigned larger = n < k ? mask : _mm512_mask_cmp_ps_mask(mask, v, least, _CMP_GT_OQ);
+            while (larger) {
+                const int32_t column = c + __builtin_ctz(larger);
+                const float value = x[column];
+                larger &= larger - 1;
+                if (n == k && !(value > values[k - 1])) continue;
+                int place = n < k ? n++ : k - 1;
+                for (; place > 0 && value > values[place - 1]; place--) {
+                    values[place] = values[place - 1];
+                    columns[place] = columns[place - 1];
+                }
+                values[place] = value;
+                columns[place] = column;
+                if (n == k) least = _mm512_set1_ps(values[k - 1]);
+            }
+        }
+        strange |= nans != 0;
+    }
+    return strange;
+}

@@ -1,0 +1,124 @@
+"""Compiled parts of a search (native.c): built with the machine's C compiler when first wanted, and kept.
+
+They need an x86-64 processor with AVX-512 and a compiler. Without them, PyTorch computes the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from dragoman.files import cache_folder
+
+SOURCE = Path(__file__).with_suffix(".c")
+FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
+SECONDS = 120
+"""Maximum time of the compiler."""
+SWITCH = "DRAGOMAN_NATIVE"
+"""Environment variable: 0 leaves compiled parts aside."""
+
+Pointer, Int, Long = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+FUNCTIONS = {
+    "dragoman_kinds": (Int, []),
+    "dragoman_packed_bytes": (Long, [Int, Int, Int]),
+    "dragoman_pack": (None, [Int, Pointer, Pointer, Int, Int, Pointer]),
+    "dragoman_begin": (Pointer, [Pointer, Pointer, Int]),
+    "dragoman_end": (None, [Pointer]),
+    "dragoman_join": (Int, [Pointer, Pointer, Pointer, Int, Pointer]),
+    "dragoman_follow": (Int, [Pointer, Pointer, Int]),
+    "dragoman_step": (Int, [Pointer, Pointer, Pointer]),
+    "dragoman_columns": (Int, [Pointer, Pointer]),
+    "dragoman_n_nodes": (Int, [Pointer]),
+    "dragoman_top": (Int, [Pointer, Long, Long, Int, Int, Pointer, Pointer]),
+}
+"""Result and arguments of each function."""
+
+
+class Native(NamedTuple):
+    """The compiled parts, or why there are none."""
+
+    library: ctypes.CDLL | None
+    reason: str
+    """Why not; "" where they are there."""
+
+
+class _UnavailableError(Exception):
+    """Why there are no compiled parts."""
+
+
+@cache
+def native() -> Native:
+    """Return the compiled parts; the first call on a machine compiles them, in some seconds."""
+    try:
+        library = ctypes.CDLL(str(_built()))
+    except (_UnavailableError, OSError) as error:
+        return Native(None, str(error))
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return Native(library, "")
+
+
+def _built() -> Path:
+    """Return the library for this source, compiler and processor."""
+    if os.environ.get(SWITCH) == "0":
+        raise _UnavailableError(f"{SWITCH}=0")
+    features = _features()
+    if "avx512bw" not in features:
+        raise _UnavailableError("the processor has no AVX-512")
+    compiler = shlex.split(os.environ.get("CC", "")) or [shutil.which("cc") or shutil.which("gcc") or "cc"]
+    if shutil.which(compiler[0]) is None:
+        raise _UnavailableError("there is no C compiler; install gcc")
+    parts = (SOURCE.read_bytes(), repr((FLAGS, compiler, sorted(features))).encode())
+    name = hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+    there = cache_folder() / "native" / f"{name}.so"
+    if not there.exists():
+        _compile(compiler, there)
+    _check_owner(there)
+    return there
+
+
+def _features() -> frozenset[str]:
+    """Return what the processor can do, as Linux calls it."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise _UnavailableError("only for x86-64 processors under Linux")
+    with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+        flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
+    return frozenset(flags)
+
+
+def _compile(compiler: list[str], there: Path) -> None:
+    there.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=there.parent) as folder:
+        made = Path(folder) / there.name
+        command = [*compiler, *FLAGS, "-o", str(made), str(SOURCE), "-lm"]
+        try:
+            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _UnavailableError(f"{compiler[0]}: {error}") from None
+        if done.returncode:
+            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+            raise _UnavailableError(f"{compiler[0]} does not compile {SOURCE.name}: {first}")
+        made.chmod(0o700)  # whatever the user's mask
+        with made.open("rb") as file:
+            os.fsync(file.fileno())  # what has its name is whole
+        made.replace(there)
+
+
+def _check_owner(file: Path) -> None:
+    """Refuse a library that somebody else can have written."""
+    for path in (file, file.parent):
+        status = path.stat()
+        if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise _UnavailableError(f"{path}: others can write it; delete it")

@@ -1,0 +1,124 @@
+"""Compiled code: built once, kept, and done without where it cannot be had."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from dragoman import native as module
+from dragoman.native import Native, native
+
+needs_compiled = pytest.mark.skipif(bool(native().reason), reason=native().reason)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "native"
+
+
+def fresh() -> Native:
+    """What a new process would be given."""
+    return native.__wrapped__()
+
+
+@needs_compiled
+def test_it_is_compiled_once_and_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fresh().library is not None
+    (made,) = cache.iterdir()
+    monkeypatch.setattr(module, "_compile", None)  # not to be called again
+    assert fresh().library is not None
+    assert made.stat().st_mode & 0o077 == 0
+
+
+@needs_compiled
+def test_other_flags_are_another_library(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fresh().library is not None
+    monkeypatch.setattr(module, "FLAGS", ("-O1", *module.FLAGS[1:]))
+    assert fresh().library is not None
+    assert len(list(cache.iterdir())) == 2
+
+
+@needs_compiled
+def test_two_who_compile_at_once_have_one_whole_library(cache: Path) -> None:
+    found: list[Native] = []
+    threads = [threading.Thread(target=lambda: found.append(fresh())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(each.library for each in found)
+    assert [file.suffix for file in cache.iterdir()] == [".so"]
+
+
+@needs_compiled
+def test_what_others_can_write_is_not_loaded(cache: Path) -> None:
+    assert fresh().library is not None
+    (made,) = cache.iterdir()
+    made.chmod(0o777)
+    assert fresh() == Native(None, f"{made}: others can write it; delete it")
+    made.chmod(0o700)
+    cache.chmod(0o777)
+    assert fresh() == Native(None, f"{cache}: others can write it; delete it")
+
+
+@needs_compiled
+def test_a_damaged_library_is_done_without(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert native().library is not None
+    whole = Path(native().library._name).read_bytes()
+
+    def damage(_: list[str], there: Path) -> None:
+        there.parent.mkdir(parents=True, mode=0o700)
+        there.write_bytes(whole[:1000])
+        there.chmod(0o700)
+
+    monkeypatch.setattr(module, "_compile", damage)
+    assert fresh().library is None
+    assert fresh().reason
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
+@pytest.mark.parametrize(
+    ("compiler", "reason"),
+    [("/nowhere/cc", "there is no C compiler; install gcc"), ("false", "false does not compile native.c: ")],
+)
+def test_without_a_compiler_there_is_a_reason(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, reason: str
+) -> None:
+    monkeypatch.setattr(module, "_features", lambda: frozenset({"avx512bw"}))
+    monkeypatch.setenv("CC", compiler)
+    assert fresh() == Native(None, reason)
+    assert not cache.exists() or not list(cache.iterdir())
+
+
+@needs_compiled
+def test_a_folder_that_cannot_be_written_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "file"))
+    assert fresh().library is None
+
+
+def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_NATIVE", "0")
+    assert fresh() == Native(None, "DRAGOMAN_NATIVE=0")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
+def test_a_processor_without_avx512_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_features", lambda: frozenset({"sse2"}))
+    assert fresh() == Native(None, "the processor has no AVX-512")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
+@pytest.mark.slow
+def test_the_source_compiles_without_a_warning(tmp_path: Path) -> None:
+    features = ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]
+    for more in ([], ["-mavx512vnni"], ["-mavx512vnni", "-mavx512bf16"]):
+        command = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-c", *features, *more]
+        status = os.spawnvp(os.P_WAIT, "gcc", [*command, str(module.SOURCE), "-o", str(tmp_path / "made.o")])
+        assert status == 0
