@@ -23,6 +23,8 @@ from dragoman.files import cache_folder
 
 SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
+DIGEST_BYTES = 32
+"""Bytes behind a compiled library: the SHA-256 of what stands before them."""
 SECONDS = 120
 """Maximum time of the compiler."""
 SWITCH = "DRAGOMAN_NATIVE"
@@ -86,6 +88,9 @@ def _built() -> Path:
     if not there.exists():
         _compile(compiler, there)
     _check_owner(there)
+    whole = there.read_bytes()
+    if hashlib.sha256(whole[:-DIGEST_BYTES]).digest() != whole[-DIGEST_BYTES:]:
+        raise _UnavailableError(f"{there}: is damaged; delete it")  # to load it would end the process
     return there
 
 
@@ -111,8 +116,9 @@ def _compile(compiler: list[str], there: Path) -> None:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
             raise _UnavailableError(f"{compiler[0]} does not compile {SOURCE.name}: {first}")
         made.chmod(0o700)  # whatever the user's mask
-        with made.open("rb") as file:
-            os.fsync(file.fileno())  # what has its name is whole
+        digest = hashlib.sha256(made.read_bytes()).digest()
+        with made.open("ab") as file:
+            file.write(digest)  # a loader reads nothing behind the library
         made.replace(there)
 
 

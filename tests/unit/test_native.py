@@ -69,17 +69,22 @@ def test_what_others_can_write_is_not_loaded(cache: Path) -> None:
 
 @needs_compiled
 def test_a_damaged_library_is_done_without(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert native().library is not None
-    whole = Path(native().library._name).read_bytes()
+    library = native().library
+    assert library is not None
+    whole = Path(library._name).read_bytes()
+    for damaged in (b"", whole[:1000], whole[:-1], whole[:5000] + b"?" + whole[5001:]):
 
-    def damage(_: list[str], there: Path) -> None:
-        there.parent.mkdir(parents=True, mode=0o700)
-        there.write_bytes(whole[:1000])
-        there.chmod(0o700)
+        def damage(_: list[str], there: Path, damaged: bytes = damaged) -> None:
+            there.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+            there.write_bytes(damaged)
+            there.chmod(0o700)
 
-    monkeypatch.setattr(module, "_compile", damage)
-    assert fresh().library is None
-    assert fresh().reason
+        monkeypatch.setattr(module, "_compile", damage)
+        there = fresh()
+        assert there.library is None
+        assert there.reason.endswith(": is damaged; delete it")
+        for file in cache.iterdir():
+            file.unlink()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
