@@ -85,13 +85,20 @@ def _built() -> Path:
     parts = (SOURCE.read_bytes(), repr((FLAGS, compiler, sorted(features))).encode())
     name = hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
     there = cache_folder() / "native" / f"{name}.so"
-    if not there.exists():
+    if not _is_whole(there):
         _compile(compiler, there)
     _check_owner(there)
-    whole = there.read_bytes()
-    if hashlib.sha256(whole[:-DIGEST_BYTES]).digest() != whole[-DIGEST_BYTES:]:
-        raise _UnavailableError(f"{there}: is damaged; delete it")  # to load it would end the process
+    if not _is_whole(there):  # to load it would end the process
+        raise _UnavailableError(f"{there}: is damaged; delete it")
     return there
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether a library is there, with its digest behind it."""
+    if not file.exists():
+        return False
+    content = file.read_bytes()
+    return hashlib.sha256(content[:-DIGEST_BYTES]).digest() == content[-DIGEST_BYTES:]
 
 
 def _features() -> frozenset[str]:

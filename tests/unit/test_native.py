@@ -87,6 +87,17 @@ def test_a_damaged_library_is_done_without(cache: Path, monkeypatch: pytest.Monk
             file.unlink()
 
 
+@needs_compiled
+def test_what_is_damaged_is_compiled_again(cache: Path) -> None:
+    library = native().library
+    assert library is not None
+    there = cache / Path(library._name).name
+    cache.mkdir(parents=True, mode=0o700)
+    there.write_bytes(b"half")
+    assert fresh().library is not None
+    assert there.stat().st_size > 10_000
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
 @pytest.mark.parametrize(
     ("compiler", "reason"),

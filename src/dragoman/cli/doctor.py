@@ -40,6 +40,7 @@ def doctor(
 def rows(machine: Machine) -> list[tuple[str, str]]:
     """Return the names and values of the report, one pair per line."""
     from dragoman.hardware import environment
+    from dragoman.native import native
 
     facts = environment()
     arithmetic = [name for name, has in (("bf16", machine.has_bf16), ("AMX", machine.has_amx)) if has]
@@ -52,5 +53,6 @@ def rows(machine: Machine) -> list[tuple[str, str]]:
         ("memory", f"{machine.memory / 2**30:.1f} GiB, {machine.free_memory / 2**30:.1f} free"),
         ("disk", f"{machine.free_disk / 2**30:.1f} GiB free in this folder"),
         ("GPUs", ", ".join(machine.gpus) or "none"),
+        ("searches", f"by PyTorch ({reason})" if (reason := native().reason) else "compiled (native.c)"),
         ("matrix products", f"{ceilings} TFLOP/s on the {'GPU' if machine.gpus else 'processor'}"),
     ]
