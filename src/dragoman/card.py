@@ -28,20 +28,32 @@ METRICS = {
 }  # fmt: skip
 """Scores by the names that the hub has for them."""
 
+ALTERATIONS = "alterations"
+"""What a record of scores.json has that is about altered text, see `evaluation.robustness`."""
 
-def model_card(run: Run, *, name: str | None = None, licence: str | None = None) -> str:
+
+def model_card(
+    run: Run, *, name: str | None = None, licence: str | None = None, terms: str = "", place: str = ""
+) -> str:
     """README.md for `run`. `name` is the one it has on the hub, `licence` one of the hub's identifiers.
+
+    `terms` are sentences about the licence. `place` is the folder in which users have the run, its own unless
+    given.
 
     RunError: the run has no weights yet, or a file of it is damaged.
     """
-    scores = saved_scores(run)
+    records = saved_scores(run)
+    scores = [record for record in records if ALTERATIONS not in record]
+    altered = [record for record in records if ALTERATIONS in record]
     head = "\n".join(_yaml(_head(run, scores, name=name, licence=licence)))
     body = "\n\n".join(
         [
             f"# {name or run.config.name}",
             _about(run),
-            "## How to use it\n\n" + _usage(run, name),
+            *([f"## Licence\n\n{terms}"] if terms else []),
+            "## How to use it\n\n" + _usage(run, name, place or run.path.name),
             "## Scores\n\n" + _scores(scores),
+            *(["## Text unlike the corpus\n\n" + _robustness(altered)] if altered else []),
             "## Text it learnt from\n\n" + _data(run.config),
             "## Training\n\n" + _facts(run, "report.json"),
             "## Environment\n\n" + _facts(run, "environment.json"),
@@ -159,18 +171,22 @@ def _about(run: Run) -> str:
     return f"{about} Written from the files of the run; what they do not say is {UNKNOWN}."
 
 
-def _usage(run: Run, name: str | None) -> str:
-    """Code that works as it stands where the model is on the hub."""
-    names = run.config.names
+def _usage(run: Run, name: str | None, place: str) -> str:
+    """Code that works as it stands where the model is on the hub, or in the folder `place`."""
+    names, directions = run.config.names, run.config.directions
     kind = names.predictor
-    load = f'{kind}.from_pretrained("{name}")' if name else f'{kind}.load("{_inline(run.path.name)}")'
-    where = f"hf:{name}" if name else _inline(run.path.name)
+    load = f'{kind}.from_pretrained("{name}")' if name else f'{kind}.load("{_inline(place)}")'
+    where = f"hf:{name}" if name else _inline(place)
     extra = "'.[hub]'" if name else "."
+    option = ""
+    if len(directions) > 1:
+        way = "-".join(directions[0])
+        load, option = f'{load}.towards("{way}")', f" --to {way}"
     return (
         f"```python\nfrom dragoman import {kind}\n\nmodel = {load}\n"
         f'print(model.{names.verb}(["One sentence."])[0].{names.result})\n```\n\n'
         f"In a clone of Dragoman's repository `pip install {extra}` installs it.\n\n"
-        f"```sh\ndragoman {names.verb} {where} input.txt\n```"
+        f"```sh\ndragoman {names.verb} {where} input.txt{option}\n```"
     )
 
 
@@ -188,6 +204,33 @@ def _scores(scores: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return f"{UNKNOWN.capitalize()}: the run has not been evaluated."
     return _table(("test set", "score", "value", "95 % interval", "signature"), rows)
+
+
+def _robustness(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of altered test sets. A number that is missing or damaged is unknown."""
+    rows = []
+    for record in records:
+        given = record[ALTERATIONS]
+        for row in given if isinstance(given, list) else []:
+            if isinstance(row, dict):
+                values = [_one_decimal(row.get(key, UNKNOWN)) for key in _ALTERED]
+                rows.append((str(record["name"]), *values))
+    return (
+        "The test set again, its text altered. Shares in percent: chrF2 of that of the unaltered text; "
+        "translations that copy their source, repeat themselves or are empty; numbers, addresses and tags "
+        "that are kept.\n\n" + _table(("test set", *_ALTERED.values()), rows)
+    )
+
+
+def _one_decimal(value: Any) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else _said(value)
+
+
+_ALTERED = {
+    "name": "text", "n_sentences": "sentences", "bleu": "BLEU", "chrf": "chrF2", "share": "of plain",
+    "copied": "copied", "repeated": "repeated", "empty": "empty", "kept": "kept",
+}  # fmt: skip
+"""Keys of an alteration in scores.json, and the headings of their columns."""
 
 
 def _values(record: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -221,6 +221,45 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         raise cannot_write(path, error) from None
 
 
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Make a folder that appears as `path` when the block ends without an error; it replaces nothing.
+
+    A kill leaves no `path`; what it leaves beside it is removed by the next such block.
+
+    Raises:
+        RunError: `path` is there already, or an address; another process is in such a block; no space or no
+            right to write.
+    """
+    refuse_remote(path)
+    refuse_existing(path)
+    path = path.absolute()
+    partial, lock = (path.with_name(f".{path.name}.{kind}") for kind in ("partial", "lock"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(lock, what=path):
+            if partial.exists():
+                shutil.rmtree(partial)
+            partial.mkdir()
+            try:
+                yield partial
+                for inner in sorted(partial.rglob("*"), reverse=True):
+                    sync(inner)
+                refuse_existing(path)
+                partial.rename(path)  # fails where a folder that holds something has come in between
+                sync(path.parent)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def refuse_existing(path: Path) -> None:
+    """Check that there is nothing at `path`, not even a link. RunError: there is."""
+    if os.path.lexists(path):
+        raise RunError(f"{path}: is there already and stays as it is; remove it, or choose another folder")
+
+
 def destination(path: Path) -> Path | None:
     """Return the file to which writing to `path` leads, behind its links; None for a device or pipe.
 

@@ -237,13 +237,19 @@ class Run:
 
     def check_corpora(self) -> None:
         """RunError: it is a run of the hub, and names corpora that are files of this machine."""
-        for name, files in self.config.data.files() if self.origin else ():
+        if self.origin and (named := self.outside_corpus()):
+            raise RunError(
+                f"{self.origin}: names {named[1]} as data.{named[0]}; a run of the hub cannot choose among "
+                "your files: say what to score it on"
+            )
+
+    def outside_corpus(self) -> tuple[str, str] | None:
+        """Return name and file of a corpus that is elsewhere on this machine; None: there is none."""
+        for name, files in self.config.data.files():
             for file in files:
                 if Path(file).is_absolute() or ".." in Path(file).parts:
-                    raise RunError(
-                        f"{self.origin}: names {file} as data.{name}; a run of the hub cannot choose among "
-                        "your files: say what to score it on"
-                    )
+                    return name, file
+        return None
 
     def append_history(self, record: Mapping[str, Any]) -> None:
         """Add one line to history.jsonl; NaN and infinity, which JSON has not, become null.

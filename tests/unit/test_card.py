@@ -62,6 +62,26 @@ def test_all_scores_are_there_with_interval_and_signature(run: Run) -> None:
     assert f"| BLEU | 10.0 | 9.0 – 11.0 | {signature} |" in card
 
 
+def test_altered_text_has_a_table_and_no_place_in_the_head(run: Run) -> None:
+    altered = {"name": "t (robustness)", "scores": [], "alterations": [{"name": "capitals", "bleu": 7.25}, 1]}
+    run.write_json("scores.json", {"results": [record("t", 1.0), altered]})
+    card = model_card(run)
+    assert [r["dataset"]["name"] for r in front_matter(card)["model-index"][0]["results"]] == ["t"]
+    assert f"| t (robustness) | capitals | unknown | 7.2 |{' unknown |' * 6}" in card
+    run.write_json("scores.json", {"results": [altered | {"alterations": "damaged"}]})
+    assert "the run has not been evaluated" in model_card(run)
+
+
+def test_a_card_says_terms_and_where_users_have_the_run(run: Run, tiny_many: Path) -> None:
+    card = model_card(run, terms="For research alone.", place="runs/there")
+    assert "## Licence\n\nFor research alone.\n" in card
+    assert 'Translator.load("runs/there")' in card
+    assert "dragoman translate runs/there input.txt" in card
+    many = model_card(Run.open(tiny_many), place="runs/many")
+    assert 'Translator.load("runs/many").towards("en-de")' in many
+    assert "dragoman translate runs/many input.txt --to en-de" in many
+
+
 def test_what_the_run_does_not_say_is_unknown(tiny_run: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_run, tmp_path / "run")
     for name in ("report.json", "environment.json"):

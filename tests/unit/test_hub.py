@@ -62,6 +62,20 @@ def test_what_is_pushed_translates_as_the_run_does(pushed: Hub, tiny_run: Path) 
     assert Translator.from_pretrained(tiny_run).translate(SOURCES) == here.translate(SOURCES)
 
 
+def test_get_puts_a_run_of_the_hub_into_a_folder_of_its_own(
+    pushed: Hub, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = succeed("get", f"hf:{NAME}")
+    assert result.stdout == "runs/tiny-en-de\n"
+    files = list(Path("runs/tiny-en-de").rglob("*"))
+    assert not any(path.is_symlink() for path in files), "it does not depend on the hub's cache"
+    assert Translator.load("runs/tiny-en-de").translate(SOURCES) == Translator.load(tiny_run).translate(
+        SOURCES
+    )
+    assert "is there already and stays as it is" in error_of("get", f"hf:{NAME}")
+
+
 def test_a_classifier_travels_with_its_labels_and_its_temperature(
     hub: Hub, tiny_classifier_run: Path
 ) -> None:

@@ -24,6 +24,7 @@ from dragoman.cli import (
     hub,
     import_model,
     merge,
+    models,
     report,
     reproduce,
     score_model,
@@ -53,6 +54,7 @@ report.register(app)
 compare.register(app)
 show.register(app)
 hub.register(app)
+models.register(app)
 data.register(app)
 demo.register(app)
 doctor.register(app)

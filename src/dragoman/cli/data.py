@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,9 +12,10 @@ import typer
 
 from dragoman.cli import check
 from dragoman.cli.app import as_called, say
+from dragoman.cli.downloads import progress_bars
 
 if TYPE_CHECKING:
-    from dragoman.data.catalog import Dataset, Progress
+    from dragoman.data.catalog import Dataset
 
 data_app = typer.Typer(
     no_args_is_help=True,
@@ -74,7 +74,7 @@ def fetch(
     """
     from dragoman.data import catalog
 
-    with _progress_bars() as progress:
+    with progress_bars() as progress:
         folder = catalog.fetch(name, to=to, force=force, report=say, progress=progress)
     typer.echo(folder)
 
@@ -183,25 +183,3 @@ def _list_opus(name: str, *, as_json: bool) -> None:
         size = f"{one.size / 1e6:,.1f}"
         table.add_row(f"opus:{one.corpus}/{parts.src}-{parts.tgt}", one.version, f"{one.n_pairs:,}", size)
     Console(highlight=False).print(table)
-
-
-@contextmanager
-def _progress_bars() -> Iterator[Progress]:
-    """Show a progress bar for each download, if stderr is a terminal."""
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bars
-
-    from dragoman.cli.console import Console
-
-    console = Console(stderr=True)
-    speed = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    columns = (TextColumn("{task.description}"), BarColumn(), *speed)
-    tasks: dict[str, Any] = {}
-    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
-
-        def show(file: str, n_bytes: int, total: int | None) -> None:
-            if file not in tasks:
-                tasks[file] = bars.add_task(file, total=total)
-            bars.update(tasks[file], completed=n_bytes, total=total)
-
-        yield show

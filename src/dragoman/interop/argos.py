@@ -86,13 +86,14 @@ def write_packages(
             TOKENIZER: pieces,
             f"{MODEL}/config.json": _model_config(folder / MODEL, translator),
         }
+        for file in sorted((folder / MODEL).iterdir()):
+            contents.setdefault(f"{MODEL}/{file.name}", file.read_bytes())
         path = folder / f"{name}.argosmodel"
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as package:
-            for file in sorted((folder / MODEL).iterdir()):
-                if file.name != "config.json":
-                    package.write(file, f"{name}/{MODEL}/{file.name}")
+        with zipfile.ZipFile(path, "w") as package:
             for file_name, content in contents.items():
-                package.writestr(f"{name}/{file_name}", content)
+                entry = zipfile.ZipInfo(f"{name}/{file_name}")  # without a time: equal files, equal bytes
+                entry.external_attr = 0o644 << 16
+                package.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return path
 
 

@@ -88,11 +88,13 @@ def reproduce(
     out: Path,
     overrides: Sequence[str] = (),
     fetch: bool = True,
+    robustness: bool = False,
     listener: TrainingListener | None = None,
 ) -> Reproduction:
     """Train a version of a recipe into `out`, or continue there, evaluates its test sets and judges them.
 
-    The recipe that it starts from, if any, is trained and judged first.
+    The recipe that it starts from, if any, is trained and judged first. `robustness` scores altered text
+    even if nothing is expected of it.
 
     ConfigError: nothing is expected of this version. DataError: its data is not to be had, or is not what
     the scores were measured on. RunError: `out` holds another run.
@@ -115,7 +117,7 @@ def reproduce(
         reference = Run(recipe.results(version), config)
         curve = reference_curve(reference, max_steps=expectation.max_steps)
         train(config, out, listener=ReferenceListener(listener, curve))
-    robustness = any(score.test_set.endswith(OF_SET) for score in expectation.scores)
+    robustness |= any(score.test_set.endswith(OF_SET) for score in expectation.scores)
     records = evaluate_run(run, listener, robustness=robustness)
     keep_scores(run, records)
     result = Reproduction(

@@ -73,7 +73,7 @@ def unpack(
         with _writing(folder):
             partial.mkdir(parents=True)
         for name, content in members(archive, wanted=wanted, limits=limits):
-            _write(partial / name, content, archive=archive)
+            write_member(partial / name, content, archive=archive)
             names.append(name)
         with _writing(folder):
             partial.rename(folder)
@@ -115,7 +115,7 @@ class _Meter:
             self.refuse(f"more than {self.limits.n_files:,} files")
 
     def refuse(self, what: str) -> None:
-        raise DataError(f"{self.archive}: unpacks to {what}, which no data set of text does; do not use it")
+        raise DataError(f"{self.archive}: unpacks to {what}, the most that is allowed; do not use it")
 
 
 class _Watched(io.RawIOBase):
@@ -237,8 +237,11 @@ def _writing(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _write(path: Path, content: IO[bytes], *, archive: Path) -> None:
-    """Write one member. What goes wrong with reading it is left to `members`."""
+def write_member(path: Path, content: IO[bytes], *, archive: Path) -> None:
+    """Write one member to a new file. What goes wrong with reading it is left to `members`.
+
+    DataError: there is such a file already, or it cannot be written.
+    """
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

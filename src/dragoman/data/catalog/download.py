@@ -132,6 +132,16 @@ def checksum_of(path: Path, algorithm: str) -> str:
     return digest.hexdigest()
 
 
+def check_room(folder: Path, n_bytes: int, *, what: str) -> None:
+    """DataError: fewer than `n_bytes` are free on the disk of `folder`."""
+    free = shutil.disk_usage(folder).free
+    if n_bytes > free:
+        raise DataError(
+            f"{folder}: {n_bytes / 1e6:,.0f} MB are needed for {what} and {free / 1e6:,.0f} MB are free; "
+            "make room, or choose another folder"
+        )
+
+
 class _Source:
     """One address, and what has arrived from it."""
 
@@ -207,7 +217,7 @@ class _Source:
         total = start + int(length) if length.isdigit() else _total(response.headers)
         if (total or 0) > self.max_bytes:
             raise DataError(f"{self.url}: {total:,} bytes are more than the limit of {self.max_bytes:,}")
-        self.check_room((total or 0) - start)
+        check_room(self.part.parent, (total or 0) - start, what=self.path.name)
         if not start:
             self.forget()
             note = {"url": self.url, "mark": _mark(response.headers)}
@@ -225,15 +235,6 @@ class _Source:
                 self.progress(n, total)
         if total is not None and n < total:
             raise _TransientError(f"the connection ended after {n:,} of {total:,} bytes")
-
-    def check_room(self, n_bytes: int) -> None:
-        """DataError: fewer than `n_bytes` are free on the disk."""
-        free = shutil.disk_usage(self.part.parent).free
-        if n_bytes > free:
-            raise DataError(
-                f"{self.part.parent}: {n_bytes / 1e6:,.0f} MB are needed for {self.path.name} and "
-                f"{free / 1e6:,.0f} MB are free; make room, or choose another folder"
-            )
 
     @contextmanager
     def appending(self) -> Iterator[BinaryIO]:
