@@ -1,9 +1,9 @@
-"""Draws the pictures of pages that runs become: python docs/draw_pages.py [--runs FOLDER] [--browser chromium]
+"""Draws the pictures of pages that runs become: python docs/draw_pages.py [--runs FOLDER]
 
 A comparison of two runs, the robustness section of a report, and the page of an export to browsers, without
-a network. The runs learn the embedded phrasebook, by the recipe of the notebooks, into FOLDER (else a temporary
-one; about two minutes of one core); those that are in FOLDER already are not trained again. The first one is
-also that of docs/draw_pictures.py.
+a network. The runs learn the embedded phrasebook, by the recipe of the notebooks, into FOLDER (else a
+temporary one; about two minutes of one core); those that are in FOLDER already are not trained again. The
+first one is also that of docs/draw_pictures.py.
 
 It needs playwright, a Chromium (Debian's package chromium) and onnxruntime-web, which is downloaded once from
 npm, or taken from the folder of an installed package (--onnxruntime-web).
@@ -24,11 +24,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from draw_report import QUIET, save
 from playwright.sync_api import sync_playwright
 
 from dragoman.config import load_recipe
 from dragoman.training.loop import train
-from draw_report import QUIET, save
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
