@@ -34,13 +34,16 @@ def main(run: Path, browser: str) -> None:
         subprocess.run(
             [browser, *options, f"--screenshot={screen}", page], check=True, timeout=300, capture_output=True
         )
-        PICTURE.parent.mkdir(exist_ok=True)
-        with Image.open(screen) as image:
-            few = image.convert("RGB").quantize(
-                N_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
-            )
-            few.save(PICTURE, optimize=True)
-    print(PICTURE, f"{PICTURE.stat().st_size / 1000:.0f} kB")
+        save(screen, PICTURE)
+
+
+def save(screen: Path, picture: Path) -> None:
+    """Write a screenshot as a picture of few colours."""
+    picture.parent.mkdir(exist_ok=True)
+    with Image.open(screen) as image:
+        few = image.convert("RGB").quantize(N_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(picture, optimize=True)
+    print(picture, f"{picture.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

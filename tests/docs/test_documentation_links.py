@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import re
 import runpy
 from collections.abc import Iterator
@@ -77,6 +78,9 @@ def test_every_name_that_python_examples_import_exists() -> None:
     for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         for node in ast.walk(ast.parse(block)):
             if isinstance(node, ast.ImportFrom):
+                package = (node.module or "").partition(".")[0]
+                if package != "dragoman" and importlib.util.find_spec(package) is None:
+                    continue  # a package that is not installed here; the tests of its page need it
                 module = importlib.import_module(node.module or "")
                 for alias in node.names:
                     if not hasattr(module, alias.name):  # then it is a module of the package

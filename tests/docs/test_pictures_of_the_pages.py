@@ -1,7 +1,8 @@
-"""The pictures of docs/ are those that docs/draw_pictures.py draws, and ask for nothing from elsewhere."""
+"""The pictures of docs/ are those that its scripts draw, are small, and ask for nothing from elsewhere."""
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from pathlib import Path
@@ -35,6 +36,25 @@ def test_a_picture_is_whole_small_and_asks_for_nothing(path: Path) -> None:
     content = path.read_text("utf-8")
     assert len(content) < 200_000
     assert "http" not in NAMESPACES.sub("", content)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.png")), ids=lambda path: path.name)
+def test_a_screenshot_is_small(path: Path) -> None:
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.stat().st_size < 200_000
+
+
+def test_every_page_that_is_pictured_is_there_and_in_the_gallery() -> None:
+    script = (ROOT / "docs" / "draw_pages.py").read_text(encoding="utf-8")
+    (names,) = (
+        ast.literal_eval(node.value)
+        for node in ast.parse(script).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NAMES"
+    )
+    gallery = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    for name in names:
+        assert (FOLDER / f"{name}.png").exists()
+        assert f"](pictures/{name}.png)" in gallery
 
 
 def test_the_pictures_that_need_no_model_can_be_drawn(tmp_path: Path) -> None:

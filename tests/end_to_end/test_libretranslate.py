@@ -81,6 +81,25 @@ def test_the_client_gets_what_the_translator_makes_of_each_sentence(
     assert found == f"{first} {second}".strip()
 
 
+def test_deep_translator_gets_what_the_translator_makes_of_each_sentence(
+    free: Running, locked: Running, translator: Translator
+) -> None:
+    deep_translator = pytest.importorskip("deep_translator", reason="needs pip install deep-translator")
+    texts = ["A red cat.", "A big old house. 50 % & more = ?\nA blue bird."]
+    for url, key in ((free.url, "none"), (locked.url, locked.key)):
+        client = deep_translator.LibreTranslator(
+            source="English", target="de", api_key=key, custom_url=f"{url}/"
+        )
+        found = client.translate_batch(texts)
+        assert found[0] == translator.translate(texts[:1])[0].text
+        assert found[1].count("\n") == 1
+    wrong = deep_translator.LibreTranslator(
+        source="en", target="de", api_key="x", custom_url=f"{locked.url}/"
+    )
+    with pytest.raises(deep_translator.exceptions.AuthorizationException):
+        wrong.translate("A red cat.")
+
+
 def test_the_client_learns_which_languages_there_are(free: Running) -> None:
     assert LibreTranslateAPI(free.url).languages() == [
         {"code": "en", "name": "English", "targets": ["de", "en"]},
@@ -306,6 +325,19 @@ def test_each_worker_of_a_service_has_the_files_of_the_others(
         service.signal(signal.SIGTERM)
         assert service.wait() == 0
     assert list(tmp_path.glob("dragoman-files-*")) == []
+
+
+def test_an_interface_of_this_name_is_found_before_the_address_is_accepted(locked: Running) -> None:
+    """Dialect, the program of GNOME, asks for it."""
+    assert HTTP.get(f"{locked.url}/spec").json()["info"]["title"] == "LibreTranslate"
+
+
+def test_an_empty_key_is_none_where_none_is_needed(free: Running) -> None:
+    """Weblate sends one with each list of texts."""
+    asked = {"api_key": "", "q": ["A red cat.", "An old house."], "source": "en", "target": "de"}
+    answer = free.post("/translate", asked)
+    assert answer.status_code == 200
+    assert len(answer.json()["translatedText"]) == 2
 
 
 def test_a_page_learns_what_the_service_is_like(free: Running, locked: Running) -> None:

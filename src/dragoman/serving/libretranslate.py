@@ -292,6 +292,20 @@ def frontend_settings(service: ServiceDep) -> Response:
     )
 
 
+@router.get(
+    "/spec",
+    name="libretranslate_spec",
+    summary="Name of the interface",
+    responses={200: {"model": schemas.LibreSpec}},
+)
+def spec() -> Response:
+    """Name LibreTranslate, as clients expect it before they accept an address. Needs no key.
+
+    The interface itself is described at /openapi.json.
+    """
+    return json_response(schemas.LibreSpec(info=schemas.LibreInfo(title="LibreTranslate")))
+
+
 @router.post(
     "/suggest",
     name="libretranslate_suggest",

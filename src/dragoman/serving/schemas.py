@@ -442,6 +442,18 @@ class LibreSettings(Message):
     supportedFilesFormat: list[str]  # noqa: N815
 
 
+class LibreInfo(Message):
+    """The name of an interface."""
+
+    title: str
+
+
+class LibreSpec(Message):
+    """What LibreTranslate's interface is called."""
+
+    info: LibreInfo
+
+
 def body_of(model: type[BaseModel], *kinds: str) -> dict[str, Any]:
     """Return the OpenAPI description of a body of these content types, by default JSON or a form."""
     schema = model.model_json_schema()

@@ -1,0 +1,66 @@
+"""What docs/tools.md shows of curl and of Python's clients works, with a service on another port."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+from services import service_in_thread
+
+PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
+BLOCK = re.compile(
+    r"<!-- not run: tests/docs/test_tools_document\.py runs it against a service -->\n```(\w+)\n(.*?)```",
+    re.DOTALL,
+)
+BLOCKS = BLOCK.findall(PAGE)
+
+
+@pytest.fixture(scope="module")
+def port(tiny_run: Path) -> Iterator[int]:
+    with service_in_thread([tiny_run]) as (port, _):
+        yield port
+
+
+def here(code: str, port: int) -> str:
+    assert "127.0.0.1:8000" in code
+    return code.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
+
+
+def test_every_block_left_out_elsewhere_is_run_here() -> None:
+    assert [language for language, _ in BLOCKS] == ["sh", "python", "python"]
+    assert PAGE.count("test_tools_document.py") == len(BLOCKS)
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
+def test_curl(port: int) -> None:
+    ((_, code), *_) = BLOCKS
+    translated, languages = (
+        json.loads(subprocess.check_output(["sh", "-ec", f"{line} --silent --fail-with-body"], timeout=60))
+        for line in here(code, port).splitlines()
+    )
+    assert isinstance(translated["translatedText"], str)
+    assert [each["code"] for each in languages] == ["en", "de"]
+
+
+@pytest.mark.parametrize("code", [code for language, code in BLOCKS if language == "python"])
+def test_a_client_in_python(code: str, port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    (package,) = re.findall(r"^from (\w+) import", code)
+    pytest.importorskip(package, reason=f"needs pip install {package}")
+    exec(compile(here(code, port), "<document>", "exec"), {"__name__": "__main__"})
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("package", ["libretranslatepy", "deep-translator"])
+def test_the_versions_are_those_that_were_run(package: str) -> None:
+    try:
+        installed = version(package)
+    except PackageNotFoundError:
+        pytest.skip(f"needs pip install {package}")
+    assert re.search(rf"^\| \[{package}\]\(#python\) \| {re.escape(installed)} \|", PAGE, re.MULTILINE)
