@@ -1,7 +1,7 @@
 """What a service does under load, beside the same sentences translated offline.
 
     python benchmarks/serve_load.py RUN
-    python benchmarks/serve_load.py RUN --seconds 60 --workers 2
+    python benchmarks/serve_load.py RUN --seconds 60 --workers 2 --set batching.joining=true
 
 Sentences of the run's first test set, one a request, with the run's own beam, by clients on the same machine:
 
@@ -83,6 +83,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--limit", type=int, default=1000, help="sentences of the test set")
+    parser.add_argument("--set", action="append", default=[], help="setting of the service, NAME=VALUE")
     parser.add_argument("--offline", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.offline:
@@ -92,7 +93,8 @@ def main() -> None:
     print(f"{facts['cpu']}, PyTorch {torch.__version__}, {options.workers} worker(s)\n")
     command = [sys.executable, __file__, str(options.run), "--offline", "--limit", str(options.limit)]
     offline = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    with running(str(options.run), "--workers", str(options.workers)) as service:
+    settings = [argument for setting in options.set for argument in ("--set", setting)]
+    with running(str(options.run), "--workers", str(options.workers), *settings) as service:
         phases, memory = asyncio.run(under_load(service, offline["sources"], options))
     report(offline["sentences_per_second"], phases, memory)
 

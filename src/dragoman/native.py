@@ -16,13 +16,20 @@ import subprocess
 import sys
 import tempfile
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.files import cache_folder
 
 SOURCE = Path(__file__).with_suffix(".c")
-FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
+FLAGS = ("-O3", "-fno-math-errno", "-shared", "-fPIC")
+NEEDED = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma", "f16c", "bmi2")
+"""Features of a processor that the source needs; as Linux calls them, and compilers with -m before it."""
+HELPFUL = {"avx512_vnni": "-mavx512vnni", "avx512_bf16": "-mavx512bf16"}
+"""Features that it uses where they are there (products in int8, in bf16), and their flags."""
+BUILT = SOURCE.with_name("compiled")
+"""Libraries that came with the installation; see `build`."""
 DIGEST_BYTES = 32
 """Bytes behind a compiled library: the SHA-256 of what stands before them."""
 SECONDS = 120
@@ -72,25 +79,53 @@ def native() -> Native:
     return Native(library, "")
 
 
+def build(folder: Path = BUILT) -> list[Path]:
+    """Compile for every processor that can use it, into `folder`: for images without a compiler."""
+    features = [
+        frozenset({*NEEDED, *some}) for n in range(len(HELPFUL) + 1) for some in combinations(HELPFUL, n)
+    ]
+    made = [folder / _name(each) for each in features]
+    for there, each in zip(made, features, strict=True):
+        _compile(_compiler(), _flags(each), there)
+        there.chmod(0o755)
+    return made
+
+
 def _built() -> Path:
-    """Return the library for this source, compiler and processor."""
+    """Return the library for this processor."""
     if os.environ.get(SWITCH) == "0":
         raise _UnavailableError(f"{SWITCH}=0")
     features = _features()
-    if "avx512bw" not in features:
-        raise _UnavailableError("the processor has no AVX-512")
-    compiler = shlex.split(os.environ.get("CC", "")) or [shutil.which("cc") or shutil.which("gcc") or "cc"]
-    if shutil.which(compiler[0]) is None:
-        raise _UnavailableError("there is no C compiler; install gcc")
-    parts = (SOURCE.read_bytes(), repr((FLAGS, compiler, sorted(features))).encode())
-    name = hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
-    there = cache_folder() / "native" / f"{name}.so"
+    if missing := [name for name in NEEDED if name not in features]:
+        what = "AVX-512" if "avx512bw" in missing else ", ".join(missing)
+        raise _UnavailableError(f"the processor has no {what}")
+    there = BUILT / _name(features)
     if not _is_whole(there):
-        _compile(compiler, there)
+        there = cache_folder() / "native" / _name(features)
+    if not _is_whole(there):
+        _compile(_compiler(), _flags(features), there)
     _check_owner(there)
     if not _is_whole(there):  # to load it would end the process
         raise _UnavailableError(f"{there}: is damaged; delete it")
     return there
+
+
+def _flags(features: frozenset[str]) -> list[str]:
+    helpful = [flag for name, flag in HELPFUL.items() if name in features]
+    return [*FLAGS, *(f"-m{name}" for name in NEEDED), *helpful]
+
+
+def _name(features: frozenset[str]) -> str:
+    """Return the name of the library of this source for a processor."""
+    content = SOURCE.read_bytes() + repr(_flags(features)).encode()
+    return f"{hashlib.sha256(content).hexdigest()[:32]}.so"
+
+
+def _compiler() -> list[str]:
+    compiler = shlex.split(os.environ.get("CC", "")) or [shutil.which("cc") or shutil.which("gcc") or "cc"]
+    if shutil.which(compiler[0]) is None:
+        raise _UnavailableError("there is no C compiler; install gcc")
+    return compiler
 
 
 def _is_whole(file: Path) -> bool:
@@ -110,11 +145,11 @@ def _features() -> frozenset[str]:
     return frozenset(flags)
 
 
-def _compile(compiler: list[str], there: Path) -> None:
+def _compile(compiler: list[str], flags: list[str], there: Path) -> None:
     there.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=there.parent) as folder:
         made = Path(folder) / there.name
-        command = [*compiler, *FLAGS, "-o", str(made), str(SOURCE), "-lm"]
+        command = [*compiler, *flags, "-o", str(made), str(SOURCE), "-lm"]
         try:
             done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -130,8 +165,8 @@ def _compile(compiler: list[str], there: Path) -> None:
 
 
 def _check_owner(file: Path) -> None:
-    """Refuse a library that somebody else can have written."""
+    """Refuse a library that somebody else than this user, or root, can have written."""
     for path in (file, file.parent):
         status = path.stat()
-        if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if status.st_uid not in (0, os.getuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise _UnavailableError(f"{path}: others can write it; delete it")

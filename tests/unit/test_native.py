@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_a_damaged_library_is_done_without(cache: Path, monkeypatch: pytest.Monk
     whole = Path(library._name).read_bytes()
     for damaged in (b"", whole[:1000], whole[:-1], whole[:5000] + b"?" + whole[5001:]):
 
-        def damage(_: list[str], there: Path, damaged: bytes = damaged) -> None:
+        def damage(_: list[str], __: list[str], there: Path, damaged: bytes = damaged) -> None:
             there.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
             there.write_bytes(damaged)
             there.chmod(0o700)
@@ -106,7 +106,7 @@ def test_what_is_damaged_is_compiled_again(cache: Path) -> None:
 def test_without_a_compiler_there_is_a_reason(
     cache: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, reason: str
 ) -> None:
-    monkeypatch.setattr(module, "_features", lambda: frozenset({"avx512bw"}))
+    monkeypatch.setattr(module, "_features", lambda: frozenset(module.NEEDED))
     monkeypatch.setenv("CC", compiler)
     assert fresh() == Native(None, reason)
     assert not cache.exists() or not list(cache.iterdir())
@@ -130,11 +130,32 @@ def test_a_processor_without_avx512_has_none(monkeypatch: pytest.MonkeyPatch) ->
     assert fresh() == Native(None, "the processor has no AVX-512")
 
 
+@needs_compiled
+@pytest.mark.slow
+def test_what_is_built_into_an_installation_needs_no_compiler(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = module.build(tmp_path / "compiled")
+    assert len(made) == len(set(made)) == 4
+    monkeypatch.setattr(module, "BUILT", tmp_path / "compiled")
+    monkeypatch.setattr(module, "_compile", None)  # not to be called
+    assert fresh().library is not None
+    assert not cache.exists()
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 @pytest.mark.slow
 def test_the_source_compiles_without_a_warning(tmp_path: Path) -> None:
-    features = ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]
-    for more in ([], ["-mavx512vnni"], ["-mavx512vnni", "-mavx512bf16"]):
-        command = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-c", *features, *more]
-        status = os.spawnvp(os.P_WAIT, "gcc", [*command, str(module.SOURCE), "-o", str(tmp_path / "made.o")])
-        assert status == 0
+    for some in ((), module.HELPFUL):
+        flags = module._flags(frozenset({*module.NEEDED, *some}))
+        command = [
+            "gcc",
+            *flags,
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            str(module.SOURCE),
+            "-o",
+            str(tmp_path / "made"),
+        ]
+        assert subprocess.run(command, check=False).returncode == 0
