@@ -77,6 +77,14 @@ class Comparison(Protocol):
         """The test set, its size and files, and the signatures of scores and tests, separated by "; "."""
 
     @property
+    def signatures(self) -> Mapping[str, str]:
+        """The signature of each score, by its name."""
+
+    @property
+    def test(self) -> str:
+        """The test that compares a run with the first one, in words."""
+
+    @property
     def spreads(self) -> Sequence[Spread]:
         """The scores of each group of runs that differ only in their seeds."""
 
@@ -98,17 +106,23 @@ class TranslatorComparison:
     left_out: Sequence[str] = ()
     """Scores by models that some systems have, and not all with one signature."""
 
+    test = "paired bootstrap resampling"
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        first = next(iter(self.sets.values()))
+        return {score.name: score.signature for score in first.evaluation.main_scores}
+
     @property
     def caption(self) -> str:
         first = next(iter(self.sets.values()))
         tests = (next(iter(p.values()))[0].signature for p in (self.bootstrap, self.randomisation))
-        signatures = [score.signature for score in first.evaluation.main_scores]
         left_out = "".join(
             f"; {name}: left out, for not every run has it with one signature (add --metric)"
             for name in self.left_out
         )
         tested = f"p of BLEU: {'; p of BLEU: '.join(tests)}"
-        return f"{first.provenance}; {'; '.join(signatures)}; {tested}{left_out}"
+        return f"{first.provenance}; {'; '.join(self.signatures.values())}; {tested}{left_out}"
 
     def records(self) -> list[Record]:
         first = next(iter(self.sets.values())).evaluation.main_scores

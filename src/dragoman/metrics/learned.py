@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import sacrebleu.metrics.base as sacrebleu_base
 
-from dragoman.errors import PACKAGES, ConfigError, MissingExtraError
+from dragoman.errors import PACKAGES, ConfigError, require
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import bootstrap_seed, check_sentences
 
@@ -125,7 +125,6 @@ class LearnedMetric:
             )
         self.spec, self.kind = spec, KINDS[found[1]]
         self._python = python or sys.executable
-        self._is_other_python = bool(python)
         model = found[2] or ""
         self._request: dict[str, Any] = {
             "metric": found[1],
@@ -174,6 +173,8 @@ class LearnedMetric:
             self._process = None
 
     def _start(self) -> subprocess.Popen[str]:
+        if self._python == sys.executable:
+            require(self.kind.module, extra=self._request["metric"], purpose=f"--metric {self.spec}")
         environment = {k: v for k, v in os.environ.items() if k != "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"}
         try:
             return subprocess.Popen(
@@ -208,14 +209,10 @@ class LearnedMetric:
                 "whether its model fits into memory"
             )
         reply: dict[str, Any] = json.loads(line)
-        if "missing" in reply and self._is_other_python:
-            raise ConfigError(
-                f"{self._python}: has no package {PACKAGES.get(self.kind.module, self.kind.module)}; "
-                f"{self._python} -m pip install {self.kind.install}"
-            )
         if "missing" in reply:
-            raise MissingExtraError(
-                self.kind.module, extra=self._request["metric"], purpose=f"--metric {self.spec}"
+            raise ConfigError(
+                f"{self._python}: has no package {PACKAGES[self.kind.module]}; "
+                f"{self._python} -m pip install {self.kind.install}"
             )
         if "error" in reply:
             raise ConfigError(
