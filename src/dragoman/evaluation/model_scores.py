@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman.config import parse_json
 from dragoman.data.readers.files import hash_strings
-from dragoman.errors import RunError
+from dragoman.errors import RunError, printable
 from dragoman.evaluation.scores import FOLDER, keep_beside
 from dragoman.evaluation.translation import Evaluation
 from dragoman.metrics.learned import LearnedMetric, SentenceScores
@@ -60,7 +61,12 @@ def _read(run: Run, place: str, fingerprint: str, n_sentences: int) -> list[Sent
             )
             for one in record["scores"]
         ]
-        whole = record["fingerprint"] == fingerprint and all(len(s.values) == n_sentences for s in found)
+        whole = record["fingerprint"] == fingerprint and all(
+            len(one.values) == n_sentences
+            and all(map(math.isfinite, one.values))
+            and all(printable(text) == text for text in (one.name, *one.facts, *one.facts.values()))
+            for one in found
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
     return found if whole else []

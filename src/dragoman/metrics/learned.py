@@ -203,7 +203,7 @@ class LearnedMetric:
             line = ""
         if not line:
             code = self._process.wait()
-            self._process = None
+            self.close()
             raise ConfigError(
                 f"--metric {self.spec}: its process ended with exit code {code}; see the lines above, and "
                 "whether its model fits into memory"
@@ -215,8 +215,7 @@ class LearnedMetric:
                 f"{self._python} -m pip install {self.kind.install}"
             )
         if "error" in reply:
-            raise ConfigError(
-                f"--metric {self.spec}: cannot be used ({reply['error']}); without network, name a folder "
-                "with the model"
-            )
+            local = Path(self._request["model"]).exists() and self._request["model"]
+            hint = "check the folder" if local else "without network, name a folder with the model"
+            raise ConfigError(f"--metric {self.spec}: cannot be used ({reply['error']}); {hint}")
         return reply

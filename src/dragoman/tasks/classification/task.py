@@ -168,6 +168,7 @@ class Classification(Task):
 
         if request.src is not None or request.ref is not None:
             raise ConfigError("--src and --ref are for translators; classifiers are compared on test sets")
+        self.check(request)
         return compare_classifiers(
             runs, split=request.split, device=request.device, precision=request.precision, listen=say
         )
