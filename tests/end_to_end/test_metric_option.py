@@ -101,3 +101,11 @@ def test_a_metric_that_cannot_be_had_is_refused_before_anything_is_translated(
         "compare", tiny_classifier_run, retrained(tiny_classifier_run, run.parent / "c"), *METRIC
     )
     assert "--metric, --metric-python: not for a classifier" in message
+
+
+def test_a_table_without_a_file_name_goes_to_stdout(runs: tuple[Path, Path]) -> None:
+    first, second = runs
+    named = succeed("compare", first, second, "--csv", "-").stdout
+    assert named.startswith("test_set,kind,name,score,")
+    assert succeed("compare", first, second, "--csv").stdout == named
+    assert succeed("compare", "--csv", "--split", "test", first, second).stdout == named

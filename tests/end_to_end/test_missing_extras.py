@@ -76,7 +76,7 @@ CASES = [
     ("ctranslate2", "ctranslate2", ["translate", "run", "train.en", "--engine", "ctranslate2"]),
     ("ctranslate2", "ctranslate2", ["evaluate", "run", "--engine", "ctranslate2"]),
     ("bert_score", "bertscore", ["evaluate", "run", "--metric", "bertscore"]),
-    ("comet", "comet", ["compare", "run", "other", "--metric", "comet:folder"]),
+    ("comet", "comet", ["evaluate", "run", "--metric", "comet:folder"]),
     ("sentencex", "documents", ["translate", "run", "train.en", "--document"]),
     ("docx", "documents", ["translate", "run", "letter.docx", "--document", "--out", "brief.docx"]),
     ("zstandard", "zst", ["backtranslate", "run", "train.de", "--out", "pairs.tsv.zst"]),

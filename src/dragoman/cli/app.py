@@ -121,7 +121,7 @@ class Command(TyperCommand):
         """Return the arguments with "-" after each option of a file that has none."""
         names = {name for one in self.params if one.metavar == OPTIONAL_FILE for name in one.opts}
         filled: list[str] = []
-        for argument, following in zip(args, [*args[1:], "--"], strict=True):
+        for argument, following in zip(args, [*args, "--"][1:], strict=True):
             alone = argument in names and following.startswith("-") and following != "-"
             filled += [argument, "-"] if alone else [argument]
         return filled
