@@ -50,13 +50,20 @@ NAMES = {  # metadata that holds a whole text, or a word that is no SPDX express
     "Python Software Foundation License": "PSF-2.0",
 }
 
+ELSEWHERE = {  # these do not go with the packages of other extras, so that no environment has all
+    "unbabel-comet": ("Apache-2.0", "comet"),
+    "bert-score": ("MIT", "bertscore"),
+    "setuptools": ("MIT", "comet"),
+}
+
 
 def page() -> str:
     """Return the whole page, for the packages that are installed."""
     lines = ["| package | licence | installed by |", "|---|---|---|"]
     by = origins()
-    for name in sorted(by):
-        lines.append(f"| {name} | {licence(name)} | {', '.join(by[name])} |")
+    rows = {name: (licence(name), ", ".join(by[name])) for name in by}
+    for name, (stated, extras) in sorted((ELSEWHERE | rows).items()):
+        lines.append(f"| {name} | {stated} | {extras} |")
     return INTRODUCTION + "\n".join(lines) + "\n"
 
 

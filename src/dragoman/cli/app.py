@@ -90,6 +90,10 @@ def give_back_ctrl_c() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+OPTIONAL_FILE = "[FILE]"
+"""The metavar of options that write to stdout if no file follows."""
+
+
 class Command(TyperCommand):
     """A command that refuses repeated single options, empty paths and numbers that are not finite.
 
@@ -97,6 +101,7 @@ class Command(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        args = self._with_stdout(args)
         given, _, found = self.make_parser(ctx).parse_args(args=list(args))
         for parameter in found:
             takes_more = parameter.multiple or getattr(parameter, "is_flag", False)
@@ -111,6 +116,15 @@ class Command(TyperCommand):
                 if isinstance(value, Path) and remote_url(written):
                     ctx.params[parameter.name] = RemotePath(written)
         return rest
+
+    def _with_stdout(self, args: list[str]) -> list[str]:
+        """Return the arguments with "-" after each option of a file that has none."""
+        names = {name for one in self.params if one.metavar == OPTIONAL_FILE for name in one.opts}
+        filled: list[str] = []
+        for argument, following in zip(args, [*args, "--"][1:], strict=True):
+            alone = argument in names and following.startswith("-") and following != "-"
+            filled += [argument, "-"] if alone else [argument]
+        return filled
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the whole first sentence of the help; a list of commands wraps it instead of cutting it."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import say
-from dragoman.cli.options import Device, Precision, To
+from dragoman.cli.app import OPTIONAL_FILE, say
+from dragoman.cli.options import Device, Metric, MetricPython, Precision, To
 from dragoman.cli.report import FIGURES, make_folder, sentence_bar
 from dragoman.errors import ConfigError, require
 
@@ -50,9 +50,15 @@ def compare(
     sentences: Annotated[
         int, typer.Option(min=1, max=10_000, help="Number of most changed sentences, in each direction.")
     ] = 5,
-    json: Annotated[str | None, typer.Option(metavar="FILE", help="Write the figures as JSON.")] = None,
-    csv: Annotated[str | None, typer.Option(metavar="FILE", help="Write the figures as CSV.")] = None,
-    latex: Annotated[str | None, typer.Option(metavar="FILE", help="Write the figures as LaTeX.")] = None,
+    json: Annotated[
+        str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write the figures as JSON.")
+    ] = None,
+    csv: Annotated[str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write the figures as CSV.")] = None,
+    latex: Annotated[
+        str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write a LaTeX table for a paper (booktabs).")
+    ] = None,
+    metric: Metric = None,
+    metric_python: MetricPython = "",
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
@@ -65,7 +71,8 @@ def compare(
     Runs that differ only in their seeds form a group. Groups are compared with the first group by a
     hierarchical bootstrap over sentences and seeds.
 
-    --json, --csv and --latex write one table of all figures; "-" = stdout, in place of the text.
+    --json and --csv write one table of all figures, --latex a table for a paper: best in bold, significant
+    differences marked. Without FILE, or with "-", it goes to stdout in place of the text.
     """
     from dragoman.evaluation.comparison import names_of
     from dragoman.files import write_atomically
@@ -79,7 +86,10 @@ def compare(
     check_exports(exports, inputs=[file for file in (src, ref) if file is not None])
     if out is not None:
         require("matplotlib", "jinja2", extra="report", purpose="a page of a comparison")
-    request = EvaluationRequest(split=split, to=to, src=src, ref=ref, device=device, precision=precision)
+    request = EvaluationRequest(
+        split=split, to=to, src=src, ref=ref, device=device, precision=precision,
+        metric=tuple(metric or ()), metric_python=metric_python,
+    )  # fmt: skip
     if len(runs) < 2:
         raise ConfigError("a comparison needs two runs or more; for a single one say: dragoman report RUN")
     opened = [Run.open(path) for path in runs]
@@ -138,11 +148,17 @@ def check_exports(exports: Mapping[str, str], *, inputs: Sequence[str]) -> None:
 def write_exports(exports: Mapping[str, str], comparisons: Sequence[Comparison]) -> None:
     """Write the figures of all comparisons into a file for each kind of table, "-" for stdout."""
     from dragoman.files import write_atomically
-    from dragoman.report.records import as_csv, as_json, as_latex
+    from dragoman.report.latex import as_latex
+    from dragoman.report.records import as_csv, as_json
 
     records = [record for comparison in comparisons for record in comparison.records()]
+    writers = {
+        "json": lambda: as_json(records),
+        "csv": lambda: as_csv(records),
+        "latex": lambda: as_latex(comparisons),
+    }
     for kind, file in exports.items():
-        text = {"json": as_json, "csv": as_csv, "latex": as_latex}[kind](records)
+        text = writers[kind]()
         if file == "-":
             typer.echo(text, nl=False)
         else:

@@ -50,8 +50,16 @@ class ClassifierComparison:
         return spreads
 
     @property
+    def signatures(self) -> dict[str, str]:
+        return {score.name: score.signature for score in self.first.scores}
+
+    @property
+    def test(self) -> str:
+        return f"McNemar's exact test of {self.tested}"
+
+    @property
     def caption(self) -> str:
-        return f"{self.provenance}; {'; '.join(score.signature for score in self.first.scores)}"
+        return f"{self.provenance}; {'; '.join(self.signatures.values())}"
 
     def records(self) -> list[Record]:
         scores: list[Record] = [

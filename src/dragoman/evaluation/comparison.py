@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -16,12 +16,24 @@ from dragoman.evaluation.kept import TranslatedSet, Translations
 from dragoman.evaluation.scores import check_split
 from dragoman.evaluation.sentences import sentence_scores
 from dragoman.evaluation.translation import read_pairs
+from dragoman.metrics.learned import SentenceScores
 from dragoman.metrics.score import signature_differences
-from dragoman.metrics.significance import GroupTest, SystemScore, compare_groups, paired_test
+from dragoman.metrics.significance import (
+    GroupTest,
+    Method,
+    SystemScore,
+    compare_groups,
+    compare_mean_groups,
+    paired_mean_test,
+    paired_test,
+)
 from dragoman.runs import Run
 
 Record: TypeAlias = dict[str, Any]
 """A row of figures by the names of its columns; a column that is left out, or None, is empty."""
+
+
+METHODS: tuple[Method, ...] = ("bootstrap", "randomisation")
 
 
 class Changed(NamedTuple):
@@ -65,6 +77,14 @@ class Comparison(Protocol):
         """The test set, its size and files, and the signatures of scores and tests, separated by "; "."""
 
     @property
+    def signatures(self) -> Mapping[str, str]:
+        """The signature of each score, by its name."""
+
+    @property
+    def test(self) -> str:
+        """The test that compares a run with the first one, in words."""
+
+    @property
     def spreads(self) -> Sequence[Spread]:
         """The scores of each group of runs that differ only in their seeds."""
 
@@ -83,16 +103,29 @@ class TranslatorComparison:
     randomisation: Mapping[str, Sequence[SystemScore]]
     spreads: Sequence[Spread] = ()
     """Of each group of seeds and each score."""
+    left_out: Sequence[str] = ()
+    """Scores by models that some systems have, and not all with one signature."""
+
+    test = "paired bootstrap resampling"
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        first = next(iter(self.sets.values()))
+        return {score.name: score.signature for score in first.evaluation.main_scores}
 
     @property
     def caption(self) -> str:
         first = next(iter(self.sets.values()))
         tests = (next(iter(p.values()))[0].signature for p in (self.bootstrap, self.randomisation))
-        signatures = [score.signature for score in first.evaluation.scores[:3]]
-        return f"{first.provenance}; {'; '.join(signatures)}; p of BLEU: {'; p of BLEU: '.join(tests)}"
+        left_out = "".join(
+            f"; {name}: left out, for not every run has it with one signature (add --metric)"
+            for name in self.left_out
+        )
+        tested = f"p of BLEU: {'; p of BLEU: '.join(tests)}"
+        return f"{first.provenance}; {'; '.join(self.signatures.values())}; {tested}{left_out}"
 
     def records(self) -> list[Record]:
-        first = next(iter(self.sets.values())).evaluation.scores
+        first = next(iter(self.sets.values())).evaluation.main_scores
         scores: list[Record] = [
             {
                 "test_set": self.name,
@@ -107,7 +140,7 @@ class TranslatorComparison:
                 "p_randomisation": self.randomisation[system][i].p_value,
             }
             for index, (system, kept) in enumerate(self.sets.items())
-            for i, score in enumerate(kept.evaluation.scores[:3])
+            for i, score in enumerate(kept.evaluation.main_scores)
         ]
         return scores + spread_records(self.name, self.spreads)
 
@@ -193,28 +226,69 @@ def compare(systems: Mapping[str, Translations], *, split: str | None = None) ->
 def _compare_set(
     name: str, sets: dict[str, TranslatedSet], configs: Mapping[str, Any]
 ) -> TranslatorComparison:
+    sets, left_out = with_common_scores(sets)
     (first_name, first), *others = sets.items()
     for other_name, other in others:
         check_comparable((first_name, first), (other_name, other))
-    hypotheses = {system: s.evaluation.hypotheses for system, s in sets.items()}
     references, tgt_lang = first.evaluation.references, configs[first_name].data.tgt_lang
-    bootstrap, randomisation = (
-        paired_test(hypotheses, references, tgt_lang=tgt_lang, method=method)
-        for method in ("bootstrap", "randomisation")
-    )
+    bootstrap, randomisation = (_paired_tests(sets, references, tgt_lang, method) for method in METHODS)
     spreads: list[Spread] = []
-    groups = seed_groups(configs)
-    for title, group in groups.items():
-        tests: Sequence[GroupTest | None] = [None] * 3
+    for title, group in seed_groups(configs).items():
+        tests: Sequence[GroupTest | None] = [None] * len(first.evaluation.main_scores)
         if spreads:
-            base, beside = ([hypotheses[system] for system in g] for g in (spreads[0].systems, group))
-            tests = compare_groups(base, beside, references, tgt_lang=tgt_lang)
+            tests = _group_tests(sets, spreads[0].systems, group, references, tgt_lang)
         for i, test in enumerate(tests):
-            scores = [sets[system].evaluation.scores[i] for system in group]
+            scores = [sets[system].evaluation.main_scores[i] for system in group]
             spreads.append(
                 Spread(title, tuple(group), scores[0].name, tuple(score.value for score in scores), test)
             )
-    return TranslatorComparison(name, sets, bootstrap, randomisation, spreads)
+    return TranslatorComparison(name, sets, bootstrap, randomisation, spreads, left_out)
+
+
+def with_common_scores(sets: Mapping[str, TranslatedSet]) -> tuple[dict[str, TranslatedSet], list[str]]:
+    """Return the sets with the scores by models that all have with one signature, and names of the others."""
+    held = [{one.name: one.facts for one in kept.evaluation.by_sentence} for kept in sets.values()]
+    names = sorted({name for facts in held for name in facts})
+    common = {name for name in names if all(facts.get(name) == held[0].get(name) for facts in held)}
+    trimmed = {}
+    for system, kept in sets.items():
+        own = [one for one in kept.evaluation.by_sentence if one.name in common]
+        trimmed[system] = replace(kept, evaluation=kept.evaluation.with_model_scores(own))
+    return trimmed, [name for name in names if name not in common]
+
+
+def _by_name(sets: Mapping[str, TranslatedSet]) -> list[dict[str, SentenceScores]]:
+    """Return each score by a model that the sets have, by system."""
+    columns = zip(*(kept.evaluation.by_sentence for kept in sets.values()), strict=True)
+    return [dict(zip(sets, column, strict=True)) for column in columns]
+
+
+def _paired_tests(
+    sets: Mapping[str, TranslatedSet], references: Sequence[str], tgt_lang: str, method: Method
+) -> dict[str, list[SystemScore]]:
+    """Test each score of every system against the first system's."""
+    hypotheses = {system: kept.evaluation.hypotheses for system, kept in sets.items()}
+    tested = paired_test(hypotheses, references, tgt_lang=tgt_lang, method=method)
+    for scores in _by_name(sets):
+        for system, score in paired_mean_test(scores, method=method).items():
+            tested[system].append(score)
+    return tested
+
+
+def _group_tests(
+    sets: Mapping[str, TranslatedSet],
+    first: Sequence[str],
+    second: Sequence[str],
+    references: Sequence[str],
+    tgt_lang: str,
+) -> list[GroupTest]:
+    """Test each score of two groups of seeds."""
+    before, after = ([sets[system].evaluation.hypotheses for system in group] for group in (first, second))
+    by_models = (
+        compare_mean_groups(*([scores[system] for system in group] for group in (first, second)))
+        for scores in _by_name(sets)
+    )
+    return [*compare_groups(before, after, references, tgt_lang=tgt_lang), *by_models]
 
 
 def check_comparable(first: tuple[str, TranslatedSet], second: tuple[str, TranslatedSet]) -> None:

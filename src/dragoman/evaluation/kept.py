@@ -13,23 +13,21 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from dragoman.config import CorpusFiles, TranslationConfig, file_names, parse_json
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import DataError, RunError
+from dragoman.evaluation.model_scores import model_scores
 from dragoman.evaluation.robustness import Altered, robustness
-from dragoman.evaluation.scores import keep_scores, read_score, score_record
+from dragoman.evaluation.scores import FOLDER, keep_beside, keep_scores, read_score, score_record
 from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
+from dragoman.metrics.learned import LearnedMetric
 from dragoman.predict.scoring import confidences
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
-
-FOLDER = "report"
-"""Where in a run the translations are kept."""
 
 N_ALTERED = 100
 """Sentences that are translated altered as well, spread over the set."""
@@ -79,11 +77,15 @@ class Translations:
         precision: str = "auto",
         listen: Callable[[str], None] = lambda message: None,
         progress: Callable[[int, int], None] = lambda done, total: None,
+        metrics: Sequence[LearnedMetric] = (),
     ) -> None:
-        """`listen` is told what is done; `progress`, of how many sentences are done out of all of a set."""
+        """`listen` is told what is done; `progress`, of how many sentences are done out of all of a set.
+
+        Sets are scored by `metrics` as well, and by those that they were scored by before.
+        """
         self.run, self.config = run, translation_config(run)
         self._device, self._precision = device, precision
-        self._listen, self._progress = listen, progress
+        self._listen, self._progress, self._metrics = listen, progress, metrics
         self._loaded: Translator | None = None
         self._model_hash = ""
         self._translated_now = False
@@ -110,7 +112,7 @@ class Translations:
                 files = files_of(self.config, split, name)
                 chosen = pairs[:max_sentences]
                 found.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
-                if len(chosen) == len(pairs) and self._translated_now:
+                if len(chosen) == len(pairs) and (self._translated_now or self._metrics):
                     own = replace(found[-1].evaluation, name=self.config.labelled(name))
                     self._keep(partial(keep_scores, self.run, [own.record()]))
         return found
@@ -120,17 +122,26 @@ class Translations:
     ) -> TranslatedSet:
         """Return the set of `pairs`, from the run's folder or translated now, and then kept there."""
         fingerprint = self._fingerprint(pairs)
-        place = f"{FOLDER}/{kept_name(split, self.config.labelled(name))}"
+        place = kept_name(split, self.config.labelled(name))
         kept = _read_kept(self.run, place, fingerprint)
         self._translated_now = kept is None
         if kept is None:
             self._listen(f"{self.run.path}: translating {name}, {len(pairs):,} sentences")
             record = self._translate(name, pairs) | {"fingerprint": fingerprint}
-            self._keep(lambda: self._write(place, record))
+            self._keep(partial(keep_beside, self.run, place, record))
             kept = record
+        evaluation, sources = _evaluation_of(kept, name, pairs), tuple(pair.src for pair in pairs)
+        by_sentence = model_scores(
+            self.run,
+            sources,
+            evaluation,
+            tgt_lang=self.config.data.tgt_lang,
+            metrics=self._metrics,
+            listen=self._listen,
+        )
         return TranslatedSet(
-            _evaluation_of(kept, name, pairs),
-            tuple(pair.src for pair in pairs),
+            evaluation.with_model_scores(by_sentence),
+            sources,
             tuple(kept["confidences"]),
             tuple(files),
             n_lines,
@@ -142,13 +153,13 @@ class Translations:
         """Return what alterations of a set do to its translations, kept in the run or translated now."""
         pairs = list(map(Pair, kept.sources, kept.evaluation.references))
         fingerprint = hash_strings("altered", str(N_ALTERED), self._fingerprint(pairs))
-        place = f"{FOLDER}/{kept_name('altered', self.config.labelled(kept.name))}"
+        place = kept_name("altered", self.config.labelled(kept.name))
         rows = _read_altered(self.run, place, fingerprint)
         if rows is None:
             self._listen(f"{self.run.path}: translating {kept.name}, altered")
             rows = list(robustness(self.translator, kept.name, pairs, n_pairs=N_ALTERED).rows)
             record = {"fingerprint": fingerprint, "rows": [asdict(row) for row in rows]}
-            self._keep(lambda: self._write(place, record))
+            self._keep(partial(keep_beside, self.run, place, record))
         return rows
 
     def _keep(self, write: Callable[[], None]) -> None:
@@ -157,15 +168,6 @@ class Translations:
             write()
         except RunError as error:
             self._listen(f"not kept: {error}")
-
-    def _write(self, place: str, record: dict[str, Any]) -> None:
-        """RunError: it cannot be written."""
-        folder = self.run.path / FOLDER
-        try:
-            folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise RunError(f"{folder}: cannot be made ({error.strerror}); make room for a folder") from None
-        self.run.write_json(place, record)
 
     def _translate(self, name: str, pairs: Sequence[Pair]) -> dict[str, Any]:
         """Return the record of what is translated now."""
@@ -223,7 +225,7 @@ def kept_name(split: str, name: str) -> str:
 
 def _read_kept(run: Run, place: str, fingerprint: str) -> dict[str, Any] | None:
     """Return the record in a file of the run, if it is whole and of this fingerprint."""
-    path = Path(run.path) / place
+    path = run.path / FOLDER / place
     if not path.is_file():
         return None
     try:
@@ -249,7 +251,7 @@ def _read_kept(run: Run, place: str, fingerprint: str) -> dict[str, Any] | None:
 def _read_altered(run: Run, place: str, fingerprint: str) -> list[Altered] | None:
     """Return the rows in a file of the run, if it is whole and of this fingerprint."""
     try:
-        record = parse_json((run.path / place).read_bytes())
+        record = parse_json((run.path / FOLDER / place).read_bytes())
         rows = [Altered(**row) for row in record["rows"]] if record["fingerprint"] == fingerprint else []
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, RunError
 from dragoman.files import locked
 from dragoman.metrics.score import Score
 from dragoman.runs import SCORES, Run, saved_scores
 
+FOLDER = "report"
+"""Where in a run the translations and the scores of single sentences are kept."""
+
 __all__ = [
+    "FOLDER",
     "SCORES",
     "check_split",
     "describe_record",
     "describe_settings",
+    "keep_beside",
     "keep_scores",
     "read_score",
     "saved_scores",
@@ -51,6 +56,16 @@ def keep_scores(run: Run, records: Sequence[dict[str, Any]]) -> None:
     with locked(run.path / ".scores.lock", what=run.path / SCORES, wait=60):
         kept = [old for old in saved_scores(run) if all(_key(old) != _key(record) for record in records)]
         run.write_json(SCORES, {"results": [*kept, *records]})
+
+
+def keep_beside(run: Run, place: str, record: dict[str, Any]) -> None:
+    """Write a record into the run's folder `report/`. RunError: it cannot be written."""
+    folder = run.path / FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be made ({error.strerror}); make room for a folder") from None
+    run.write_json(f"{FOLDER}/{place}", record)
 
 
 def _key(record: dict[str, Any]) -> tuple[Any, ...]:

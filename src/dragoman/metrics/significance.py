@@ -17,6 +17,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from dragoman.errors import DataError
+from dragoman.metrics.learned import MeanMetric, SentenceScores
 from dragoman.metrics.translation import bootstrap_seed, check_sentences, metrics_for
 
 Method: TypeAlias = Literal["bootstrap", "randomisation"]
@@ -29,7 +30,7 @@ class SystemScore(NamedTuple):
     """A system's score, and the p-value of its difference from the first system's."""
 
     name: str
-    """BLEU, chrF2 or TER."""
+    """BLEU, chrF2 or TER; COMET or BERTScore."""
     value: float
     """0–100."""
     p_value: float | None
@@ -57,11 +58,32 @@ def paired_test(
     sacreBLEU gives a system that differs in no sentence the smallest p-value there is; here it has 1.
     DataError: fewer than two systems, no sentences, or different numbers of them.
     """
+    return _paired(systems, references, metrics_for(tgt_lang), method, n_samples, seed)
+
+
+def paired_mean_test(
+    systems: Mapping[str, SentenceScores], *, method: Method, n_samples: int = 0, seed: int = SEED
+) -> dict[str, SystemScore]:
+    """Test one score that is a mean over sentences as `paired_test` does BLEU; errors as there."""
+    texts = {name: scores.texts() for name, scores in systems.items()}
+    first = next(iter(systems.values()))
+    metric, references = MeanMetric(first.name, first.facts), [""] * len(first.values)
+    tested = _paired(texts, references, [metric], method, n_samples, seed)
+    return {name: score for name, (score,) in tested.items()}
+
+
+def _paired(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    metrics: Sequence[Metric],
+    method: Method,
+    n_samples: int,
+    seed: int,
+) -> dict[str, list[SystemScore]]:
     if len(systems) < 2:
         raise DataError(f"a comparison needs two systems or more, and there are {len(systems)}")
     for hypotheses in systems.values():
         check_sentences(hypotheses, references)
-    metrics = metrics_for(tgt_lang)
     with bootstrap_seed(seed):
         test = PairedTest(
             [(name, list(hypotheses)) for name, hypotheses in systems.items()],
@@ -126,6 +148,18 @@ def compare_groups(
     return tested
 
 
+def compare_mean_groups(
+    first: Sequence[SentenceScores],
+    second: Sequence[SentenceScores],
+    *,
+    n_samples: int = 1000,
+    seed: int = SEED,
+) -> GroupTest:
+    """Test whether the mean of a score of sentences differs in two groups: see `compare_label_groups`."""
+    groups = [np.array([one.values for one in group])[..., None] for group in (first, second)]
+    return _hierarchical(first[0].name, groups, _mean_of(groups), n_samples, seed)
+
+
 def compare_label_groups(
     first: npt.NDArray[np.bool_], second: npt.NDArray[np.bool_], *, n_samples: int = 1000, seed: int = SEED
 ) -> GroupTest:
@@ -143,10 +177,13 @@ def compare_label_groups(
     Raises:
         DataError: a group is empty, or there are no texts, or different numbers of them.
     """
-    groups = [np.asarray(group, dtype=np.float64)[..., None] for group in (first, second)]
-    return _hierarchical(
-        "accuracy", groups, lambda s: 100 * float(s[0]) / groups[0].shape[1], n_samples, seed
-    )
+    groups = [100 * np.asarray(group, dtype=np.float64)[..., None] for group in (first, second)]
+    return _hierarchical("accuracy", groups, _mean_of(groups), n_samples, seed)
+
+
+def _mean_of(groups: Sequence[npt.NDArray[np.float64]]) -> Callable[[npt.NDArray[np.float64]], float]:
+    """Return the function from a sum over the sentences of `groups` (R, N, 1) to their mean."""
+    return lambda total: float(total[0]) / groups[0].shape[1]
 
 
 def _score_of(metric: Metric, total: npt.NDArray[np.float64]) -> float:

@@ -23,6 +23,9 @@ _JAPANESE = frozenset({"ja", "jpn"})
 _KOREAN = frozenset({"ko", "kor"})
 _UNSPACED = frozenset({"th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod"})
 
+LOWER_CASED = "(lower-cased)"
+"""The end of the name of `tokenised_lowercased_bleu`."""
+
 _seed_lock = threading.Lock()
 
 
@@ -99,7 +102,7 @@ def tokenised_lowercased_bleu(
     """
     metric = BLEU(tokenize=_tokenisation(tgt_lang), lowercase=True)
     score = _score(metric, hypotheses, references, n_bootstrap, seed)
-    return Score(f"{score.name} (lower-cased)", score.value, score.signature, score.interval)
+    return Score(f"{score.name} {LOWER_CASED}", score.value, score.signature, score.interval)
 
 
 def score_all(

@@ -161,7 +161,7 @@ def _summary(run: Run, found: ReportData) -> Iterator[Part]:
     rows = list(summary_facts(run))
     if found.main is not None:
         main = found.main
-        scores = " · ".join(f"{score.name} {score.value:.1f}" for score in main.evaluation.scores[:3])
+        scores = " · ".join(f"{score.name} {score.value:.1f}" for score in main.evaluation.main_scores)
         rows.insert(1, (main.name, f"{scores} ({len(main.sources):,} sentences)"))
     yield Facts(rows)
 
@@ -192,7 +192,8 @@ def _scores(found: ReportData) -> Section | None:
         Paragraph(
             "Scores are sacreBLEU's, of detokenised text, 0 to 100; TER counts edits per 100 words, and less "
             "is better. Intervals are those of bootstrap resampling of the sentences (Koehn 2004): they do "
-            "not say how far another seed of the training would come out."
+            "not say how far another seed of the training would come out. COMET and BERTScore, where they "
+            "are, are means of what their packages give each sentence, times 100."
         )
     )
     return Section("Scores", parts)

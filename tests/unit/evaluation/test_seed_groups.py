@@ -14,7 +14,7 @@ from dragoman.errors import DataError
 from dragoman.evaluation.comparison import Record, seed_groups
 from dragoman.metrics.significance import SEED, compare_groups, compare_label_groups
 from dragoman.metrics.translation import bleu
-from dragoman.report.records import as_csv, as_json, as_latex, escape_latex
+from dragoman.report.records import as_csv, as_json
 
 REFERENCES = [f"the {colour} cat sat on the {place} mat" for colour in ("red", "old") for place in "abcd"]
 WORSE = [" ".join(reversed(reference.split())) for reference in REFERENCES]
@@ -119,18 +119,3 @@ def test_json_and_csv_give_the_figures_back() -> None:
     assert json.loads(as_json(RECORDS)) == full
     rows = list(csv.DictReader(io.StringIO(as_csv(RECORDS))))
     assert rows == [{k: "" if v is None else str(v) for k, v in record.items()} for record in full]
-
-
-def test_latex_has_a_cell_for_each_column_and_prints_what_is_special() -> None:
-    lines = as_latex(RECORDS).splitlines()
-    assert lines[0] == r"\begin{tabular}{llrrr}"
-    assert lines[2] == r"test set & name & value & p bootstrap & seeds \\"
-    assert lines[4] == r"a,b\_c & say {\char34}ü{\char34} \& 5 \% & 36.12 &  &  \\"
-    assert lines[5] == r"t & x = 1 & $-$0.50 & 0.013 & 3 \\"
-    assert lines[-1] == r"\end{tabular}"
-    tiny = as_latex([{"difference": -0.001, "p_bootstrap": 0.0004}]).splitlines()
-    assert tiny[4] == r"0.00 & \textless{} 0.001 \\"
-    assert escape_latex("\\{$}#^~<a>|--\n−") == (
-        r"\textbackslash{}\{\$\}\#\textasciicircum{}\textasciitilde{}\textless{}a\textgreater{}\textbar{}"
-        r"-{}- $-$"
-    )

@@ -45,7 +45,7 @@ class Classification(Task):
     foreign: ClassVar[tuple[str, ...]] = (
         "to",
         "src", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
-        "ensemble", "engine", "robustness",
+        "ensemble", "engine", "robustness", "metric", "metric_python",
     )  # fmt: skip
 
     def config_for(self, request: TrainingRequest) -> Config:
@@ -168,6 +168,7 @@ class Classification(Task):
 
         if request.src is not None or request.ref is not None:
             raise ConfigError("--src and --ref are for translators; classifiers are compared on test sets")
+        self.check(request)
         return compare_classifiers(
             runs, split=request.split, device=request.device, precision=request.precision, listen=say
         )

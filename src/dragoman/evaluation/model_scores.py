@@ -1,0 +1,72 @@
+"""COMET and BERTScore of a run's translations: scored once, and kept in its folder `report/`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dragoman.config import parse_json
+from dragoman.data.readers.files import hash_strings
+from dragoman.errors import RunError, printable
+from dragoman.evaluation.scores import FOLDER, keep_beside
+from dragoman.evaluation.translation import Evaluation
+from dragoman.metrics.learned import LearnedMetric, SentenceScores
+from dragoman.runs import Run
+
+
+def model_scores(
+    run: Run,
+    sources: Sequence[str],
+    evaluation: Evaluation,
+    *,
+    tgt_lang: str,
+    metrics: Sequence[LearnedMetric],
+    listen: Callable[[str], None] = lambda message: None,
+) -> list[SentenceScores]:
+    """Return the scores that are kept of these translations, and those of `metrics`, computed if not kept.
+
+    Scores of another model or version are computed again. Errors as for `LearnedMetric.facts`.
+    """
+    fingerprint = hash_strings(*sources, "\0", *evaluation.hypotheses, "\0", *evaluation.references)
+    place = f"scores-{fingerprint[:16]}.json"
+    kept = {one.name: one for one in _read(run, place, fingerprint, len(sources))}
+    before = dict(kept)
+    for metric in metrics:
+        facts = metric.facts(tgt_lang)
+        name = metric.name(facts)
+        if name not in kept or kept[name].facts != facts:
+            listen(f"{run.path}: scoring {evaluation.name} by {name}, {len(sources):,} sentences")
+            kept[name] = metric.score(
+                sources, evaluation.hypotheses, evaluation.references, language=tgt_lang
+            )
+    if kept != before and run.origin is None:
+        records = [{"name": s.name, "facts": dict(s.facts), "values": list(s.values)} for s in kept.values()]
+        try:
+            keep_beside(run, place, {"fingerprint": fingerprint, "scores": records})
+        except RunError as error:
+            listen(f"not kept: {error}")
+    return [kept[name] for name in sorted(kept)]
+
+
+def _read(run: Run, place: str, fingerprint: str, n_sentences: int) -> list[SentenceScores]:
+    """Return the scores in a file of the run, if it is whole and of these texts."""
+    try:
+        record: Any = parse_json((run.path / FOLDER / place).read_bytes())
+        found = [
+            SentenceScores(
+                str(one["name"]),
+                tuple(float(value) for value in one["values"]),
+                {str(name): str(value) for name, value in one["facts"].items()},
+            )
+            for one in record["scores"]
+        ]
+        whole = record["fingerprint"] == fingerprint and all(
+            len(one.values) == n_sentences
+            and all(map(math.isfinite, one.values))
+            and all(printable(text) == text for text in (one.name, *one.facts, *one.facts.values()))
+            for one in found
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return found if whole else []
