@@ -1,4 +1,4 @@
-"""Check an image of deploy/Dockerfile: its size, and that it translates as docs/operating.md starts it.
+"""Check an image of deploy/Dockerfile, started as in docs/operating.md: size, rights, a translation, health.
 
     python tools/image_check.py dragoman:cpu --most-gb 1.0
 
@@ -21,6 +21,18 @@ from urllib.request import Request, urlopen
 RUN = Path(__file__).resolve().parents[1] / "tests" / "compatibility" / "0.2" / "translation"
 PORT = 18000
 START_SECONDS = 120.0
+RIGHTS = """
+import os
+from pathlib import Path
+assert (os.getuid(), os.getgid()) == (10001, 10001), f"runs as {os.getuid()}:{os.getgid()}"
+for folder in ("/", "/opt/dragoman", "/runs/model"):
+    try:
+        Path(folder, "written").touch()
+    except OSError:
+        continue
+    raise SystemExit(f"{folder} can be written")
+Path("/tmp/written").touch()
+"""
 
 
 def main() -> None:
@@ -42,10 +54,16 @@ def main() -> None:
         key = engine(given.engine, "run", "--rm", *mounted, "--entrypoint", *add).split()[-1]
         safe = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
         served = ("--publish", f"127.0.0.1:{PORT}:8000", "--volume", f"{RUN}:/runs/model:ro")
-        name = engine(given.engine, "run", "--detach", *safe, *served, *mounted, given.image).strip()
+        name = engine(
+            given.engine, "run", "--detach", "--no-healthcheck", *safe, *served, *mounted, given.image
+        ).strip()
         try:
-            print(translate(f"http://127.0.0.1:{PORT}", key))
-        except (OSError, TimeoutError) as error:
+            print(translate(f"http://127.0.0.1:{PORT}", key), flush=True)
+            engine(given.engine, "exec", name, "python", "-c", RIGHTS)
+            engine(given.engine, "exec", name, *health_check(given.engine, given.image))
+        except subprocess.CalledProcessError as error:
+            sys.exit(f"the image is not as it should be: {error}")
+        except OSError as error:
             print(engine(given.engine, "logs", name), file=sys.stderr)
             sys.exit(f"the service of the image does not answer: {error}")
         finally:
@@ -55,6 +73,14 @@ def main() -> None:
 def engine(*command: str) -> str:
     """Return the output of a command of the engine."""
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def health_check(program: str, image: str) -> list[str]:
+    """Return the command of an image's HEALTHCHECK. OSError: it has none."""
+    found = json.loads(engine(program, "image", "inspect", "--format", "{{json .Config.Healthcheck}}", image))
+    if not found:
+        raise OSError("the image has no HEALTHCHECK")
+    return [str(word) for word in found["Test"][1:]]
 
 
 def translate(address: str, key: str) -> str:

