@@ -80,7 +80,7 @@ def native() -> Native:
 
 
 def build(folder: Path = BUILT) -> list[Path]:
-    """Compile for every processor that can use it, into `folder`: for images without a compiler."""
+    """Compile for every x86-64 processor that can use it, into `folder`: for images without a compiler."""
     features = [
         frozenset({*NEEDED, *some}) for n in range(len(HELPFUL) + 1) for some in combinations(HELPFUL, n)
     ]
