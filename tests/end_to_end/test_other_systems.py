@@ -18,12 +18,13 @@ from tiny import TINY, write_corpus
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 WINDOWS = """
-import errno, fcntl, multiprocessing, os, shutil, signal, subprocess, sys, tempfile, types
+import errno, fcntl, multiprocessing, os, platform, shutil, signal, subprocess, sys, tempfile, types
 
 flags_of, accessible, really = fcntl.fcntl, os.O_ACCMODE, types.SimpleNamespace(**vars(os))
 import sacrebleu, torch  # those for Linux need what is taken away next
 
 shutil._use_fd_functions = False
+platform.machine = lambda: "AMD64"  # x86_64 there
 tempfile.TemporaryFile = tempfile.NamedTemporaryFile
 for name in ("fcntl", "grp", "pwd", "resource", "termios", "_posixshmem"):
     sys.modules[name] = None
