@@ -1,4 +1,4 @@
-"""Check an image of deploy/Dockerfile, started as in docs/operating.md: size, rights, a translation, health.
+"""Check an image of deploy/Dockerfile, started as in docs/operating.md: size, rights, compiled parts, a translation, health.
 
     python tools/image_check.py dragoman:cpu --most-gb 1.0
 
@@ -33,6 +33,12 @@ for folder in ("/", "/opt/dragoman", "/runs/model"):
     raise SystemExit(f"{folder} can be written")
 Path("/tmp/written").touch()
 """
+COMPILED = """
+from dragoman.native import native
+reason = native().reason
+assert not reason or reason.startswith("the processor has no"), reason
+print(f"compiled steps: {reason or 'used'}")
+"""
 
 
 def main() -> None:
@@ -60,6 +66,7 @@ def main() -> None:
         try:
             print(translate(f"http://127.0.0.1:{PORT}", key), flush=True)
             engine(given.engine, "exec", name, "python", "-c", RIGHTS)
+            print(engine(given.engine, "exec", name, "python", "-c", COMPILED).strip())
             engine(given.engine, "exec", name, *health_check(given.engine, given.image))
         except subprocess.CalledProcessError as error:
             sys.exit(f"the image is not as it should be: {error}")

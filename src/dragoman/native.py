@@ -87,7 +87,8 @@ def build(folder: Path = BUILT) -> list[Path]:
     made = [folder / _name(each) for each in features]
     for there, each in zip(made, features, strict=True):
         _compile(_compiler(), _flags(each), there)
-        there.chmod(0o755)
+    for path in (folder, *made):
+        path.chmod(0o755)  # another user than the builder runs an image
     return made
 
 

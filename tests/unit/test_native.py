@@ -137,6 +137,7 @@ def test_what_is_built_into_an_installation_needs_no_compiler(
 ) -> None:
     made = module.build(tmp_path / "compiled")
     assert len(made) == len(set(made)) == 4
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "compiled", *made)} == {0o755}
     monkeypatch.setattr(module, "BUILT", tmp_path / "compiled")
     monkeypatch.setattr(module, "_compile", None)  # not to be called
     assert fresh().library is not None
