@@ -1,8 +1,8 @@
-"""Check an image of deploy/Dockerfile, started as in docs/operating.md: size, rights, compiled parts, a translation, health.
+"""Check an image of deploy/Dockerfile, started as in docs/operating.md.
 
     python tools/image_check.py dragoman:cpu --most-gb 1.0
 
-The run that it serves is the tiny one of tests/compatibility. Needs Docker, or a program with the same
+It looks at its size, rights, compiled parts, a translation and health. The run that it serves is the tiny one of tests/compatibility. Needs Docker, or a program with the same
 command line (--engine podman), and no package.
 """
 
