@@ -2,8 +2,8 @@
 
     python tools/image_check.py dragoman:cpu --most-gb 1.0
 
-It looks at its size, rights, compiled parts, a translation and health. The run that it serves is the tiny one of tests/compatibility. Needs Docker, or a program with the same
-command line (--engine podman), and no package.
+It looks at size, rights, compiled parts, a translation and health. The run that is served is the tiny one of
+tests/compatibility. Needs Docker, or a program with the same command line (--engine podman), and no package.
 """
 
 from __future__ import annotations
