@@ -21,7 +21,7 @@ from dragoman.hub import folder_of
 from dragoman.metrics.labelling import Labels, labelling_of
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.notebook import Cell, Html, Shown, share, table
-from dragoman.predict.loading import inference_copy, load_classifier_model
+from dragoman.predict.loading import for_inference, load_classifier_model
 from dragoman.runs import Run
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 
@@ -91,7 +91,7 @@ class Classifier:
         temperature: float = 1.0,
         threshold: float = 0.5,
     ) -> None:
-        """Take `model` as it is; `inference_copy` makes one whose weights need no casting."""
+        """Take `model` as it is; `for_inference` makes one whose weights need no casting."""
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.labels = tuple(labels)
@@ -112,7 +112,7 @@ class Classifier:
         labels = load_labels(run)
         tokenizer = load_tokenizer(run.tokenizer_folder / TOKENIZER)
         model = load_classifier_model(run, config, tokenizer, n_classes=len(labels), device=target)
-        model = inference_copy(model, choose_dtype(precision, target))
+        model = for_inference(model, choose_dtype(precision, target))
         temperature, threshold = load_calibration(run)
         return cls(model, tokenizer, labels, config, temperature=temperature, threshold=threshold)
 

@@ -151,7 +151,7 @@ def load_weights(
             raise RunError(
                 f"{where}: {name} holds {tensor.dtype}, which weights are not; the file is damaged"
             )
-        if not torch.isfinite(tensor).all():
+        if tensor.numel() and not torch.stack(torch.aminmax(tensor)).isfinite().all():
             raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
     with torch.no_grad():
         for name, parameter in own.items():
@@ -185,8 +185,14 @@ def inference_copy(
     device: torch.device | None = None,
 ) -> Model:
     """Return a copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
-    frozen = copy.deepcopy(model).requires_grad_(False).eval().to(dtype).to(device)
+    frozen = for_inference(copy.deepcopy(model), dtype).to(device)
     if weights is not None:
         load_weights(frozen, weights, where="weights")
-    frozen.dtype = dtype
     return frozen
+
+
+def for_inference(model: Model, dtype: torch.dtype) -> Model:
+    """Return `model` itself, made ready for decoding in `dtype`."""
+    model.requires_grad_(False).eval().to(dtype)
+    model.dtype = dtype
+    return model

@@ -21,7 +21,7 @@ from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.notebook import Cell, Shown, table, table_of
 from dragoman.predict.engine import Engine, NativeEngine, Sentence
-from dragoman.predict.loading import inference_copy, load_translator_model
+from dragoman.predict.loading import for_inference, load_translator_model
 from dragoman.predict.sentences import InputEncoder
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.splitting import gap_between, split_to_fit
@@ -100,7 +100,7 @@ class Translator:
         *,
         ensemble: Sequence[Seq2SeqTransformer] = (),
     ) -> None:
-        """Take `model` as it is; `inference_copy` makes one whose weights need no casting.
+        """Take `model` as it is; `for_inference` makes it one whose weights need no casting.
 
         `ensemble` are more models with the same vocabularies: the mean of all probabilities is searched.
         """
@@ -170,10 +170,10 @@ class Translator:
         tokenizers = TokenizerPair.load(runs[0].tokenizer_folder)
         models = []
         for run, config in zip(runs, configs, strict=True):
-            own = TokenizerPair.load(run.tokenizer_folder)
+            own = tokenizers if run is runs[0] else TokenizerPair.load(run.tokenizer_folder)
             _check_vocabularies(tokenizers, own, runs[0], run)
             model = load_translator_model(run, config, own, device=target)
-            models.append(inference_copy(model, dtype))
+            models.append(for_inference(model, dtype))
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
         if engine == "native":
             if precision == "int8":
