@@ -41,8 +41,8 @@ def test_a_model_learns_to_translate_and_to_reorder(tmp_path: Path, monkeypatch:
                 "dropout": 0.0,
             },
             "training": {
-                "max_steps": 800, "batch_tokens": 1000, "learning_rate": 5e-3, "warmup_steps": 100,
-                "schedule": "linear", "valid_every": 400, "n_threads": 1,
+                "max_steps": 400, "batch_tokens": 1000, "optimizer": "muon", "learning_rate": 2e-2,
+                "warmup_steps": 100, "schedule": "linear", "valid_every": 400, "n_threads": 1,
             },
         }
     )  # fmt: skip
