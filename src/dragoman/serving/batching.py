@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -169,8 +170,8 @@ class Batcher:
         self._note = note
         self._waiting: list[_Waiting] = []
         self._n_running = self._n_idle = 0
-        self._n_expected, self._expected_until = 0, 0.0
-        """Expected items: as many as in recently finished batches, less those submitted since."""
+        self._expected: deque[float] = deque()
+        """Expected items: until when, for each that was finished recently, less those submitted since."""
         self._turns: dict[int, _Turn] = {}
         """Running batches by thread id."""
         self._changed = threading.Condition()
@@ -228,7 +229,8 @@ class Batcher:
                 raise GoneError
             client.cost += sum(each.cost for each in waiting)
             self._waiting += waiting
-            self._n_expected = max(0, self._n_expected - len(waiting))
+            for _ in range(min(len(waiting), len(self._expected))):
+                self._expected.pop()  # the newest: who keeps asking does not stand for those who have left
             self._changed.notify(len(waiting))
         return [each.result for each in waiting]
 
@@ -273,8 +275,10 @@ class Batcher:
         them is inefficient, because half a batch takes more than half the time; taking all of them leaves
         the other threads idle.
         """
-        n_expected = self._n_expected if time.monotonic() < self._expected_until else 0
-        n_active = len(self._waiting) + self._n_running + n_expected
+        now = time.monotonic()
+        while self._expected and self._expected[0] <= now:
+            self._expected.popleft()
+        n_active = len(self._waiting) + self._n_running + len(self._expected)
         return min(-(-n_active // len(self._threads)), self.max_items)
 
     def _gather(self) -> None:
@@ -377,8 +381,7 @@ class Batcher:
             return
         with self._changed:
             self._n_running -= len(done)
-            self._n_expected += len(done)
-            self._expected_until = time.monotonic() + RECENT
+            self._expected.extend([time.monotonic() + RECENT] * len(done))
             for each, _, _ in done:
                 each.client.cost -= each.cost
         for each, result, problem in done:

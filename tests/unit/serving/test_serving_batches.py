@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -114,6 +115,21 @@ def test_threads_share_what_is_worth_sharing() -> None:
         work.open.set()
         assert [result.result(30) for result in results] == list(range(n_items))
     assert [len(batch) for batch in work.batches] == [WORTH_A_THREAD, WORTH_A_THREAD]
+
+
+def test_clients_that_do_not_come_back_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(items: Sequence[object]) -> list[object]:
+        return list(items)
+
+    with batcher() as made:
+        Client(made).results(work, list(range(30)), [1] * 30)
+        end = time.monotonic() + 2 * batching.RECENT
+        while time.monotonic() < end:  # one of them does
+            Client(made).results(work, [0], [1])
+        monkeypatch.setattr(batching, "PAUSE", 60)
+        monkeypatch.setattr(batching, "LONGEST_PAUSE", 60)
+        (result,) = made.submit(work, [0], [1], Client(made))
+        result.result(30)
 
 
 def test_different_works_are_not_put_together() -> None:
