@@ -32,7 +32,7 @@ Work: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 SIMILAR = 32
 """Maximum difference of lengths within a batch, in tokens; lengths within a factor of 2 always fit."""
 
-PAUSE, LONGEST_PAUSE = 0.02, 0.1
+PAUSE, LONGEST_PAUSE = 0.004, 0.1
 """Seconds to wait for the next item of a batch, and for the whole batch."""
 
 LONG = 1.0
