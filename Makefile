@@ -6,7 +6,7 @@ export DRAGOMAN_DATA ?= $(abspath ../shared/data)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test quick check-docs docs dist release-check coverage test-lowest check setup clean
+.PHONY: demo test quick sanitize check-docs docs dist release-check coverage test-lowest check setup clean
 
 demo: .venv/demo
 	$(BIN)/dragoman demo
@@ -17,6 +17,12 @@ test: .venv/installed
 # The unit tests that are neither slow nor need a browser: to be run after every change.
 quick: .venv/installed
 	$(PYTEST) -m "not slow and not browser" tests/unit $(ARGS)
+
+# The tests of compiled searches (native.c), with it compiled for gcc's address sanitizer.
+sanitize: .venv/installed
+	DRAGOMAN_CACHE=$$(mktemp -d) CC="gcc -g1 -fsanitize=address" LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
+		ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -k compiled \
+		tests/unit/model tests/unit/predict/test_running_searches.py tests/unit/predict/test_shortlist.py -rs $(ARGS)
 
 # The repository itself: examples and links of the documentation, generated pages, notebooks, packaging, deploy/.
 check-docs: .venv/installed
