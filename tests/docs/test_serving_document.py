@@ -6,12 +6,10 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from services import service_in_thread
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 RUN_HERE = "<!-- not run: tests/docs/test_serving_document.py runs it against a service -->"
@@ -23,27 +21,16 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"{re.escape(RUN_HERE)}\n```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def port(tiny_run: Path) -> Iterator[int]:
-    with service_in_thread([tiny_run]) as (port, _):
-        yield port
-
-
-def here(code: str, port: int) -> str:
-    assert "127.0.0.1:8000" in code
-    return code.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
-
-
 def test_every_block_left_out_elsewhere_is_run_here() -> None:
     n_here = sum(map(len, map(blocks, ("sh", "python", "js"))))
     assert n_here == PAGE.count(RUN_HERE) == 4
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
-def test_curl(port: int, tmp_path: Path) -> None:
+def test_curl(here: Callable[[str], str], tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("red cat\n\nblue dog\n", encoding="utf-8")
     (block,) = blocks("sh")
-    whole, streamed, file, terms = re.split(r"\n(?=curl)", here(block, port).strip())
+    whole, streamed, file, terms = re.split(r"\n(?=curl)", here(block).strip())
 
     def output(command: str) -> str:
         done = subprocess.run(
@@ -66,20 +53,20 @@ def test_curl(port: int, tmp_path: Path) -> None:
     assert re.search(r"\bHund\w{0,3}\b", text)
 
 
-def test_python(port: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python(here: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
     ours, theirs = blocks("python")
-    exec(compile(here(ours, port), "<document>", "exec"), {"__name__": "__main__"})
+    exec(compile(here(ours), "<document>", "exec"), {"__name__": "__main__"})
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(" [")[0] for line in lines] == SENTENCES
-    exec(compile(here(theirs, port), "<document>", "exec"), {"__name__": "__main__"})
+    exec(compile(here(theirs), "<document>", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out.strip()
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="needs Node.js")
-def test_javascript(port: int) -> None:
+def test_javascript(here: Callable[[str], str]) -> None:
     (block,) = blocks("js")
     done = subprocess.run(
-        ["node", "--input-type=module", "--eval", here(block, port)],
+        ["node", "--input-type=module", "--eval", here(block)],
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert len(done.stdout.splitlines()) == len(SENTENCES)

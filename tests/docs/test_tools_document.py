@@ -6,13 +6,11 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
-
-from services import service_in_thread
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
 BLOCK = re.compile(
@@ -22,38 +20,29 @@ BLOCK = re.compile(
 BLOCKS = BLOCK.findall(PAGE)
 
 
-@pytest.fixture(scope="module")
-def port(tiny_run: Path) -> Iterator[int]:
-    with service_in_thread([tiny_run]) as (port, _):
-        yield port
-
-
-def here(code: str, port: int) -> str:
-    assert "127.0.0.1:8000" in code
-    return code.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
-
-
 def test_every_block_left_out_elsewhere_is_run_here() -> None:
     assert [language for language, _ in BLOCKS] == ["sh", "python", "python"]
     assert PAGE.count("test_tools_document.py") == len(BLOCKS)
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
-def test_curl(port: int) -> None:
+def test_curl(here: Callable[[str], str]) -> None:
     ((_, code), *_) = BLOCKS
     translated, languages = (
         json.loads(subprocess.check_output(["sh", "-ec", f"{line} --silent --fail-with-body"], timeout=60))
-        for line in here(code, port).splitlines()
+        for line in here(code).splitlines()
     )
     assert isinstance(translated["translatedText"], str)
     assert [each["code"] for each in languages] == ["en", "de"]
 
 
 @pytest.mark.parametrize("code", [code for language, code in BLOCKS if language == "python"])
-def test_a_client_in_python(code: str, port: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_client_in_python(
+    code: str, here: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
     (package,) = re.findall(r"^from (\w+) import", code)
     pytest.importorskip(package, reason=f"needs pip install {package}")
-    exec(compile(here(code, port), "<document>", "exec"), {"__name__": "__main__"})
+    exec(compile(here(code), "<document>", "exec"), {"__name__": "__main__"})
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
