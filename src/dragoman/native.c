@@ -8,7 +8,7 @@
  * bf16, 1 in fp32, as the processor's instructions want them. Sums are in int32 or fp32; everything else is in fp32.
  * The sum of one row never depends on other rows.
  *
- * dragoman/native.py compiles and loads this file; dragoman/model/native.py describes models to it.
+ * dragoman/native.py compiles and loads this file; dragoman/model/compiled.py describes models to it.
  */
 #include <immintrin.h>
 #include <math.h>

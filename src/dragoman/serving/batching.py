@@ -157,7 +157,7 @@ class Batcher:
         n_threads: int,
         max_items: int,
         max_tokens: int,
-        joining: bool = True,
+        joining: bool = False,
         note: Callable[[int], object] = lambda n_items: None,
     ) -> None:
         """Start the threads; `close` ends them.

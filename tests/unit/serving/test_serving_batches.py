@@ -35,7 +35,7 @@ class Gate:
 
 @contextmanager
 def batcher(n_threads: int = 1, max_items: int = 100, max_tokens: int = 10_000) -> Iterator[Batcher]:
-    made = Batcher(n_threads=n_threads, max_items=max_items, max_tokens=max_tokens)
+    made = Batcher(n_threads=n_threads, max_items=max_items, max_tokens=max_tokens, joining=True)
     try:
         yield made
     finally:
