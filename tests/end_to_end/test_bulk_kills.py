@@ -54,7 +54,7 @@ except DragomanError as error:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = random.Random(3)
     path = tmp_path_factory.mktemp("corpus") / "in.txt"
-    lines = [" ".join(rng.choices(list(WORDS), k=rng.randint(0, 9))) for _ in range(300)]
+    lines = [" ".join(rng.choices(list(WORDS), k=rng.randint(0, 9))) for _ in range(3000)]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
