@@ -101,7 +101,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Dataset:
-    """Return the data set of this name. DataError: there is none; the message names those there are."""
+    """Return the data set of this name. DataError: no set has it; the message lists the names."""
     try:
         return _catalogue()[name]
     except KeyError:

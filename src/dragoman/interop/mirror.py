@@ -134,7 +134,7 @@ class Mirror:
         return cls(source, index.models)
 
     def model(self, name: str) -> PublishedModel:
-        """Return the model of this name. DataError: there is none; the message names those there are."""
+        """Return the model of this name. DataError: no model has it; the message lists the names."""
         known = {model.name: model for model in self.models}
         if name in known:
             return known[name]

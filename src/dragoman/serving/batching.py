@@ -162,9 +162,8 @@ class Batcher:
     ) -> None:
         """Start the threads; `close` ends them.
 
-        With `joining`, sentences join searches.
-        A batch has at most `max_items` items, and `max_tokens` tokens including padding. `note` receives the
-        size of every batch.
+        With `joining`, sentences join searches. A batch has at most `max_items` items, and `max_tokens`
+        tokens including padding. `note` receives the size of every batch.
         """
         self.max_items, self.max_tokens, self.joining = max_items, max_tokens, joining
         self._note = note
