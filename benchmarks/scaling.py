@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-SHARD_PAIRS = 1 << 24
+SHARD_PAIRS = 1 << 22
 PAGE = 4096
 """Bytes that are read from a disk at least."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -16,6 +17,9 @@ from dragoman.config import Config
 from dragoman.training.state import Position
 from dragoman.training.task import TITLES, Sample
 from dragoman.training.trainer import TrainingListener
+
+EVERY = 15.0
+"""Seconds between two lines about the preparation of text."""
 
 
 class TerminalListener(TrainingListener):
@@ -31,6 +35,8 @@ class TerminalListener(TrainingListener):
         self._panel: LivePanel | None = None
         self._names: tuple[str, str, str] | None = None
         self._item = "token"
+        self._noted = 0, time.monotonic()
+        """Pairs that had become tokens when that was last said, and when it was."""
 
     def __enter__(self) -> TerminalListener:
         return self
@@ -47,6 +53,15 @@ class TerminalListener(TrainingListener):
 
     def message(self, text: str) -> None:
         self._print(as_called(text))
+
+    def tokenized(self, n_pairs: int) -> None:
+        before, then = self._noted
+        now = time.monotonic()
+        if n_pairs < before:  # of another corpus
+            self._noted = n_pairs, now
+        elif now - then >= EVERY:
+            self._noted = n_pairs, now
+            self._print(f"tokenizing: {n_pairs:,} pairs, {(n_pairs - before) / (now - then):,.0f} a second")
 
     def started(self, position: Position, config: Config, n_parameters: int) -> None:
         self._item = config.names.unit

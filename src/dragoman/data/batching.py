@@ -25,6 +25,9 @@ SRC_JITTER = 0.5
 BAND_BATCHES = 3
 """Batches, about, that a band of target lengths fills. Fewer: less padding of targets, more of sources."""
 
+CUT_TOGETHER = 64
+"""Batches that are cut at once, at most, where all targets are of one length."""
+
 
 class TranslationBatch(NamedTuple):
     """Sentence pairs as rows of int64 ids, filled up with PAD_ID."""
@@ -135,15 +138,26 @@ def plan_lengths(
     # by turns, so that neighbours have similar sources also where the band changes.
     n_tokens = np.bincount(tgt, weights=tgt)  # of the target sentences of each length
     bands = (np.cumsum(n_tokens) - n_tokens) // (BAND_BATCHES * batch_tokens)
-    band = np.unique(bands, return_inverse=True)[1][tgt]
-    src_keys = src + rng.uniform(-SRC_JITTER, SRC_JITTER, size=len(src))
-    order = np.lexsort((np.where(band % 2, -src_keys, src_keys), band))
+    band = np.unique(bands, return_inverse=True)[1].astype(np.uint16)[tgt]
+    order = _in_order(band, src + rng.uniform(-SRC_JITTER, SRC_JITTER, size=len(src)))
     src_tokens = SRC_ROOM * batch_tokens * max(1.0, src.sum() / tgt.sum())
     ends = _cut(
         src[order], tgt[order], src_tokens=src_tokens, tgt_tokens=batch_tokens, first_filled=rng.random()
     )
     batches = np.split(order, ends[:-1])
     return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def _in_order(band: npt.NDArray[np.uint16], keys: npt.NDArray[np.float64]) -> Indices:
+    """Return the indices by band; within a band by key, up in the first, down in the second, and so on."""
+    order = np.argsort(band, kind="stable")  # 16 bits: a radix sort, in linear time
+    for k, inside in enumerate(np.split(order, np.cumsum(np.bincount(band))[:-1])):
+        own = -keys[inside] if k % 2 else keys[inside]
+        by_key = np.argsort(own)  # vectorised, unlike a stable sort, which only equal keys ask for
+        if np.any(np.diff(own[by_key]) == 0):
+            by_key = np.argsort(own, kind="stable")
+        inside[:] = inside[by_key]  # a view of `order`
+    return order
 
 
 def _cut(
@@ -155,18 +169,33 @@ def _cut(
     first_filled: float,
 ) -> list[int]:
     """Where each batch ends: the longest that fit, but for the first, filled in part to move the rest."""
-    most = max(1, int(tgt_tokens // tgt.min()))
-    sizes = np.arange(1, most + 1)
     ends = [0]
     filled = first_filled
     while (start := ends[-1]) < len(tgt):
+        most = max(1, int(filled * tgt_tokens // tgt[start]))
+        if len(ends) > 1 and (n_full := _n_full(src[start:], tgt[start:], size=most, src_tokens=src_tokens)):
+            ends += range(start + most, start + n_full * most + 1, most)
+            continue
         src_width = np.maximum.accumulate(src[start : start + most])
         tgt_width = np.maximum.accumulate(tgt[start : start + most])
-        n = sizes[: len(tgt_width)]
+        n = np.arange(1, len(tgt_width) + 1)
         fits = (n * tgt_width <= filled * tgt_tokens) & (n * src_width <= filled * src_tokens)
         ends.append(start + max(1, int(np.count_nonzero(fits))))
         filled = 1.0
     return ends[1:]
+
+
+def _n_full(src: npt.NDArray[np.int32], tgt: npt.NDArray[np.int32], *, size: int, src_tokens: float) -> int:
+    """How many of the next batches, CUT_TOGETHER at most, have `size` pairs: found together.
+
+    0 where targets are not all of one length, which may allow other sizes; `size` is the most that fits of
+    that of the first.
+    """
+    n = min(CUT_TOGETHER, len(tgt) // size)
+    if not n or np.any(tgt[: n * size] != tgt[0]):
+        return 0
+    fits = src[: n * size].reshape(n, size).max(axis=1) * size <= src_tokens
+    return n if fits.all() else int(fits.argmin())
 
 
 def make_batch(store: TokenStore, indices: Indices) -> TranslationBatch:

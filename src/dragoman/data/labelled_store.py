@@ -22,13 +22,14 @@ from dragoman.config import parse_json
 from dragoman.data.labelled import LabelledCorpus, labels_of
 from dragoman.data.store import (
     CHUNK,
+    META,
     SideWriter,
     check_side,
     chunks,
     flush,
     open_side,
     prepare_store,
-    write_meta,
+    write_json,
 )
 from dragoman.errors import DataError
 from dragoman.metrics.labelling import Labels, labelling_of
@@ -65,7 +66,7 @@ class LabelledStore:
     def __init__(self, folder: Path) -> None:
         """Open the finished store in `folder`; `prepare` makes one. ValueError: it is not complete."""
         try:
-            meta = parse_json((folder / "meta.json").read_bytes())
+            meta = parse_json((folder / META).read_bytes())
             n_texts = int(meta["n_texts"])
             self.text = open_side(folder, "text", meta["text"], n_sentences=n_texts)
             check_side(folder, "text", meta["text"])
@@ -193,4 +194,4 @@ def _build(
         "labels_crc": labels_crc,
         **({"n_labels": len(labels)} if separator else {}),
     }
-    write_meta(folder, meta)
+    write_json(folder / META, meta)

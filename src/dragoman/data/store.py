@@ -8,23 +8,27 @@ cache/<key>/
 The key is a hash of corpus, tokenizers and settings, so a store is made once and never goes stale. A corpus
 of more than SHARD_PAIRS pairs lies in several such folders, its shards: the key of each but the first also
 says how many pairs come before it.
+
+A shard grows in cache/<key>.partial, whose progress.json says now and then how much of its files is on the
+disk: what is killed goes on from there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +36,7 @@ import numpy.typing as npt
 from dragoman.config import parse_json
 from dragoman.data.corpora import Corpus, Pair
 from dragoman.errors import DataError
-from dragoman.files import sync
+from dragoman.files import locked, sync
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 
 FORMAT = 1
@@ -41,8 +45,13 @@ FORMAT = 1
 CHUNK = 4096
 """Texts or pairs that are encoded at once."""
 
-SHARD_PAIRS = 1 << 24
+SHARD_PAIRS = 1 << 22
 """Pairs of a corpus in a shard, skipped ones included: they bound its files, and the memory of planning."""
+
+NOTED_PAIRS = 1 << 17
+"""Pairs after which a build notes how far it is: what a kill costs, at most."""
+
+META, PROGRESS = "meta.json", "progress.json"
 
 Store = TypeVar("Store")
 Item = TypeVar("Item")
@@ -104,7 +113,7 @@ class Shard:
         """Open the finished shard in `folder`, made by `TokenStore.prepare`. ValueError: it is incomplete."""
         self.folder = folder
         try:
-            self._meta = parse_json((folder / "meta.json").read_bytes())
+            self._meta = parse_json((folder / META).read_bytes())
             self._n_pairs = int(self._meta["n_pairs"])
             self.skipped = Skipped(**self._meta["skipped"])
             self.n_src_tokens, self.n_tgt_tokens = (
@@ -228,8 +237,9 @@ class TokenStore:
         `dropout` segments at random (BPE-dropout) from this seed: with (seed, epoch), each epoch of a
         training sees other segmentations, and the same ones when it is repeated.
 
-        DataError: the corpus cannot be read, no pair is usable, or the disk is full. Nothing half-written
-        stays behind.
+        A build that was killed, interrupted, or met a full disk goes on where it last noted its progress.
+
+        DataError: the corpus cannot be read, no pair is usable, or the disk is full.
         """
         key = (
             f"{FORMAT} {corpus.fingerprint()} {tokenizers.src.fingerprint} {tokenizers.tgt.fingerprint} "
@@ -258,24 +268,33 @@ def prepare_store(
     opened: Callable[[Path], Store],
     build: Callable[[Path], None],
 ) -> Store:
-    """Open the folder of `key` in `cache` by `opened`; `build` writes it first if it is missing.
+    """Open the folder of `key` in `cache`; if it is missing, `build` writes it first, or what lacks of it.
 
-    `opened` raises ValueError for a folder that is not complete. DataError: the disk is full.
+    `opened` raises ValueError for a folder that is not complete. What `build` has noted in PROGRESS is kept
+    when it is killed, interrupted, or the disk is full. DataError: the disk is full, or what `build` raises.
     """
     folder = cache / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
-    try:
+    with suppress(ValueError):
         return opened(folder)
-    except ValueError:
-        pass  # missing or damaged: build it below
+    partial = folder.with_suffix(".partial")
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(cache)
-        partial = Path(tempfile.mkdtemp(prefix=folder.name, suffix=".partial", dir=cache))
-        try:
-            build(partial)
-            _publish(partial, folder, opened)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        with locked(folder.with_suffix(".lock"), what=folder, wait=math.inf):
+            with suppress(ValueError):
+                return opened(folder)  # another process has made it meanwhile
+            _remove_abandoned(cache, but=partial)
+            partial.mkdir(exist_ok=True)
+            try:
+                build(partial)
+                shutil.rmtree(folder, ignore_errors=True)  # a damaged one
+                partial.rename(folder)
+                sync(folder.parent)
+            except DataError:
+                shutil.rmtree(partial, ignore_errors=True)  # the same text will not do next time either
+                raise
+            finally:
+                if not (partial / PROGRESS).exists():
+                    shutil.rmtree(partial, ignore_errors=True)
         return opened(folder)
     except OSError as error:
         raise DataError(
@@ -360,19 +379,28 @@ def _prepare_shard(
 
 
 def _build(folder: Path, reading: Reading, encoder: Encoder, *, start: int, n_pairs: int) -> None:
-    """Write all the files of a shard into the empty `folder`."""
-    tokenizers, n_empty, n_long = encoder.tokenizers, 0, 0
+    """Write all the files of a shard into `folder`, or what lacks of them after what is noted there."""
+    noted = _noted(folder)
+    n_read, n_empty, n_long = (noted.get(name, 0) for name in ("n_read", "empty", "too_long"))
     generator = encoder.generator(start)
+    if generator is not None and noted:
+        generator.bit_generator.state = noted["generator"]
+    sizes = [tokenizer.vocab_size for tokenizer in (encoder.tokenizers.src, encoder.tokenizers.tgt)]
     with (
-        SideWriter(folder, "src", vocab_size=tokenizers.src.vocab_size) as src,
-        SideWriter(folder, "tgt", vocab_size=tokenizers.tgt.vocab_size) as tgt,
+        SideWriter(folder, "src", vocab_size=sizes[0], written=noted.get("src")) as src,
+        SideWriter(folder, "tgt", vocab_size=sizes[1], written=noted.get("tgt")) as tgt,
     ):
-        for pairs in reading.stretch(start, n_pairs):
+        for pairs in reading.stretch(start + n_read, n_pairs - n_read):
             kept, skipped = encoder(pairs, generator)
             src.append([s for s, _ in kept])
             tgt.append([t for _, t in kept])
-            n_empty += skipped.empty
-            n_long += skipped.too_long
+            n_read, n_empty, n_long = n_read + len(pairs), n_empty + skipped.empty, n_long + skipped.too_long
+            if n_read // NOTED_PAIRS > (n_read - len(pairs)) // NOTED_PAIRS:
+                state = None if generator is None else generator.bit_generator.state
+                written = {"src": src.written(), "tgt": tgt.written(), "generator": state}
+                counted = {"n_read": n_read, "empty": n_empty, "too_long": n_long}
+                write_json(folder / f"{PROGRESS}.new", counted | written)
+                (folder / f"{PROGRESS}.new").replace(folder / PROGRESS)
     meta = {
         "corpus": reading.corpus.name,
         "n_pairs": src.n_sentences,
@@ -382,35 +410,66 @@ def _build(folder: Path, reading: Reading, encoder: Encoder, *, start: int, n_pa
         "src": src.meta,
         "tgt": tgt.meta,
     }
-    write_meta(folder, meta)
+    write_json(folder / META, meta)
+    (folder / PROGRESS).unlink(missing_ok=True)
 
 
-def write_meta(folder: Path, meta: dict[str, Any]) -> None:
-    """Write the meta.json of a store, as the last of its files."""
-    with (folder / "meta.json").open("w", encoding="utf-8") as file:
-        json.dump(meta, file, indent=1)
+def _noted(folder: Path) -> dict[str, Any]:
+    """Return what a build that did not come to its end noted, if its files still are as it says; else {}."""
+    try:
+        noted: dict[str, Any] = parse_json((folder / PROGRESS).read_bytes())
+        for name in ("src", "tgt"):
+            check_side(folder, name, noted[name]["meta"], sizes=noted[name]["sizes"])
+    except (OSError, KeyError, TypeError, ValueError, AttributeError):
+        return {}
+    return noted
+
+
+def write_json(path: Path, record: dict[str, Any]) -> None:
+    """Write and sync a file about others, after them."""
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(record, file, indent=1)
         flush(file)
 
 
 class SideWriter:
     """Appends sentences to the two files of a side."""
 
-    def __init__(self, folder: Path, name: str, *, vocab_size: int) -> None:
+    def __init__(
+        self, folder: Path, name: str, *, vocab_size: int, written: dict[str, Any] | None = None
+    ) -> None:
+        """Begin new files; with `written`, which `written` returned, go on after what was there then."""
         self._folder, self._name = folder, name
         self.dtype = np.dtype(np.uint16 if vocab_size < 1 << 16 else np.uint32)
-        self.n_sentences = self.n_tokens = 0
-        self._crc = {"ids": 0, "offsets": 0}
+        self.n_sentences = 0 if written is None else int(written["n_sentences"])
+        self.n_tokens = 0 if written is None else int(written["meta"]["n_tokens"])
+        self._crc = {"ids": 0, "offsets": 0} if written is None else dict(written["meta"]["crc"])
+        self._sizes = {"ids": 0, "offsets": 0} if written is None else dict(written["sizes"])
 
     @property
     def meta(self) -> dict[str, Any]:
         """What `open_side` and `check_side` need to know of the files."""
         return {"dtype": self.dtype.name, "n_tokens": self.n_tokens, "crc": self._crc}
 
+    def written(self) -> dict[str, Any]:
+        """Sync all that was appended to the disk, and return what it takes to go on after it."""
+        flush(self._ids)
+        flush(self._offsets)
+        return {"meta": self.meta, "n_sentences": self.n_sentences, "sizes": self._sizes}
+
     def __enter__(self) -> SideWriter:
-        self._ids = (self._folder / f"{self._name}.ids").open("wb")
-        self._offsets = (self._folder / f"{self._name}.offsets").open("wb")
-        self._write("offsets", np.zeros(1, dtype=np.int64))
+        self._ids, self._offsets = self._open("ids"), self._open("offsets")
+        if not self._sizes["offsets"]:
+            self._write("offsets", np.zeros(1, dtype=np.int64))
         return self
+
+    def _open(self, suffix: str) -> BinaryIO:
+        """Open a file after what is written of it; what came later is cut off."""
+        size = self._sizes[suffix]
+        file = (self._folder / f"{self._name}.{suffix}").open("r+b" if size else "wb")
+        file.truncate(size)
+        file.seek(size)
+        return file
 
     def append(self, sentences: Sequence[list[int]]) -> None:
         """Write the sentences."""
@@ -425,6 +484,7 @@ class SideWriter:
         data = numbers.tobytes()
         (self._ids if suffix == "ids" else self._offsets).write(data)
         self._crc[suffix] = zlib.crc32(data, self._crc[suffix])
+        self._sizes[suffix] += len(data)
 
     def __exit__(self, *exception: object) -> None:
         with self._ids, self._offsets:
@@ -454,13 +514,16 @@ def open_side(folder: Path, name: str, meta: dict[str, Any], *, n_sentences: int
     )
 
 
-def check_side(folder: Path, name: str, meta: dict[str, Any]) -> None:
-    """Compare the files of a side with their checksums. ValueError: one has changed since it was written."""
+def check_side(folder: Path, name: str, meta: dict[str, Any], *, sizes: dict[str, int] | None = None) -> None:
+    """Compare the files of a side with their checksums. ValueError: one has changed since it was written.
+
+    With `sizes`, the first bytes of each, as many as that.
+    """
     for suffix, expected in meta.get("crc", {}).items():  # stores of earlier versions have none
-        crc = 0
+        crc, left = 0, math.inf if sizes is None else sizes[suffix]
         with (folder / f"{name}.{suffix}").open("rb") as file:
-            while block := file.read(1 << 20):
-                crc = zlib.crc32(block, crc)
+            while block := file.read(int(min(left, 1 << 20))):
+                crc, left = zlib.crc32(block, crc), left - len(block)
         if crc != expected:
             raise ValueError(f"{name}.{suffix} has changed since it was written")
 
@@ -472,23 +535,10 @@ def _mapped(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
 
 
-def _publish(partial: Path, folder: Path, opened: Callable[[Path], Store]) -> None:
-    """Give a finished store its name, in place of a damaged one if need be."""
-    if folder.exists():
-        try:
-            opened(folder)
-        except ValueError:
-            shutil.rmtree(folder)
-        else:
-            return  # another process was faster, and made the same
-    partial.rename(folder)
-    sync(folder.parent)
-
-
-def _remove_abandoned(cache: Path) -> None:
-    """Remove what builds left behind that were killed more than a day ago."""
+def _remove_abandoned(cache: Path, *, but: Path) -> None:
+    """Remove what builds left behind that were killed more than a day ago, `but` what is gone on with."""
     for partial in cache.glob("*.partial"):
-        if time.time() - partial.stat().st_mtime > 24 * 3600:
+        if partial != but and time.time() - partial.stat().st_mtime > 24 * 3600:
             shutil.rmtree(partial, ignore_errors=True)
 
 

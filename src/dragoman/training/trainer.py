@@ -349,6 +349,9 @@ class TrainingListener:
     def message(self, text: str) -> None:
         """Receive a sentence for the user."""
 
+    def tokenized(self, n_pairs: int) -> None:
+        """So many pairs of a corpus have become tokens by now; called often."""
+
     def started(self, position: Position, config: Config, n_parameters: int) -> None:
         """Handle the start, before the first update of this call."""
 

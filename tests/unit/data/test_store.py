@@ -6,16 +6,19 @@ import json
 import math
 import os
 import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dragoman.config import TokenizerConfig
+from dragoman.data import store as store_module
 from dragoman.data.corpora import Corpus, Pair, open_corpus
-from dragoman.data.store import CHUNK, SHARD_PAIRS, Side, Skipped, TokenStore
+from dragoman.data.store import CHUNK, SHARD_PAIRS, Encoder, Side, Skipped, TokenStore
 from dragoman.errors import DataError
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 
@@ -282,6 +285,125 @@ def test_shards_that_are_finished_are_kept_when_a_build_is_broken_off(tmp_path: 
     assert texts(prepare(corpus, tmp_path, shard_pairs=3)) == USABLE * 4
     assert len(list(tmp_path.iterdir())) == 4
     assert {folder: folder.stat().st_mtime_ns for folder in finished} == finished
+
+
+MANY = [Pair(str(i % 1000), "" if i % 7 == 0 else str(i % 777)) for i in range(5 * CHUNK + 7)]
+
+
+class Encoded:
+    """Counts the pairs that become ids, from the moment it is made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.n_pairs = 0
+        encode = Encoder.__call__
+
+        def counting(encoder: Encoder, pairs: Sequence[Pair], generator: Any = None) -> Any:
+            self.n_pairs += len(pairs)
+            return encode(encoder, pairs, generator)
+
+        monkeypatch.setattr(Encoder, "__call__", counting)
+
+
+def break_off(cache: Path, *, after: int, dropout: tuple[int, ...] | None = None) -> None:
+    """Interrupt a build of MANY when so many pairs have been read."""
+
+    def interrupt(n_read: int) -> None:
+        if n_read > after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TokenStore.prepare(
+            Listed(MANY),
+            DROPPING if dropout else TOKENIZERS,
+            max_length=9,
+            cache=cache,
+            dropout=dropout,
+            progress=interrupt,
+        )
+
+
+def content(cache: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(cache)): path.read_bytes() for path in cache.glob("*/*")}
+
+
+@pytest.mark.parametrize("dropout", [None, (1, 2)])
+def test_a_shard_that_is_broken_off_goes_on_where_it_was_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dropout: tuple[int, ...] | None
+) -> None:
+    monkeypatch.setattr(store_module, "NOTED_PAIRS", CHUNK)
+    prepare(Listed(MANY), tmp_path / "whole", max_length=9, dropout=dropout)
+    broken = tmp_path / "broken"
+    for after in (2 * CHUNK, 3 * CHUNK):  # twice
+        break_off(broken, after=after, dropout=dropout)
+    encoded = Encoded(monkeypatch)
+    prepare(Listed(MANY), broken, max_length=9, dropout=dropout)
+    assert encoded.n_pairs == len(MANY) - 3 * CHUNK
+    assert content(broken) == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("name", ["src.ids", "tgt.offsets", "progress.json"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "flipped"])
+def test_what_was_begun_and_is_damaged_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, damage: str
+) -> None:
+    monkeypatch.setattr(store_module, "NOTED_PAIRS", CHUNK)
+    break_off(tmp_path, after=3 * CHUNK)
+    (path,) = tmp_path.glob(f"*.partial/{name}")
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes(data[:-20000] if damage == "cut" else bytes([data[0] ^ 1]) + data[1:])
+    encoded = Encoded(monkeypatch)
+    assert texts(prepare(Listed(MANY), tmp_path, max_length=9)) == [pair for pair in MANY if pair.tgt]
+    assert encoded.n_pairs == len(MANY)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_text_that_is_wrong_at_its_end_leaves_nothing_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "NOTED_PAIRS", CHUNK)
+    for name, n in (("a.en", 5000), ("a.de", 5001)):
+        (tmp_path / name).write_text("line\n" * n)
+    files = [str(tmp_path / name) for name in ("a.en", "a.de")]
+    with pytest.raises(DataError, match="parallel files must match"):
+        prepare(open_corpus(files, src_lang="en", tgt_lang="de"), tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_full_disk_keeps_what_was_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "NOTED_PAIRS", 2 * CHUNK)
+    n_synced = 0
+
+    def fail(handle: int) -> None:
+        nonlocal n_synced
+        n_synced += 1
+        if n_synced > 5:  # four files, and the note itself
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        with pytest.raises(DataError, match="No space left on device"):
+            prepare(Listed(MANY), tmp_path, max_length=9)
+    encoded = Encoded(monkeypatch)
+    assert texts(prepare(Listed(MANY), tmp_path, max_length=9)) == [pair for pair in MANY if pair.tgt]
+    assert encoded.n_pairs == len(MANY) - 2 * CHUNK
+
+
+def test_two_processes_that_want_the_same_store_make_it_once(tmp_path: Path) -> None:
+    slow = Listed(MANY)
+    made: list[TokenStore] = []
+
+    def prepared() -> None:
+        made.append(prepare(slow, tmp_path, max_length=9))
+
+    threads = [threading.Thread(target=prepared) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert slow.n_readings == 1
+    assert texts(made[0]) == texts(made[1])
 
 
 @pytest.mark.parametrize("k", [0, 1, 3])

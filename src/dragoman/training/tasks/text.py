@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, cycle, islice
 from pathlib import Path
 
@@ -32,8 +32,10 @@ class TrainingText(ABC):
         """
 
     @abstractmethod
-    def prepare(self, tokenizers: TokenizerPair) -> list[str]:
+    def prepare(self, tokenizers: TokenizerPair, progress: Callable[[int], None] | None = None) -> list[str]:
         """Make the token stores, and return what there is to say of them, line by line.
+
+        `progress` is told how many pairs of a corpus have been read.
 
         DataError: a corpus cannot be read, or no pair of it is usable.
         """
@@ -67,7 +69,14 @@ class TrainingText(ABC):
             draw=draw,
         )
 
-    def _store(self, part: TrainingPart, tokenizers: TokenizerPair, *, draw: int) -> TokenStore:
+    def _store(
+        self,
+        part: TrainingPart,
+        tokenizers: TokenizerPair,
+        *,
+        draw: int,
+        progress: Callable[[int], None] | None = None,
+    ) -> TokenStore:
         """Return the tokens of a part as its pass of this number sees them."""
         synthetic = part.listed is not None and part.listed.origin == "synthetic"
         dropout = (self.config.seed, draw) if self.config.tokenizer.dropout else None
@@ -77,6 +86,7 @@ class TrainingText(ABC):
             max_length=self.config.data.max_length,
             cache=self._cache,
             dropout=dropout,
+            progress=progress,
         )
 
 
@@ -86,9 +96,9 @@ class OneCorpus(TrainingText):
     def sample(self) -> Iterator[Pair]:
         return self._drawn(self.parts[0], draw=0).pairs()
 
-    def prepare(self, tokenizers: TokenizerPair) -> list[str]:
+    def prepare(self, tokenizers: TokenizerPair, progress: Callable[[int], None] | None = None) -> list[str]:
         self._tokenizers = tokenizers
-        self.store = store = self._store(self.parts[0], tokenizers, draw=0)
+        self.store = store = self._store(self.parts[0], tokenizers, draw=0, progress=progress)
         counted = f"{len(store):,} training pairs ({store.n_src_tokens:,} + {store.n_tgt_tokens:,} tokens)"
         return [counted, *self.parts[0].corpus.notes(), store.skipped_message()]
 
@@ -123,10 +133,10 @@ class SeveralCorpora(TrainingText):
         for pairs, n in zip(samples, wanted, strict=True):
             yield from islice(cycle(pairs), n)
 
-    def prepare(self, tokenizers: TokenizerPair) -> list[str]:
+    def prepare(self, tokenizers: TokenizerPair, progress: Callable[[int], None] | None = None) -> list[str]:
         self._tokenizers = tokenizers
         data = self.config.data
-        self._whole = [self._store(part, tokenizers, draw=0) for part in self.parts]
+        self._whole = [self._store(part, tokenizers, draw=0, progress=progress) for part in self.parts]
         parts = self._described([len(store) for store in self._whole])
         self.mix = Mixture(parts, temperature=data.temperature, stages=data.stages)
         said: list[str] = []

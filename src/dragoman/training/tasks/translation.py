@@ -70,7 +70,7 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         self.text: TrainingText = kind(config, parts, self.cache / "train")
         self.start = open_start(config) if config.training.start_from else None
         self.tokenizers = prepare_tokenizers(config, run, self.text, listener, start=self.start)
-        notes = self.text.prepare(self.tokenizers)
+        notes = self.text.prepare(self.tokenizers, progress=listener.tokenized)
         validated = {part.name: [*filter(has_text, part.corpus.pairs())] for part in valid_parts}
         n_valid = sum(map(len, validated.values()))
         listener.message(f"{notes[0]}, {n_valid:,} validation pairs")
