@@ -41,13 +41,13 @@ def train(seconds=0, writing=0, **instant):
     if pid == 0:
         # The alarm's default action ends the process wherever it is, in Python or not.
         signal.setitimer(signal.ITIMER_REAL, seconds)
-        original, calls = state.save_tensors, iter(range(1, 1000))
-        def save_half(path, tensors):
+        original, calls = state.write_rows, iter(range(1, 1000))
+        def write_half(path, tensors):
             if next(calls) == writing:
                 path.write_bytes(b"half")
                 kill()
             original(path, tensors)
-        state.save_tensors = save_half
+        state.write_rows = write_half
         loop.train(load_recipe("recipe.toml"), sys.argv[1], listener=Assassin(**instant))
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

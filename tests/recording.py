@@ -37,6 +37,18 @@ TINY = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder with the files of TINY, in every test of a module that imports this."""
+    monkeypatch.chdir(tmp_path)
+    words = {"cat": "Katze", "dog": "Hund", "house": "Haus", "tree": "Baum", "sees": "sieht", "the": "das"}
+    lines = [f"the {a} sees {b} {c}" for a in words for b in words for c in words]
+    for name, chosen in {"train": lines[:150], "valid": lines[150:170]}.items():
+        translated = [" ".join(words.get(w, w) for w in line.split()) for line in chosen]
+        Path(f"{name}.en").write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
+        Path(f"{name}.de").write_text("".join(f"{line}\n" for line in translated), encoding="utf-8")
+
+
 def tiny_config(*overrides: str) -> TranslationConfig:
     return parse_config(TINY, overrides=overrides)
 

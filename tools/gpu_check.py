@@ -55,7 +55,7 @@ from dragoman.runs import Run
 from dragoman.serving.batching import BatchedEngine, Batcher, Client, GoneError
 from dragoman.training.checkpoints import newest_checkpoint
 from dragoman.training.loop import train
-from dragoman.training.parallel.processes import ALONE, Processes
+from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import shard
 from dragoman.training.state import Position, TrainState, parameters
 from dragoman.training.tasks.translation import TranslationTask
@@ -383,7 +383,7 @@ def sharding(place: Place) -> None:
         for i, indices in enumerate(task.plan(0)[:12]):
             updater.update([Part(task.batch(indices, device))])
             if i == 2:
-                state.save(run.path / "checkpoint", state.tensors(ALONE))
+                state.snapshot().save(run.path / "checkpoint")
                 state.restore(run.path / "checkpoint")
         found.append(state.position.window_loss / state.position.window_items)
     distributed.destroy_process_group()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,6 +18,15 @@ from torch import Tensor
 from dragoman.errors import RunError
 from dragoman.files import write_atomically
 from dragoman.hardware import memory
+
+DTYPES = {
+    torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16", torch.float16: "F16",
+    torch.bfloat16: "BF16", torch.int32: "I32", torch.float32: "F32", torch.float64: "F64",
+    torch.int64: "I64",
+}  # fmt: skip
+"""Names of types in safetensors files, in the order in which it writes tensors: the last ones first."""
+
+ORDER = tuple(DTYPES)
 
 MAX_HEADER = 8 << 20
 """Maximum bytes of the list of tensors at the head of a safetensors file: about 80,000 tensors."""
@@ -41,11 +53,71 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     write_atomically(path, save(own, metadata=metadata))
 
 
+class Rows(NamedTuple):
+    """Some rows of a tensor: all of them, or those that one of several processes has."""
+
+    values: Tensor
+    first: int
+    """Their place in the whole tensor."""
+    shape: tuple[int, ...]
+    """Of the whole tensor."""
+
+
+def allocate(path: Path, tensors: Mapping[str, Rows]) -> None:
+    """Make a safetensors file of whole tensors, for `write_rows` to fill. OSError: it cannot be made."""
+    header = json.dumps(
+        {"__metadata__": {"format": "pt"}}
+        | {
+            name: {"dtype": DTYPES[tensors[name].values.dtype], "shape": list(tensors[name].shape),
+                   "data_offsets": [start, end]}
+            for name, (start, end) in _places(tensors).items()
+        },
+        separators=(",", ":"), ensure_ascii=False,
+    ).encode()  # fmt: skip
+    header += b" " * (-len(header) % 8)
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(file.tell() + max((end for _, end in _places(tensors).values()), default=0))
+
+
+def write_rows(path: Path, tensors: Mapping[str, Rows]) -> None:
+    """Fill in the rows that this process has of the tensors of a file, and sync it.
+
+    Processes may do so at the same time, where all see one file. OSError: it cannot be written.
+    """
+    with path.open("r+b", buffering=0) as file:  # a buffer would write what lies between, too, as it was
+        begin = 8 + int.from_bytes(file.read(8), "little")
+        for name, (start, _) in _places(tensors).items():
+            values, first, shape = tensors[name]
+            file.seek(begin + start + first * math.prod(shape[1:]) * values.itemsize)
+            left = memoryview(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            while left:
+                left = left[file.write(left) :]
+        os.fsync(file.fileno())
+
+
+def _places(tensors: Mapping[str, Rows]) -> dict[str, tuple[int, int]]:
+    """Return where each tensor begins and ends after the header, in safetensors' own order."""
+    places, end = {}, 0
+    for name in sorted(tensors, key=lambda name: (-ORDER.index(tensors[name].values.dtype), name)):
+        start, end = end, end + math.prod(tensors[name].shape) * tensors[name].values.itemsize
+        places[name] = start, end
+    return places
+
+
 def load_tensors(path: Path, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:
     """Read a safetensors file. RunError: it is missing, damaged, or larger than memory."""
     _check_size(path)
     with _errors_in_words(path):
         return load_file(path, device=str(device))
+
+
+@contextmanager
+def open_tensors(path: Path) -> Iterator[Any]:
+    """Open a safetensors file, as its own `safe_open`, to read parts of it. RunError: as `load_tensors`."""
+    _check_size(path)
+    with _errors_in_words(path), safe_open(path, framework="pt") as file:
+        yield file
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -54,8 +126,7 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     Raises:
         RunError: the file is missing, damaged, or larger than memory.
     """
-    _check_size(path)
-    with _errors_in_words(path), safe_open(path, framework="pt") as file:
+    with open_tensors(path) as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 

@@ -137,9 +137,9 @@ def load_weights(
     weights: dict[str, Tensor],
     *,
     where: str,
-    placed: Callable[[Tensor, Tensor], Tensor] = lambda tensor, like: tensor,
+    local: Callable[[Tensor], Tensor] = lambda tensor: tensor,
 ) -> None:
-    """Put `weights` into `model`, each as `placed` makes it like the model's own.
+    """Put `weights` into `model`. `local` returns what this process has of one that may be spread.
 
     RunError: names or shapes are not its own, or a number is not finite.
     """
@@ -151,11 +151,11 @@ def load_weights(
             raise RunError(
                 f"{where}: {name} holds {tensor.dtype}, which weights are not; the file is damaged"
             )
-        if tensor.numel() and not torch.stack(torch.aminmax(tensor)).isfinite().all():
+        if (own_part := local(tensor)).numel() and not torch.stack(torch.aminmax(own_part)).isfinite().all():
             raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
     with torch.no_grad():
         for name, parameter in own.items():
-            parameter.copy_(placed(weights[name], parameter))
+            parameter.copy_(weights[name])
 
 
 def _compare_shapes(own: Shapes, there: Shapes, *, where: str) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from concurrent import futures
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Thread
 
 from dragoman.config import Config, parse_json
 from dragoman.runs import Run
 from dragoman.training.parallel.processes import ALONE, Processes
-from dragoman.training.state import Position, TrainState
+from dragoman.training.state import Position, Snapshot, TrainState
 
 
 def newest_checkpoint(run: Run) -> Path | None:
@@ -25,21 +28,62 @@ def is_static(checkpoint: Path) -> bool:
         return False  # damaged: restoring it says so
 
 
-def save_checkpoint(state: TrainState, run: Run, config: Config, processes: Processes = ALONE) -> None:
-    """Save the state, then delete checkpoints that are no longer needed.
+class CheckpointWriter:
+    """Writes the checkpoints of a run, one at a time, in a thread beside the training."""
 
-    All processes take part; rank 0 writes. RunError: the checkpoint cannot be written.
-    """
-    files = state.tensors(processes)
-    if processes.first:
-        folder = run.checkpoints / _name(state.position.step)
-        make_room(run, config, state.position)
-        state.save(folder, files)
-        needed = {_name(step) for step in wanted_steps(state.position, config)} | {folder.name}
-        for other in _checkpoints(run):
-            if other.name not in needed:
-                shutil.rmtree(other, ignore_errors=True)
-    processes.wait()
+    def __init__(self, run: Run, config: Config, processes: Processes = ALONE) -> None:
+        self.run, self.config, self.processes = run, config, processes
+        self._written: Future[None] | None = None
+
+    def save(self, state: TrainState) -> None:
+        """Copy the state, and begin to write it when the checkpoint before is written.
+
+        All processes take part. RunError: the one before cannot be written, or this one not begun.
+        """
+        self.wait()
+        snapshot = state.snapshot(self.processes)
+        folder = self.run.checkpoints / _name(snapshot.position.step)
+        if self.processes.first:
+            make_room(self.run, self.config, snapshot.position)
+            snapshot.begin(folder)
+        if snapshot.n_writers > 1:
+            self.processes.wait()
+        if self.processes.rank < snapshot.n_writers:
+            self._written = Future()
+            # A daemon: where another process has died, what it should write is not waited for.
+            Thread(target=self._write, args=(snapshot, folder, self._written), daemon=True).start()
+
+    def _write(self, snapshot: Snapshot, folder: Path, written: Future[None]) -> None:
+        """Write a checkpoint, and delete those that are no longer needed."""
+        try:
+            snapshot.fill(folder)
+            if self.processes.first:
+                needed = {_name(step) for step in wanted_steps(snapshot.position, self.config)} | {
+                    folder.name
+                }
+                for other in _checkpoints(self.run):
+                    if other.name not in needed:
+                        shutil.rmtree(other, ignore_errors=True)
+            written.set_result(None)
+        except BaseException as error:  # for the thread that trains
+            written.set_exception(error)
+
+    def check(self) -> None:
+        """RunError: what was being written cannot be written. Does not wait."""
+        if self._written is not None and self._written.done():
+            self.wait()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until what is being written is on the disk, `seconds` at most.
+
+        RunError: it cannot be written. TimeoutError: it is not yet.
+        """
+        if self._written is None:
+            return
+        if not futures.wait([self._written], seconds).done:
+            raise TimeoutError
+        written, self._written = self._written, None
+        written.result()
 
 
 def make_room(run: Run, config: Config, position: Position) -> None:

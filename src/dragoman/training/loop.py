@@ -20,7 +20,7 @@ from dragoman.data.readers.files import require_readers
 from dragoman.errors import ConfigError, require
 from dragoman.hardware import choose_dtype, keep_freed_memory, remember_few_shapes
 from dragoman.runs import CORPORA, Run, only_writer
-from dragoman.training.checkpoints import is_static, newest_checkpoint
+from dragoman.training.checkpoints import CheckpointWriter, is_static, newest_checkpoint
 from dragoman.training.parallel.processes import Processes, joined
 from dragoman.training.state import Position, TrainState, parameters, seed_process
 from dragoman.training.tasks import make_task
@@ -130,7 +130,8 @@ def start_or_continue(
         seed_process(config.seed, processes)
     if processes.first:
         run.truncate_history(state.position.step, also=("back",))
-    return Trainer(config, run, task, state, module, listener, processes, deadline)
+    checkpoints = CheckpointWriter(run, config, processes)
+    return Trainer(config, run, task, state, module, listener, processes, checkpoints, deadline)
 
 
 def note_text(trainer: Trainer, hashes: Mapping[str, Mapping[str, str]], changed: Sequence[str]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -15,13 +18,16 @@ from dragoman.errors import RunError
 from dragoman.files import sync, write_atomically
 from dragoman.model.transformer import Transformer
 from dragoman.predict.loading import load_weights
-from dragoman.tensors import load_tensors, save_tensors
+from dragoman.tensors import Rows, allocate, load_tensors, write_rows
 from dragoman.training.parallel.processes import ALONE, Processes
-from dragoman.training.parallel.sharding import all_whole, spread_like
+from dragoman.training.parallel.sharding import is_spread, load_like, local, own_rows
 from dragoman.training.task import Weights
 
 KEPT = ({"step", "exp_avg", "exp_avg_sq"}, {"momentum_buffer"})
 """What AdamW keeps of a parameter, and what Muon does."""
+
+PARTIAL = ".partial"
+"""How the folders of checkpoints end that are being written."""
 
 
 @dataclass
@@ -96,43 +102,39 @@ class TrainState:
         """Where the weights are."""
         return next(self.model.parameters()).device
 
-    def save(self, folder: Path, files: dict[str, Weights] | None = None) -> None:
-        """Write the checkpoint `folder`; it appears whole or not at all.
-
-        `files` are the `tensors` of all processes together, this one's unless given. RunError: it cannot be
-        written.
-        """
-        temporary = folder.with_name(f".{folder.name}.partial")
-        shutil.rmtree(temporary, ignore_errors=True)
-        try:
-            temporary.mkdir(parents=True)
-            for name, tensors in (files or self.tensors(ALONE)).items():
-                save_tensors(temporary / f"{name}.safetensors", tensors)
-            write_atomically(
-                temporary / "position.json", json.dumps(asdict(self.position), indent=1).encode()
-            )
-            shutil.rmtree(folder, ignore_errors=True)
-            temporary.replace(folder)
-            sync(folder.parent)
-        except (OSError, RunError) as error:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise RunError(
-                f"{folder}: the checkpoint cannot be written ({error}); "
-                "the last one stands; put that right and run the same command again"
-            ) from None
+    def snapshot(self, processes: Processes = ALONE) -> Snapshot:
+        """Copy all of it into memory. All processes must call this."""
+        files = {
+            "model": parameters(self.model),
+            "optimizer": _optimizer_tensors(self.optimizer, self.model),
+            "random": random_states(processes, self.device),
+        }
+        if self.ema is not None:
+            files["ema"] = self.ema
+        return Snapshot(
+            copy.deepcopy(self.position),
+            {
+                name: {key: own_rows(tensor, processes) for key, tensor in tensors.items()}
+                for name, tensors in files.items()
+            },
+            n_writers=processes.size if any(map(is_spread, files["model"].values())) else 1,
+            rank=processes.rank,
+        )
 
     def restore(self, folder: Path, processes: Processes = ALONE) -> None:
-        """Take over everything that `save` wrote. RunError: a file is missing or damaged.
+        """Take over everything that a snapshot wrote. RunError: a file is missing or damaged.
 
         A process that was not there when it was saved draws its random numbers from where it is now.
         """
+        own = parameters(self.model)
+        moments = {f"{kind}:{name}": own[name] for kept in KEPT for kind in kept - {"step"} for name in own}
         try:
-            model = load_tensors(folder / "model.safetensors")
-            optimizer = _states(load_tensors(folder / "optimizer.safetensors"), self.model)
+            model = load_like(folder / "model.safetensors", own)
+            optimizer = _states(load_like(folder / "optimizer.safetensors", moments), self.model)
             random = load_tensors(folder / "random.safetensors")
             own_random = torch.get_rng_state()
             _check_like(random, {name: own_random for name in ("cpu", *random) if name.startswith("cpu")})
-            ema = load_tensors(folder / "ema.safetensors") if self.ema is not None else None
+            ema = load_like(folder / "ema.safetensors", self.ema) if self.ema is not None else None
             if self.ema is not None and ema is not None:
                 _check_like(ema, self.ema)
             position = _position((folder / "position.json").read_bytes())
@@ -141,18 +143,18 @@ class TrainState:
                 f"{folder}: the checkpoint is damaged ({error}); "
                 "remove this folder to continue from the one before"
             ) from None
-        load_weights(self.model, model, where=str(folder / "model.safetensors"), placed=spread_like)
+        load_weights(self.model, model, where=str(folder / "model.safetensors"), local=local)
         self.optimizer.state.clear()
         for name, parameter in self.model.named_parameters():
             if name in optimizer:
                 self.optimizer.state[parameter] = {
-                    kind: tensor.to(parameter.device) if kind == "step" else spread_like(tensor, parameter)
+                    kind: tensor if is_spread(tensor) else tensor.to(parameter.device)
                     for kind, tensor in optimizer[name].items()
                 }
         self.optimizer.zero_grad()  # an update that was broken off has left some
         if self.ema is not None and ema is not None:
             for name, average in self.ema.items():
-                average.copy_(spread_like(ema[name], average))
+                average.copy_(ema[name])
         self.position = position
         rank = processes.rank or ""
         if f"cpu{rank}" in random:
@@ -174,16 +176,72 @@ class TrainState:
         current = parameters(self.model)
         torch._foreach_lerp_(list(self.ema.values()), [current[name] for name in self.ema], 1 - decay)
 
-    def tensors(self, processes: Processes) -> dict[str, Weights]:
-        """Return the tensors of a checkpoint's files, whole in rank 0. All processes must call this."""
-        files = {
-            "model": parameters(self.model),
-            "optimizer": _optimizer_tensors(self.optimizer, self.model),
-            "random": random_states(processes, self.device),
-        }
-        if self.ema is not None:
-            files["ema"] = self.ema
-        return {name: all_whole(tensors, processes) for name, tensors in files.items()}
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A state as it was once, in memory of its own: training goes on while it becomes a checkpoint.
+
+    One process writes it all, or, of weights that are spread, each one what it has.
+    """
+
+    position: Position
+    files: dict[str, dict[str, Rows]]
+    n_writers: int = 1
+    rank: int = 0
+
+    def begin(self, folder: Path) -> None:
+        """Make the files that all are to fill, in rank 0. RunError: they cannot be made."""
+        with self._in_words(folder):
+            for abandoned in folder.parent.glob(f".*{PARTIAL}"):
+                shutil.rmtree(abandoned, ignore_errors=True)
+            partial = _partial(folder)
+            partial.mkdir(parents=True)
+            for name, tensors in self.files.items():
+                allocate(partial / f"{name}.safetensors", tensors)
+
+    def fill(self, folder: Path) -> None:
+        """Write what this process has; in rank 0, when all have, `folder` appears whole.
+
+        RunError: it cannot be written.
+        """
+        with self._in_words(folder):
+            partial = _partial(folder)
+            for name, tensors in self.files.items():
+                write_rows(partial / f"{name}.safetensors", tensors)
+            if self.rank:
+                (partial / f"{self.rank}.done").touch()
+                return
+            others = [partial / f"{rank}.done" for rank in range(1, self.n_writers)]
+            while not all(done.exists() for done in others):
+                if not partial.exists():
+                    raise OSError("another process could not write its part")
+                time.sleep(0.01)
+            for done in others:
+                done.unlink()
+            write_atomically(partial / "position.json", json.dumps(asdict(self.position), indent=1).encode())
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.replace(folder)
+            sync(folder.parent)
+
+    def save(self, folder: Path) -> None:
+        """Write the checkpoint `folder`, where there is one process. RunError: it cannot be written."""
+        self.begin(folder)
+        self.fill(folder)
+
+    @contextmanager
+    def _in_words(self, folder: Path) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RunError) as error:
+            shutil.rmtree(_partial(folder), ignore_errors=True)  # which tells the other processes, too
+            raise RunError(
+                f"{folder}: the checkpoint cannot be written ({error}); "
+                "the last one stands; put that right and run the same command again"
+            ) from None
+
+
+def _partial(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}{PARTIAL}")
 
 
 def random_states(processes: Processes, device: torch.device) -> Weights:

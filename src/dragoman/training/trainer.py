@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
@@ -18,7 +19,7 @@ from dragoman.data.named import changed_files, hashes_of
 from dragoman.errors import PausedError, RunError, TrainingError
 from dragoman.hardware import environment, peak_memory
 from dragoman.runs import CORPORA, Run
-from dragoman.training.checkpoints import averaged_files, newest_checkpoint, save_checkpoint
+from dragoman.training.checkpoints import CheckpointWriter, averaged_files, newest_checkpoint
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import all_whole
 from dragoman.training.state import Position, TrainState, average_weights
@@ -37,6 +38,9 @@ N_TRIED = 10_000
 TIME_IS_UP = 1000
 """Why training pauses, beside the numbers of signals."""
 
+PATIENCE = 60.0
+"""Seconds that a checkpoint may still be written for when a training ends by an error."""
+
 MIN_STEPS = 100
 """Minimum updates before warnings about a model."""
 
@@ -53,6 +57,7 @@ class Trainer:
     """The task's loss, wrapped if there are several processes."""
     listener: TrainingListener
     processes: Processes
+    checkpoints: CheckpointWriter
     deadline: float = math.inf
     """When to pause, in seconds of `time.monotonic`."""
 
@@ -64,11 +69,17 @@ class Trainer:
         Raises:
             KeyboardInterrupt, PausedError: interrupted before the end, after saving a checkpoint.
         """
-        while not is_over(self.state.position, self.config):
-            try:
-                self.make_updates(interrupted)
-            except divergence.DivergenceError as error:
-                self.roll_back(str(error))
+        try:
+            while not is_over(self.state.position, self.config):
+                try:
+                    self.make_updates(interrupted)
+                except divergence.DivergenceError as error:
+                    self.roll_back(str(error))
+        except BaseException:
+            with suppress(RunError, TimeoutError):
+                self.checkpoints.wait(PATIENCE)
+            raise
+        self.checkpoints.wait()
 
     def make_updates(self, interrupted: Callable[[], int]) -> None:
         """Update the weights until the training is over, with validations and checkpoints.
@@ -86,6 +97,7 @@ class Trainer:
         logged_at = position.seconds
         for batches in self.batches():
             updater(batches)
+            self.checkpoints.check()
             self.listener.stepped(position)
             logs = position.step % training.log_every == 0 or is_over(position, config)
             if updater.deferred and not (logs or is_validated(position, config)):
@@ -111,7 +123,7 @@ class Trainer:
                 position.seconds, clock = position.seconds + now - clock, now
                 logged_at = position.seconds
             if due or (stop and settled):
-                save_checkpoint(state, self.run, config, processes)
+                self.checkpoints.save(state)
             if stop and settled and not is_over(position, config):
                 self.pause(int(stop))
             if is_over(position, config):
@@ -180,7 +192,8 @@ class Trainer:
             self.run.append_history(record)
 
     def pause(self, reason: int) -> NoReturn:
-        """Stop training: KeyboardInterrupt for Ctrl-C, otherwise PausedError."""
+        """Stop when the checkpoint is written: KeyboardInterrupt for Ctrl-C, otherwise PausedError."""
+        self.checkpoints.wait()
         step = self.state.position.step
         causes = {int(signal.SIGINT): "interrupted", int(signal.SIGTERM): "asked to end (SIGTERM)"}
         what = causes.get(reason, "the time is up:")
@@ -195,12 +208,13 @@ class Trainer:
         Raises:
             TrainingError: there is no checkpoint, or rollbacks do not help.
         """
+        self.checkpoints.wait()
+        self.processes.wait()
         diverged, newest = self.state.position, newest_checkpoint(self.run)
         if newest is None:
             raise TrainingError(
                 f"{reason}, at step {diverged.step}, and there is no checkpoint yet. {divergence.ADVICE}"
             )
-        self.processes.wait()
         self.state.restore(newest, self.processes)
         position = self.state.position
         divergence.lower_rate(position, diverged, reason)

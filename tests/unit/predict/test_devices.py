@@ -29,6 +29,7 @@ from dragoman.predict.engine import NativeEngine, Sentence
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator, check_int8
 from dragoman.runs import Run
+from dragoman.tensors import Rows
 from dragoman.training.loop import train
 from dragoman.training.parallel.processes import ALONE, Processes, device_of_process
 from dragoman.training.state import Position, TrainState, random_states
@@ -317,9 +318,10 @@ def test_restoring_sets_the_random_state_of_the_models_own_device(
     from recording import tiny_config, tiny_state
 
     cuda, state = Cuda(monkeypatch), tiny_state(tiny_config())
-    files = state.tensors(ALONE)
-    files["random"] |= {"cpu1": torch.get_rng_state(), "cuda": torch.tensor([5]), "cuda1": torch.tensor([6])}
-    state.save(tmp_path / "step-000001", files)
+    snapshot = state.snapshot()
+    more = {"cpu1": torch.get_rng_state(), "cuda": torch.tensor([5]), "cuda1": torch.tensor([6])}
+    snapshot.files["random"] |= {name: Rows(each, 0, tuple(each.shape)) for name, each in more.items()}
+    snapshot.save(tmp_path / "step-000001")
     monkeypatch.setattr(TrainState, "device", SECOND)
     state.restore(tmp_path / "step-000001", Processes(rank, 2))
     assert cuda.states == {"cuda:0": 0, "cuda:1": 5 + rank}
@@ -367,7 +369,7 @@ def test_a_process_without_a_part_of_the_largest_batch_has_nothing_to_try(
         state: Any = SimpleNamespace(position=Position())
         run, module, listener = Mock(), Mock(), Mock()
         processes = Processes(rank, 3, SECOND)
-        Trainer(parse_config(TRANSLATION), run, task, state, module, listener, processes).find_room()
+        Trainer(parse_config(TRANSLATION), run, task, state, module, listener, processes, Mock()).find_room()
     assert tried == [[3], [4]]
 
 

@@ -37,18 +37,8 @@ from dragoman.training.updates import divergence
 from dragoman.training.updates.divergence import N_USUAL, DivergenceError
 from dragoman.training.updates.updater import Part, SyncUpdater, lower_loss_scale, raise_loss_scale
 from recording import Recorder, Saboteur, losses, tiny_config, tiny_state
+from recording import corpus as corpus
 from recording import saboteur as saboteur
-
-
-@pytest.fixture(autouse=True)
-def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = {"cat": "Katze", "dog": "Hund", "house": "Haus", "tree": "Baum", "sees": "sieht", "the": "das"}
-    lines = [f"the {a} sees {b} {c}" for a in words for b in words for c in words]
-    for name, chosen in {"train": lines[:150], "valid": lines[150:170]}.items():
-        translated = [" ".join(words.get(w, w) for w in line.split()) for line in chosen]
-        Path(f"{name}.en").write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
-        Path(f"{name}.de").write_text("".join(f"{line}\n" for line in translated), encoding="utf-8")
 
 
 class PairsTask(Task[TranslationBatch]):
@@ -445,7 +435,7 @@ def test_a_checkpoint_restores_every_tensor_and_the_random_state(tmp_path: Path,
     config = tiny_config(f"training.optimizer={optimizer}")
     state = tiny_state(config)
     update_on(state, [batch_of(*PAIRS)], config)
-    state.save(tmp_path / "step-000001")
+    state.snapshot().save(tmp_path / "step-000001")
     draws = torch.rand(5)
     other = tiny_state(config)
     other.restore(tmp_path / "step-000001")
@@ -462,7 +452,7 @@ def test_a_checkpoint_restores_every_tensor_and_the_random_state(tmp_path: Path,
 def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str) -> None:
     state = tiny_state(tiny_config())
     update_on(state, [batch_of(*PAIRS)], tiny_config())
-    state.save(tmp_path / "step-000001")
+    state.snapshot().save(tmp_path / "step-000001")
     file = tmp_path / "step-000001" / name
     nested = b"[" * 100_000 if name == "position.json" else b""
     file.write_bytes(nested or file.read_bytes()[:20])
@@ -497,7 +487,7 @@ def test_a_checkpoint_with_tensors_of_another_model_is_refused(
     config = tiny_config("training.ema_decay=0.9")
     state = tiny_state(config)
     update_on(state, [batch_of(*PAIRS)], config)
-    state.save(tmp_path / "step-000001")
+    state.snapshot().save(tmp_path / "step-000001")
     path = tmp_path / "step-000001" / f"{file}.safetensors"
     save_tensors(path, change(load_tensors(path)))
     with pytest.raises(RunError, match=r"^.*step-000001: the checkpoint is damaged \(.*; remove this folder"):
@@ -508,7 +498,7 @@ def test_a_checkpoint_with_tensors_of_another_model_is_refused(
 def test_a_position_of_other_types_is_refused(tmp_path: Path, edited: dict[str, Any]) -> None:
     state = tiny_state(tiny_config())
     update_on(state, [batch_of(*PAIRS)], tiny_config())
-    state.save(tmp_path / "step-000001")
+    state.snapshot().save(tmp_path / "step-000001")
     path = tmp_path / "step-000001" / "position.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | edited), encoding="utf-8")
     with pytest.raises(RunError, match=rf"damaged \(position.json: {next(iter(edited))}: "):
@@ -522,7 +512,7 @@ def test_the_average_of_checkpoints_is_their_mean(tmp_path: Path) -> None:
         torch.manual_seed(seed)
         for parameter in state.model.parameters():
             torch.nn.init.normal_(parameter)
-        state.save(tmp_path / f"step-{seed}")
+        state.snapshot().save(tmp_path / f"step-{seed}")
         states.append(parameters(state.model))
     mean = average_weights([tmp_path / f"step-{seed}" / "model.safetensors" for seed in range(3)])
     for name, value in mean.items():

@@ -1,18 +1,20 @@
 """Fully sharded data parallelism (FSDP2), for models too large for one GPU.
 
 The weights of a layer are gathered when it is computed, and freed afterwards. Optimizer state and moving
-average are sharded alike. Checkpoints and weights to validate are gathered, so that files do not depend on
-the number of processes. PyTorch's modules are slow to import, and only where they are
-needed.
+average are sharded alike. Of a checkpoint each process writes and reads the rows that it has, so that files
+do not depend on the number of processes; weights to validate are gathered. PyTorch's modules are slow to
+import, and only where they are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from dragoman.tensors import Rows, open_tensors
 from dragoman.training.parallel.processes import Processes
 
 
@@ -45,15 +47,58 @@ def all_whole(tensors: Mapping[str, Tensor], processes: Processes) -> dict[str, 
     return found
 
 
-def spread_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """Return a full tensor on the device of `like`, sharded if `like` is."""
-    tensor = tensor.to(like.device)
-    if not is_spread(like):
-        return tensor
-    from torch.distributed.tensor import distribute_tensor
+def own_rows(tensor: Tensor, processes: Processes) -> Rows:
+    """Copy what this process writes of a tensor: its rows of a sharded one, of any other rank 0 all of it."""
+    shape = tuple(tensor.shape)
+    if is_spread(tensor):
+        mine = _shard(tensor)
+        return Rows(mine.values.detach().to("cpu", copy=True), mine.first, shape)
+    return Rows(
+        tensor.detach().to("cpu", copy=True) if processes.first else tensor.new_empty(0, device="cpu"),
+        0,
+        shape,
+    )
+
+
+def load_like(path: Path, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Read a safetensors file: of what is sharded in `own`, by name, only the rows of this process.
+
+    RunError: it is missing, damaged, or larger than memory.
+    """
+    found = {}
+    with open_tensors(path) as file:
+        for name in file.keys():  # noqa: SIM118
+            like, there = own.get(name), file.get_slice(name)
+            if like is None or not is_spread(like) or there.get_shape() != list(like.shape):
+                found[name] = file.get_tensor(name)
+                continue
+            rows, first, _ = _shard(like)
+            found[name] = _spread(there[first : first + len(rows)], like)
+    return found
+
+
+def _shard(tensor: Tensor) -> Rows:
+    """Return the rows of a sharded tensor that are here: a process has one of equal parts, the last less."""
+    spread: Any = tensor
+    rows, mesh = spread.to_local(), spread.device_mesh
+    each = -(-len(tensor) // mesh.size())
+    return Rows(rows, min(mesh.get_local_rank() * each, len(tensor)), tuple(tensor.shape))
+
+
+def _spread(rows: Tensor, like: Tensor) -> Tensor:
+    """Return the tensor, sharded as `like` is, of which this process has `rows`."""
+    from torch.distributed.tensor import DTensor
 
     spread: Any = like
-    return distribute_tensor(tensor, spread.device_mesh, spread.placements)
+    mesh, placements = spread.device_mesh, spread.placements
+    return DTensor.from_local(
+        rows.to(like.device), mesh, placements, run_check=False, shape=like.shape, stride=like.stride()
+    )
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return what this process has of a tensor that may be sharded."""
+    return _shard(tensor).values if is_spread(tensor) else tensor
 
 
 def is_spread(tensor: Tensor) -> bool:
