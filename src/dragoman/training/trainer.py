@@ -364,7 +364,7 @@ class TrainingListener:
         """Receive a sentence for the user."""
 
     def tokenized(self, n_pairs: int) -> None:
-        """So many pairs of a corpus have become tokens by now; called often."""
+        """`n_pairs` pairs of a corpus have become tokens by now; called often."""
 
     def started(self, position: Position, config: Config, n_parameters: int) -> None:
         """Handle the start, before the first update of this call."""

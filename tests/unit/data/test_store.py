@@ -305,7 +305,7 @@ class Encoded:
 
 
 def break_off(cache: Path, *, after: int, dropout: tuple[int, ...] | None = None) -> None:
-    """Interrupt a build of MANY when so many pairs have been read."""
+    """Interrupt a build of MANY when more than `after` pairs have been read."""
 
     def interrupt(n_read: int) -> None:
         if n_read > after:
