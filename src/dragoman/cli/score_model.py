@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,10 +86,11 @@ def score_model(
         write=write, batch_tokens=batch_tokens, to=to, ensemble=tuple(ensemble or ()),
         device=device, precision=precision,
     )  # fmt: skip
-    job.corpus()  # complains
+    corpus = job.corpus()
     if out == STDOUT:
         score_to_stdout(job, n_workers=workers)
     else:
+        deque(corpus.pairs(), maxlen=0)  # complains now rather than after hours
         run_job(job, n_workers=workers, ray=None)
 
 
