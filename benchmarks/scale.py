@@ -2,8 +2,8 @@
 
     DRAGOMAN_DATA=... python benchmarks/scale.py doctor [--pairs 1000000] [--seed 1] [--folder DIR]
     DRAGOMAN_DATA=... python benchmarks/scale.py training [--pairs 1000000] [--seed 1] [--folder DIR]
-    python benchmarks/scale.py translating [--lines 10000 100000] [--workers 1] [--folder DIR]
-    python benchmarks/scale.py scoring [--lines 10000 100000] [--workers 1] [--folder DIR]
+    python benchmarks/scale.py translating [--lines 20000 100000] [--workers 1] [--folder DIR]
+    python benchmarks/scale.py scoring [--lines 20000 100000] [--workers 1] [--folder DIR]
 
 The corpus is made in DIR, unless it is there: two random pairs of multi30k, tatoeba-en-de and iwslt17 are
 joined to one, and faults are planted block by block as in doctor.py, each kind into about 1 % of the pairs,
@@ -268,7 +268,7 @@ def run_bulk(folder: Path, work: str, sizes: Sequence[int], n_workers: int) -> N
 
 def bulk_step(folder: Path, work: str, out: str, n_lines: int, n_workers: int) -> list[str]:
     """Return the arguments of a process that translates or scores, or continues that."""
-    chunk_lines = min(CHUNK_LINES, max(1, n_lines // 20))
+    chunk_lines = min(CHUNK_LINES, max(1, n_lines // 4))
     return [__file__, "--step", work, str(folder), f"{out}.gz", str(n_workers), str(chunk_lines)]
 
 
@@ -318,7 +318,7 @@ def main() -> None:
     parser.add_argument("what", choices=("doctor", "training", *BULK))
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lines", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--lines", type=int, nargs="+", default=[20_000, 100_000])
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the corpus is, or is to be made")
     options = parser.parse_args()
