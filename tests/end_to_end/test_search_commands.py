@@ -236,6 +236,7 @@ def test_a_file_of_pairs_is_scored_as_two_aligned_files_are(tiny_run: Path) -> N
     [
         (["a.en", "b.de", "a.en"], "a corpus of 3 files; give two aligned files or one with both sides"),
         (["a.en", "no.de"], "no.de: no such file"),
+        (["a.en", "a.en", "--precision", "fp64"], "--precision fp64: is not a precision"),
         (
             ["a.en", "a.en", "--mean", "--json"],
             "--mean writes a number per pair; omit --per-token and --json",

@@ -42,7 +42,13 @@ def filter_(
     ],
     at_least: Annotated[
         float | None,
-        typer.Option(callback=finite, help="Keep pairs with at least this score.", show_default=False),
+        typer.Option(
+            min=-1e9,
+            max=1e9,
+            callback=finite,
+            help="Keep pairs with at least this score.",
+            show_default=False,
+        ),
     ] = None,
     keep: Annotated[
         float | None,
@@ -139,7 +145,7 @@ def filter_(
     with progress_line(corpus.name) as progress:
         progress("writing", n_pairs)
         files_written = write_best(corpus, scores, cut, out, keep_unscored=keep_unscored, langs=names)
-    say(f"lowest score kept: {cut.threshold:g}")
+    say(f"kept from score {cut.threshold:g} on")
     say_written(files_written, n_kept=n_kept, n_lines=n_pairs, unit=unit_of(corpus))
 
 

@@ -68,7 +68,9 @@ def score_model(
     """
     from dragoman.bulk import scoring
     from dragoman.data.corpora import DEFAULT_COLUMNS
+    from dragoman.tasks.translation.task import check_precision
 
+    check_precision(precision)
     if precision == "int8":
         raise ConfigError('--precision int8: is for search only; score translations in "fp32" or "bf16"')
     if mean and (per_token or json_):
