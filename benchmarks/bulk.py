@@ -21,6 +21,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.bulk.job import Job
 
 WORDS = ("red", "blue", "big", "small", "cat", "dog", "bird", "house", "tree", "river")
 
@@ -47,17 +51,24 @@ def measure_memory(run: Path, n_lines: int, n_workers: int) -> None:
     """Translate N lines in this process or its workers; print what that took as JSON."""
     from dragoman.bulk.job import Job
     from dragoman.bulk.output import Lines, as_line
-    from dragoman.bulk.running import translate_file
 
     source = run.with_name("in.txt.gz")
+    measure(Job(run, source, run.with_name(f"{n_lines}.gz"), Lines(as_line)), n_workers=n_workers)
+
+
+def measure(job: Job, *, n_workers: int, chunk_lines: int = 4096) -> None:
+    """Run a job in this process or its workers; print what that took as JSON."""
+    from dragoman.bulk.running import translate_file
+
     start = time.perf_counter()
-    translate_file(Job(run, source, run.with_name(f"{n_lines}.gz"), Lines(as_line)), n_workers=n_workers)
+    summary = translate_file(job, n_workers=n_workers, chunk_lines=chunk_lines)
     seconds = time.perf_counter() - start
     kib = 1024 if sys.platform == "darwin" else 1
     peaks = [
         resource.getrusage(who).ru_maxrss // kib for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     ]
-    print(json.dumps({"seconds": seconds, "own": peaks[0] / 1024, "worker": peaks[1] / 1024}))
+    took = {"seconds": seconds, "own": peaks[0] / 1024, "worker": peaks[1] / 1024}
+    print(json.dumps({**took, "lines": summary.n_lines, "new": summary.n_new}))
 
 
 def memory(sizes: list[int], n_workers: int) -> None:
@@ -69,13 +80,17 @@ def memory(sizes: list[int], n_workers: int) -> None:
         step("make", name)
         for n_lines in sizes:
             with gzip.open(Path(name) / "in.txt.gz", "wt", encoding="utf-8") as file:
-                for i in range(n_lines):
-                    file.write(" ".join(WORDS[(i + k * k) % 10] for k in range(3 + i % 20)) + "\n")
+                file.writelines(f"{sentence(i)}\n" for i in range(n_lines))
             found = json.loads(step("measure", name, str(n_lines), str(n_workers)))
             worker = f", {found['worker']:.0f} MiB a worker" if n_workers > 1 else ""
             print(
                 f"{n_lines:>9,} lines{found['seconds']:8.1f} s   {found['own']:.0f} MiB{worker}", flush=True
             )
+
+
+def sentence(i: int) -> str:
+    """Return a sentence of 3 to 22 words, another one for another i."""
+    return " ".join(WORDS[(i + k * k) % 10] for k in range(3 + i % 20))
 
 
 def step(*arguments: str) -> str:

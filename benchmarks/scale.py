@@ -1,7 +1,9 @@
-"""Large corpora: what the doctor finds, and a vocabulary, a token store and a first update; time and memory.
+"""Large corpora: the doctor, a vocabulary, a token store, a first update, translating, scoring; time, memory.
 
     DRAGOMAN_DATA=... python benchmarks/scale.py doctor [--pairs 1000000] [--seed 1] [--folder DIR]
     DRAGOMAN_DATA=... python benchmarks/scale.py training [--pairs 1000000] [--seed 1] [--folder DIR]
+    python benchmarks/scale.py translating [--lines 20000 100000] [--workers 1] [--folder DIR]
+    python benchmarks/scale.py scoring [--lines 20000 100000] [--workers 1] [--folder DIR]
 
 The corpus is made in DIR, unless it is there: two random pairs of multi30k, tatoeba-en-de and iwslt17 are
 joined to one, and faults are planted block by block as in doctor.py, each kind into about 1 % of the pairs,
@@ -9,11 +11,17 @@ with repetitions and near repetitions of pairs from earlier blocks. `doctor` run
 with every planted kind dropped, and counts what dropped.jsonl says of pairs with that fault planted (found),
 and of pairs with nothing planted (false alarms). Each step is a process of its own, whose peak resident
 memory the operating system reports. Prints Markdown.
+
+`translating` and `scoring` run a file of each number of lines through the smallest model there can be, as
+`translate --out` and `score-model --out` do. The largest one is done a second time, killed with SIGKILL when
+half of its lines are done, continued, and compared byte by byte. `scoring` ends with `data filter` by these
+scores.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import random
@@ -23,11 +31,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import bulk
 import doctor
 from dragoman.data.corpora import Pair, open_corpus
 from dragoman.data.doctor import DROPPED
@@ -229,23 +238,97 @@ def count_tokens(folder: Path) -> int:
 
 
 STEPS = ("vocabulary", "store", "tokenizers alone")
+BULK = ("translating", "scoring")
+CHUNK_LINES = 4096
+
+
+def run_bulk(folder: Path, work: str, sizes: Sequence[int], n_workers: int) -> None:
+    """Translate or score files of each size, the largest one also with a kill; print what each took."""
+    measured([bulk.__file__, "step", "make", str(folder)], folder)
+    print("| lines | workers | wall seconds | lines a second | peak MiB | peak MiB of a worker |")
+    print("|--:|--:|--:|--:|--:|--:|")
+    n_lines = 0
+    for n_lines in sorted(sizes):
+        for side, lag in zip(LANGS, (0, 7), strict=True):
+            with gzip.open(folder / f"in.{side}.gz", "wt", encoding="utf-8", compresslevel=1) as file:
+                file.writelines(f"{bulk.sentence(i + lag)}\n" for i in range(n_lines))
+        took = json.loads(measured(bulk_step(folder, work, "whole", n_lines, n_workers), folder).output)
+        speed = f"{took['seconds']:.0f} | {n_lines / took['seconds']:,.0f}"
+        worker = f"{took['worker']:,.0f}" if n_workers > 1 else "–"
+        print(f"| {n_lines:,} | {n_workers} | {speed} | {took['own']:,.0f} | {worker} |", flush=True)
+    print(f"\n{killed_and_continued(folder, work, n_lines, n_workers)}")
+    if work == "scoring":
+        files = [f"in.{side}.gz" for side in LANGS]
+        command = ["-m", "dragoman", "data", "filter", *files, "--by-score", "whole.gz", "--keep", "0.8"]
+        step = measured([*command, "--out", "best"], folder)
+        print("\n| step | processor seconds | wall seconds | peak MiB | |")
+        print("|---|--:|--:|--:|---|")
+        print_step("data filter --keep 0.8", step, f"{n_lines:,} pairs")
+
+
+def bulk_step(folder: Path, work: str, out: str, n_lines: int, n_workers: int) -> list[str]:
+    """Return the arguments of a process that translates or scores, or continues that."""
+    chunk_lines = min(CHUNK_LINES, max(1, n_lines // 4))
+    return [__file__, "--step", work, str(folder), f"{out}.gz", str(n_workers), str(chunk_lines)]
+
+
+def killed_and_continued(folder: Path, work: str, n_lines: int, n_workers: int) -> str:
+    """Kill a process half-way and continue; say in words what came of it."""
+    command = bulk_step(folder, work, "killed", n_lines, n_workers)
+    journal, n_done = folder / "killed.gz.journal", 0
+    with subprocess.Popen([sys.executable, *command], cwd=folder, stdout=subprocess.PIPE) as process:
+        while process.poll() is None and n_done < n_lines // 2:
+            time.sleep(0.01)
+            with suppress(FileNotFoundError):
+                n_done = json.loads(journal.read_bytes())["n_lines"]
+        process.kill()
+    took = json.loads(measured(command, folder).output)
+    is_equal = (folder / "killed.gz").read_bytes() == (folder / "whole.gz").read_bytes()
+    n_kept = took["lines"] - took["new"]
+    return (
+        f"Killed when {n_kept:,} of {took['lines']:,} lines were done; the rest took {took['seconds']:.0f} "
+        f"s, and the output {'equals' if is_equal else 'DIFFERS FROM'} that without a kill."
+    )
+
+
+def run_bulk_step(work: str, folder: Path, out: str, n_workers: int, chunk_lines: int) -> None:
+    """Translate or score in this process; print what that took as JSON."""
+    from dragoman.bulk.job import Job
+    from dragoman.bulk.output import Lines, as_line
+    from dragoman.bulk.scoring import ScoringJob
+
+    source, target = (folder / f"in.{side}.gz" for side in LANGS)
+    if work == "translating":
+        job = Job(folder / "run", source, folder / out, Lines(as_line))
+    else:
+        job = ScoringJob(folder / "run", source, folder / out, target=target)
+    bulk.measure(job, n_workers=n_workers, chunk_lines=chunk_lines)
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--step"] and sys.argv[2] in BULK:
+        run_bulk_step(sys.argv[2], Path(sys.argv[3]), sys.argv[4], *map(int, sys.argv[5:]))
+        return
     if sys.argv[1:2] == ["--step"]:
         print(run_step(sys.argv[2], Path(sys.argv[3])))
         return
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("doctor", "training"))
+    parser.add_argument("what", choices=("doctor", "training", *BULK))
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lines", type=int, nargs="+", default=[20_000, 100_000])
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the corpus is, or is to be made")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = (options.folder or Path(name)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
+        if options.what in BULK:
+            with tempfile.TemporaryDirectory(dir=folder) as inner:
+                run_bulk(Path(inner), options.what, options.lines, options.workers)
+            return
         if not (folder / PLANTED).exists():
             make_corpus(folder, options.pairs, options.seed)
         with (folder / "train.en").open("rb") as file:

@@ -47,6 +47,24 @@ def test_planted_faults_are_where_it_says_and_counted(
         assert rows[fault][2] == "0", fault
 
 
+@pytest.mark.parametrize("work", ["translating", "scoring"])
+def test_a_bulk_job_that_was_killed_half_way_writes_what_one_without_a_kill_does(
+    work: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["scale.py", work, "--lines", "600", "2000", "--workers", "2", "--folder", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    scale.main()
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line.strip("| ").split(" | ") for line in printed if line.startswith("| ")]
+    assert [row[:2] for row in rows[1:3]] == [["600", "2"], ["2,000", "2"]]
+    assert all(float(row[i].replace(",", "")) > 0 for row in rows[1:3] for i in (3, 4, 5))
+    (said,) = [line for line in printed if line.startswith("Killed when ")]
+    assert 0 < int(said.split()[2].replace(",", "")) <= 2000
+    assert said.endswith("and the output equals that without a kill.")
+    if work == "scoring":
+        assert rows[-1][0] == "data filter --keep 0.8"
+
+
 def test_false_alarms_are_on_pairs_with_nothing_planted(capsys: pytest.CaptureFixture[str]) -> None:
     planted = {"length (cut)": [1, 2], "length (joined)": [3], "empty": [4]}
     scale.print_faults(planted, {"length": {1, 3, 4, 9, 10}, "empty": {4}})

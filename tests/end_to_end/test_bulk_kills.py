@@ -1,4 +1,4 @@
-"""A translation of a file that is killed goes on without losing or repeating a line."""
+"""A translation or scoring of a file that is killed goes on without losing or repeating a line."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from dragoman.bulk.job import Job
 from dragoman.bulk.output import Lines, as_line
 from dragoman.bulk.running import translate_file
+from dragoman.bulk.scoring import ScoringJob
 from dragoman.data.readers.files import open_lines
 from tiny import WORDS
 
@@ -27,10 +28,14 @@ from dragoman.bulk.job import Job
 from dragoman.bulk.output import Lines
 from dragoman.bulk.running import translate_file
 from dragoman.bulk.output import as_line
+from dragoman.bulk.scoring import ScoringJob
 from dragoman.errors import DragomanError
 
-run, source, out, victim, delay, chunk_lines = sys.argv[1:]
-job = Job(Path(run), Path(source), Path(out), Lines(as_line), {"beam_size": 1})
+run, source, out, work, victim, delay, chunk_lines = sys.argv[1:]
+if work == "translating":
+    job = Job(Path(run), Path(source), Path(out), Lines(as_line), {"beam_size": 1})
+else:
+    job = ScoringJob(Path(run), Path(source), Path(out), target=Path(source).with_name("in.de"))
 
 def kill():
     pid = os.getpid() if victim == "parent" else active_children()[0].pid
@@ -54,27 +59,34 @@ except DragomanError as error:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = random.Random(3)
     path = tmp_path_factory.mktemp("corpus") / "in.txt"
-    lines = [" ".join(rng.choices(list(WORDS), k=rng.randint(0, 9))) for _ in range(3000)]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for file, words in ((path, list(WORDS)), (path.with_name("in.de"), list(WORDS.values()))):
+        lines = [" ".join(rng.choices(words, k=rng.randint(0, 9))) for _ in range(3000)]
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(corpus: Path, tiny_run: Path) -> list[str]:
-    out = corpus.with_name("whole.txt")
-    translate_file(Job(tiny_run, corpus, out, Lines(as_line), GREEDY), chunk_lines=CHUNK_LINES)
-    return list(open_lines(out))
+def uninterrupted(corpus: Path, tiny_run: Path) -> dict[str, list[str]]:
+    outs = {work: corpus.with_name(work) for work in ("translating", "scoring")}
+    jobs = (
+        Job(tiny_run, corpus, outs["translating"], Lines(as_line), GREEDY),
+        ScoringJob(tiny_run, corpus, outs["scoring"], target=corpus.with_name("in.de")),
+    )
+    for job in jobs:
+        translate_file(job, chunk_lines=CHUNK_LINES)
+    return {work: list(open_lines(out)) for work, out in outs.items()}
 
 
 @pytest.mark.parametrize("victim", ["parent", "worker"])
+@pytest.mark.parametrize("work", ["translating", "scoring"])
 def test_kills_at_random_instants_leave_what_continues_to_the_byte(
-    victim: str, corpus: Path, uninterrupted: list[str], tiny_run: Path, tmp_path: Path
+    work: str, victim: str, corpus: Path, uninterrupted: dict[str, list[str]], tiny_run: Path, tmp_path: Path
 ) -> None:
     rng = random.Random(victim)
     out = tmp_path / "out.zst"
     codes = []
     for delay in (rng.uniform(0, 0.5), rng.uniform(0, 0.5), 1000):
-        command = [sys.executable, "-c", PROGRAM, tiny_run, corpus, out, victim, delay, CHUNK_LINES]
+        command = [sys.executable, "-c", PROGRAM, tiny_run, corpus, out, work, victim, delay, CHUNK_LINES]
         start = time.monotonic()
         done = subprocess.run(
             list(map(str, command)), capture_output=True, text=True, check=False, timeout=120
@@ -89,5 +101,5 @@ def test_kills_at_random_instants_leave_what_continues_to_the_byte(
             assert not out.exists()
     assert codes[-1] == 0
     assert codes[0] == {"parent": -9, "worker": 1}[victim]
-    assert list(open_lines(out)) == uninterrupted
+    assert list(open_lines(out)) == uninterrupted[work]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.zst"]

@@ -200,12 +200,58 @@ def test_what_is_found_is_scored_as_it_was_found(tiny_run: Path) -> None:
     assert float(scored.split("\t")[1]) == pytest.approx(record["score"], rel=1e-3)
 
 
+def test_pairs_that_cannot_be_scored_keep_their_line_and_are_counted(tiny_run: Path) -> None:
+    src, tgt = write("a.en", f"{TEXT}cat\n"), write("a.de", f"rot\nHund\nalt Haus\n{'Katze ' * 600}\n")
+    command = ["score-model", tiny_run, src, tgt, "--precision", "fp32"]
+    result = succeed(*command)
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["1", "2", "3", "4"]
+    assert [row[1:] for row in rows[1::2]] == [["", "", "0"]] * 2
+    assert result.stderr.splitlines()[-2] == (
+        "without a score: 2 of 4: 1 with a side longer than the model accepts, 1 with an empty side"
+    )
+    records = [json.loads(line) for line in succeed(*command, "--json").stdout.splitlines()]
+    assert [record["log_prob"] is None for record in records] == [False, True, False, True]
+    assert records[1]["without_score"] == "an empty side"
+    means = succeed(*command, "--mean").stdout.splitlines()
+    assert [mean == "" for mean in means] == [False, True, False, True]
+    for mean, row in zip(means[::2], rows[::2], strict=True):
+        assert float(mean) == pytest.approx(float(row[1]) / int(row[3]), abs=1e-4)
+    assert {line.split("\t")[0] for line in succeed(*command, "--per-token").stdout.splitlines()} == {
+        "1",
+        "3",
+    }
+
+
+def test_a_file_of_pairs_is_scored_as_two_aligned_files_are(tiny_run: Path) -> None:
+    src, tgt = write("a.en", TEXT), write("a.de", "rot Katze\n\nalt Haus\n")
+    expected = succeed("score-model", tiny_run, src, tgt).stdout
+    texts = zip(TEXT.splitlines(), ["rot Katze", "", "alt Haus"], strict=True)
+    rows = write("a.tsv", "".join(f"x\t{source}\t{target}\n" for source, target in texts))
+    assert succeed("score-model", tiny_run, rows, "--columns", "1,2").stdout == expected
+
+
 @pytest.mark.parametrize(
-    ("tgt", "message"),
+    ("arguments", "message"),
     [
-        ("rot\n\nalt Haus\n\n", "a.de"),
-        ("rot\nHund\nalt Haus\n", "a.en, a.de: pair 2: the source is empty; give text on both sides"),
+        (["a.en", "b.de", "a.en"], "a corpus of 3 files; give two aligned files or one with both sides"),
+        (["a.en", "no.de"], "no.de: no such file"),
+        (["a.en", "a.en", "--precision", "fp64"], "--precision fp64: is not a precision"),
+        (
+            ["a.en", "a.en", "--mean", "--json"],
+            "--mean writes a number per pair; omit --per-token and --json",
+        ),
+        (["a.en", "b.de", "--out", "a.en"], "a.en: is the input"),
+        (["a.en", "b.de", "--out", "b.de"], "b.de: is the input"),
+        (
+            ["a.en", "b.de", "--out", "o"],
+            "a.en has 3 lines and b.de 4; parallel files must match line by line",
+        ),
     ],
 )
-def test_pairs_that_cannot_be_scored_are_one_line(tiny_run: Path, tgt: str, message: str) -> None:
-    assert message in error_of("score-model", tiny_run, write("a.en", TEXT), write("a.de", tgt))
+def test_a_wrong_corpus_or_output_is_one_line(tiny_run: Path, arguments: list[str], message: str) -> None:
+    write("a.en", TEXT)
+    write("b.de", "rot\n\nalt Haus\n\n")
+    assert message in error_of("score-model", tiny_run, *arguments)
+    assert sorted(path.name for path in Path().iterdir()) == ["a.en", "b.de"]
+    assert Path("a.en").read_text(encoding="utf-8") == TEXT

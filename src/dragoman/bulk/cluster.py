@@ -14,9 +14,7 @@ import os
 import socket
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from dragoman.bulk.job import Job
@@ -32,7 +30,7 @@ STORE_BYTES = 256 << 20
 
 
 def on_cluster(
-    job: Job, read: Callable[[Path], Iterator[Chunk]], *, address: str, n_workers: int
+    job: Job, read: Callable[[Job], Iterator[Chunk]], *, address: str, n_workers: int
 ) -> Generator[Done, None, None]:
     """Yield the result of each chunk of `read`, in order.
 
@@ -49,10 +47,9 @@ def on_cluster(
     import ray
     import ray.data
 
-    ensemble = tuple(path.resolve() for path in job.ensemble)
-    job = replace(job, run=job.run.resolve(), ensemble=ensemble, source=job.source.resolve())
+    job = job.resolved()
     with _connected(ray, address, n_workers=n_workers):
-        dataset = _dataset(ray, job, partial(read, job.source), n_workers=n_workers)
+        dataset = _dataset(ray, job, partial(read, job), n_workers=n_workers)
         try:
             with closing(iter(dataset.iter_rows())) as rows:
                 problem = yield from _results(rows)

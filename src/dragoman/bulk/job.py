@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dragoman.bulk.output import Dropped, Output
-from dragoman.bulk.stream import Chunk, Done, Tick
+from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, Tick, read_chunks
 from dragoman.config import TranslationConfig
 from dragoman.data.readers.files import compressed, hash_file, hash_strings
 from dragoman.errors import DataError
@@ -42,11 +42,43 @@ class Job:
     """Target language, or direction, of a run with several: see `Translator.towards`."""
     ensemble: tuple[Path, ...] = ()
     """Runs with the same vocabulary that translate together with `run`."""
+    noun: ClassVar[str] = "sentences"
+    """The unit of progress messages."""
 
     @property
     def runs(self) -> tuple[Path, ...]:
         """All runs of the ensemble, or the one."""
         return (self.run, *self.ensemble)
+
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """The files that are read, apart from the runs."""
+        return (self.source,)
+
+    def size(self) -> int:
+        """Return the stored bytes of the file that progress is measured by; 0 = unknown."""
+        return self.source.stat().st_size
+
+    def chunks(self, *, n_done: int = 0, digest: str = "", chunk_lines: int = CHUNK_LINES) -> Iterator[Chunk]:
+        """Cut the input into chunks; parameters and errors are those of `stream.cut`."""
+        return read_chunks(
+            self.source, encoding=self.encoding, n_done=n_done, digest=digest, chunk_lines=chunk_lines
+        )
+
+    def resolved(self) -> Job:
+        """Return the same job with absolute paths of what is read."""
+        ensemble = tuple(path.resolve() for path in self.ensemble)
+        return replace(self, run=self.run.resolve(), ensemble=ensemble, source=self.source.resolve())
+
+    def remarks(self, counts: Mapping[str, int], *, n_lines: int) -> list[str]:
+        """Describe skipped and exceptional lines, by the `counts` of all chunks."""
+        left = dict(counts)
+        remarks = []
+        if n_split := left.pop(IN_PARTS, 0):
+            remarks.append(f"longer than the model accepts, and translated in parts: {n_split:,} lines")
+        if left:
+            remarks.append(f"without translation, or skipped: {by_reason(left, n_lines=n_lines)}")
+        return remarks
 
     def open(self, *, device: str | None = None) -> Callable[[Chunk, Tick], Done]:
         """Load the weights; return what makes the output of a chunk. `device`: instead of the job's own."""
@@ -94,6 +126,12 @@ class Job:
             **({} if self.encoding == "utf-8" else {"encoding": self.encoding}),
             **({} if self.to is None else {"to": self.to}),
         }
+
+
+def by_reason(counts: Mapping[str, int], *, n_lines: int) -> str:
+    """Describe lines counted by reason: "3 of 100: 1 too long, 2 empty"."""
+    reasons = ", ".join(f"{n:,} {reason}" for reason, n in sorted(counts.items()))
+    return f"{sum(counts.values()):,} of {n_lines:,}: {reasons}"
 
 
 class ChunkTranslator:

@@ -1,4 +1,4 @@
-"""Translate a whole file into another one: on workers, with progress, resumable."""
+"""Translate or score a whole file into another one: on workers, with progress, resumable."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from operator import methodcaller
 from typing import NamedTuple
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.journal import Journal
-from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, read_chunks
+from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done
 from dragoman.bulk.workers import in_process, in_processes
 from dragoman.data.readers.files import compressed
 from dragoman.errors import require
@@ -24,9 +24,9 @@ class Status:
     """How far a translation is."""
 
     size: int
-    """Bytes of the input, as it is stored ..."""
+    """Bytes of the input, as it is stored; 0 = unknown ..."""
     n_bytes: int
-    """... and those that have been read."""
+    """... and those that have been read; 0 = none yet, or unknown."""
     n_read: int
     """Lines that have been read."""
     n_earlier: int
@@ -39,7 +39,7 @@ class Status:
     @property
     def share(self) -> float:
         """Fraction of the input that has been read, 0 to 1."""
-        return min(1.0, self.n_bytes / self.size) if self.size else 1.0
+        return min(1.0, self.n_bytes / self.size) if self.size else 0.0
 
     @property
     def lines_per_second(self) -> float:
@@ -91,45 +91,63 @@ def translate_file(
         require("ray", extra="ray", purpose=f"--ray {ray}")
     start = time.monotonic()
     refuse_overwriting(
-        job.out, inputs=[job.source, *(file for run in job.runs for file in Run.open(run).files())]
+        job.out, inputs=[*job.inputs, *(file for run in job.runs for file in Run.open(run).files())]
     )
     settings = {**job.described(), "chunk_lines": chunk_lines}
     with Journal(job.out, settings) as journal:
         n_earlier = journal.n_lines
         if not journal.finished:
-            status = Status(job.source.stat().st_size, 0, n_earlier, n_earlier, 0, 0.0)
-
-            def tick(n_lines: int) -> None:
-                status.n_new += n_lines
-                status.seconds = time.monotonic() - start
-                watch(status)
-
-            read = partial(
-                read_chunks,
-                encoding=job.encoding,
-                n_done=n_earlier,
-                digest=journal.digest,
-                chunk_lines=chunk_lines,
-            )
-            chunks = _watched(read(job.source), status)
-            results: Generator[Done, None, None]
-            if ray is not None:
-                from dragoman.bulk.cluster import on_cluster
-
-                results = on_cluster(job, read, address=ray, n_workers=n_workers)
-            elif n_workers == 1:
-                results = in_process(job, chunks, tick=tick)
-            else:
-                results = in_processes(job, chunks, n_workers=n_workers, tick=tick)
+            results = run_chunks(
+                job, n_workers=n_workers, ray=ray, chunk_lines=chunk_lines, watch=watch,
+                n_done=n_earlier, digest=journal.digest,
+            )  # fmt: skip
             with closing(results):
                 for done in results:
                     journal.append(done)
-                    n_done = done.first_number - 1 + done.n_lines
-                    if status.n_read < n_done:  # read elsewhere
-                        status.n_read, status.n_bytes = n_done, done.n_bytes
-                    tick(max(0, n_done - n_earlier - status.n_new))
         journal.finish()
     return Summary(journal.n_lines, journal.n_lines - n_earlier, journal.counts, time.monotonic() - start)
+
+
+def run_chunks(
+    job: Job,
+    *,
+    n_workers: int = 1,
+    ray: str | None = None,
+    chunk_lines: int = CHUNK_LINES,
+    watch: Callable[[Status], None] = lambda status: None,
+    n_done: int = 0,
+    digest: str = "",
+) -> Generator[Done, None, None]:
+    """Yield the result of each chunk of the input, in order, from line `n_done` + 1 on.
+
+    Other parameters and errors are those of `translate_file`; nothing is written.
+    """
+    start = time.monotonic()
+    status = Status(job.size(), 0, n_done, n_done, 0, 0.0)
+
+    def tick(n_lines: int) -> None:
+        status.n_new += n_lines
+        status.seconds = time.monotonic() - start
+        watch(status)
+
+    read = methodcaller("chunks", n_done=n_done, digest=digest, chunk_lines=chunk_lines)
+    chunks = _watched(read(job), status)
+    results: Generator[Done, None, None]
+    if ray is not None:
+        from dragoman.bulk.cluster import on_cluster
+
+        results = on_cluster(job, read, address=ray, n_workers=n_workers)
+    elif n_workers == 1:
+        results = in_process(job, chunks, tick=tick)
+    else:
+        results = in_processes(job, chunks, n_workers=n_workers, tick=tick)
+    with closing(results):
+        for done in results:
+            yield done
+            n_lines = done.first_number - 1 + done.n_lines
+            if status.n_read < n_lines:  # read elsewhere
+                status.n_read, status.n_bytes = n_lines, done.n_bytes
+            tick(max(0, n_lines - n_done - status.n_new))
 
 
 def _watched(chunks: Iterator[Chunk], status: Status) -> Iterator[Chunk]:

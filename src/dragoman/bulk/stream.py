@@ -1,4 +1,4 @@
-"""Read a text file in chunks of lines; the result of a chunk."""
+"""Read a text file, or a parallel corpus, in chunks of lines; the result of a chunk."""
 
 from __future__ import annotations
 
@@ -64,6 +64,27 @@ def read_chunks(
     """
     position = Position()
     lines = open_lines(path, encoding=encoding, position=position)
+    yield from cut(
+        lines, name=str(path), position=position, n_done=n_done, digest=digest, chunk_lines=chunk_lines
+    )
+
+
+def cut(
+    lines: Iterator[str],
+    *,
+    name: str,
+    position: Position,
+    n_done: int = 0,
+    digest: str = "",
+    chunk_lines: int = CHUNK_LINES,
+) -> Iterator[Chunk]:
+    """Cut `lines` into chunks, from line `n_done` + 1 on. `digest` is that of the lines before it.
+
+    `name` is that of the input in messages, `position` how far it has been read.
+
+    Raises:
+        DataError: other lines are done than those; and whatever reading a line raises.
+    """
     read = hashlib.blake2b(digest_size=16)
 
     def chunk_of(n: int) -> list[str]:
@@ -76,7 +97,7 @@ def read_chunks(
         n_lines += len(chunk)
     if n_lines < n_done or (n_done and read.hexdigest() != digest):
         raise DataError(
-            f"{path}: its first {n_done:,} lines have changed since they were translated; restore them, or "
+            f"{name}: its first {n_done:,} lines have changed since they were translated; restore them, or "
             "delete the .journal and .partial of the output to start over"
         )
     while chunk := chunk_of(chunk_lines):

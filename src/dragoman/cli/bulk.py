@@ -1,9 +1,8 @@
-"""Progress of file translation, shared by `translate`, `backtranslate` and `distill`."""
+"""Progress of file translation and scoring, shared by the commands that have `--out` for large files."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -19,51 +18,44 @@ LINE_EVERY = 30.0
 
 
 def run_job(job: Job, *, n_workers: int, ray: str | None) -> Summary:
-    """Translate a file with a progress bar; if interrupted, print the command that continues."""
+    """Run a job with a progress bar; if interrupted, print the command that continues."""
     from dragoman.bulk.running import translate_file
 
-    progress = TerminalProgress()
+    progress = TerminalProgress(job.noun)
     try:
         with progress:
             summary = translate_file(job, n_workers=n_workers, ray=ray, watch=progress.show)
     except KeyboardInterrupt:
         say(f"to continue: {command_line()}")
         raise typer.Exit(INTERRUPTED) from None
-    for line in describe_summary(summary, job.out):
+    for line in describe_summary(summary, job):
         say(line)
     return summary
 
 
-def describe_summary(summary: Summary, out: Path) -> list[str]:
-    """Describe a finished translation: lines, speed, and skipped lines by reason."""
-    from dragoman.bulk.job import IN_PARTS
-
+def describe_summary(summary: Summary, job: Job) -> list[str]:
+    """Describe a finished job: lines, speed, and skipped lines by reason."""
     speed = summary.n_new / max(summary.seconds, 1e-9)
     earlier = summary.n_lines - summary.n_new
-    lines = [
-        f"{out}: {summary.n_lines:,} lines"
+    return [
+        f"{job.out}: {summary.n_lines:,} lines"
         + (f", {earlier:,} of them earlier" if earlier else "")
-        + f"; {summary.n_new:,} in {summary.seconds:.1f} s, {speed:.1f} sentences/s with loading"
+        + f"; {summary.n_new:,} in {summary.seconds:.1f} s, {speed:.1f} {job.noun}/s with loading",
+        *job.remarks(summary.counts, n_lines=summary.n_lines),
     ]
-    counts = dict(summary.counts)
-    if n_split := counts.pop(IN_PARTS, 0):
-        lines.append(f"longer than the model accepts, and translated in parts: {n_split:,} lines")
-    if counts:
-        total = sum(counts.values())
-        reasons = ", ".join(f"{n:,} {reason}" for reason, n in sorted(counts.items()))
-        lines.append(f"without translation, or skipped: {total:,} of {summary.n_lines:,}: {reasons}")
-    return lines
 
 
 class TerminalProgress:
     """Progress of a file: a bar on a terminal, otherwise a line on stderr every 30 s. A context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, noun: str) -> None:
+        """Take the unit of the speed, such as "sentences", as `noun`."""
         from rich.progress import BarColumn, Progress, TextColumn
 
         from dragoman.cli.console import Console
 
         console = Console(stderr=True)
+        self._noun = noun
         self._bar = None
         if console.is_terminal:
             self._bar = Progress(
@@ -84,20 +76,22 @@ class TerminalProgress:
     def show(self, status: Status) -> None:
         """Update the progress."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=status.share, description=describe_status(status))
+            self._bar.update(
+                self._task, completed=status.share, description=describe_status(status, self._noun)
+            )
         elif time.monotonic() - self._told >= LINE_EVERY:
-            say(describe_status(status))
+            say(describe_status(status, self._noun))
             self._told = time.monotonic()
 
 
-def describe_status(status: Status) -> str:
+def describe_status(status: Status, noun: str = "sentences") -> str:
     """Describe progress: share of the input read, lines, speed and time left."""
     left = status.seconds_left
     return " · ".join(
         [
-            f"{100 * status.share:.1f} % read",
+            *([f"{100 * status.share:.1f} % read"] if status.n_bytes else []),
             f"{status.n_earlier + status.n_new:,} lines",
-            f"{status.lines_per_second:.1f} sentences/s",
+            f"{status.lines_per_second:.1f} {noun}/s",
             *([] if left is None else [f"{duration(left)} left"]),
         ]
     )

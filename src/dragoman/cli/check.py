@@ -245,7 +245,7 @@ def _check(job: Job, n_examples: int, *, thresholds: Mapping[str, float], with_s
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import check_corpus, check_labelled
 
-    with _progress(job) as progress:
+    with progress_line(job.name or job.corpus.name) as progress:
         if isinstance(job.corpus, Corpus):
             return check_corpus(
                 job.corpus,
@@ -267,8 +267,8 @@ def _check(job: Job, n_examples: int, *, thresholds: Mapping[str, float], with_s
 
 
 @contextmanager
-def _progress(job: Job) -> Iterator[Progress]:
-    """Show progress in one line of stderr, if it is a terminal."""
+def progress_line(name: str) -> Iterator[Progress]:
+    """Show the progress of reading the corpus `name` in one line of stderr, if it is a terminal."""
     from dragoman.cli.console import Console
 
     console = Console(stderr=True)
@@ -276,7 +276,7 @@ def _progress(job: Job) -> Iterator[Progress]:
 
         def show(doing: str, n_read: int) -> None:
             if console.is_terminal:
-                status.update(f"{job.name or job.corpus.name}: {doing} · {n_read:,} read")
+                status.update(f"{name}: {doing} · {n_read:,} read")
 
         yield show
 
@@ -289,10 +289,15 @@ def _write_clean(job: Job, report: Report, folder: Path, kinds: frozenset[str]) 
     files = write_clean(job.corpus, report, folder, kinds=kinds, langs=names)
     n_dropped = len(report.lines(kinds))
     n_kept = report.n_lines - n_dropped
-    say(f"kept {n_kept:,} of {report.n_lines:,} {report.unit}s, dropped {n_dropped:,}: {files[-1]}")
+    say_written(files, n_kept=n_kept, n_lines=report.n_lines, unit=report.unit)
+    return {"files": list(map(str, files)), "n_kept": n_kept, "n_dropped": n_dropped}
+
+
+def say_written(files: Sequence[Path], *, n_kept: int, n_lines: int, unit: str) -> None:
+    """Report a clean copy on stderr; the last file says what was dropped."""
+    say(f"kept {n_kept:,} of {n_lines:,} {unit}s, dropped {n_lines - n_kept:,}: {files[-1]}")
     for file in files[:-1]:
         say(f"written: {file}")
-    return {"files": list(map(str, files)), "n_kept": n_kept, "n_dropped": n_dropped}
 
 
 def summary(reports: Sequence[Report]) -> str:

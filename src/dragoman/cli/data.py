@@ -1,4 +1,4 @@
-"""`dragoman data`: list, download and check data sets."""
+"""`dragoman data`: list and download data sets, check and filter corpora."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dragoman.cli import check
+from dragoman.cli import check, filter_corpus
 from dragoman.cli.app import as_called, say
 from dragoman.cli.downloads import progress_bars
 
@@ -21,7 +21,7 @@ data_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="List and download named data sets; check corpora.",
+    help="List and download named data sets; check and filter corpora.",
 )
 
 
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     data_app.command("list")(list_)
     data_app.command()(fetch)
     check.register(data_app)
+    filter_corpus.register(data_app)
     app.add_typer(data_app, name="data")
 
 

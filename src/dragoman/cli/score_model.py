@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from collections import Counter, deque
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import check_outputs, say
-from dragoman.cli.options import Device, Ensemble, Precision, RunPath, To
-from dragoman.errors import ConfigError, DataError
+from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, say
+from dragoman.cli.bulk import TerminalProgress, run_job
+from dragoman.cli.options import Device, Ensemble, Precision, RunPath, To, Workers
+from dragoman.cli.train import Columns, two_columns
+from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.predict.scoring import ScoredTranslation
-    from dragoman.predict.translator import Translator
+    from dragoman.bulk.scoring import ScoringJob
 
-CHUNK = 10_000
-"""Pairs that are scored together; output starts after the first chunk."""
+STDOUT = Path("-")
 
 
 def register(app: typer.Typer) -> None:
@@ -27,95 +27,101 @@ def register(app: typer.Typer) -> None:
 
 def score_model(
     run: RunPath,
-    src: Annotated[str, typer.Argument(help="Source sentences, one per line.", show_default=False)],
-    tgt: Annotated[str, typer.Argument(help="Their translations, line by line.", show_default=False)],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="Sources and their translations: two aligned files, or one file of pairs.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar=FILE_OR_STDOUT,
+            help="Output, compressed by its suffix; the same command continues after an interruption.",
+        ),
+    ] = STDOUT,
+    mean: Annotated[
+        bool,
+        typer.Option("--mean", help="Write one number per pair: the mean log-probability of its tokens."),
+    ] = False,
     per_token: Annotated[
         bool, typer.Option("--per-token", help="Write a line per token: pair, token, log-probability.")
     ] = False,
     json_: Annotated[
         bool, typer.Option("--json", help="Write one JSON object per pair, not a table.")
     ] = False,
+    columns: Columns = None,
     batch_tokens: Annotated[int, typer.Option(min=1, max=10**9, help="Tokens per batch.")] = 2048,
     to: To = None,
     ensemble: Ensemble = None,
     device: Device = "auto",
     precision: Precision = "auto",
+    workers: Workers = 1,
 ) -> None:
     """Score given translations by the model's own probabilities (forced decoding).
 
     Each output line has, separated by tabs: number of the pair, log-probability in nats, perplexity per
-    token, number of tokens. The end token counts. Pairs that are empty on both sides have no tokens. A
-    summary goes to stderr.
+    token, number of tokens. The end token counts. Pairs that cannot be scored, since a side is empty or too
+    long, have empty cells (with --mean an empty line) and are counted. Pairs that are empty on both sides
+    have no tokens. A summary goes to stderr. The corpus is read as a stream, of any size.
     """
-    from dragoman.predict.scoring import perplexity, score_translations
-    from dragoman.tasks.translation.task import load_translator
+    from dragoman.bulk import scoring
+    from dragoman.data.corpora import DEFAULT_COLUMNS
+    from dragoman.tasks.translation.task import check_precision
 
+    check_precision(precision)
     if precision == "int8":
         raise ConfigError('--precision int8: is for search only; score translations in "fp32" or "bf16"')
-    check_outputs(None, files=[src, tgt], runs=[run, *(ensemble or ())])
-    translator = load_translator(run, device=device, precision=precision, ensemble=ensemble or ()).towards(to)
-    sources, targets = _read(src, tgt, translator)
-    log_prob, n_tokens = 0.0, 0
-    with _progress(len(sources)) as progress:
-        for start in range(0, len(sources), CHUNK):
-            end = start + CHUNK
-            try:
-                scored = score_translations(
-                    translator, sources[start:end], targets[start:end],
-                    batch_tokens=batch_tokens, first_number=start + 1, progress=progress(start),
-                )  # fmt: skip
-            except DataError as error:
-                raise DataError(f"{src}, {tgt}: {error}") from None
-            for number, one in enumerate(scored, start=start + 1):
-                log_prob, n_tokens = log_prob + one.log_prob, n_tokens + len(one.tokens)
-                for line in [as_json(one, per_token)] if json_ else as_lines(number, one, per_token):
-                    typer.echo(line)
-    say(
-        f"{len(sources):,} pairs · {n_tokens:,} tokens · log-probability {log_prob:.1f} nats · "
-        f"perplexity {perplexity(log_prob, n_tokens):.3f}"
-    )
-
-
-def as_lines(number: int, scored: ScoredTranslation, per_token: bool) -> Iterator[str]:
-    """Yield the output lines of a pair: one, or one per token."""
-    if per_token:
-        yield from (f"{number}\t{token.piece}\t{token.log_prob:.4f}" for token in scored.tokens)
+    if mean and (per_token or json_):
+        raise ConfigError("--mean writes a number per pair; omit --per-token and --json")
+    if json_:
+        write = scoring.as_json_tokens if per_token else scoring.as_json
     else:
-        yield f"{number}\t{scored.log_prob:.4f}\t{scored.perplexity:.4f}\t{len(scored.tokens)}"
+        write = scoring.as_mean if mean else scoring.as_token_rows if per_token else scoring.as_row
+    check_outputs(out, files=files, runs=[run, *(ensemble or ())])
+    source, *targets = paths_of(files)
+    job = scoring.ScoringJob(
+        run, source, out,
+        target=targets[0] if targets else None,
+        columns=DEFAULT_COLUMNS if columns is None else two_columns(columns),
+        write=write, batch_tokens=batch_tokens, to=to, ensemble=tuple(ensemble or ()),
+        device=device, precision=precision,
+    )  # fmt: skip
+    corpus = job.corpus()
+    if out == STDOUT:
+        score_to_stdout(job, n_workers=workers)
+    else:
+        deque(corpus.pairs(), maxlen=0)  # complains now rather than after hours
+        run_job(job, n_workers=workers, ray=None)
 
 
-def as_json(scored: ScoredTranslation, per_token: bool) -> str:
-    """Return a pair as one line of JSON."""
-    record: dict[str, Any] = {
-        "source": scored.source,
-        "target": scored.target,
-        "log_prob": scored.log_prob,
-        "perplexity": scored.perplexity,
-        "n_tokens": len(scored.tokens),
-    }
-    if per_token:
-        record["tokens"] = [{"token": piece, "log_prob": value} for piece, value in scored.tokens]
-    return json.dumps(record, ensure_ascii=False)
+def paths_of(files: list[str]) -> list[Path]:
+    """Return the paths of one or two files of a corpus; those of stores are copied.
+
+    Raises:
+        DataError: there are more files, or one is missing.
+    """
+    from dragoman.data.corpora import PHRASEBOOK, open_corpus
+    from dragoman.data.readers.arrow import HUB
+    from dragoman.data.readers.files import find_file
+
+    if len(files) > 2:
+        open_corpus(files, src_lang="", tgt_lang="")  # complains
+    return [Path(name) if name.startswith((PHRASEBOOK, HUB)) else find_file(name) for name in files]
 
 
-def _read(src: str, tgt: str, translator: Translator) -> tuple[list[str], list[str]]:
-    """Read all sources and targets. DataError: a file cannot be read, or the numbers of lines differ."""
-    from dragoman.data.corpora import open_corpus
+def score_to_stdout(job: ScoringJob, *, n_workers: int) -> None:
+    """Write scores as they come; the summary goes to stderr."""
+    from dragoman.bulk.running import run_chunks
 
-    data = translator.config.data
-    corpus = open_corpus([src, tgt], src_lang=data.src_lang, tgt_lang=data.tgt_lang)
-    pairs = list(corpus.pairs())
-    return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """Show a progress bar on a terminal; yield a function from the start of a chunk to its callback."""
-    from rich.progress import Progress
-
-    from dragoman.cli.console import Console
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task("scoring", total=total)
-        yield lambda start: lambda done: bars.update(task, completed=start + done)
+    counts: Counter[str] = Counter()
+    n_lines = 0
+    progress = TerminalProgress(job.noun)
+    with progress, closing(run_chunks(job, n_workers=n_workers, watch=progress.show)) as results:
+        for done in results:
+            typer.echo(done.data.decode(), nl=False)
+            counts.update(done.counts)
+            n_lines += done.n_lines
+    for remark in job.remarks(counts, n_lines=n_lines):
+        say(remark)

@@ -20,6 +20,7 @@ from dragoman.config import each_corpus
 from dragoman.data.readers import formats
 from dragoman.data.readers.columns import looks_like_names, match_parallel, open_table, unnoticed_header
 from dragoman.data.readers.files import (
+    Position,
     find_file,
     format_suffix,
     hash_file,
@@ -54,6 +55,8 @@ class Corpus(ABC):
     name: str
     has_slots: bool = False
     """Whether `SLOTS` in its pairs are tokens: Dragoman has put them there."""
+    position = Position()
+    """How far its first file has been read; it stays at 0 for formats that cannot tell."""
 
     def sources(self) -> Iterator[str]:
         """Yield the source of every pair: what a model reads. DataError: as `pairs`."""
@@ -108,6 +111,7 @@ class AlignedFiles(Corpus):
     def __init__(self, src: Path, tgt: Path) -> None:
         self.src, self.tgt = src, tgt
         self.name = f"{src} + {tgt}"
+        self.position = Position()
 
     def _read(self) -> Iterator[Pair]:
         n_src = n_tgt = 0
@@ -133,7 +137,7 @@ class AlignedFiles(Corpus):
 
     def _texts(self, path: Path) -> Iterator[str]:
         """Yield the texts of one side."""
-        return open_lines(path)
+        return open_lines(path, position=self.position if path is self.src else None)
 
     def _lengths(self, path: Path) -> np.ndarray:
         """Return the characters of each text."""
@@ -182,6 +186,7 @@ class TableCorpus(Corpus):
     def __init__(self, table: Table, columns: tuple[Column, Column], *, src_lang: str, tgt_lang: str) -> None:
         self.table, self.columns = table, columns
         self.name = table.name
+        self.position = table.position
         self._match = partial(match_parallel, src_lang=src_lang, tgt_lang=tgt_lang)
         self._notes = Notes("lines")
 

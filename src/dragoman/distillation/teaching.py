@@ -180,6 +180,8 @@ def _scores(
             for (src, tgt), fault in judged:
                 if not fault:
                     write(f"{tgt}\t{src}" if lessons.reverse else f"{src}\t{tgt}")
+    if next(open_lines(pairs), None) is None:
+        return np.zeros(0)
     if not scores.exists():
         job = ScoringJob(teacher, pairs, scores, to=_direction(config), ensemble=_ensemble(lessons))
         if lessons.reverse:

@@ -24,6 +24,30 @@ TINY_PROBABILITY = -700.0
 """Nats: below this a probability is no number that a computer has."""
 
 
+EMPTY = "an empty side"
+TOO_LONG = "a side longer than the model accepts"
+
+
+class TokenScores(NamedTuple):
+    """Log-probabilities of the tokens of a target given its source, in nats; the end token is the last."""
+
+    log_probs: Sequence[float]
+    """Empty if the pair has no score."""
+    fault: str = ""
+    """Why a pair has no score: EMPTY or TOO_LONG; "" = it has one, or both texts are empty."""
+
+    @property
+    def log_prob(self) -> float:
+        """Log-probability of the whole target, in nats."""
+        return math.fsum(self.log_probs)
+
+    @property
+    def mean(self) -> float | None:
+        """Mean log-probability of a token, in nats; None = no score."""
+        n_tokens = len(self.log_probs)
+        return max(TINY_PROBABILITY, self.log_prob / n_tokens) if n_tokens else None
+
+
 class ScoredToken(NamedTuple):
     """A token of a translation, as it is written in the vocabulary, and its log-probability in nats."""
 
@@ -72,15 +96,58 @@ def score_translations(
     targets as sources, only one of the two texts is empty, or one has more tokens than the model accepts;
     `first_number` is what the message counts from.
     """
+    pairs = _encode(translator, sources, targets)
+    for number, pair in enumerate(pairs, start=first_number):
+        _check(pair, number, limit=translator.max_positions)
+    scores = _score(translator, pairs, batch_tokens=batch_tokens, progress=progress)
+    return [
+        ScoredTranslation(source, target, _tokens(translator, target, score.log_probs))
+        for source, target, score in zip(sources, targets, scores, strict=True)
+    ]
+
+
+def score_pairs(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+    progress: Callable[[int], None] | None = None,
+) -> list[TokenScores]:
+    """Return the token scores of each target given its source, as `score_translations`, in order.
+
+    Pairs that cannot be scored carry their fault. `progress` is called with the number of pairs finished.
+
+    Raises:
+        DataError: the numbers of sources and targets differ.
+    """
+    pairs = _encode(translator, sources, targets)
+    return _score(translator, pairs, batch_tokens=batch_tokens, progress=progress)
+
+
+def _encode(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+) -> list[tuple[list[int], list[int]]]:
+    """Return the token ids of each pair. DataError: the numbers of sources and targets differ."""
     check_texts(sources, what="source")
     check_texts(targets, what="target")
     if len(sources) != len(targets):
         raise DataError(f"{len(sources)} sources and {len(targets)} targets; each needs its own")
     tokenizers = translator.tokenizers
-    pairs = list(zip(tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(targets), strict=True))
-    for number, pair in enumerate(pairs, start=first_number):
-        _check(pair, number, limit=translator.max_positions)
-    filled = [i for i, (src, _) in enumerate(pairs) if src]
+    return list(zip(tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(targets), strict=True))
+
+
+def _score(
+    translator: Translator,
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+    *,
+    batch_tokens: int,
+    progress: Callable[[int], None] | None,
+) -> list[TokenScores]:
+    """Return the token scores of each pair of ids."""
+    limit = translator.max_positions
+    faults = [_fault(pair, limit=limit) for pair in pairs]
+    filled = [i for i, (src, _) in enumerate(pairs) if src and not faults[i]]
     found: dict[int, list[float]] = {}
     for batch in _batches([pairs[i] for i in filled], batch_tokens):
         chosen = [filled[k] for k in batch]
@@ -89,10 +156,7 @@ def score_translations(
         found.update(zip(chosen, log_probs, strict=True))
         if progress is not None:
             progress(len(found) + len(pairs) - len(filled))
-    return [
-        ScoredTranslation(source, target, _tokens(translator, target, found.get(i, [])))
-        for i, (source, target) in enumerate(zip(sources, targets, strict=True))
-    ]
+    return [TokenScores(found.get(i, ()), fault) for i, fault in enumerate(faults)]
 
 
 def confidences(
@@ -107,16 +171,7 @@ def confidences(
     No length penalty is in it, as there is in the score of a search. None where a text is empty or has more
     tokens than the model accepts. `progress` is called with the number of pairs finished.
     """
-    tokenizers, limit = translator.tokenizers, translator.max_positions
-    lengths = zip(tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(hypotheses), strict=True)
-    usable = [i for i, (src, tgt) in enumerate(lengths) if 0 < len(src) < limit and 0 < len(tgt) < limit]
-    found: list[float | None] = [None] * len(sources)
-    scored = score_translations(
-        translator, [sources[i] for i in usable], [hypotheses[i] for i in usable], progress=progress
-    )
-    for i, translation in zip(usable, scored, strict=True):
-        found[i] = max(TINY_PROBABILITY, translation.log_prob / len(translation.tokens))
-    return found
+    return [score.mean for score in score_pairs(translator, sources, hypotheses, progress=progress)]
 
 
 @torch.inference_mode()
@@ -165,6 +220,13 @@ def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], batch_tokens:
         batches[-1].append(i)
         longest = max(longest, length)
     return batches
+
+
+def _fault(pair: tuple[Sequence[int], Sequence[int]], *, limit: int) -> str:
+    """Return why a pair cannot be scored; "" = it can, or has no text at all."""
+    if bool(pair[0]) != bool(pair[1]):
+        return EMPTY
+    return TOO_LONG if max(map(len, pair)) >= limit else ""  # with the end or the start token
 
 
 def _check(pair: tuple[Sequence[int], Sequence[int]], number: int, *, limit: int) -> None:

@@ -1,7 +1,8 @@
 """The doctor: looks over a corpus before anybody learns from it.
 
 `check_corpus` and `check_labelled` return a `Report` of findings, each with its count, examples by line,
-severity and remedy. Nothing is changed; `write_clean` writes a copy without the faulty lines.
+severity and remedy. Nothing is changed; `write_clean` writes a copy without the faulty lines, and
+`write_best` a copy of the pairs with the best scores.
 """
 
 from dragoman.data.doctor.checkup import check_corpus
@@ -17,18 +18,22 @@ from dragoman.data.doctor.findings import (
     thresholds_of,
 )
 from dragoman.data.doctor.labelled import check_labelled
+from dragoman.data.doctor.selection import Distribution, Scores, write_best
 
 __all__ = [
     "DROPPED",
     "KINDS",
+    "Distribution",
     "Example",
     "Finding",
     "Kind",
     "Report",
+    "Scores",
     "Severity",
     "check_corpus",
     "check_labelled",
     "kinds_to_drop",
     "thresholds_of",
+    "write_best",
     "write_clean",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import NamedTuple
 
 from dragoman.data.corpora import AlignedFiles, Corpus, Pair, TableCorpus, Talks
@@ -46,6 +47,11 @@ def numbered_pairs(corpus: Corpus) -> Iterator[Numbered]:
     if not has_pairs:
         for _ in corpus.pairs():  # which complains
             pass
+
+
+def pair_numbers(corpus: Corpus) -> Iterator[int]:
+    """Yield the numbers of `numbered_pairs`; without an end where they need no reading."""
+    return (one.number for one in numbered_pairs(corpus)) if isinstance(corpus, TableCorpus) else count(1)
 
 
 def numbered_examples(corpus: LabelledCorpus) -> Iterator[Numbered]:

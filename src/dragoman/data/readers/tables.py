@@ -19,7 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import parse_json
-from dragoman.data.readers.files import hash_file, hash_strings, longest_line, open_lines, too_long
+from dragoman.data.readers.files import (
+    Position,
+    hash_file,
+    hash_strings,
+    longest_line,
+    open_lines,
+    too_long,
+)
 from dragoman.errors import DataError
 
 Column = int | str
@@ -50,6 +57,8 @@ class Table(ABC):
 
     def __init__(self, name: str, *, setting: str) -> None:
         self.name, self.setting = name, setting
+        self.position = Position()
+        """How far a text file has been read; it stays at 0 for other formats."""
 
     def where(self, n: int) -> str:
         """Return the place of record `n`, for complaints."""
@@ -127,7 +136,7 @@ class TabSeparated(Table):
 
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
         numbers = [column for column in columns if isinstance(column, int)]
-        with closing(open_lines(self.path)) as texts:
+        with closing(open_lines(self.path, position=self.position)) as texts:
             lines = enumerate(texts, start=1)
             if len(numbers) == len(columns):
                 yield from self._headerless(lines, numbers)
@@ -188,7 +197,7 @@ class CommaSeparated(Table):
 
     def records(self) -> Generator[tuple[int, list[str]], None, None]:
         """Yield the line on which each record begins, and its cells."""
-        with closing(open_lines(self.path)) as lines:
+        with closing(open_lines(self.path, position=self.position)) as lines:
             first = next(lines, "")
             delimiter = max(",;\t", key=first.count)
             n, most = 1, longest_line()
@@ -280,7 +289,7 @@ class JsonLines(Table):
 
     def _records(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
         """Yield the number and the object of each line; None for an empty one."""
-        for n, line in enumerate(open_lines(self.path), start=1):
+        for n, line in enumerate(open_lines(self.path, position=self.position), start=1):
             if not line.strip():
                 yield n, None
                 continue

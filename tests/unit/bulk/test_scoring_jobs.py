@@ -1,0 +1,155 @@
+"""Corpora scored as a stream: as in memory, resumable as a translation, with a line for each pair."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commands import succeed
+from dragoman.bulk.running import Status, translate_file
+from dragoman.bulk.scoring import ScoringJob, as_row
+from dragoman.data.readers.files import compressed, open_lines
+from dragoman.errors import DataError, RunError
+from dragoman.predict.scoring import confidences
+from dragoman.predict.translator import Translator
+from tiny import WORDS
+
+LONG = "cat " * 600
+
+
+class StoppedError(Exception):
+    """Stands for a Ctrl-C."""
+
+
+def pairs_of(n: int) -> list[tuple[str, str]]:
+    rng = random.Random(n)
+    drawn = [rng.choices(list(WORDS), k=rng.randint(1, 7)) for _ in range(n)]
+    return [(" ".join(words), " ".join(WORDS[word] for word in words)) for words in drawn]
+
+
+def write_pairs(folder: Path, pairs: list[tuple[str, str]], suffix: str = "") -> tuple[Path, Path]:
+    paths = folder / f"in.en{suffix}", folder / f"in.de{suffix}"
+    for i, path in enumerate(paths):
+        path.write_bytes(compressed("".join(f"{pair[i]}\n" for pair in pairs).encode(), path.name))
+    return paths
+
+
+def job_of(run: Path, files: tuple[Path, Path], out: Path) -> ScoringJob:
+    return ScoringJob(run, files[0], out, target=files[1], precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, precision="fp32")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
+def test_scores_of_a_stream_are_those_of_memory(
+    tmp_path: Path, tiny_run: Path, translator: Translator, suffix: str
+) -> None:
+    pairs = [*pairs_of(30), ("red cat", ""), ("", ""), (LONG, "Katze"), ("a\tb", "rot\tKatze"), ("cat", LONG)]
+    out = tmp_path / f"scores{suffix}"
+    summary = translate_file(job_of(tiny_run, write_pairs(tmp_path, pairs, suffix), out), chunk_lines=7)
+    sources, targets = zip(*pairs, strict=True)
+    expected = confidences(translator, sources, targets)
+    found = [float(line) if line else None for line in open_lines(out)]
+    assert [value is None for value in found] == [value is None for value in expected]
+    assert [i for i, value in enumerate(found) if value is None] == [30, 31, 32, 34]
+    known = [(a, b) for a, b in zip(found, expected, strict=True) if a is not None and b is not None]
+    assert [a for a, _ in known] == pytest.approx([b for _, b in known], abs=2e-4)
+    assert summary.counts["with an empty side"] == 2
+    assert summary.counts["with a side longer than the model accepts"] == 2
+
+
+def test_every_format_of_a_corpus_is_scored_alike(tmp_path: Path, tiny_run: Path) -> None:
+    pairs = pairs_of(12)
+    src, tgt = write_pairs(tmp_path, pairs)
+    contents = {
+        "a.tsv": "".join(f"{en}\t{de}\n" for en, de in pairs),
+        "a.csv": "en,de\n" + "".join(f"{en},{de}\n" for en, de in pairs),
+        "a.jsonl": "".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in pairs),
+        "a.tmx": '<tmx version="1.4"><body>' + "".join(
+            f'<tu><tuv xml:lang="en"><seg>{en}</seg></tuv><tuv xml:lang="de"><seg>{de}</seg></tuv></tu>'
+            for en, de in pairs
+        ) + "</body></tmx>",
+    }  # fmt: skip
+    expected = succeed("score-model", tiny_run, src, tgt, "--mean").stdout
+    assert len(expected.splitlines()) == 12
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        assert succeed("score-model", tiny_run, tmp_path / name, "--mean").stdout == expected, name
+    succeed("score-model", tiny_run, "phrasebook:valid", "--mean")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["--mean"], [], ["--json"], ["--per-token"]])
+def test_a_file_holds_what_stdout_gets_for_any_number_of_workers(
+    tmp_path: Path, tiny_run: Path, options: list[str]
+) -> None:
+    files = write_pairs(tmp_path, [*pairs_of(20), ("red", "")])
+    expected = succeed("score-model", tiny_run, *files, *options)
+    for workers in (1, 2):
+        out = tmp_path / f"{workers}.zst"
+        result = succeed("score-model", tiny_run, *files, *options, "--out", out, "--workers", workers)
+        assert "".join(f"{line}\n" for line in open_lines(out)) == expected.stdout
+        assert result.stderr.splitlines()[-2:] == expected.stderr.splitlines()[-2:]
+    assert (tmp_path / "1.zst").read_bytes() == (tmp_path / "2.zst").read_bytes()
+
+
+def interrupt(job: ScoringJob, n_lines: int) -> None:
+    """Run a job until more than `n_lines` are done."""
+
+    def stop(status: Status) -> None:
+        if status.n_new > n_lines:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        translate_file(job, chunk_lines=5, watch=stop)
+    assert not job.out.exists()
+
+
+def test_what_is_interrupted_continues_to_the_same_bytes_and_totals(tmp_path: Path, tiny_run: Path) -> None:
+    files = write_pairs(tmp_path, [*pairs_of(10), ("red", ""), *pairs_of(30)])
+    whole, out = (
+        replace(job_of(tiny_run, files, tmp_path / name), write=as_row) for name in ("a.gz", "b.gz")
+    )
+    expected = translate_file(whole, chunk_lines=5)
+    interrupt(out, 20)
+    summary = translate_file(out, chunk_lines=5)
+    assert 10 < summary.n_new < 41
+    assert dict(summary.counts) == dict(expected.counts)
+    assert out.out.read_bytes() == whole.out.read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"in.en", "in.de", "a.gz", "b.gz"}
+
+
+def test_other_text_weights_or_formats_are_refused(tmp_path: Path, tiny_run: Path) -> None:
+    pairs = pairs_of(20)
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    job = job_of(run, write_pairs(tmp_path, pairs), tmp_path / "out")
+    interrupt(job, 10)
+    with pytest.raises(RunError, match=r"begun with other settings .*as_row"):
+        translate_file(replace(job, write=as_row), chunk_lines=5)
+    write_pairs(tmp_path, [(pairs[0][0], "Katze"), *pairs[1:]])  # the target alone
+    with pytest.raises(DataError, match=r"in.en \+ .*in.de: its first \d+ lines have changed"):
+        translate_file(job, chunk_lines=5)
+    write_pairs(tmp_path, pairs)
+    weights = run / "model.safetensors"
+    before = weights.read_bytes()
+    weights.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    with pytest.raises(RunError, match="the run has other weights or tokens"):
+        translate_file(job, chunk_lines=5)
+    weights.write_bytes(before)
+    assert translate_file(job, chunk_lines=5).n_lines == 20
+
+
+def test_progress_is_the_share_of_the_first_file(tmp_path: Path, tiny_run: Path) -> None:
+    shares: list[float] = []
+    job = job_of(tiny_run, write_pairs(tmp_path, pairs_of(20)), tmp_path / "out")
+    translate_file(job, chunk_lines=5, watch=lambda status: shares.append(status.share))
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
