@@ -174,7 +174,7 @@ def _watch(ray: Any, *, needed: Mapping[str, float]) -> type[Any]:
     """Return the class of a callback that gives up where no machine of the cluster could hold a worker."""
     from ray.data._internal.execution.execution_callback import ExecutionCallback
 
-    class Watch(ExecutionCallback):  # type: ignore[misc]
+    class Watch(ExecutionCallback):
         """Looks at the cluster's machines once a second, in the thread that schedules."""
 
         def __init__(self) -> None:
