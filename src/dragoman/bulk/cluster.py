@@ -5,8 +5,8 @@ place on all of them, as on a network file system; so must the run. A chunk is a
 for Ray gives blocks to workers; blocks come back in their order. This process writes the output.
 
 If a machine dies, Ray computes its blocks again on the others: the same bytes, since the result of a chunk
-depends on the chunk alone. If no machine is left that can hold a worker, Ray waits for one without an end, and
-`_watch` gives up.
+depends on the chunk alone. If no machine is left that can hold a worker, Ray waits without an end; `_watch`
+gives up then.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def named(name: str) -> Dataset:
     citation = "\n".join(dict.fromkeys(cite for one in found["entries"] for cite in one.get("cite", ())))
     return Dataset(
         name=name,
-        folder=f"mtdata/{found['id']}",
+        folder=f"mtdata/{_plain(found['id'])}",
         title=found["desc"] or found["id"],
         task="translation",
         languages=tuple(found["langs"]),
@@ -258,10 +258,13 @@ def _refusal(entry: dict[str, Any]) -> str:
 
 def _file(url: str, extension: str) -> str:
     """Return the name that a download gets: that of its address, made unique, with the right ending."""
-    stem = re.sub(r"[^\w.-]", "_", url.partition("?")[0].rstrip("/").rpartition("/")[2]).removesuffix(
-        f".{extension}"
-    )
+    stem = _plain(url.partition("?")[0].rstrip("/").rpartition("/")[2]).removesuffix(f".{extension}")
     return f"{stem}.{hashlib.sha256(url.encode()).hexdigest()[:8]}.{extension}"
+
+
+def _plain(text: str) -> str:
+    """Return `text` as the name of a file: a recipe's id may be anything."""
+    return re.sub(r"[^\w.-]", "_", text).lstrip(".") or "_"
 
 
 def _find(name: str) -> dict[str, Any] | None:
