@@ -1,15 +1,16 @@
 """How fast a GPU trains: batches of any shape, each update waited for, beside a dozen shapes and no waiting.
 
     python benchmarks/gpu_speed.py
+    python benchmarks/gpu_speed.py --model base big
     python benchmarks/gpu_speed.py --device cpu --steps 20 --batch-tokens 512
     python benchmarks/gpu_speed.py --corpus phrasebook --keep runs/speed
 
 Source + target tokens a second, padding not counted, of whole trainings of the 7.6 M model of train_speed.py
-on Multi30k from $DRAGOMAN_DATA, or on the embedded phrasebook: the median of the log lines of the second
-half, so that recording the steps is over. "of ceiling" is their matrix products over what a large product
-reaches on the same device, measured first. Where there is no GPU it says so and measures nothing, unless
---device asks for the processor, on which static steps are the same code without recordings. How long 38 BLEU
-takes is time_to_bleu.py's to say.
+("small"), or of the shapes base and big of the paper, on Multi30k from $DRAGOMAN_DATA, or on the embedded
+phrasebook: the median of the log lines of the second half, so that recording the steps is over. "of ceiling"
+is their matrix products over what a large product reaches on the same device, measured first. Where there is
+no GPU it says so and measures nothing, unless --device asks for the processor, on which static steps are the
+same code without recordings. How long 38 BLEU takes is time_to_bleu.py's to say.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -30,12 +32,20 @@ from train_speed import configuration, weights_per_token
 LOG_EVERY = 10
 """Updates that a figure is the mean of."""
 
+MODELS: dict[str, dict[str, int]] = {
+    "small": {},
+    "base": {"d_model": 512, "d_ff": 2048, "n_heads": 8, "n_encoder_layers": 6, "n_decoder_layers": 6},
+    "big": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "n_encoder_layers": 6, "n_decoder_layers": 6},
+}
+"""Shapes that differ from train_speed.py's; base and big of Vaswani et al. 2017, table 3."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--steps", type=int, default=400, help="updates of each training")
     parser.add_argument("--batch-tokens", type=int, nargs="+", default=[4096, 16384, 32768])
+    parser.add_argument("--model", nargs="+", choices=list(MODELS), default=["small"])
     parser.add_argument("--corpus", choices=["multi30k", "phrasebook"], default="multi30k")
     parser.add_argument("--keep", type=Path, help="a folder for the run of the first training")
     options = parser.parse_args()
@@ -48,20 +58,32 @@ def main() -> None:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "processor"
     print(f"{name}, PyTorch {torch.__version__}, {str(dtype).removeprefix('torch.')}")
     print(f"matrix-product ceiling: {ceiling / 1e12:.2f} TFLOP/s\n")
-    print(f"{'steps':8}{'target tokens a batch':>24}{'tokens/s':>12}{'of ceiling':>12}{'peak GB':>10}")
-    for batch_tokens in options.batch_tokens:
+    headings = f"{'target tokens a batch':>24}{'tokens/s':>12}{'of ceiling':>12}{'peak GB':>10}"
+    print(f"{'model':8}{'steps':8}{headings}")
+    for model, batch_tokens in product(options.model, options.batch_tokens):
         for steps in ("free", "static"):
-            config = settings(steps, batch_tokens, options.steps, options.device, corpus=options.corpus)
+            config = settings(
+                steps, batch_tokens, options.steps, options.device, corpus=options.corpus, model=model
+            )
             speed, memory = measure(config, keep=options.keep)
             options.keep = None
             share = speed * operations_per_token(config) / ceiling
-            print(f"{steps:8}{batch_tokens:24,}{speed:12,.0f}{share:12.1%}{memory or 0:10.2f}", flush=True)
+            print(
+                f"{model:8}{steps:8}{batch_tokens:24,}{speed:12,.0f}{share:12.1%}{memory or 0:10.2f}",
+                flush=True,
+            )
 
 
 def settings(
-    steps: str, batch_tokens: int, max_steps: int, device: str, *, corpus: str = "multi30k"
+    steps: str,
+    batch_tokens: int,
+    max_steps: int,
+    device: str,
+    *,
+    corpus: str = "multi30k",
+    model: str = "small",
 ) -> TranslationConfig:
-    """Train the model of train_speed.py for `max_steps` updates, with one validation at the end."""
+    """Train a model of `MODELS` for `max_steps` updates, with one validation at the end."""
     training = {
         "steps": steps,
         "device": device,
@@ -72,6 +94,7 @@ def settings(
         "average": "none",
     }
     recipe = {**configuration().model_dump(), "training": training}
+    recipe["model"] |= MODELS[model]
     if corpus == "phrasebook":
         recipe["data"] |= {name: [f"phrasebook:{name}"] for name in ("train", "valid")}
     config = parse_config(recipe)

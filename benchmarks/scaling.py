@@ -1,16 +1,22 @@
-"""What limits a training on very many sentence pairs: bytes, seconds and days, worked out on paper.
+"""What limits work on very many sentence pairs: hours, bytes and dollars, worked out on paper.
 
-    python benchmarks/scaling.py [--pairs 1e9] [--disk 1e9] [...]
+    python benchmarks/scaling.py [--pairs 1e8 1e9] [--gpu-hour 2.5] [...]
 
-Prints two tables in Markdown, which docs/distributed.md holds: of the data, and of models on machines.
-Nothing is run. Speeds are marked as measured, in this repository, or as assumed; those can be given.
+Prints Markdown tables, which docs/scaling.md holds: for each number of pairs every stage from the download
+to the filtered corpus, on a machine with 8 GPUs and on one with 64 cores, then the data of the last number
+of pairs, models on machines, and every rate. Nothing is run. A rate is measured, in this repository, or
+assumed; each can be given. What one process does is paid for on the machine that waits for it.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
 
 SHARD_PAIRS = 1 << 22
 PAGE = 4096
@@ -22,15 +28,17 @@ class Assumptions:
     """Assumptions of the tables; each is an option of the command line."""
 
     pairs: float = 1e9
+    """Sentence pairs."""
     src_tokens: float = 25.0
-    """Tokens of a source sentence, on average."""
+    """Tokens of a source sentence, on average; assumed."""
     tgt_tokens: float = 27.0
+    """Tokens of a target sentence, on average; assumed."""
     id_bytes: float = 2.0
     """Bytes of a token's number, of a vocabulary of less than 65,536."""
     offset_bytes: float = 16.0
     """Bytes of a pair's places in the two files."""
     batch_tokens: float = 100_000.0
-    """Target tokens of an update, of all processes together."""
+    """Target tokens of an update, of all processes together; assumed."""
     encoding: float = 10_200.0
     """Pairs a second that become ids; measured on two cores, by benchmarks/store_memory.py."""
     planning: float = 15.4
@@ -45,6 +53,40 @@ class Assumptions:
     """Tokens a second of the base model on one GPU; assumed."""
     gpu_big: float = 40_000.0
     """Tokens a second of the big model on one GPU; assumed."""
+    text_bytes: float = 337.0
+    """Bytes of a pair's text; measured on the corpus of benchmarks/store_memory.py."""
+    packed: float = 0.31
+    """Size of .gz by the text's; measured on Multi30k."""
+    download: float = 50e6
+    """Bytes a second of a download; assumed."""
+    packing: float = 18.9e6
+    """Bytes of text a second that are written as .gz; measured on one core, as `data fetch` writes."""
+    checking: float = 1_935.0
+    """Pairs a second of `data check --write-clean`; measured on one core, by benchmarks/scale.py doctor."""
+    vocabulary: float = 47_400.0
+    """Pairs a second that a vocabulary is learnt from; measured by benchmarks/store_memory.py."""
+    opening: float = 800_000.0
+    """Pairs a second that a start compares with its store; measured by benchmarks/store_memory.py."""
+    passes: float = 1.0
+    """Passes of a training over its pairs; assumed."""
+    core_small: float = 8_640.0
+    """Tokens a second of the 7.6 M model on a core; measured, half of the two cores of docs/speed.md."""
+    core_base: float = 708.0
+    """Tokens a second of the base model, 52 M, on a core; measured, recipes/iwslt17-en-de/README.md."""
+    core_sharing: float = 1.0
+    """What a core of 64 does of what it does alone; assumed, as no machine with 64 cores was at hand."""
+    gpu_sentences: float = 4_000.0
+    """Sentences a second that a GPU translates greedily with the base model; assumed."""
+    core_sentences: float = 707.0
+    """Sentences a second that a core translates greedily with the 7.6 M model; measured, docs/bulk.md."""
+    scoring: float = 3.0
+    """Speed of scoring pairs, which is a forward pass, by that of training; assumed."""
+    gpu_hour: float = 2.5
+    """Dollars for a GPU and hour, its share of the machine included; assumed."""
+    core_hour: float = 0.04
+    """Dollars for a core and hour; assumed."""
+    disk_month: float = 0.1
+    """Dollars for a GB on disk and month; assumed."""
 
     @property
     def n_tokens(self) -> float:
@@ -172,19 +214,176 @@ def training_table(given: Assumptions) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def tables(given: Assumptions) -> str:
-    """Both tables, as docs/distributed.md holds them."""
-    return "\n".join([*data_table(given), "", *training_table(given)])
+@dataclass(frozen=True)
+class Machine:
+    """A machine that all stages run on."""
+
+    name: str
+    dollars: float
+    """An hour of it."""
+    base: float
+    """Tokens a second of a training of the base model, of the whole machine."""
+    sentences: float
+    """Sentences a second that it translates greedily."""
+    translator: str
+    n_workers: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One line of the table: what a stage takes for all pairs."""
+
+    name: str
+    seconds: float
+    disk_bytes: float
+    memory_bytes: float | None
+    """Of the whole machine; None: not measured."""
+    origin: str
+    is_counted: bool = True
+    """Whether it is in the sum: of two trainings only one is."""
+
+
+def machines(given: Assumptions) -> tuple[Machine, Machine]:
+    """Return the two machines of the tables."""
+    base = Training("base", 65e6, "8 GPUs", given.gpu_base, n_processes=8)
+    gpus = Machine(
+        "8 GPUs",
+        8 * given.gpu_hour,
+        given.update_tokens / base.update_seconds(given),
+        8 * given.gpu_sentences,
+        "base model",
+        8,
+    )
+    cores = 64 * given.core_sharing
+    return gpus, Machine(
+        "64 cores",
+        64 * given.core_hour,
+        cores * given.core_base,
+        cores * given.core_sentences,
+        "7.6 M model",
+        64,
+    )
+
+
+def stages(given: Assumptions, machine: Machine) -> Iterator[Stage]:
+    """Every stage, in the order of the work. Memory: docs/data.md, docs/decisions.md, docs/distributed.md."""
+    pairs, mib = given.pairs, float(1 << 20)
+    text = pairs * given.text_bytes
+    packed = text * given.packed
+    fetching = packed / given.download + text / given.packing
+    yield Stage("fetch, write as .gz (1 process)", fetching, packed, 64 * mib, "assumed + measured")
+    check_memory = 32 * pairs + 500 * mib
+    yield Stage("check and clean (1 process)", pairs / given.checking, packed, check_memory, "measured")
+    yield Stage("learn the vocabulary (1 process)", pairs / given.vocabulary, 1e6, 388 * mib, "measured")
+    yield Stage(
+        "make the store (1 process)", pairs / given.encoding, given.store_bytes, 132 * mib, "measured"
+    )
+    planning = pairs / given.opening + 2 * given.n_shards * given.planning
+    page_cache = given.store_bytes / given.n_shards
+    yield Stage(
+        "start, plan an epoch (each process)",
+        planning,
+        0,
+        machine.n_workers * 705 * mib + page_cache,
+        "measured",
+    )
+    tokens = given.passes * given.n_tokens
+    on_gpus = machine.translator == "base model"
+    models = None if on_gpus else machine.n_workers * 16 * 52e6 + page_cache
+    origin = "assumed" if on_gpus else "measured × 64"
+    passes = f"{given.passes:g} pass" + "es" * (given.passes != 1)
+    if not on_gpus:
+        speed = 64 * given.core_sharing * given.core_small
+        own = machine.n_workers * 16 * 7.6e6 + page_cache
+        yield Stage(
+            f"or train 7.6 M, {passes} (not in the sum)", tokens / speed, 5 * 16 * 7.6e6, own, origin, False
+        )
+    yield Stage(f"train base, {passes}", tokens / machine.base, 5 * 16 * 65e6, models, origin)
+    translating = None if on_gpus else machine.n_workers * 333 * mib
+    name = f"back-translate as many lines ({machine.translator}, greedily)"
+    yield Stage(name, pairs / machine.sentences, packed, translating, origin)
+    scoring = given.n_tokens / (machine.base * given.scoring)
+    yield Stage("score all pairs with base, to filter", scoring, 8 * pairs, None, "assumed")
+
+
+def stage_table(given: Assumptions, machine: Machine) -> Iterator[str]:
+    """Yield the lines of the stages on one machine, and their sum."""
+    yield f"| {given.pairs:.0e} pairs, {machine.name} | hours | $ | GB on disk | GB of memory | rate |"
+    yield "|---|--:|--:|--:|--:|---|"
+    all_stages = list(stages(given, machine))
+    for one in all_stages:
+        hours = one.seconds / 3600
+        memory = "not measured" if one.memory_bytes is None else f"{one.memory_bytes / 1e9:,.1f}"
+        cells = (
+            one.name,
+            f"{hours:,.1f}",
+            f"{hours * machine.dollars:,.0f}",
+            f"{one.disk_bytes / 1e9:,.1f}",
+            memory,
+            one.origin,
+        )
+        yield f"| {' | '.join(cells)} |"
+    all_stages = [one for one in all_stages if one.is_counted]
+    hours = sum(one.seconds for one in all_stages) / 3600
+    disk = sum(one.disk_bytes for one in all_stages) / 1e9
+    alone = sum(one.seconds for one in all_stages if "(1 process)" in one.name) / 3600
+    yield (
+        f"| **all** ({alone:,.0f} h of it one process, ${alone * machine.dollars:,.0f}; on 2 cores "
+        f"${alone * 2 * given.core_hour:,.2f}) | **{hours:,.0f}** | **{hours * machine.dollars:,.0f}** | "
+        f"**{disk:,.0f}**, ${disk * given.disk_month:,.0f} a month | | |"
+    )
+
+
+@cache
+def meanings() -> dict[str, str]:
+    """Return the sentence under each field of `Assumptions`."""
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    (body,) = (n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Assumptions")
+    found = {}
+    for one, following in pairwise(body):
+        if isinstance(one, ast.AnnAssign) and isinstance(following, ast.Expr):
+            found[ast.unparse(one.target)] = ast.literal_eval(following.value)
+    return found
+
+
+def option(name: str) -> str:
+    """Return the option of a field."""
+    return f"--{name.replace('_', '-')}"
+
+
+def rate_table(given: Assumptions) -> Iterator[str]:
+    """Yield the lines of all rates, with the option of each."""
+    yield "| option | value | what it is, and where it is from |"
+    yield "|---|--:|---|"
+    for name, meaning in meanings().items():
+        if name != "pairs":
+            yield f"| `{option(name)}` | {getattr(given, name):,g} | {' '.join(meaning.split())} |"
+
+
+def tables(given: Assumptions, *, pairs: tuple[float, ...] = (1e8, 1e9)) -> str:
+    """All tables, as docs/scaling.md holds them; of data and models for the last of `pairs`."""
+    lines: list[str] = []
+    for n_pairs in pairs:
+        for machine in machines(replace(given, pairs=n_pairs)):
+            lines += [*stage_table(replace(given, pairs=n_pairs), machine), ""]
+    last = replace(given, pairs=pairs[-1])
+    return "\n".join([*lines, *data_table(last), "", *training_table(last), "", *rate_table(last)])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--pairs", type=float, nargs="+", default=[1e8, 1e9], help="default: 1e8 1e9")
     for field in fields(Assumptions):
-        option = f"--{field.name.replace('_', '-')}"
-        parser.add_argument(option, type=float, default=field.default, help="default: %(default)s")
-    print(tables(Assumptions(**vars(parser.parse_args()))))
+        if field.name != "pairs":
+            meaning = meanings()[field.name].replace("%", "%%")
+            parser.add_argument(
+                option(field.name), type=float, default=field.default, help=f"{meaning} Default: %(default)s."
+            )
+    options = vars(parser.parse_args())
+    pairs = tuple(options.pop("pairs"))
+    print(tables(Assumptions(**options), pairs=pairs))
 
 
 if __name__ == "__main__":

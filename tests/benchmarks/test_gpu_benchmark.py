@@ -22,6 +22,14 @@ def test_without_a_gpu_nothing_is_claimed(
     assert capsys.readouterr().out == "no GPU here: not measured\n"
 
 
+def test_base_and_big_are_those_of_the_paper() -> None:
+    """Table 3: 65 and 213 million parameters with a vocabulary of 37,000."""
+    for name, n_parameters in (("base", 65e6), ("big", 213e6)):
+        config = benchmark.settings("free", 64, 1, "cpu", model=name)
+        weights = sum(benchmark.weights_per_token(config, 37_000))
+        assert weights == pytest.approx(n_parameters, rel=0.04)
+
+
 def test_both_kinds_of_steps_are_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -42,5 +50,5 @@ def test_both_kinds_of_steps_are_measured(
     assert [(training.steps, training.batch_tokens) for training in measured] == [
         (steps, n) for n in (64, 128) for steps in ("free", "static")
     ]
-    line = r"^(free|static) .* 1,000 +\d+\.\d% +0\.50$"
+    line = r"^small +(free|static) .* 1,000 +\d+\.\d% +0\.50$"
     assert len(re.findall(line, capsys.readouterr().out, re.MULTILINE)) == 4

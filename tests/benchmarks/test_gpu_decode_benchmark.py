@@ -37,3 +37,21 @@ def test_both_decoders_are_measured(
     assert [tuple(row) for row in rows] == [
         (beam, size, f"{n_sentences:,}", f"{n_sentences:,}") for beam in "14" for size in "28"
     ]
+
+
+@pytest.mark.slow
+def test_ctranslate2_translates_the_same_beside_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_run: Path, tmp_path: Path
+) -> None:
+    """The run has hardly learnt to end a sentence; ours are cut at a length that depends on the source."""
+    pytest.importorskip("ctranslate2", reason="pip install 'dragoman[ctranslate2]'")
+    sentences = benchmark.validation_sentences(tiny_run)
+    peer = benchmark.CTranslate2(tiny_run, tmp_path / "model", torch.device("cpu"))
+    ours = benchmark.with_kernels(tiny_run, "plain", "cpu").translate(sentences, beam_size=1)
+    theirs = peer.translate(sentences, beam_size=1, batch_sentences=4)
+    assert all(text.startswith(one.text) for text, one in zip(theirs, ours, strict=True))
+    arguments = ["gpu_decode.py", str(tiny_run), "--device", "cpu", "--batches", "8", "--repeat", "1"]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--ctranslate2"])
+    benchmark.main()
+    rows = re.findall(r"^ +[14] +8 +[\d,]+ +[\d,]+ +[\d,]+ +[\d.]+$", capsys.readouterr().out, re.MULTILINE)
+    assert len(rows) == 2

@@ -1,8 +1,10 @@
-"""The tables of docs/distributed.md are those that benchmarks/scaling.py prints."""
+"""The tables of docs/scaling.md are those that benchmarks/scaling.py prints."""
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,44 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_tables_in_the_page_are_those_that_are_printed() -> None:
-    page = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
-    assert scaling.tables(scaling.Assumptions()) in page
+    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    tables = scaling.tables(scaling.Assumptions()).split("\n\n")
+    assert len(tables) == 7
+    for table in tables:
+        assert table in page
+
+
+def test_every_rate_says_whether_it_is_measured() -> None:
+    meanings = scaling.meanings()
+    assert meanings.keys() == {field.name for field in fields(scaling.Assumptions)}
+    formats = {"pairs", "id_bytes", "offset_bytes"}
+    assert all(re.search("measured|assumed", meanings[name]) for name in meanings.keys() - formats)
+
+
+def test_the_stages_of_one_process_take_their_pairs_by_their_rate() -> None:
+    given = scaling.Assumptions(pairs=7200, checking=2, vocabulary=4, encoding=8, core_hour=0.5)
+    stages = {one.name.split(" (")[0]: one for one in scaling.stages(given, scaling.machines(given)[1])}
+    names = ("check and clean", "learn the vocabulary", "make the store")
+    assert [stages[name].seconds for name in names] == [3600, 1800, 900]
+    assert stages["check and clean"].memory_bytes == 32 * 7200 + 500 * 2**20
+
+
+def test_the_sum_is_of_all_stages_but_the_second_training() -> None:
+    given = scaling.Assumptions(pairs=1e9)
+    for machine in scaling.machines(given):
+        stages = list(scaling.stages(given, machine))
+        hours = sum(one.seconds for one in stages if "7.6 M, 1 pass" not in one.name) / 3600
+        *_, last = scaling.stage_table(given, machine)
+        assert f"| **{hours:,.0f}** | **{hours * machine.dollars:,.0f}** |" in last
+
+
+def test_sixty_four_cores_share_what_they_are_said_to() -> None:
+    given = scaling.Assumptions(core_base=100, core_sentences=10, core_sharing=0.5)
+    _, cores = scaling.machines(given)
+    assert (cores.base, cores.sentences) == (3200, 320)
+    halved = scaling.Assumptions(passes=3)
+    names = [one.name for one in scaling.stages(halved, cores)]
+    assert "train base, 3 passes" in names
 
 
 def test_shards_are_as_large_as_those_of_the_store() -> None:

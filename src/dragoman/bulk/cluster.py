@@ -3,6 +3,10 @@
 The file is read once, in one stream, by whichever machine Ray chooses, so that the input must be at the same
 place on all of them, as on a network file system; so must the run. A chunk is a row and a block of its own,
 for Ray gives blocks to workers; blocks come back in their order. This process writes the output.
+
+If a machine dies, Ray computes its blocks again on the others: the same bytes, since the result of a chunk
+depends on the chunk alone. If no machine is left that can hold a worker, Ray waits without an end; `_watch`
+gives up then.
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
@@ -27,6 +32,8 @@ LOCAL = "local"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 STORE_BYTES = 256 << 20
 """Object-store bytes of a temporary cluster: some hundreds of chunks."""
+PATIENCE = 300.0
+"""Seconds without a machine for workers before giving up: a cluster that grows by itself needs minutes."""
 
 
 def on_cluster(
@@ -68,6 +75,8 @@ def _results(rows: Iterator[dict[str, Any]]) -> Generator[Done, None, DragomanEr
             if done.problem:
                 return DragomanError(done.problem)
             yield done
+    except RunError as error:  # of `_watch`
+        return error
     except Exception as error:
         last = str(error).strip().splitlines()[-1:]
         return RunError(
@@ -146,6 +155,7 @@ def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_wor
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     n_gpus = int(ray.cluster_resources().get("GPU", 0))
     share = gpu_of_worker(job.device, n_workers=n_workers, n_gpus=n_gpus)
+    context.custom_execution_callback_classes = [_watch(ray, needed={"GPU": share} if share else {"CPU": 1})]
     return ray.data.read_datasource(Chunks(), override_num_blocks=1, num_cpus=0).map_batches(
         ClusterWorker,
         fn_constructor_args=(job,),
@@ -155,6 +165,35 @@ def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_wor
         num_cpus=0 if share else 1,
         num_gpus=share,
     )
+
+
+def _watch(ray: Any, *, needed: Mapping[str, float]) -> type[Any]:
+    """Return the class of a callback that gives up where no machine of the cluster could hold a worker."""
+    from ray.data._internal.execution.execution_callback import ExecutionCallback
+
+    class Watch(ExecutionCallback):
+        """Looks at the cluster's machines once a second, in the thread that schedules."""
+
+        def __init__(self) -> None:
+            self.looked = self.last_possible = time.monotonic()
+
+        def on_execution_step(self, executor: Any) -> None:
+            """Look again, if it is time. RunError: none of the machines had room for `PATIENCE` seconds."""
+            now = time.monotonic()
+            if now < self.looked + 1:
+                return
+            self.looked = now
+            alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            if any(all(one.get(kind, 0) >= n for kind, n in needed.items()) for one in alive):
+                self.last_possible = now
+            elif now > self.last_possible + PATIENCE:
+                what = " and ".join(f"{n:g} {kind}" for kind, n in needed.items())
+                raise RunError(
+                    f"the Ray cluster has had no machine with {what} for {PATIENCE:g} seconds (machines that "
+                    f"are left: {len(alive)}); what was finished is kept, and the same command continues"
+                )
+
+    return Watch
 
 
 class ClusterWorker:

@@ -16,6 +16,7 @@ from dragoman.cli.downloads import progress_bars
 
 if TYPE_CHECKING:
     from dragoman.data.catalog import Dataset
+    from dragoman.data.catalog.sources import Listing
 
 data_app = typer.Typer(
     no_args_is_help=True,
@@ -37,7 +38,7 @@ def list_(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show all details of this data set; opus:en-pl lists OPUS's corpora.",
+            help="Show details of this data set; opus:en-pl lists OPUS's corpora, mtdata: mtdata's recipes.",
             show_default=False,
         ),
     ] = None,
@@ -45,10 +46,9 @@ def list_(
 ) -> None:
     """List the named data sets: task, size, licence, and where they are on this machine."""
     from dragoman.data import catalog
-    from dragoman.data.catalog import opus
 
-    if name and name.startswith(opus.PREFIX):
-        _list_opus(name, as_json=json_)
+    if name and (source := catalog.source_of(name)):
+        _print_listing(source.listing(name), as_json=json_)
         return
     datasets = [catalog.get(one) for one in ([name] if name else catalog.names())]
     if json_:
@@ -61,13 +61,20 @@ def list_(
 
 def fetch(
     name: Annotated[
-        str, typer.Argument(help="Name of a data set, see dragoman data list; or opus:Corpus/en-pl.")
+        str,
+        typer.Argument(
+            help="Name of a data set, see dragoman data list; or opus:Corpus/en-pl, mtdata:RECIPE, mtdata:ID."
+        ),
     ],
     to: Annotated[
         Path | None,
         typer.Option(help="Parent folder of the data set.", show_default="the cache, $DRAGOMAN_CACHE"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Download even if it is present.")] = False,
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="Make a set of several without those that cannot be downloaded."),
+    ] = False,
 ) -> None:
     """Download a data set unless it is present, verify it, and print its folder.
 
@@ -76,7 +83,7 @@ def fetch(
     from dragoman.data import catalog
 
     with progress_bars() as progress:
-        folder = catalog.fetch(name, to=to, force=force, report=say, progress=progress)
+        folder = catalog.fetch(name, to=to, force=force, partial=partial, report=say, progress=progress)
     typer.echo(folder)
 
 
@@ -165,22 +172,20 @@ def _print_table(datasets: list[Dataset]) -> None:
     Console(highlight=False).print(table)
 
 
-def _list_opus(name: str, *, as_json: bool) -> None:
-    """Print the corpora that OPUS has for two languages, or the one that is named."""
+def _print_listing(listing: Listing, *, as_json: bool) -> None:
+    """Print what a source has for a name."""
     from rich.table import Table
 
     from dragoman.cli.console import Console
-    from dragoman.data.catalog import opus
 
-    parts, found = opus.Name.parse(name), opus.releases(name)
     if as_json:
-        typer.echo(json.dumps([release._asdict() for release in found], indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(listing.records, indent=2, ensure_ascii=False))
         return
     table = Table()
-    table.add_column("name", no_wrap=True)
-    for heading in ("version", "pairs", "MB to download"):
-        table.add_column(heading, justify="right")
-    for one in found:
-        size = f"{one.size / 1e6:,.1f}"
-        table.add_row(f"opus:{one.corpus}/{parts.src}-{parts.tgt}", one.version, f"{one.n_pairs:,}", size)
+    for column in listing.columns:
+        heading = column.removeprefix(">")
+        justify: Literal["left", "right"] = "left" if column == heading else "right"
+        table.add_column(heading, justify=justify, no_wrap=heading == "name")
+    for row in listing.rows:
+        table.add_row(*row)
     Console(highlight=False).print(table)
