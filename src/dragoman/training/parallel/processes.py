@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -20,6 +21,7 @@ from torch import distributed as dist
 
 from dragoman.errors import ConfigError, TrainingError
 from dragoman.hardware import choose_device, find_device
+from dragoman.training.parallel.heartbeats import SILENCE, Heartbeat
 
 PATIENCE = timedelta(hours=6)
 """Timeout of collective operations: longer than any validation. If a process dies, the launcher ends the
@@ -120,8 +122,10 @@ def joined(device: str = "auto") -> Iterator[Processes]:
     n_here, rank_here = (int(os.environ.get(name, "0")) for name in ("LOCAL_WORLD_SIZE", "LOCAL_RANK"))
     place = choose_device(device_of_process(device, rank_here, n_processes=n_here))
     dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=PATIENCE)
+    processes = Processes(dist.get_rank(), size, place)
     try:
-        yield Processes(dist.get_rank(), size, place)
+        with heartbeat(processes):
+            yield processes
     except RuntimeError as error:
         if not any(sign in str(error) for sign in SIGNS_OF_LOSS):
             raise
@@ -131,6 +135,12 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         ) from None
     finally:
         dist.destroy_process_group()
+
+
+def heartbeat(processes: Processes) -> AbstractContextManager[object]:
+    """Return a context in which a process that hangs is noticed (heartbeats.py)."""
+    name = processes.from_first(uuid.uuid4().hex)
+    return Heartbeat(processes.rank, processes.size, name) if SILENCE > 0 else nullcontext()
 
 
 def device_of_process(device: str, rank: int, *, n_processes: int) -> str:
