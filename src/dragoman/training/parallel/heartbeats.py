@@ -7,6 +7,7 @@ would wait for it in a collective operation.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -21,8 +22,10 @@ from typing import Any
 
 from torch import distributed as dist
 
-SILENCE = float(os.environ.get("DRAGOMAN_SILENCE_SECONDS", "40"))
-"""Seconds without a heartbeat after which a process counts as hung; 0 = never."""
+from dragoman.errors import ConfigError
+
+SILENCE = 40.0
+"""Seconds without a heartbeat after which a process counts as hung."""
 
 BEATS = 8
 """Heartbeats in these seconds."""
@@ -65,82 +68,83 @@ class Member:
 
 
 class Heartbeat:
-    """A thread that tells the other processes that this one is alive, and watches them.
+    """Threads that tell the other processes that this one is alive, and watch them.
 
-    It exchanges counters through torch.distributed's store, which the launcher holds. Silence is counted in
-    rounds of this thread: a pause of the machine, or of all processes together, is nobody's silence. A
-    process on the same machine that computes counts as alive, even if no other thread of it gets a turn.
+    Counters are exchanged through torch.distributed's store. Silence is counted in rounds of the watching
+    thread: a pause of the machine, or of all processes together, is nobody's silence. A process on the same
+    machine that computes counts as alive, even if no other thread of it gets a turn.
+
     All processes of the group give the same `name`, which no group before them has used.
     """
 
-    def __init__(self, rank: int, size: int, name: str, *, silence: float = SILENCE) -> None:
+    def __init__(self, rank: int, size: int, name: str, *, silence: float) -> None:
         self._rank, self._size = rank, size
         self._silence = silence
         self._interval = silence / BEATS
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._store = _own_store(name)
         self._members: list[Member] = []
-        self._cpu_seconds: dict[int, float] = {}
+        self._cpu_ticks: dict[int, float] = {}
+        self._n_rounds = 0
+        self._stopped = threading.Event()
+        watches = [self._watch_members] + [self._watch_store] * (rank > 0 and not launcher_holds_store())
+        self._threads = [threading.Thread(target=watch, name="heartbeat", daemon=True) for watch in watches]
 
     def __enter__(self) -> Heartbeat:
-        rank, pid = self._rank, os.getpid()
-        error_file = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
-        me = Member(rank, socket.gethostname(), pid, start_time(pid), error_file)
-        self._store.set(f"member/{rank}", json.dumps(asdict(me)))
-        self._store.add(f"beats/{rank}", 1)
-        self._thread.start()
+        """Join the watch; returns once all processes have."""
+        pid, errors = os.getpid(), os.environ.get("TORCHELASTIC_ERROR_FILE", "")
+        me = Member(self._rank, socket.gethostname(), pid, start_time(pid), errors)
+        self._store.set(f"member/{self._rank}", json.dumps(asdict(me)))
+        ranks = range(self._size)
+        self._members = [Member(**json.loads(self._store.get(f"member/{rank}"))) for rank in ranks]
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        self._thread.join(timeout=1.0)
-        if not self._thread.is_alive():
-            with suppress(RuntimeError):  # the store has gone with its launcher
-                self._store.set(f"left/{self._rank}", "")
+        for thread in self._threads:
+            thread.join(timeout=1.0)
 
-    def _run(self) -> None:
+    def _watch_members(self) -> None:
         """Exchange heartbeats until this process leaves, or until another one hangs."""
-        try:
-            hung = self._watch()
-        except RuntimeError:  # the store has gone with its launcher
-            return
-        if hung:
-            self._on_hang(hung)
+        keys = [f"beats/{member.rank}" for member in self._members]
+        beats, silent = [b"" for _ in keys], [0 for _ in keys]
+        with suppress(RuntimeError):  # the store has gone with its holder
+            while not self._stopped.wait(self._interval):
+                self._store.add(keys[self._rank], 1)
+                before, beats = beats, self._store.multi_get(keys)
+                self._n_rounds += 1
+                for rank, member in enumerate(self._members):
+                    silent[rank] = 0 if beats[rank] != before[rank] else silent[rank] + 1
+                    if silent[rank] > BEATS / 2 and self._computes(member):
+                        self._store.add(keys[rank], 1)  # for the other machines, too
+                if hung := [member for member in self._members if silent[member.rank] >= BEATS]:
+                    self._on_hang(hung)
+                    break
 
-    def _watch(self) -> list[Member]:
-        """Return the members that hang; none if this process leaves before."""
-        ranks = range(self._size)
-        keys = [f"beats/{rank}" for rank in ranks]
-        self._members = [Member(**json.loads(self._store.get(f"member/{rank}"))) for rank in ranks]
-        beats, silent, clock = self._store.multi_get(keys), [0.0 for _ in ranks], time.monotonic()
-        while not self._stopped.wait(self._interval):
-            self._store.add(keys[self._rank], 1)
-            before, beats = beats, self._store.multi_get(keys)
-            now = time.monotonic()
-            passed, clock = min(now - clock, 2 * self._interval), now
-            for rank in ranks:
-                silent[rank] = 0.0 if beats[rank] != before[rank] else silent[rank] + passed
-                if silent[rank] > self._silence / 2 and self._computes(self._members[rank]):
-                    self._store.add(keys[rank], 1)  # tells the other machines, too
-            hung = [self._members[rank] for rank in ranks if silent[rank] >= self._silence]
-            if hung := [member for member in hung if not self._store.check([f"left/{member.rank}"])]:
-                return hung
-        return []
+    def _watch_store(self) -> None:
+        """Count the first process as hung if the store that it holds no longer answers."""
+        before, silent = 0, 0
+        while silent < BEATS:
+            if self._stopped.wait(self._interval):
+                return
+            silent = silent + 1 if self._n_rounds == before else 0
+            before = self._n_rounds
+        self._on_hang(self._members[:1])
 
     def _computes(self, member: Member) -> bool:
         """Whether a process of this machine has used processor time since the last call."""
         if not member.is_here:
             return False
-        before = self._cpu_seconds.get(member.rank)
-        now = self._cpu_seconds[member.rank] = cpu_ticks(member.pid)
+        before = self._cpu_ticks.get(member.rank)
+        now = self._cpu_ticks[member.rank] = cpu_ticks(member.pid)
         return before is not None and now > before
 
     def _on_hang(self, hung: list[Member]) -> None:
         """Name the members that hang, kill those on this machine, and end this process.
 
-        What this process waits for fails once they are dead; if it does not, as with a member on another
-        machine, this process is ended from here.
+        Collective operations fail once the members are dead. This process is ended from here if they do not,
+        because a member is on another machine, or because this process is not waiting for one.
         """
         alive = [member for member in self._members if member not in hung]
         for member in hung:
@@ -154,6 +158,23 @@ class Heartbeat:
                 member.end(reason)
         if not self._stopped.wait(NOTICE):
             os._exit(HUNG)
+
+
+def longest_silence() -> float:
+    """Return `SILENCE`, or what DRAGOMAN_SILENCE_SECONDS says instead; 0 = no limit.
+
+    ConfigError: not a number from 0.
+    """
+    value = os.environ.get("DRAGOMAN_SILENCE_SECONDS", str(SILENCE))
+    with suppress(ValueError):
+        if 0 <= float(value) < math.inf:
+            return float(value)
+    raise ConfigError(f"DRAGOMAN_SILENCE_SECONDS={value}: give a number of seconds, 0 for no limit")
+
+
+def launcher_holds_store() -> bool:
+    """Whether the store is in the launcher's process; otherwise it is in that of rank 0."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def _own_store(name: str) -> Any:

@@ -21,7 +21,7 @@ from torch import distributed as dist
 
 from dragoman.errors import ConfigError, TrainingError
 from dragoman.hardware import choose_device, find_device
-from dragoman.training.parallel.heartbeats import SILENCE, Heartbeat
+from dragoman.training.parallel.heartbeats import Heartbeat, longest_silence
 
 PATIENCE = timedelta(hours=6)
 """Timeout of collective operations: longer than any validation. If a process dies, the launcher ends the
@@ -139,8 +139,8 @@ def joined(device: str = "auto") -> Iterator[Processes]:
 
 def heartbeat(processes: Processes) -> AbstractContextManager[object]:
     """Return a context in which a process that hangs is noticed (heartbeats.py)."""
-    name = processes.from_first(uuid.uuid4().hex)
-    return Heartbeat(processes.rank, processes.size, name) if SILENCE > 0 else nullcontext()
+    name, silence = processes.from_first(uuid.uuid4().hex), longest_silence()
+    return Heartbeat(processes.rank, processes.size, name, silence=silence) if silence else nullcontext()
 
 
 def device_of_process(device: str, rank: int, *, n_processes: int) -> str:
