@@ -64,11 +64,12 @@ class Training:
     ) -> None:
         self._files = tempfile.TemporaryDirectory()
         (Path(self._files.name) / "sitecustomize.py").write_text(program, encoding="utf-8")
-        self._output = (Path(self._files.name) / "stderr").open("w+", encoding="utf-8")
+        self._output = (Path(self._files.name) / "stderr").open("w", encoding="utf-8")
         path = os.pathsep.join([self._files.name, *sys.path])
         limit = {} if silence is None else {"DRAGOMAN_SILENCE_SECONDS": str(silence)}
         self._process = subprocess.Popen(
-            [*arguments] or command(out, *options), cwd=folder, stderr=self._output, stdout=subprocess.DEVNULL,
+            [*arguments] or command(out, *options), cwd=folder,
+            stderr=self._output, stdout=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": path, "NO_COLOR": "1", **limit, **(environment or {})},
         )  # fmt: skip
         self.pid = self._process.pid
@@ -88,9 +89,11 @@ class Training:
 
     def end(self, timeout: float = 200.0) -> tuple[int, str]:
         """Wait for the end; return the exit code, and what was written to stderr."""
-        code = self._process.wait(timeout)
-        self._output.seek(0)
-        return code, self._output.read()
+        return self._process.wait(timeout), self.said()
+
+    def said(self) -> str:
+        """Return what was written to stderr so far."""
+        return Path(self._output.name).read_text(encoding="utf-8")
 
     def pid_of(self, *ranks: int) -> int:
         """Wait for a process of one of these ranks, and return its number."""

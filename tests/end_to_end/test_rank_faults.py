@@ -148,8 +148,8 @@ def test_a_full_disk_of_the_first_process_is_one_line_and_the_run_goes_on_when_t
     check_that_both_are_equal(tmp_path / "run", whole)
 
 
-def test_a_process_other_than_the_first_needs_no_disk(tmp_path: Path, whole: Path) -> None:
-    full = FULL.format(rank=1, limit=0)
+def test_a_process_other_than_the_first_needs_no_room_on_the_disk(tmp_path: Path, whole: Path) -> None:
+    full = FULL.format(rank=1, limit=1000)
     with Training(workplace(tmp_path), "run", "--processes", "2", program=full) as training:
         code, said = training.end()
     assert code == 0, said
@@ -157,7 +157,7 @@ def test_a_process_other_than_the_first_needs_no_disk(tmp_path: Path, whole: Pat
 
 
 def test_a_machine_joins_a_training_and_leaves_it_and_no_update_is_lost(tmp_path: Path) -> None:
-    """Two launchers stand for two machines. Batches stay the same: without dropout, losses are those of one."""
+    """Two launchers on this machine stand for two machines."""
     write_corpus(tmp_path)
     write_recipe(tmp_path, steps=1500, valid_every=50)
     with socket.socket() as free:
