@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from dragoman.config import Config, ModelConfig, parse_config
+from dragoman.config import ModelConfig, TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch
 from dragoman.hardware import environment, keep_freed_memory, remember_few_shapes
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -49,18 +49,25 @@ class Batches(Task[TranslationBatch]):
     """The loss of translation, on batches that come from outside."""
 
     def __init__(self, model: Seq2SeqTransformer) -> None:
-        self.model = model
+        self.model = self.translator = model
 
     def n_items(self, batch: TranslationBatch) -> int:
         return batch.n_tgt_tokens
 
     def loss(self, batch: TranslationBatch) -> BatchResult:
-        return BatchResult(batch_loss(self.model, batch, smoothing=0.1).smoothed, batch.n_tokens)
+        return BatchResult(batch_loss(self.translator, batch, smoothing=0.1).smoothed, batch.n_tokens)
 
-    def _unused(self, *_: Any) -> NoReturn:
+    def plan(self, epoch: int) -> NoReturn:
         raise NotImplementedError
 
-    plan = batch = memory = validate = _unused
+    def batch(self, indices: Any, device: torch.device) -> NoReturn:
+        raise NotImplementedError
+
+    def memory(self, indices: Any) -> NoReturn:
+        raise NotImplementedError
+
+    def validate(self, weights: Any) -> NoReturn:
+        raise NotImplementedError
 
 
 class Model:
@@ -167,12 +174,12 @@ def batches(options: argparse.Namespace) -> Iterator[TranslationBatch]:
         yield TranslationBatch(src, tgt, tgt.roll(-1, 1))
 
 
-def configuration(options: argparse.Namespace) -> Config:
+def configuration(options: argparse.Namespace) -> TranslationConfig:
     model = ModelConfig(
         d_model=options.d_model, d_ff=4 * options.d_model, n_heads=N_HEADS, dropout=0.0,
         n_encoder_layers=options.layers, n_decoder_layers=options.layers,
     )  # fmt: skip
-    return parse_config(
+    config = parse_config(
         {
             "name": "processes",
             "data": {"src_lang": "en", "tgt_lang": "de", "train": ["train.tsv"]},
@@ -180,18 +187,22 @@ def configuration(options: argparse.Namespace) -> Config:
             "training": {"learning_rate": 1e-3, "clip_norm": 1.0, "precision": "fp32", "device": "cpu"},
         }
     )
+    assert config.task == "translation"
+    return config
 
 
 def report(options: argparse.Namespace, rows: list[dict[str, Any]]) -> str:
     """Return the table in Markdown."""
     n_cores, one = len(os.sched_getaffinity(0)), rows[0]
     lines = [
-        f"{environment()['cpu']}, {n_cores} cores, PyTorch {torch.__version__}; {one['n_parameters'] / 1e6:.1f} M "
-        f"parameters, {options.batch_tokens:,} target tokens an update, a thread a process, medians of "
+        f"{environment()['cpu']}, {n_cores} cores, PyTorch {torch.__version__}; "
+        f"{one['n_parameters'] / 1e6:.1f} M parameters, "
+        f"{options.batch_tokens:,} target tokens an update, a thread a process, medians of "
         f"{options.updates} updates",
         "",
-        "| processes | largest difference of a loss | tokens/s | efficiency | an update, s | 1/N of one process "
-        "| + smaller shares | + lacking cores | + exchange | efficiency with a core for each |",
+        "| processes | largest difference of a loss | tokens/s | efficiency | an update, s "
+        "| 1/N of one process | + smaller shares | + lacking cores | + exchange "
+        "| efficiency with a core for each |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -3,9 +3,9 @@
     python benchmarks/rank_faults.py
     python benchmarks/rank_faults.py --kills 50 --processes 2 --hangs 2
 
-Prints Markdown. A small model is trained by several processes (`dragoman train --processes`). In each run three
-processes are killed with `kill -9`, of a random rank at a random instant, from the start of the training on; a run
-continues exactly if its weights, its optimizer and its history have the bytes of a run that nothing happened to.
+Prints Markdown. A small model is trained by several processes (`dragoman train --processes`). In each run,
+three processes are killed with `kill -9`: of a random rank, at a random instant. A run continues exactly if
+its weights, its optimizer and its history are equal to the bit to those of a run that nothing happened to.
 Then processes are stopped (SIGSTOP), and the seconds are measured until one is named.
 """
 
@@ -21,8 +21,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from ranks import Training, facts, pids_by_rank, records, wait_for, write_corpus, write_recipe
 
@@ -56,7 +54,8 @@ def main() -> None:
         write_corpus(folder)
         write_recipe(folder, dropout=0.1, steps=options.steps, valid_every=EVERY)
         begun = time.monotonic()
-        code, said = train(folder, "whole", options).end()
+        with train(folder, "whole", options) as training:
+            code, said = training.end()
         assert code == 0, said
         seconds = time.monotonic() - begun
         for line in (*kills_table(folder, options, seconds), "", *hangs_table(folder, options)):
@@ -109,7 +108,7 @@ def kill_one(training: Training, run: Path, rank: int) -> Kill | None:
 
 
 def instant(run: Path, pid: int) -> str:
-    """What a training is doing."""
+    """Return what a training is doing."""
     history = run / "history.jsonl"
     started = Path(f"/proc/{pid}").stat().st_mtime
     if not history.exists() or history.stat().st_mtime < started:
