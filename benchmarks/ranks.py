@@ -155,7 +155,7 @@ def wait_for(path: Path) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process has started, by their numbers."""
+    """Return the processes that a process has started, by their numbers."""
     return sorted(
         int(status.parent.name)
         for status in Path("/proc").glob("[0-9]*/status")
@@ -164,8 +164,8 @@ def children_of(pid: int) -> list[int]:
 
 
 def pids_by_rank(launcher: int) -> dict[int, int]:
-    """The processes of a training that a launcher has started, by rank."""
-    found = {}
+    """Return the processes of a training that a launcher has started, by rank."""
+    found: dict[int, int] = {}
     for pid in children_of(launcher):
         variables = _read(Path(f"/proc/{pid}/environ")).split("\0")
         found |= {int(one.removeprefix("RANK=")): pid for one in variables if one.startswith("RANK=")}
