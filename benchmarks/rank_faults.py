@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from ranks import Training, facts, pids_by_rank, records, wait_for, write_corpus, write_recipe
@@ -45,7 +46,7 @@ def main() -> None:
     )
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--hangs", type=int, default=2, help="processes to stop, each in a run of its own")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -58,7 +59,7 @@ def main() -> None:
             code, said = training.end()
         assert code == 0, said
         seconds = time.monotonic() - begun
-        for line in (*kills_table(folder, options, seconds), "", *hangs_table(folder, options)):
+        for line in chain(kills_table(folder, options, seconds), [""], hangs_table(folder, options)):
             print(line, flush=True)
 
 

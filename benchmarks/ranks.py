@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -94,6 +95,18 @@ class Training:
     def said(self) -> str:
         """Return what was written to stderr so far."""
         return Path(self._output.name).read_text(encoding="utf-8")
+
+    def stop(self) -> None:
+        """Ask the launcher to end."""
+        self._process.terminate()
+
+    def wait_for(self, pattern: str) -> None:
+        """Wait until this regular expression matches a part of what is written to stderr."""
+        for _ in range(2000):
+            if re.search(pattern, self.said()):
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{pattern} is not said: {self.said()}")
 
     def pid_of(self, *ranks: int) -> int:
         """Wait for a process of one of these ranks, and return its number."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ranks import Training, command, facts, pids_by_rank, wait_for, write_corpus, write_recipe
+from ranks import Training, command, facts, losses, pids_by_rank, wait_for, write_corpus, write_recipe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
@@ -159,7 +159,7 @@ def test_a_process_other_than_the_first_needs_no_room_on_the_disk(tmp_path: Path
 def test_a_machine_joins_a_training_and_leaves_it_and_no_update_is_lost(tmp_path: Path) -> None:
     """Two launchers on this machine stand for two machines."""
     write_corpus(tmp_path)
-    write_recipe(tmp_path, steps=1500, valid_every=50)
+    write_recipe(tmp_path, steps=20_000, valid_every=50)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -173,13 +173,14 @@ def test_a_machine_joins_a_training_and_leaves_it_and_no_update_is_lost(tmp_path
     with Training(tmp_path, "run", arguments=arguments, environment=environment) as first:
         wait_for(tmp_path / "run" / "checkpoints" / "step-000050")
         with Training(tmp_path, "run", arguments=arguments, environment=environment) as second:
-            both = second.pid_of(1, 0)
-            os.kill(both, 0)
-            time.sleep(5.0)
-            os.kill(second.pid, signal.SIGTERM)
+            first.wait_for(r"continuing from step \d+\n(.*\n)*step")
+            second.stop()
             second.end()
-        code, said = first.end()
-    assert code == 0, said
+        first.wait_for(r"continuing from step \d+\n(.*\n)*continuing from step \d+\n(.*\n)*step")
+        first.stop()
+        _, said = first.end()
     stops = re.findall(r"asked to end \(SIGTERM\) at step ([\d,]+); the same command continues", said)
-    assert len(stops) == 2, said
-    assert re.findall(r"continuing from step (\d+)", said) == [stop.replace(",", "") for stop in stops]
+    stops = [stop.replace(",", "") for stop in stops]
+    assert re.findall(r"continuing from step (\d+)", said) == stops[:2], said
+    assert len(stops) == 3
+    assert len(losses(tmp_path / "run")) == int(stops[-1])

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,9 @@ from dragoman.training.parallel.heartbeats import Heartbeat, longest_silence
 PATIENCE = timedelta(hours=6)
 """Timeout of collective operations: longer than any validation. If a process dies, the launcher ends the
 others long before this."""
+
+START = timedelta(minutes=5)
+"""How long processes wait for one another to start."""
 
 SIGNS_OF_LOSS = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "NCCL")
 """Substrings of torch.distributed's messages when another process has died."""
@@ -121,8 +125,10 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         return
     n_here, rank_here = (int(os.environ.get(name, "0")) for name in ("LOCAL_WORLD_SIZE", "LOCAL_RANK"))
     place = choose_device(device_of_process(device, rank_here, n_processes=n_here))
-    dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=PATIENCE)
-    processes = Processes(dist.get_rank(), size, place)
+    store, rank = meet(size, timeout=START)
+    backend = "nccl" if place.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    processes = Processes(rank, size, place)
     try:
         with heartbeat(processes):
             yield processes
@@ -135,6 +141,27 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         ) from None
     finally:
         dist.destroy_process_group()
+
+
+def meet(size: int, *, timeout: timedelta) -> tuple[Any, int]:
+    """Wait until all processes have started; return the store of the group and this process's rank.
+
+    TrainingError: one does not start; otherwise the process group would wait for it as for a validation.
+    """
+    c10d: Any = dist  # exports its stores, but not by the rules of type checkers
+    missing = 0  # may hold the store
+    try:
+        store, rank, _ = next(c10d.rendezvous("env://", timeout=timeout))
+        store = c10d.PrefixStore(f"attempt/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        started = [f"started/{each}" for each in range(size)]
+        store.set(started[rank], "")
+        for missing, key in enumerate(started):  # noqa: B007 - of use if it fails
+            store.wait([key], timeout)
+    except RuntimeError as error:
+        raise TrainingError(
+            f"process {missing} of {size} has not started within {timeout.total_seconds():.0f} s"
+        ) from error
+    return store, rank
 
 
 def heartbeat(processes: Processes) -> AbstractContextManager[object]:
