@@ -32,6 +32,13 @@ EVERY = 40
 """Updates from one checkpoint to the next."""
 
 
+AT_START = 0.25
+"""Share of the kills at an instant from the start of the processes on, and not of their updates."""
+
+
+STARTS = "while it starts"
+
+
 @dataclass(frozen=True)
 class Kill:
     """A process that was killed."""
@@ -81,7 +88,11 @@ def kills_table(folder: Path, options: argparse.Namespace, seconds: float) -> It
             kills = []
             for _ in range(n):
                 training.pid_of(0)
-                time.sleep(rng.uniform(0.0, seconds))
+                if rng.random() < AT_START:
+                    time.sleep(rng.uniform(0.0, seconds / 3))
+                else:
+                    wait_for_updates(training, folder / out)
+                    time.sleep(rng.uniform(0.0, seconds / 10))
                 if (kill := kill_one(training, folder / out, rng.randrange(options.processes))) is None:
                     break  # it is over
                 kills.append(kill)
@@ -108,12 +119,21 @@ def kill_one(training: Training, run: Path, rank: int) -> Kill | None:
     return Kill(rank, when)
 
 
+def wait_for_updates(training: Training, run: Path) -> None:
+    """Wait until the processes that run now have logged an update, or are gone."""
+    while (pids := pids_by_rank(training.pid)) and instant(run, min(pids.values())) == STARTS:
+        time.sleep(0.05)
+
+
 def instant(run: Path, pid: int) -> str:
     """Return what a training is doing."""
     history = run / "history.jsonl"
-    started = Path(f"/proc/{pid}").stat().st_mtime
+    try:
+        started = Path(f"/proc/{pid}").stat().st_mtime
+    except FileNotFoundError:
+        return "while it ends"
     if not history.exists() or history.stat().st_mtime < started:
-        return "while it starts"
+        return STARTS
     last = records(run)[-1]
     if list((run / "checkpoints").glob(".*.partial")):
         return f"while it saves step {last['step']}"

@@ -66,6 +66,25 @@ def test_a_process_that_hangs_is_named_and_the_run_continues_to_the_bit(
     check_that_both_are_equal(tmp_path / "run", whole)
 
 
+def test_the_process_that_holds_the_store_hangs_and_torchrun_restarts_all(
+    tmp_path: Path, whole: Path
+) -> None:
+    """As for trainings that machines may join and leave (docs/distributed.md)."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
+    arguments = [sys.executable, *launcher, *command("run")[1:]]
+    environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    folder = workplace(tmp_path)
+    with Training(folder, "run", arguments=arguments, environment=environment, silence=SILENCE) as training:
+        wait_for(tmp_path / "run" / "checkpoints" / f"step-{EVERY:06d}")
+        os.kill(training.pid_of(0), signal.SIGSTOP)
+        code, said = training.end()
+    assert code == 0, said
+    assert re.search(
+        r"^process 0 of 2 \(pid \d+ on .*\) has not responded for 4 s; ending all", said, re.MULTILINE
+    )
+    check_that_both_are_equal(tmp_path / "run", whole)
+
+
 def test_a_pause_of_all_processes_together_blames_none_of_them(tmp_path: Path, whole: Path) -> None:
     """As if the machine had slept."""
     with Training(workplace(tmp_path), "run", "--processes", "2", silence=1.0) as training:
