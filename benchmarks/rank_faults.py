@@ -12,6 +12,7 @@ Then processes are stopped (SIGSTOP), and the seconds are measured until one is 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ranks import Training, facts, pids_by_rank, records, wait_for, write_corpus, write_recipe
+from ranks import Training, facts, pids_by_rank, wait_for, write_corpus, write_recipe
 
 KILLS = 3
 """Kills in a run: as often as `dragoman train --processes` starts it again."""
@@ -134,7 +135,10 @@ def instant(run: Path, pid: int) -> str:
         return "while it ends"
     if not history.exists() or history.stat().st_mtime < started:
         return STARTS
-    last = records(run)[-1]
+    lines = history.read_text(encoding="utf-8").split("\n")[:-1]  # the last one may be half written
+    if not lines:
+        return STARTS
+    last = json.loads(lines[-1])
     if list((run / "checkpoints").glob(".*.partial")):
         return f"while it saves step {last['step']}"
     if last["kind"] == "train" and last["step"] % EVERY == 0:
