@@ -113,6 +113,14 @@ def test_a_process_that_computes_without_a_turn_for_its_heartbeat_is_alive(store
     other.wait()
 
 
+def test_a_process_that_hangs_before_its_first_round_has_a_counter(store: Any, end: Any) -> None:
+    """The store makes those that read a missing counter wait for it."""
+    pid = os.getpid()
+    join(store, Member(1, "elsewhere", pid, start_time(pid), ""))
+    with Heartbeat(0, 2, "group", silence=600.0):
+        assert store.check(["heartbeats/group/beats/0"])
+
+
 def test_threads_end_with_the_block(store: Any, end: Any) -> None:
     pid = os.getpid()
     join(store, Member(1, "elsewhere", pid, start_time(pid), ""))

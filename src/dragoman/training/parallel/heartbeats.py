@@ -93,6 +93,7 @@ class Heartbeat:
         """Join the watch; returns once all processes have."""
         pid, errors = os.getpid(), os.environ.get("TORCHELASTIC_ERROR_FILE", "")
         me = Member(self._rank, socket.gethostname(), pid, start_time(pid), errors)
+        self._store.add(f"beats/{self._rank}", 1)  # the others wait for a counter that is not there
         self._store.set(f"member/{self._rank}", json.dumps(asdict(me)))
         ranks = range(self._size)
         self._members = [Member(**json.loads(self._store.get(f"member/{rank}"))) for rank in ranks]
