@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-RECIPE = """
-name = "together"
-[data]
-src_lang = "en"
-tgt_lang = "de"
-train = ["train.tsv"]
-valid = ["valid.tsv"]
-[tokenizer]
-vocab_size = 400
-[model]
-d_model = 16
-n_heads = 2
-d_ff = 32
-n_encoder_layers = 1
-n_decoder_layers = 1
-dropout = {dropout}
-[training]
-max_steps = {steps}
-batch_tokens = 200
-update_freq = 2
-warmup_steps = 10
-log_every = 1
-valid_every = {valid_every}
-keep_checkpoints = 2
-ema_decay = 0.9
-precision = "fp32"
-device = "cpu"
-"""
+from ranks import children_of, command, losses, wait_for, write_corpus, write_recipe
 
 CLASSIFIER = """
 name = "together"
@@ -73,38 +44,19 @@ device = "cpu"
 
 @pytest.fixture
 def workplace(tmp_path: Path) -> Path:
-    return write_corpus(tmp_path)
+    write_corpus(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="module")
 def run_of_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of the recipe without dropout, in one process."""
-    folder = write_corpus(tmp_path_factory.mktemp("one"))
+    folder = tmp_path_factory.mktemp("one")
+    write_corpus(folder)
     write_recipe(folder)
     done = run(folder, "one")
     assert done.returncode == 0, done.stderr
     return folder / "one"
-
-
-def write_corpus(folder: Path) -> Path:
-    """Write a corpus of a few epochs, whose lines are of many lengths."""
-    lines = [
-        f"{a} {b} cats sleep{' and sleep' * (a % 7)}.\t{a} {b} Katzen schlafen{' und schlafen' * (a % 7)}."
-        for a in range(20)
-        for b in range(20)
-    ]
-    (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "valid.tsv").write_text("\n".join(lines[::40]), encoding="utf-8")
-    return folder
-
-
-def write_recipe(folder: Path, *, dropout: float = 0.0, steps: int = 12, valid_every: int = 6) -> None:
-    text = RECIPE.format(dropout=dropout, steps=steps, valid_every=valid_every)
-    (folder / "recipe.toml").write_text(text, encoding="utf-8")
-
-
-def command(out: str, *options: str) -> list[str]:
-    return [sys.executable, "-m", "dragoman", "train", "recipe.toml", "--out", out, *options]
 
 
 def run(folder: Path, out: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -113,18 +65,16 @@ def run(folder: Path, out: str, *options: str) -> subprocess.CompletedProcess[st
     )
 
 
-def losses(run: Path) -> list[float]:
-    records = [json.loads(line) for line in (run / "history.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [r["train_loss"] for r in records if r["kind"] == "train"]
-
-
-def test_two_processes_have_the_losses_of_one(workplace: Path, run_of_one: Path) -> None:
-    """Every batch is the same and is spread over both, gradients are those of the mean over all of it."""
+@pytest.mark.parametrize("n_processes", [2, 4])
+def test_several_processes_have_the_losses_of_one(
+    workplace: Path, run_of_one: Path, n_processes: int
+) -> None:
+    """Every batch is the same and is spread over all, gradients are those of the mean over all of it."""
     write_recipe(workplace)
-    done = run(workplace, "two", "--processes", "2")
+    done = run(workplace, "run", "--processes", str(n_processes))
     assert done.returncode == 0, done.stderr
-    assert len(losses(workplace / "two")) == 12
-    assert losses(workplace / "two") == pytest.approx(losses(run_of_one), rel=1e-4)
+    assert len(losses(workplace / "run")) == 12
+    assert losses(workplace / "run") == pytest.approx(losses(run_of_one), rel=1e-4)
 
 
 def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Path) -> None:
@@ -229,27 +179,3 @@ def test_several_processes_save_and_leave_when_asked_to_end_and_go_on_with_chang
     done = run(workplace, "run", "--processes", "2", "--allow-changed-data", "--max-hours", "1e-9")
     assert done.returncode == 75, done.stderr
     assert done.stderr.count(f"continuing with changed text from step {step}: valid.tsv") == 1
-
-
-def wait_for(path: Path) -> None:
-    for _ in range(2000):
-        if path.exists():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{path} does not appear")
-
-
-def children_of(pid: int) -> list[int]:
-    """The processes that a process has started, by their numbers."""
-    return sorted(
-        int(status.parent.name)
-        for status in Path("/proc").glob("[0-9]*/status")
-        if f"PPid:\t{pid}\n" in _read(status)
-    )
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

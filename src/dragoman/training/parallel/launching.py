@@ -109,7 +109,9 @@ def describe(failure: ProcessFailure, n_processes: int) -> str:
     """Which process has died, and of what."""
     code = failure.exitcode
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    hint = " (out of memory?)" if code == -9 else ""  # SIGKILL, which Windows has not
+    if isinstance(failure.error_file_data.get("message"), dict):  # left there by another process
+        how = "did not respond and was killed"
+    hint = " (out of memory?)" if code == -9 and "SIGKILL" in how else ""
     return f"process {failure.local_rank} of {n_processes} {how}{hint}"
 
 

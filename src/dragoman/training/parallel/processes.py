@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +22,14 @@ from torch import distributed as dist
 
 from dragoman.errors import ConfigError, TrainingError
 from dragoman.hardware import choose_device, find_device
+from dragoman.training.parallel.heartbeats import Heartbeat, longest_silence
 
 PATIENCE = timedelta(hours=6)
 """Timeout of collective operations: longer than any validation. If a process dies, the launcher ends the
 others long before this."""
+
+START = timedelta(minutes=5)
+"""How long processes wait for one another to start."""
 
 SIGNS_OF_LOSS = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "NCCL")
 """Substrings of torch.distributed's messages when another process has died."""
@@ -119,9 +125,13 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         return
     n_here, rank_here = (int(os.environ.get(name, "0")) for name in ("LOCAL_WORLD_SIZE", "LOCAL_RANK"))
     place = choose_device(device_of_process(device, rank_here, n_processes=n_here))
-    dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=PATIENCE)
+    store, rank = meet(size, timeout=START)
+    backend = "nccl" if place.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    processes = Processes(rank, size, place)
     try:
-        yield Processes(dist.get_rank(), size, place)
+        with heartbeat(processes):
+            yield processes
     except RuntimeError as error:
         if not any(sign in str(error) for sign in SIGNS_OF_LOSS):
             raise
@@ -131,6 +141,33 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         ) from None
     finally:
         dist.destroy_process_group()
+
+
+def meet(size: int, *, timeout: timedelta) -> tuple[Any, int]:
+    """Wait until all processes have started; return the store of the group and this process's rank.
+
+    TrainingError: one does not start; otherwise the process group would wait for it as for a validation.
+    """
+    c10d: Any = dist  # exports its stores, but not by the rules of type checkers
+    missing = 0  # may hold the store
+    try:
+        store, rank, _ = next(c10d.rendezvous("env://", timeout=timeout))
+        store = c10d.PrefixStore(f"attempt/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        started = [f"started/{each}" for each in range(size)]
+        store.set(started[rank], "")
+        for missing, key in enumerate(started):  # noqa: B007 - of use if it fails
+            store.wait([key], timeout)
+    except RuntimeError as error:
+        raise TrainingError(
+            f"process {missing} of {size} has not started within {timeout.total_seconds():.0f} s"
+        ) from error
+    return store, rank
+
+
+def heartbeat(processes: Processes) -> AbstractContextManager[object]:
+    """Return a context in which a process that hangs is noticed (heartbeats.py)."""
+    name, silence = processes.from_first(uuid.uuid4().hex), longest_silence()
+    return Heartbeat(processes.rank, processes.size, name, silence=silence) if silence else nullcontext()
 
 
 def device_of_process(device: str, rank: int, *, n_processes: int) -> str:
