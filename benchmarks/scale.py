@@ -1,7 +1,8 @@
 """Large corpora: the doctor, a vocabulary, a token store, a first update, translating, scoring; time, memory.
 
     DRAGOMAN_DATA=... python benchmarks/scale.py doctor [--pairs 1000000] [--seed 1] [--folder DIR]
-    DRAGOMAN_DATA=... python benchmarks/scale.py training [--pairs 1000000] [--seed 1] [--folder DIR]
+    DRAGOMAN_DATA=... python benchmarks/scale.py tokens [--pairs 1000000] [--seed 1] [--folder DIR]
+    DRAGOMAN_DATA=... python benchmarks/scale.py training [--pairs 1000000] [--kills 10 60 120] [--folder DIR]
     python benchmarks/scale.py translating [--lines 20000 100000] [--workers 1] [--folder DIR]
     python benchmarks/scale.py scoring [--lines 20000 100000] [--workers 1] [--folder DIR]
 
@@ -11,6 +12,12 @@ with repetitions and near repetitions of pairs from earlier blocks. `doctor` run
 with every planted kind dropped, and counts what dropped.jsonl says of pairs with that fault planted (found),
 and of pairs with nothing planted (false alarms). Each step is a process of its own, whose peak resident
 memory the operating system reports. Prints Markdown.
+
+`tokens` learns a vocabulary, makes a store, and encodes the same lines with the `tokenizers` library alone.
+`training` prepares a training and makes two updates. Its process is killed with SIGKILL when it has worked
+for each number of seconds of `--kills`; the next line says after how many seconds the one that continues is
+further than the one that was killed: the vocabulary is there, or more pairs are in the store. Then it pauses
+after an update, is started once more with all at hand, and an epoch is planned.
 
 `translating` and `scoring` run a file of each number of lines through the smallest model there can be, as
 `translate --out` and `score-model --out` do. The largest one is done a second time, killed with SIGKILL when
@@ -47,6 +54,8 @@ N_REMEMBERED = 20_000
 N_VALID = 100
 LANGS = "en", "de"
 PLANTED = "planted.jsonl"
+PAUSED = 75
+"""Exit code of a training whose time is up."""
 
 
 def make_corpus(folder: Path, n_pairs: int, seed: int) -> None:
@@ -113,14 +122,14 @@ class Step(NamedTuple):
     output: str
 
 
-def measured(command: Sequence[str], folder: Path) -> Step:
-    """Run Python with these arguments in `folder`."""
+def measured(command: Sequence[str], folder: Path, *, ends: int = 0) -> Step:
+    """Run Python with these arguments in `folder`, until it `ends` with this exit code."""
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         process = subprocess.Popen([sys.executable, *command], cwd=folder, stdout=output)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
+        if process.returncode != ends:
             raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
         output.seek(0)
         cpu_seconds = usage.ru_utime + usage.ru_stime
@@ -175,24 +184,105 @@ def print_faults(planted: dict[str, list[int]], found: dict[str, set[int]]) -> N
         print(f"| {name} | {len(lines):,} | {n_found:,} | {len(lines) - n_found:,} | {share} | {alarm} |")
 
 
-def run_training(folder: Path, n_pairs: int) -> None:
-    """Learn a vocabulary, make a store and an update, and print what each took."""
+def run_tokens(folder: Path, n_pairs: int) -> None:
+    """Learn a vocabulary, make a store, and print what each took."""
     print("| step | processor seconds | wall seconds | peak MiB | |")
     print("|---|--:|--:|--:|---|")
-    for name in STEPS:
+    for name in ("vocabulary", "store", "tokenizers alone"):
         step = measured([__file__, "--step", name, str(folder)], folder)
         print_step(name, step, step.output.strip())
-    files = [f"--{side}={folder}/train.{lang}" for side, lang in zip(("src", "tgt"), LANGS, strict=True)]
-    valid = [f"--valid-{s}={folder}/valid.{lang}" for s, lang in zip(("src", "tgt"), LANGS, strict=True)]
+    print(f"\n{n_pairs:,} pairs")
+
+
+def run_training(folder: Path, n_pairs: int, kills: Sequence[float]) -> None:
+    """Prepare a training that is killed on the way, make updates, and print what each took."""
     for lang in LANGS:
         with (folder / f"test.{lang}").open(encoding="utf-8") as file:
             (folder / f"valid.{lang}").write_text("".join(islice(file, N_VALID)), encoding="utf-8")
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        train = ["-m", "dragoman", "train", *files, *valid, "--no-check", "--out", f"{name}/run"]
-        for what, n_steps in (("first update, from text", 1), ("one more update, store at hand", 2)):
-            step = measured([*train, "--set", f"training.max_steps={n_steps}"], folder)
-            print_step(what, step, "with validation")
+        run = Path(name) / "run"
+        sides = dict(zip(("src", "tgt"), LANGS, strict=True))
+        files = [f"--{side}={folder}/train.{lang}" for side, lang in sides.items()]
+        files += [f"--valid-{side}={folder}/valid.{lang}" for side, lang in sides.items()]
+        train = ["-m", "dragoman", "train", *files, "--no-check", "--out", str(run)]
+        print("| killed after s of work | prepared by then | s until there is more |\n|--:|---|--:|")
+        before: Prepared | None = None
+        for seconds in (*kills, 0.0):
+            with subprocess.Popen([sys.executable, *train], cwd=folder, stderr=subprocess.DEVNULL) as process:
+                began = time.perf_counter()
+                if before is not None:
+                    while prepared(run) <= before and process.poll() is None:
+                        time.sleep(0.2)
+                    print(f" {time.perf_counter() - began:.1f} |", flush=True)
+                if not seconds:
+                    process.kill()
+                    break
+                time.sleep(max(0.0, began + seconds - time.perf_counter()))
+                process.kill()
+            before = prepared(run)
+            if before.n_pairs == n_pairs:
+                print(f"| {seconds:g} | all | – |", flush=True)
+                break
+            print(f"| {seconds:g} | {before.describe()} |", end="", flush=True)
+        print("\n| step | processor seconds | wall seconds | peak MiB | |\n|---|--:|--:|--:|---|")
+        for what in ("the rest, and an update", "a warm start, and an update"):
+            step = measured([*train, "--max-hours", "1e-9"], folder, ends=PAUSED)
+            print_step(what, step, "a checkpoint")
+        step = measured([__file__, "--step", "planning", str(folder), str(run)], folder)
+        print_step("planning an epoch", step, step.output.strip())
     print(f"\n{n_pairs:,} pairs")
+
+
+class Prepared(NamedTuple):
+    """How far a preparation is."""
+
+    has_vocabulary: bool
+    n_pairs: int
+
+    def describe(self) -> str:
+        return f"{self.n_pairs:,} pairs" if self.has_vocabulary else "no vocabulary yet"
+
+
+def prepared(run: Path) -> Prepared:
+    """Look how far the preparation of a run is."""
+    n_pairs = 0
+    for path in (run / "cache" / "train").glob("*/*.json"):
+        with suppress(OSError, ValueError):  # it is being replaced
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if path.name == "progress.json":
+                n_pairs += record["n_read"]
+            elif path.parent.suffix != ".partial":
+                n_pairs += record["n_pairs"] + sum(record["skipped"].values())
+    return Prepared((run / "tokenizer").exists(), n_pairs)
+
+
+def plan(folder: Path, run: Path) -> str:
+    """Plan an epoch of the prepared training in `run`; say in words what that took."""
+    from dragoman.data.batching import plan_epoch
+    from dragoman.data.store import TokenStore
+    from dragoman.runs import Run
+    from dragoman.text.tokenizer import TokenizerPair
+
+    config = Run.open(run).config
+    assert config.task == "translation"
+    store = TokenStore.prepare(
+        open_corpus([str(folder / f"train.{lang}") for lang in LANGS], src_lang="en", tgt_lang="de"),
+        TokenizerPair.load(run / "tokenizer"),
+        max_length=config.data.max_length,
+        cache=run / "cache" / "train",
+    )
+    before, started = peak_mib(), time.perf_counter()
+    planned = plan_epoch(store, batch_tokens=config.training.batch_tokens, seed=1, epoch=0)
+    n_batches, seconds = len(planned), time.perf_counter() - started
+    return f"{n_batches:,} batches in {seconds:.1f} s, {peak_mib() - before:.0f} MiB more than before"
+
+
+def peak_mib() -> float:
+    """Return the peak resident memory of this process."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def print_step(name: str, step: Step, words: str) -> None:
@@ -237,7 +327,6 @@ def count_tokens(folder: Path) -> int:
     return n_tokens
 
 
-STEPS = ("vocabulary", "store", "tokenizers alone")
 BULK = ("translating", "scoring")
 CHUNK_LINES = 4096
 
@@ -309,15 +398,19 @@ def main() -> None:
     if sys.argv[1:2] == ["--step"] and sys.argv[2] in BULK:
         run_bulk_step(sys.argv[2], Path(sys.argv[3]), sys.argv[4], *map(int, sys.argv[5:]))
         return
+    if sys.argv[1:3] == ["--step", "planning"]:
+        print(plan(Path(sys.argv[3]), Path(sys.argv[4])))
+        return
     if sys.argv[1:2] == ["--step"]:
         print(run_step(sys.argv[2], Path(sys.argv[3])))
         return
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("doctor", "training", *BULK))
+    parser.add_argument("what", choices=("doctor", "tokens", "training", *BULK))
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=float, nargs="*", default=[10.0, 60.0, 120.0], help="seconds")
     parser.add_argument("--lines", type=int, nargs="+", default=[20_000, 100_000])
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the corpus is, or is to be made")
@@ -333,7 +426,10 @@ def main() -> None:
             make_corpus(folder, options.pairs, options.seed)
         with (folder / "train.en").open("rb") as file:
             n_pairs = sum(1 for _ in file)
-        (run_doctor if options.what == "doctor" else run_training)(folder, n_pairs)
+        if options.what == "training":
+            run_training(folder, n_pairs, options.kills)
+        else:
+            (run_doctor if options.what == "doctor" else run_tokens)(folder, n_pairs)
 
 
 if __name__ == "__main__":
