@@ -41,7 +41,7 @@ class Assumptions:
     """Target tokens of an update, of all processes together; assumed."""
     encoding: float = 10_200.0
     """Pairs a second that become ids; measured on two cores, by benchmarks/store_memory.py."""
-    planning: float = 15.4
+    planning: float = 0.9
     """Seconds to plan a shard; measured on one core, by benchmarks/store_memory.py."""
     disk: float = 1e9
     """Bytes a second that a disk reads or writes; assumed."""
@@ -284,7 +284,7 @@ def stages(given: Assumptions, machine: Machine) -> Iterator[Stage]:
         "start, plan an epoch (each process)",
         planning,
         0,
-        machine.n_workers * 705 * mib + page_cache,
+        machine.n_workers * 121 * mib + page_cache,
         "measured",
     )
     tokens = given.passes * given.n_tokens

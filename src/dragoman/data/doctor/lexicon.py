@@ -129,7 +129,9 @@ class Lexicon:
         if len(half.keys):
             found = combine(src.offsets, tgt.offsets, i, j)
             keys = src.ids[found.src] * tgt.n_stems + tgt.ids[found.tgt]
-            where = np.minimum(np.searchsorted(half.keys, keys), len(half.keys) - 1)
+            order = np.argsort(keys)  # looked up in their order, keys that follow each other are in the cache
+            where = np.empty_like(order)
+            where[order] = np.minimum(np.searchsorted(half.keys, keys[order]), len(half.keys) - 1)
             probabilities = np.where(half.keys[where] == keys, half.probabilities[where], 0.0)
             slot = starts[found.pair] + found.tgt - tgt.offsets[j][found.pair]
             explained = np.bincount(slot, probabilities, minlength=len(words))
