@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -73,3 +74,30 @@ def test_false_alarms_are_on_pairs_with_nothing_planted(capsys: pytest.CaptureFi
         "| length (joined) | 1 | 1 | 0 | 100.0 % | ″ |",
         "| empty | 1 | 1 | 0 | 100.0 % | 0 |",
     ]
+
+
+def test_a_preparation_is_killed_goes_on_and_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor.Source, "read", read)
+    options = ["--pairs", "2000", "--folder", str(tmp_path), "--kills", "0.2", "20"]
+    monkeypatch.setattr(sys, "argv", ["scale.py", "training", *options])
+    scale.main()
+    killed, steps = capsys.readouterr().out.split("\n\n")[:2]
+    assert re.search(r"^\| 0.2 \| no vocabulary yet \| [0-9.]+ \|$", killed, re.MULTILINE)
+    assert re.search(r"^\| 20 \| all \| – \|$", killed, re.MULTILINE)
+    assert [line.split(" | ")[0] for line in steps.splitlines()[2:]] == [
+        "| the rest, and an update", "| a warm start, and an update", "| planning an epoch",
+    ]  # fmt: skip
+    assert re.search(r"[1-9]\d* batches in [0-9.]+ s, \d+ MiB more", steps)
+
+
+def test_how_far_a_preparation_is(tmp_path: Path) -> None:
+    assert scale.prepared(tmp_path) == scale.Prepared(has_vocabulary=False, n_pairs=0)
+    finished, partial = (tmp_path / "cache" / "train" / name for name in ("a", "b.partial"))
+    for folder in (finished, partial, tmp_path / "tokenizer"):
+        folder.mkdir(parents=True)
+    (finished / "meta.json").write_text('{"n_pairs": 5, "skipped": {"empty": 1, "too_long": 2}}')
+    (partial / "progress.json").write_text('{"n_read": 10}')
+    (partial / "progress.json.new").write_text("{")
+    assert scale.prepared(tmp_path) == scale.Prepared(has_vocabulary=True, n_pairs=18)
