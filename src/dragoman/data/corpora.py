@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -62,17 +62,19 @@ class Corpus(ABC):
         """Yield the source of every pair: what a model reads. DataError: as `pairs`."""
         return (pair.src for pair in self.pairs())
 
-    def pairs(self) -> Iterator[Pair]:
-        """Every pair in order, those with an empty side included.
+    def pairs(self, *, skip: int = 0) -> Iterator[Pair]:
+        """Every pair in order, those with an empty side included, without the first `skip`.
 
         DataError, when it is met: a file cannot be read or does not fit the other; at the end: there was
         no pair, or none with text on both sides.
         """
         n_pairs = n_usable = 0
-        for pair in self._read():
+        for pair in self._read_after(skip) if skip else self._read():
             n_pairs += 1
             n_usable += has_text(pair)
             yield pair
+        if skip:
+            return
         if not n_pairs:
             raise DataError(
                 f"{self.name}: empty corpus{self._because()}; give files with one sentence a line"
@@ -91,6 +93,10 @@ class Corpus(ABC):
     @abstractmethod
     def _read(self) -> Iterator[Pair]:
         """Every pair in order."""
+
+    def _read_after(self, n: int) -> Iterator[Pair]:
+        """Every pair after the first `n`, in order."""
+        return islice(self._read(), n, None)
 
     def notes(self) -> list[str]:
         """Return a line for each kind of pairs skipped in the last reading; by default none."""
@@ -114,8 +120,11 @@ class AlignedFiles(Corpus):
         self.position = Position()
 
     def _read(self) -> Iterator[Pair]:
-        n_src = n_tgt = 0
-        for src, tgt in zip_longest(self._texts(self.src), self._texts(self.tgt)):
+        return self._read_after(0)
+
+    def _read_after(self, n: int) -> Iterator[Pair]:
+        n_src = n_tgt = n
+        for src, tgt in zip_longest(self._texts(self.src, skip=n), self._texts(self.tgt, skip=n)):
             n_src += src is not None
             n_tgt += tgt is not None
             if src is not None and tgt is not None:
@@ -135,9 +144,9 @@ class AlignedFiles(Corpus):
     def hashes(self) -> dict[str, str]:
         return {str(path): hash_file(path) for path in (self.src, self.tgt)}
 
-    def _texts(self, path: Path) -> Iterator[str]:
-        """Yield the texts of one side."""
-        return open_lines(path, position=self.position if path is self.src else None)
+    def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
+        """Yield the texts of one side, without the first `skip`."""
+        return open_lines(path, position=self.position if path is self.src else None, skip=skip)
 
     def _lengths(self, path: Path) -> np.ndarray:
         """Return the characters of each text."""
@@ -162,9 +171,9 @@ class Talks(AlignedFiles):
     def fingerprint(self) -> str:
         return hash_strings("talks", hash_file(self.src), hash_file(self.tgt))
 
-    def _texts(self, path: Path) -> Iterator[str]:
+    def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
         self._notes[path] = Notes("lines")
-        return (segment.text for segment in self._segments(path))
+        return (segment.text for segment in islice(self._segments(path), skip, None))
 
     def _segments(self, path: Path) -> Iterator[formats.Segment]:
         self._notes[path] = Notes("lines")

@@ -48,7 +48,7 @@ CHUNK = 4096
 SHARD_PAIRS = 1 << 22
 """Pairs of a corpus in a shard, skipped ones included: they bound its files, and the memory of planning."""
 
-NOTED_PAIRS = 1 << 17
+NOTED_PAIRS = 1 << 16
 """Pairs after which a build notes how far it is: what a kill costs, at most."""
 
 META, PROGRESS = "meta.json", "progress.json"
@@ -304,10 +304,10 @@ def prepare_store(
 
 
 class Reading:
-    """One reading of a corpus, from its first pair to its last, a stretch at a time."""
+    """A corpus that is read a stretch at a time."""
 
     def __init__(self, corpus: Corpus, *, progress: Callable[[int], None] | None = None) -> None:
-        """`progress` is told `n_read`, the number of pairs read, after every stretch."""
+        """`progress` is told `n_read`, the number of pairs up to here, after every chunk."""
         self.corpus, self.n_read = corpus, 0
         self._pairs, self._progress = corpus.pairs(), progress
         self._ahead: list[Pair] = []
@@ -322,10 +322,9 @@ class Reading:
         return pairs
 
     def stretch(self, start: int, n_pairs: int) -> Iterator[list[Pair]]:
-        """Yield the pairs from `start` on, `n_pairs` at most, in chunks; none of them may have been read."""
-        assert self.n_read <= start
-        while self.n_read < start and self.take(min(CHUNK, start - self.n_read)):
-            pass
+        """Yield the pairs from `start` on, `n_pairs` at most, in chunks."""
+        if start != self.n_read:
+            self.n_read, self._pairs, self._ahead = start, self.corpus.pairs(skip=start), []
         while pairs := self.take(min(CHUNK, start + n_pairs - self.n_read)):
             yield pairs
 

@@ -18,6 +18,7 @@ from dragoman.data.corpora import (
     open_corpus,
     split_held_out,
 )
+from dragoman.data.readers.files import compressed
 from dragoman.data.readers.tables import Column
 from dragoman.errors import DataError
 
@@ -117,6 +118,30 @@ def test_several_corpora_are_one_in_their_order(tmp_path: Path) -> None:
     assert corpus.notes() == [f"{tsv}: 2 pairs", f"{aligned[0]} + {aligned[1]}: 1 pair", f"{more}: 1 pair"]
     reverse = open_corpus(lists[::-1], src_lang="en", tgt_lang="de")
     assert corpus.fingerprint() != reverse.fingerprint()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst", ".tsv"])
+def test_what_follows_the_first_pairs_is_the_rest_of_the_corpus(
+    tmp_path: Path, suffix: str, end: str
+) -> None:
+    """Lines are short, and longer than what is looked ahead; the last one has no end."""
+    pairs = [
+        Pair(f"{i} " * (1 + 37 * i % 90) ** (1 + i % 2), "" if i % 5 == 0 else f"{i}.") for i in range(60)
+    ]
+    pairs = [Pair(src.strip(), tgt) for src, tgt in pairs]
+    if suffix == ".tsv":
+        files = [tmp_path / "a.tsv"]
+        texts = [end.join("\t".join(pair) for pair in pairs)]
+    else:
+        files = [tmp_path / f"a.{lang}{suffix}" for lang in ("en", "de")]
+        texts = [end.join(side) for side in zip(*pairs, strict=True)]
+    for path, text in zip(files, texts, strict=True):
+        path.write_bytes(compressed(text.encode(), path.name))
+    corpus = corpus_of(*map(str, files))
+    assert list(corpus.pairs()) == pairs
+    for n in (0, 1, 2, 30, 59, 60, 61, 1000):
+        assert list(corpus.pairs(skip=n)) == pairs[n:], n
 
 
 def test_a_fault_in_one_of_several_corpora_names_its_file(tmp_path: Path) -> None:

@@ -216,18 +216,21 @@ def _tell(file: IO[bytes]) -> int:
 
 
 def open_lines(
-    path: Path, *, encoding: str = "utf-8", position: Position | None = None
+    path: Path, *, encoding: str = "utf-8", position: Position | None = None, skip: int = 0
 ) -> Generator[str, None, None]:
     """Yield the lines of a text file, decompressed by suffix, without line ends ("\\n" or "\\r\\n") or BOM.
 
-    Only "\\n" ends a line. `position` tells how far it is. DataError: the file cannot be read, is damaged, is
-    not in its `encoding`, or holds a NUL or a line longer than `longest_line`, which is not read to its end.
-    MissingExtraError: it ends in .zst and zstandard is not installed.
+    Only "\\n" ends a line. `position` tells how far it is. The first `skip` lines are not looked at.
+
+    DataError: the file cannot be read, is damaged, is not in its `encoding`, or holds a NUL or a line longer
+    than `longest_line`, which is not read to its end. MissingExtraError: it ends in .zst and zstandard is
+    not installed.
     """
-    n, most = 0, longest_line()
+    n, most = skip, longest_line()
     try:
         with _open(path, position) as file:
-            for n, line in enumerate(iter(partial(file.readline, most + 2), b""), start=1):
+            skip_lines(file, skip)
+            for n, line in enumerate(iter(partial(file.readline, most + 2), b""), start=skip + 1):
                 if b"\0" in line:
                     raise _nul(path, n)
                 content = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -245,6 +248,19 @@ def open_lines(
         raise _damaged(path, f" after line {n}", error) from None
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def skip_lines(file: Any, n: int) -> None:
+    """Read the first `n` lines of an open file, or those that there are, without looking at them."""
+    while n and (block := file.peek(1)):
+        n_ends = block.count(b"\n")
+        if n_ends < n:
+            n -= n_ends
+            file.read(len(block))
+        else:
+            for _ in range(n):
+                file.readline()
+            return
 
 
 def guess_encoding(start: bytes, language: str) -> str:
