@@ -53,6 +53,12 @@ N_HELD_OUT = 2000
 N_REMEMBERED = 20_000
 N_VALID = 100
 LANGS = "en", "de"
+SMALL = [
+    option
+    for setting in ("model.d_model=256", "model.d_ff=1024", "model.n_heads=4", "training.batch_tokens=4096")
+    for option in ("--set", setting)
+]
+"""A model whose updates are short, for what is measured is all that comes before them."""
 PLANTED = "planted.jsonl"
 PAUSED = 75
 """Exit code of a training whose time is up."""
@@ -204,7 +210,7 @@ def run_training(folder: Path, n_pairs: int, kills: Sequence[float]) -> None:
         sides = dict(zip(("src", "tgt"), LANGS, strict=True))
         files = [f"--{side}={folder}/train.{lang}" for side, lang in sides.items()]
         files += [f"--valid-{side}={folder}/valid.{lang}" for side, lang in sides.items()]
-        train = ["-m", "dragoman", "train", *files, "--no-check", "--out", str(run)]
+        train = ["-m", "dragoman", "train", *files, *SMALL, "--no-check", "--out", str(run)]
         print("| killed after s of work | prepared by then | s until there is more |\n|--:|---|--:|")
         before: Prepared | None = None
         for seconds in (*kills, 0.0):
