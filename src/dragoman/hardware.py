@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from dragoman.errors import ConfigError
+from dragoman.processes import usable_cores
 
 
 def choose_device(name: str) -> torch.device:
@@ -112,11 +113,6 @@ def remember_few_shapes(n_products: int = 50) -> None:
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(n_products))
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def prepare_for_translating() -> None:

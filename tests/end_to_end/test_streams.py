@@ -19,11 +19,11 @@ import dragoman.cli
 from commands import dragoman as command
 from commands import error_of, succeed
 from dragoman.__main__ import main
-from dragoman.bulk.workers import _without_ctrl_c
 from dragoman.cli import open_closed_streams
 from dragoman.cli.app import errors_as_exit_codes, give_back_ctrl_c
 from dragoman.data.readers.files import find_file, open_lines
 from dragoman.errors import ConfigError, DataError
+from dragoman.processes import without_ctrl_c
 from dragoman.training.loop import train
 from tiny import TINY
 
@@ -271,7 +271,7 @@ def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 def test_workers_are_born_deaf_to_ctrl_c() -> None:
     code = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
     deaf = []
-    with _without_ctrl_c():
+    with without_ctrl_c():
         deaf.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     deaf.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     assert deaf == [b"True\n", b"False\n"]

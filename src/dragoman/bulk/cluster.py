@@ -23,9 +23,10 @@ from functools import partial
 from typing import Any
 
 from dragoman.bulk.job import Job
-from dragoman.bulk.stream import Chunk, Done, Tick
+from dragoman.bulk.stream import Chunk, Done
 from dragoman.bulk.workers import gpu_of_worker
 from dragoman.errors import ConfigError, DragomanError, RunError
+from dragoman.processes import Tick
 
 LOCAL = "local"
 """Address that starts a temporary cluster on this machine."""

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dragoman.bulk.output import Dropped, Output
-from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, Tick, read_chunks
+from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, read_chunks
 from dragoman.config import TranslationConfig
 from dragoman.data.readers.files import compressed, hash_file, hash_strings
 from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.translator import Translator, translation_config
+from dragoman.processes import Tick
 from dragoman.runs import Run
 
 IN_PARTS = "in parts"

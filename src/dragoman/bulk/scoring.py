@@ -12,11 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 
 from dragoman.bulk.job import Job, as_steps, by_reason
 from dragoman.bulk.output import Lines, Output, as_line
-from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, Tick, cut
+from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, cut
 from dragoman.data.corpora import DEFAULT_COLUMNS, Corpus, open_corpus
 from dragoman.data.readers.files import compressed
 from dragoman.data.readers.tables import Column
 from dragoman.predict.scoring import BATCH_TOKENS, EMPTY, TokenScores, perplexity, score_pairs
+from dragoman.processes import Tick
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 

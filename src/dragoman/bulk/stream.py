@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -42,10 +42,6 @@ class Done(NamedTuple):
     """The digest of the chunk."""
     problem: str = ""
     """Error message for the user; "" = no error."""
-
-
-Tick = Callable[[int], None]
-"""Callback: receives the number of lines that have been translated since the last call."""
 
 
 def read_chunks(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dragoman.config import Config
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import Finding, Report, Severity
-    from dragoman.data.doctor.checkup import Progress
+    from dragoman.data.doctor.windows import Progress
     from dragoman.data.labelled import LabelledCorpus
     from dragoman.data.named import ListedText
     from dragoman.tasks.task import Reading
@@ -30,6 +30,8 @@ MAX_SHOWN = 100
 """Maximum characters shown of a text."""
 MAX_STRETCHES = 20
 """Maximum facts shown about the whole corpus, such as shifted stretches."""
+MAX_WORKERS = 8
+"""Processes that check, where nothing else is said."""
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "suspicion")
 STYLES = {"error": "red", "warning": "yellow", "suspicion": "cyan", "information": ""}
 
@@ -101,6 +103,15 @@ def check(
             show_default=False,
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=256,
+            help="Processes that check a corpus of more than 260,000 pairs; each takes up to 0.7 GB.",
+            show_default="a core each, at most 8",
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a page of what each filter and threshold would drop."),
@@ -115,6 +126,7 @@ def check(
     """
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import kinds_to_drop, thresholds_of
+    from dragoman.processes import usable_cores
     from dragoman.tasks.task import Reading
 
     if (drop or keep) and write_clean is None and report is None:
@@ -135,7 +147,13 @@ def check(
     if report is not None:
         check_outputs(report, files=_read(files, held_out), runs=())
     reports = [
-        _check(job, examples, thresholds=thresholds, with_survey=report is not None and job is jobs[0])
+        _check(
+            job,
+            examples,
+            thresholds=thresholds,
+            with_survey=report is not None and job is jobs[0],
+            n_workers=workers or min(usable_cores(), MAX_WORKERS),
+        )
         for job in jobs
     ]
     if report is not None:
@@ -240,7 +258,9 @@ def _write_report(
     say(f"written: {page}")
 
 
-def _check(job: Job, n_examples: int, *, thresholds: Mapping[str, float], with_survey: bool) -> Report:
+def _check(
+    job: Job, n_examples: int, *, thresholds: Mapping[str, float], with_survey: bool, n_workers: int
+) -> Report:
     """Check a corpus, with a progress line on stderr."""
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import check_corpus, check_labelled
@@ -256,6 +276,7 @@ def _check(job: Job, n_examples: int, *, thresholds: Mapping[str, float], with_s
                 n_examples=n_examples,
                 thresholds=thresholds,
                 with_survey=with_survey,
+                n_workers=n_workers,
                 progress=progress,
             )
         return check_labelled(

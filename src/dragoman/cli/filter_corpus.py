@@ -15,8 +15,8 @@ from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:
     from dragoman.data.corpora import Corpus
-    from dragoman.data.doctor.checkup import Progress
     from dragoman.data.doctor.selection import Distribution
+    from dragoman.data.doctor.windows import Progress
 
 EVERY = 1 << 16
 """Pairs between two updates of the progress line."""

@@ -22,8 +22,8 @@ from dragoman.hardware import (
     prepare_for_translating,
     release_freed_memory,
     resident_memory,
-    usable_cores,
 )
+from dragoman.processes import usable_cores
 from dragoman.serving.access import Keys
 from dragoman.serving.app import create_app
 from dragoman.serving.connections import KEPT_SECONDS, Connection

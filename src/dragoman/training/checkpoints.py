@@ -34,6 +34,7 @@ class CheckpointWriter:
     def __init__(self, run: Run, config: Config, processes: Processes = ALONE) -> None:
         self.run, self.config, self.processes = run, config, processes
         self._written: Future[None] | None = None
+        self._thread: Thread | None = None
 
     def save(self, state: TrainState) -> None:
         """Copy the state, and begin to write it when the checkpoint before is written.
@@ -51,7 +52,8 @@ class CheckpointWriter:
         if self.processes.rank < snapshot.n_writers:
             self._written = Future()
             # A daemon: where another process has died, what it should write is not waited for.
-            Thread(target=self._write, args=(snapshot, folder, self._written), daemon=True).start()
+            self._thread = Thread(target=self._write, args=(snapshot, folder, self._written), daemon=True)
+            self._thread.start()
 
     def _write(self, snapshot: Snapshot, folder: Path, written: Future[None]) -> None:
         """Write a checkpoint, and delete those that are no longer needed."""
@@ -78,11 +80,12 @@ class CheckpointWriter:
 
         RunError: it cannot be written. TimeoutError: it is not yet.
         """
-        if self._written is None:
+        if self._written is None or self._thread is None:
             return
         if not futures.wait([self._written], seconds).done:
             raise TimeoutError
-        written, self._written = self._written, None
+        self._thread.join()  # a thread that still frees tensors while Python ends makes it abort
+        written, self._written, self._thread = self._written, None, None
         written.result()
 
 

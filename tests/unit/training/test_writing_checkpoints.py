@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 import torch
@@ -65,6 +68,23 @@ def test_training_goes_on_while_a_checkpoint_is_written_of_the_moment_it_was_ask
         other.restore(run.checkpoints / f"step-{step:06d}")
         assert other.position.step == step
         assert all((value == step).all() for value in parameters(other.model).values())
+
+
+def test_no_writer_outlives_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that still frees tensors while Python ends makes the process abort."""
+    write = CheckpointWriter._write
+
+    def slow_to_end(*arguments: Any) -> None:
+        write(*arguments)
+        time.sleep(0.5)
+
+    monkeypatch.setattr(CheckpointWriter, "_write", slow_to_end)
+    config = tiny_config()
+    writer = CheckpointWriter(Run.create(tmp_path / "run", config), config)
+    n_before = threading.active_count()
+    writer.save(tiny_state(config))
+    writer.wait()
+    assert threading.active_count() == n_before
 
 
 def test_a_full_disk_ends_the_training_with_one_line_and_keeps_the_last_checkpoint(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dragoman.data.doctor.checkup import N_EXAMPLES, Progress, silent
+from dragoman.data.doctor.checkup import N_EXAMPLES
 from dragoman.data.doctor.content import markup
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import Report
@@ -16,6 +16,7 @@ from dragoman.data.doctor.overlap import HeldOut
 from dragoman.data.doctor.reading import Reading, numbered_examples, unit_of
 from dragoman.data.doctor.statistics import duplicates, with_several
 from dragoman.data.doctor.tally import Faults, Tally
+from dragoman.data.doctor.windows import Progress, silent
 from dragoman.data.labelled import LabelledCorpus, labels_of
 
 _MAX_SHOWN = 20  # labels that are listed

@@ -58,7 +58,7 @@ class Tally:
         if count is not None:
             self.counts[kind] = self.counts.get(kind, 0) + count
 
-    def add(self, faults: Faults, numbers: Sequence[int]) -> None:
+    def add(self, faults: Faults, numbers: Sequence[int] | np.ndarray) -> None:
         """Add a window and the numbers of its pairs."""
         mask = np.zeros(len(numbers), dtype=np.uint32)
         for kind, found in faults.by_kind.items():

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 
@@ -32,6 +33,12 @@ def words_of(text: str) -> list[str]:
 def has_address(text: str) -> bool:
     """Whether there may be an address in it, at a glance."""
     return "@" in text or "://" in text or "www." in text
+
+
+def hash_of(text: str) -> int:
+    """64 bits, equal for equal texts; in every process, as those of `hash` are not."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 class Words(dict[str, int]):
@@ -81,7 +88,7 @@ class Side:
     final_marks: np.ndarray
     """Which punctuation mark the line ends with; 0 for none."""
     hashes: np.ndarray
-    """Of the text with single spaces: equal for equal text, in this process only."""
+    """`hash_of` the text with single spaces."""
     near_hashes: np.ndarray
     """Of its words alone, every number alike: case, punctuation and digits do not matter."""
 
@@ -107,8 +114,8 @@ class SideReader:
             self._sizes.append(len(words))
             self._lengths.append(len(text))
             self._final_marks.append(_FINAL_MARKS.get(text.rstrip(_CLOSING)[-1:], 0))
-            self._hashes.append(hash(" ".join(text.split())))
-            self._near_hashes.append(hash(_DIGITS.sub("0", plain(text))))
+            self._hashes.append(hash_of(" ".join(text.split())))
+            self._near_hashes.append(hash_of(_DIGITS.sub("0", plain(text))))
 
     def side(self) -> Side:
         """Everything read so far."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dragoman.data.corpora import open_corpus
-from dragoman.data.doctor import Report, check_corpus, checkup, kinds_to_drop, reading, write_clean
+from dragoman.data.doctor import Report, check_corpus, checkup, kinds_to_drop, reading, windows, write_clean
 from dragoman.data.doctor.findings import threshold_of, thresholds_of
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, RunError
 from faulty import InMemory, lines_with, phrases
 
 CHUNK, WINDOW, TAIL = 50, 600, 300
@@ -20,8 +23,8 @@ CHUNK, WINDOW, TAIL = 50, 600, 300
 @pytest.fixture
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CHUNK", CHUNK)
-    monkeypatch.setattr(checkup, "WINDOW", WINDOW)
-    monkeypatch.setattr(checkup, "TAIL", TAIL)
+    monkeypatch.setattr(windows, "WINDOW", WINDOW)
+    monkeypatch.setattr(windows, "TAIL", TAIL)
     monkeypatch.setattr(checkup, "_PARTITION", 100)
 
 
@@ -33,13 +36,47 @@ def check(pairs: list[tuple[str, str]]) -> Report:
 def test_windows_hold_everything_and_the_last_one_is_not_small(small_windows: None, n: int) -> None:
     pairs = [reading.Numbered(i, ("a", "b")) for i in range(n)]
     chunks = [pairs[i : i + CHUNK] for i in range(0, n, CHUNK)]
-    found = list(checkup.windows(iter(chunks)))
-    assert [chunk for chunk, _ in found] == chunks
-    ends = [0, *(k for k, (_, is_last) in enumerate(found, start=1) if is_last)]
-    sizes = [sum(map(len, chunks[a:b])) for a, b in itertools.pairwise(ends)]
+    found = [list(window) for window in windows.windows(iter(chunks))]
+    assert [chunk for window in found for chunk in window] == chunks
+    sizes = [sum(map(len, window)) for window in found]
     assert sum(sizes) == n
     assert sizes[:-1] == [WINDOW] * (len(sizes) - 1)
     assert len(sizes) == 1 or TAIL <= sizes[-1] < WINDOW + TAIL
+
+
+def test_the_report_does_not_depend_on_the_number_of_workers(small_windows: None) -> None:
+    pairs = phrases(2000)
+    for i in (20, 700, 1900):
+        pairs[i] = ("", pairs[i][1])
+    pairs[1500], pairs[1950] = pairs[3], (pairs[4][0].upper() + "!", pairs[4][1])
+    pairs[640:660] = [(src, tgt) for (src, _), (_, tgt) in itertools.pairwise(pairs[640:661])]
+    some = {"test": InMemory([pairs[7], pairs[1200]])}
+    reports = [
+        check_corpus(
+            InMemory(pairs),
+            src_lang="en",
+            tgt_lang="de",
+            held_out=some,
+            earlier={"other": InMemory(pairs[100:102])},
+            with_survey=True,
+            n_workers=n_workers,
+        )
+        for n_workers in (1, 3)
+    ]
+    assert reports[0].record() == reports[1].record()
+    assert reports[0].survey == reports[1].survey
+    for kind in ("empty", "duplicate", "duplicate-near", "duplicate-across", "overlap", "shifted"):
+        assert lines_with(reports[0], kind) == lines_with(reports[1], kind) != []
+
+
+def test_a_worker_that_dies_is_named(small_windows: None) -> None:
+    def kill(doing: str, n: int) -> None:
+        for child in multiprocessing.active_children():
+            os.kill(child.pid or 0, signal.SIGKILL)
+
+    with pytest.raises(RunError, match=r"worker \d \(process \d+\) died, killed by SIGKILL, .*--workers"):
+        check_corpus(InMemory(phrases(2000)), n_workers=2, progress=kill)
+    assert not multiprocessing.active_children()
 
 
 def test_faults_are_numbered_through_all_windows(small_windows: None) -> None:
