@@ -10,8 +10,8 @@ The corpus is made in DIR, unless it is there: two random pairs of multi30k, tat
 joined to one, and faults are planted block by block as in doctor.py, each kind into about 1 % of the pairs,
 with repetitions and near repetitions of pairs from earlier blocks. `doctor` runs `data check --write-clean`
 with every planted kind dropped, and counts what dropped.jsonl says of pairs with that fault planted (found),
-and of pairs with nothing planted (false alarms). Each step is a process of its own, whose peak resident
-memory the operating system reports. Prints Markdown.
+and of pairs with nothing planted (false alarms). Each step is a command of its own; peak resident
+memory is that of all its processes together, looked at ten times a second. Prints Markdown.
 
 `tokens` learns a vocabulary, makes a store, and encodes the same lines with the `tokenizers` library alone.
 `training` prepares a training and makes two updates. Its process is killed with SIGKILL when it has worked
@@ -42,6 +42,8 @@ from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 import bulk
 import doctor
@@ -131,17 +133,31 @@ class Step(NamedTuple):
 def measured(command: Sequence[str], folder: Path, *, ends: int = 0) -> Step:
     """Run Python with these arguments in `folder`, until it `ends` with this exit code."""
     started = time.perf_counter()
+    unit = 2**20 if sys.platform == "darwin" else 2**10
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         process = subprocess.Popen([sys.executable, *command], cwd=folder, stdout=output)
-        _, status, usage = os.wait4(process.pid, 0)
+        mib = 0.0
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            mib = max(mib, resident_mib(process.pid))
+            time.sleep(0.1)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != ends:
             raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
         output.seek(0)
         cpu_seconds = usage.ru_utime + usage.ru_stime
-        unit = 2**20 if sys.platform == "darwin" else 2**10
-        mib = usage.ru_maxrss / unit
+        mib = max(mib, usage.ru_maxrss / unit)
         return Step(time.perf_counter() - started, cpu_seconds, mib, output.read())
+
+
+def resident_mib(pid: int) -> float:
+    """Return the resident memory of a process and those that it started; 0 where it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        return sum(one.memory_info().rss for one in (process, *process.children(recursive=True))) / 2**20
+    return 0.0
 
 
 def run_doctor(folder: Path, n_pairs: int) -> None:

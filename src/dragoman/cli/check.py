@@ -108,7 +108,7 @@ def check(
         typer.Option(
             min=1,
             max=256,
-            help="Processes that check a corpus of more than 260,000 pairs; each takes up to 0.7 GB.",
+            help="Processes that check a corpus of more than 130,000 pairs; each takes up to 0.6 GB.",
             show_default="a core each, at most 8",
         ),
     ] = None,

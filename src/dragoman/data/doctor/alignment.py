@@ -61,7 +61,9 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
         return Alignment(notes=(f"alignment was not judged: {n} pairs are fewer than {MIN_LINES}",))
     features = _Features(src, tgt)
     shifts = _block_shifts(features)
+    judge: _Judge | None = None
     for _ in range(2):
+        del judge  # before the next one learns, for both would be large
         judge = _Judge(features, shifts)
         if judge.separation < _MIN_SEPARATION:
             note = "alignment was not judged: pairs are hardly more alike than any two lines"
@@ -133,7 +135,7 @@ def _anchors(src: Side, tgt: Side) -> tuple[list[np.ndarray], list[np.ndarray], 
         on_both = np.zeros(len(weights), dtype=bool)
         on_both[same[same >= 0]] = True
         chosen = (of_word >= 0) & (on_both & rare)[np.maximum(of_word, 0)]
-        rows.append(side.bags.rows[chosen])
+        rows.append(side.bags.rows[chosen].astype(np.int64))
         ids.append(of_word[chosen])
     return rows, ids, weights
 

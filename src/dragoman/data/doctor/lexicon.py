@@ -16,6 +16,7 @@ _STEM = 4  # letters; found on the training parts of five corpora, where 4, 5, 6
 _ROUNDS = 4
 _NOTHING = 0.05  # weight of "no source word" against the source words
 _MAX_COMBINATIONS = 3_000_000  # of a source and a target word in a line, per half: about 200 MB
+_COMMON = 2048  # stems of a side that are met first, nine tenths of its words
 _PART = 500_000  # combinations scored at a time
 
 
@@ -34,7 +35,7 @@ class Stems(NamedTuple):
 def stems_of(bags: Bags) -> Stems:
     """Return the words of each line, cut to their first letters."""
     numbers = Words()
-    stem = np.array([numbers[word[:_STEM]] for word in bags.words], dtype=np.int64)
+    stem = np.array([numbers[word[:_STEM]] for word in bags.words], dtype=np.int32)
     return Stems(stem[bags.ids], bags.offsets, len(numbers))
 
 
@@ -55,10 +56,12 @@ def combine(src: np.ndarray, tgt: np.ndarray, i: np.ndarray, j: np.ndarray) -> C
     `src` and `tgt` are offsets of lines.
     """
     n_src, n_tgt = src[i + 1] - src[i], tgt[j + 1] - tgt[j]
-    pair = np.repeat(np.arange(len(i)), n_src * n_tgt)
-    position = ranges(np.zeros(len(i), dtype=np.int64), n_src * n_tgt)
-    width = n_tgt[pair]
-    return Combinations(pair, src[i][pair] + position // width, tgt[j][pair] + position % width)
+    pair = np.repeat(np.arange(len(i), dtype=np.int32), n_src * n_tgt)
+    position = ranges(np.zeros(len(i), dtype=np.int64), n_src * n_tgt).astype(np.int32)
+    of_src, of_tgt = np.divmod(position, n_tgt.astype(np.int32)[pair])
+    of_src += src[i].astype(np.int32)[pair]
+    of_tgt += tgt[j].astype(np.int32)[pair]
+    return Combinations(pair, of_src, of_tgt)
 
 
 class _Half(NamedTuple):
@@ -67,6 +70,8 @@ class _Half(NamedTuple):
     keys: np.ndarray
     probabilities: np.ndarray
     tgt_frequency: np.ndarray
+    common: np.ndarray
+    """(source, target): the same for those among the first _COMMON stems of each side, at hand at once."""
 
 
 class Lexicon:
@@ -93,10 +98,10 @@ class Lexicon:
 
     def _learn(self, i: np.ndarray, j: np.ndarray) -> _Half:
         found = combine(self._src.offsets, self._tgt.offsets, i, j)
-        src, tgt = self._src.ids[found.src], self._tgt.ids[found.tgt]
-        keys, key_of = np.unique(src * self._tgt.n_stems + tgt, return_inverse=True)
-        starts = np.cumsum(self._tgt.sizes[j]) - self._tgt.sizes[j]
-        slot = starts[found.pair] + found.tgt - self._tgt.offsets[j][found.pair]  # a target word of a pair
+        combined = self._keys(self._src.ids[found.src], self._tgt.ids[found.tgt])
+        keys, key_of = np.unique(combined, return_inverse=True)
+        slot = self._slots(found, j)
+        del found, combined
         n_src = np.bincount(self._src.ids[_positions(self._src, i)], minlength=self._src.n_stems)
         total = n_src[keys // self._tgt.n_stems] + 1.0  # discounted: a word seen once says little
         probabilities: np.ndarray = np.bincount(key_of, minlength=len(keys)) / total
@@ -105,7 +110,11 @@ class Lexicon:
             posterior /= (np.bincount(slot, posterior) + _NOTHING)[slot]
             probabilities = np.bincount(key_of, posterior, minlength=len(keys)) / total
         n_tgt = np.bincount(self._tgt.ids[_positions(self._tgt, j)], minlength=self._tgt.n_stems)
-        return _Half(keys, probabilities, (n_tgt + 0.5) / max(1, len(i)))
+        rows, columns = np.divmod(keys, self._tgt.n_stems)
+        first = (rows < _COMMON) & (columns < _COMMON)
+        common = np.zeros((min(_COMMON, self._src.n_stems), _COMMON))
+        common[rows[first], columns[first]] = probabilities[first]
+        return _Half(keys, probabilities, (n_tgt + 0.5) / max(1, len(i)), common)
 
     def scores(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """For source lines `i` beside target lines `j`: the mean log-ratio of a target word's probabilities,
@@ -123,24 +132,41 @@ class Lexicon:
     def _score(self, half: _Half, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         src, tgt = self._src, self._tgt
         sizes = tgt.sizes[j]
-        starts = np.cumsum(sizes) - sizes
         words = tgt.ids[_positions(tgt, j)]
         explained: np.ndarray = np.zeros(len(words))
         if len(half.keys):
             found = combine(src.offsets, tgt.offsets, i, j)
-            keys = src.ids[found.src] * tgt.n_stems + tgt.ids[found.tgt]
-            order = np.argsort(keys)  # looked up in their order, keys that follow each other are in the cache
-            where = np.empty_like(order)
-            where[order] = np.minimum(np.searchsorted(half.keys, keys[order]), len(half.keys) - 1)
-            probabilities = np.where(half.keys[where] == keys, half.probabilities[where], 0.0)
-            slot = starts[found.pair] + found.tgt - tgt.offsets[j][found.pair]
-            explained = np.bincount(slot, probabilities, minlength=len(words))
+            probabilities = self._probabilities(half, src.ids[found.src], tgt.ids[found.tgt])
+            explained = np.bincount(self._slots(found, j), probabilities, minlength=len(words))
         pair = np.repeat(np.arange(len(i)), sizes)
         explained = explained / np.maximum(src.sizes[i], 1)[pair]
         frequency = half.tgt_frequency[words]
         logs = np.log(explained / frequency + 0.05)
         both = (src.sizes[i] > 0) & (sizes > 0)
         return np.where(both, np.bincount(pair, logs, minlength=len(i)) / np.maximum(sizes, 1), 0.0)
+
+
+    def _keys(self, src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
+        """One number for each source stem with the target stem beside it."""
+        return src.astype(np.int64) * self._tgt.n_stems + tgt
+
+    def _slots(self, found: Combinations, j: np.ndarray) -> np.ndarray:
+        """Number the words of target lines `j`: which of them each combination is about."""
+        starts = np.cumsum(self._tgt.sizes[j]) - self._tgt.sizes[j] - self._tgt.offsets[j]
+        return starts.astype(np.int32)[found.pair] + found.tgt
+
+    def _probabilities(self, half: _Half, src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
+        """t(target | source) of each of these stems beside each other."""
+        is_common = (src < _COMMON) & (tgt < _COMMON)
+        probabilities = np.empty(len(src))
+        probabilities[is_common] = half.common[src[is_common], tgt[is_common]]
+        rare = ~is_common
+        keys = self._keys(src[rare], tgt[rare])
+        order = np.argsort(keys)  # looked up in their order, keys that follow each other are in the cache
+        where = np.empty_like(order)
+        where[order] = np.minimum(np.searchsorted(half.keys, keys[order]), len(half.keys) - 1)
+        probabilities[rare] = np.where(half.keys[where] == keys, half.probabilities[where], 0.0)
+        return probabilities
 
 
 def _positions(stems: Stems, lines: np.ndarray) -> np.ndarray:

@@ -65,7 +65,7 @@ class Bags:
     @cached_property
     def rows(self) -> np.ndarray:
         """The line of each id."""
-        return np.repeat(np.arange(len(self.offsets) - 1), self.sizes)
+        return np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), self.sizes)
 
     @cached_property
     def numbers(self) -> dict[str, int]:
