@@ -65,6 +65,7 @@ def _in_order(workers: list[_Worker], items: Iterator[Any], tick: Tick) -> Gener
             if (item := next(items, None)) is not None:
                 worker.send(item)
                 given.append(worker)
+            del item  # it may be large
         if not given:
             return
         for connection in wait(list(by_connection)):

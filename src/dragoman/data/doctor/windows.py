@@ -154,13 +154,20 @@ def examine(
     if len(first) > 1:
         remedy = "nothing was written; fewer --workers need less memory"
         work = examination.in_worker
-        found = chain(first, found)
+        found = _forgotten(chain(first, found))
         yield from in_order(work, found, n_workers=n_workers, tick=lambda n: None, remedy=remedy)
         return
     n = 0
     for texts in chain(first, found):
         n += sum(map(len, texts))
         yield examination(texts, lambda doing, n=n: progress(doing, n))  # type: ignore[misc]
+
+
+def _forgotten(found: Iterable[Texts]) -> Iterator[Texts]:
+    """Yield the same windows, and empty each, whoever still holds it, when the next one is asked for."""
+    for texts in found:
+        yield texts
+        texts.clear()
 
 
 def pair_hashes(pairs: Iterable[Sequence[str]]) -> np.ndarray:
