@@ -61,9 +61,7 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
         return Alignment(notes=(f"alignment was not judged: {n} pairs are fewer than {MIN_LINES}",))
     features = _Features(src, tgt)
     shifts = _block_shifts(features)
-    judge: _Judge | None = None
-    for _ in range(2):
-        del judge  # before the next one learns, for both would be large
+    for is_last in (False, True):
         judge = _Judge(features, shifts)
         if judge.separation < _MIN_SEPARATION:
             note = "alignment was not judged: pairs are hardly more alike than any two lines"
@@ -71,8 +69,9 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
         found, likelihood, note = _trace(judge, shifts)
         n_changed = int((found != shifts).sum())
         shifts = found
-        if n_changed < 0.02 * n:
+        if is_last or n_changed < 0.02 * n:
             break
+        del judge  # before the next one learns, for both would be large
     probability = 1 / (1 + np.exp(-likelihood - judge.prior))
     probability[(shifts != 0) | ~judge.has_text] = 1.0
     return Alignment(_stretches(shifts), probability, notes=(note,) if note else ())

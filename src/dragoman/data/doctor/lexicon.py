@@ -145,13 +145,12 @@ class Lexicon:
         both = (src.sizes[i] > 0) & (sizes > 0)
         return np.where(both, np.bincount(pair, logs, minlength=len(i)) / np.maximum(sizes, 1), 0.0)
 
-
     def _keys(self, src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
         """One number for each source stem with the target stem beside it."""
         return src.astype(np.int64) * self._tgt.n_stems + tgt
 
     def _slots(self, found: Combinations, j: np.ndarray) -> np.ndarray:
-        """Number the words of target lines `j`: which of them each combination is about."""
+        """Return which word of the target lines `j` each combination is about, numbered through."""
         starts = np.cumsum(self._tgt.sizes[j]) - self._tgt.sizes[j] - self._tgt.offsets[j]
         return starts.astype(np.int32)[found.pair] + found.tgt
 
