@@ -61,20 +61,36 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
         return Alignment(notes=(f"alignment was not judged: {n} pairs are fewer than {MIN_LINES}",))
     features = _Features(src, tgt)
     shifts = _block_shifts(features)
-    for is_last in (False, True):
-        judge = _Judge(features, shifts)
-        if judge.separation < _MIN_SEPARATION:
+    for _ in range(2):
+        judged = _judge(features, shifts)
+        if judged.separation < _MIN_SEPARATION:
             note = "alignment was not judged: pairs are hardly more alike than any two lines"
-            return Alignment(separation=judge.separation, notes=(note,))
-        found, likelihood, note = _trace(judge, shifts)
-        n_changed = int((found != shifts).sum())
-        shifts = found
-        if is_last or n_changed < 0.02 * n:
+            return Alignment(separation=judged.separation, notes=(note,))
+        n_changed = int((judged.shifts != shifts).sum())
+        shifts = judged.shifts
+        if n_changed < 0.02 * n:
             break
-        del judge  # before the next one learns, for both would be large
-    probability = 1 / (1 + np.exp(-likelihood - judge.prior))
-    probability[(shifts != 0) | ~judge.has_text] = 1.0
-    return Alignment(_stretches(shifts), probability, notes=(note,) if note else ())
+    probability = 1 / (1 + np.exp(-judged.likelihood - judged.prior))
+    probability[(shifts != 0) | ~(features.has_text[0] & features.has_text[1])] = 1.0
+    return Alignment(_stretches(shifts), probability, notes=(judged.note,) if judged.note else ())
+
+
+class _Judged(NamedTuple):
+    """What a lexicon says that was learnt from lines beside those that they were guessed to belong to."""
+
+    separation: float
+    prior: float
+    shifts: np.ndarray
+    likelihood: np.ndarray
+    note: str
+
+
+def _judge(features: _Features, shifts: np.ndarray) -> _Judged:
+    """Learn a lexicon, judge by it, and forget it, for it is large."""
+    judge = _Judge(features, shifts)
+    if judge.separation < _MIN_SEPARATION:
+        return _Judged(judge.separation, judge.prior, shifts, np.zeros(0), "")
+    return _Judged(judge.separation, judge.prior, *_trace(judge, shifts))
 
 
 class _Features:
@@ -191,7 +207,6 @@ class _Judge:
             trust = odds / (1 + odds)
             share = min(float(trust.mean()), _MAX_SHARE)
         self.prior = float(np.log(share / (1 - share)))
-        self.has_text = features.has_text[0] & features.has_text[1]
         kept = trust > 0.5
         self.separation = (
             _auc(right[kept] @ self._weights, wrong @ self._weights) if kept.mean() > 0.1 else 0.0
