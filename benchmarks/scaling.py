@@ -61,8 +61,12 @@ class Assumptions:
     """Bytes a second of a download; assumed."""
     packing: float = 18.9e6
     """Bytes of text a second that are written as .gz; measured on one core, as `data fetch` writes."""
-    checking: float = 1_935.0
-    """Pairs a second of `data check --write-clean`; measured on one core, by benchmarks/scale.py doctor."""
+    checking: float = 5_000.0
+    """Pairs a second that a core checks, with `data check`; measured, by benchmarks/scale.py doctor."""
+    reading: float = 115_000.0
+    """Pairs a second that one process reads for those that check; measured, by benchmarks/scale.py doctor."""
+    check_workers: float = 16.0
+    """Processes that check, `data check --workers`; more of them would wait for the one that reads."""
     vocabulary: float = 47_400.0
     """Pairs a second that a vocabulary is learnt from; measured by benchmarks/store_memory.py."""
     opening: float = 800_000.0
@@ -272,8 +276,11 @@ def stages(given: Assumptions, machine: Machine) -> Iterator[Stage]:
     packed = text * given.packed
     fetching = packed / given.download + text / given.packing
     yield Stage("fetch, write as .gz (1 process)", fetching, packed, 64 * mib, "assumed + measured")
-    check_memory = 32 * pairs + 500 * mib
-    yield Stage("check and clean (1 process)", pairs / given.checking, packed, check_memory, "measured")
+    check_memory = 32 * pairs + given.check_workers * 600 * mib
+    checking = pairs / min(given.check_workers * given.checking, given.reading)
+    yield Stage(
+        f"check and clean ({given.check_workers:g} processes)", checking, packed, check_memory, "measured"
+    )
     yield Stage("learn the vocabulary (1 process)", pairs / given.vocabulary, 1e6, 388 * mib, "measured")
     yield Stage(
         "make the store (1 process)", pairs / given.encoding, given.store_bytes, 132 * mib, "measured"

@@ -7,6 +7,7 @@ reader leaves out is counted, and told by `Corpus.notes`.
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from dragoman.data.readers import formats
 from dragoman.data.readers.columns import looks_like_names, match_parallel, open_table, unnoticed_header
 from dragoman.data.readers.files import (
     Position,
+    count_lines,
     find_file,
     format_suffix,
     hash_file,
@@ -31,6 +33,7 @@ from dragoman.data.readers.files import (
 from dragoman.data.readers.tables import Column, Notes, Table, TabSeparated
 from dragoman.errors import DataError
 from dragoman.text.normalisation import plain
+from dragoman.text.vocabulary import draw_sample
 
 SETTING = "data.columns"
 DEFAULT_COLUMNS = (0, 1)
@@ -85,6 +88,13 @@ class Corpus(ABC):
                 "check that the files, languages and columns are the right ones"
             )
 
+    def sample(self, n: int) -> list[Pair]:
+        """All pairs, or `n` of them where there are more, each as likely as any other; always the same ones.
+
+        DataError: as `pairs`, unless it is about a pair that is not drawn.
+        """
+        return draw_sample(self.pairs(), n)
+
     def _because(self) -> str:
         """Describe skipped lines, for an error about the rest."""
         skipped = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
@@ -138,6 +148,13 @@ class AlignedFiles(Corpus):
                 f"parallel files must match line by line{hint and f' ({hint})'}"
             )
 
+    def sample(self, n: int) -> list[Pair]:
+        n_lines = count_lines(self.src)
+        if n_lines <= n:
+            return list(self.pairs())
+        at = sorted(random.Random(0).sample(range(1, n_lines + 1), n))
+        return list(map(Pair, open_lines(self.src, at=at), open_lines(self.tgt, at=at)))
+
     def fingerprint(self) -> str:
         return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))
 
@@ -164,6 +181,9 @@ class Talks(AlignedFiles):
         if formats.has_segment_ids(self.src) and formats.has_segment_ids(self.tgt):
             self._compare_ids()
         return super()._read()
+
+    def sample(self, n: int) -> list[Pair]:
+        return Corpus.sample(self, n)
 
     def notes(self) -> list[str]:
         return [line for path, notes in self._notes.items() for line in notes.lines(str(path))]

@@ -144,6 +144,25 @@ def test_what_follows_the_first_pairs_is_the_rest_of_the_corpus(
         assert list(corpus.pairs(skip=n)) == pairs[n:], n
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_sample_is_drawn_of_all_pairs_alike_and_is_always_the_same(tmp_path: Path, suffix: str) -> None:
+    pairs = [Pair(f"source {i}", f"Ziel {i}") for i in range(200)]
+    files = [
+        write(tmp_path / f"a.{side}{suffix}", "\n".join(pair[i] for pair in pairs))
+        for i, side in enumerate(("en", "de"))
+    ]
+    table = write(tmp_path / "a.tsv", "".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
+    for corpus in (corpus_of(*files), corpus_of(table)):
+        assert corpus.sample(200) == corpus.sample(1000) == pairs
+        found = corpus.sample(50)
+        assert found == corpus.sample(50)
+        assert len(set(found)) == 50
+        assert set(found) <= set(pairs)
+        assert 15 < sum(pairs.index(pair) < 100 for pair in found) < 35
+    in_order = corpus_of(*files).sample(50)
+    assert in_order == sorted(in_order, key=pairs.index)
+
+
 def test_a_fault_in_one_of_several_corpora_names_its_file(tmp_path: Path) -> None:
     good, bad = write(tmp_path / "a.tsv", "one\teins\n"), write(tmp_path / "b.tsv", "two zwei\n")
     corpus = open_corpus([[good], [bad]], src_lang="en", tgt_lang="de")

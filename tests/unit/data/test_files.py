@@ -14,6 +14,7 @@ from corpus_files import COMPRESS, complaint_of, write
 from dragoman.data.datasets import cache_folder
 from dragoman.data.readers import files
 from dragoman.data.readers.files import (
+    count_lines,
     find_file,
     format_suffix,
     hash_file,
@@ -34,6 +35,18 @@ def complaint(path: Path | str) -> str:
 def test_lines_are_the_same_however_compressed(tmp_path: Path, suffix: str) -> None:
     path = Path(write(tmp_path / f"text{suffix}", TEXT))
     assert list(open_lines(path)) == LINES
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_lines_are_counted_and_single_ones_read_however_compressed(tmp_path: Path, suffix: str) -> None:
+    lines = [f"{i}: {'x' * (i * i % 700)}" for i in range(1000)]
+    for end in ("", "\n"):
+        path = Path(write(tmp_path / f"text{suffix}", "\n".join(lines) + end))
+        assert count_lines(path) == 1000
+        for at in ([], [1], [1000], [2, 3, 4, 500, 999, 1000], range(1, 1001), range(7, 1001, 13)):
+            assert list(open_lines(path, at=at)) == [lines[n - 1] for n in at]
+        assert list(open_lines(path, at=[999, 1001, 1002])) == [lines[998]]
+    assert count_lines(Path(write(tmp_path / f"empty{suffix}", ""))) == 0
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)

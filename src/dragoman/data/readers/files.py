@@ -216,11 +216,17 @@ def _tell(file: IO[bytes]) -> int:
 
 
 def open_lines(
-    path: Path, *, encoding: str = "utf-8", position: Position | None = None, skip: int = 0
+    path: Path,
+    *,
+    encoding: str = "utf-8",
+    position: Position | None = None,
+    skip: int = 0,
+    at: Iterable[int] | None = None,
 ) -> Generator[str, None, None]:
     """Yield the lines of a text file, decompressed by suffix, without line ends ("\\n" or "\\r\\n") or BOM.
 
-    Only "\\n" ends a line. `position` tells how far it is. The first `skip` lines are not looked at.
+    Only "\\n" ends a line. `position` tells how far it is. The first `skip` lines are not looked at; or only
+    those are whose numbers, from 1, are `at`, which rise.
 
     DataError: the file cannot be read, is damaged, is not in its `encoding`, or holds a NUL or a line longer
     than `longest_line`, which is not read to its end. MissingExtraError: it ends in .zst and zstandard is
@@ -229,8 +235,7 @@ def open_lines(
     n, most = skip, longest_line()
     try:
         with _open(path, position) as file:
-            skip_lines(file, skip)
-            for n, line in enumerate(iter(partial(file.readline, most + 2), b""), start=skip + 1):
+            for n, line in _lines_after(file, skip, most) if at is None else _lines_at(file, at, most):
                 if b"\0" in line:
                     raise _nul(path, n)
                 content = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -248,6 +253,30 @@ def open_lines(
         raise _damaged(path, f" after line {n}", error) from None
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def _lines_after(file: Any, skip: int, most: int) -> Iterator[tuple[int, bytes]]:
+    skip_lines(file, skip)
+    return enumerate(iter(partial(file.readline, most + 2), b""), start=skip + 1)
+
+
+def _lines_at(file: Any, at: Iterable[int], most: int) -> Iterator[tuple[int, bytes]]:
+    before = 0
+    for n in at:
+        skip_lines(file, n - 1 - before)
+        if not (line := file.readline(most + 2)):
+            return
+        yield n, line
+        before = n
+
+
+def count_lines(path: Path) -> int:
+    """Count the lines of a text file, decompressed by suffix. DataError: as `open_bytes`."""
+    n, last = 0, b"\n"
+    with open_bytes(path) as file:
+        while block := file.read(1 << 20):
+            n, last = n + block.count(b"\n"), block[-1:]
+    return n + (last != b"\n")
 
 
 def skip_lines(file: Any, n: int) -> None:

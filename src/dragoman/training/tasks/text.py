@@ -94,7 +94,7 @@ class OneCorpus(TrainingText):
     """A single corpus, read once in every epoch."""
 
     def sample(self) -> Iterator[Pair]:
-        return self._drawn(self.parts[0], draw=0).pairs()
+        yield from self._drawn(self.parts[0], draw=0).sample(MAX_TEXTS // 2)
 
     def prepare(self, tokenizers: TokenizerPair, progress: Callable[[int], None] | None = None) -> list[str]:
         self._tokenizers = tokenizers
