@@ -1,4 +1,4 @@
-"""Work in processes of its own: each item goes to whoever is idle, and results come back in order.
+"""Work in processes of its own: each item goes to one that is idle, and results come back in order.
 
 Each worker has its own pipe to this process, which closes if either side dies. If a worker dies, this process
 ends at once; if this process dies, its workers end after their current item at the latest.

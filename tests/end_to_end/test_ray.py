@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from commands import dragoman, succeed
+from commands import dragoman, error_of, succeed
 from dragoman.bulk import cluster
 from dragoman.bulk.job import Job
 from dragoman.bulk.output import Lines, as_line
@@ -65,10 +65,12 @@ def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
     summary = translate_file(job("together.zst"), chunk_lines=8, ray="local", n_workers=2)
     assert 40 - summary.n_new in (0, 8)
     assert (tmp_path / "together.zst").read_bytes() == (tmp_path / "alone.zst").read_bytes()
-    scores = [ScoringJob(tiny_run, source, tmp_path / name, target=source) for name in ("a.gz", "b.gz")]
-    translate_file(scores[0], chunk_lines=8)
-    translate_file(scores[1], chunk_lines=8, ray="local", n_workers=2)
-    assert scores[1].out.read_bytes() == scores[0].out.read_bytes()
+    scores = tmp_path / "scores.gz"
+    score = ("score-model", tiny_run, source, source, "--mean", "--ray", "local")
+    succeed(*score, "--out", scores)
+    translate_file(ScoringJob(tiny_run, source, tmp_path / "alone.gz", target=source))
+    assert scores.read_bytes() == (tmp_path / "alone.gz").read_bytes()
+    assert error_of(*score) == "error: --ray local: writes to a file; give --out FILE"
 
 
 def test_complaints_come_through_the_cluster_as_one_line(tmp_path: Path, tiny_run: Path) -> None:

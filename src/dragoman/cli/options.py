@@ -84,7 +84,7 @@ RayAddress = Annotated[
         "--ray",
         metavar="ADDRESS",
         callback=_with_ray,
-        help="Translate on the Ray cluster at ADDRESS; local = start one on this machine.",
+        help="Work on the Ray cluster at ADDRESS; local = start one on this machine.",
         rich_help_panel="Large files",
         show_default=False,
     ),

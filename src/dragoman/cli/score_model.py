@@ -11,7 +11,7 @@ import typer
 
 from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, say
 from dragoman.cli.bulk import TerminalProgress, run_job
-from dragoman.cli.options import Device, Ensemble, Precision, RunPath, To, Workers
+from dragoman.cli.options import Device, Ensemble, Precision, RayAddress, RunPath, To, Workers
 from dragoman.cli.train import Columns, two_columns
 from dragoman.errors import ConfigError
 
@@ -58,6 +58,7 @@ def score_model(
     device: Device = "auto",
     precision: Precision = "auto",
     workers: Workers = 1,
+    ray: RayAddress = None,
 ) -> None:
     """Score given translations by the model's own probabilities (forced decoding).
 
@@ -75,6 +76,8 @@ def score_model(
         raise ConfigError('--precision int8: is for search only; score translations in "fp32" or "bf16"')
     if mean and (per_token or json_):
         raise ConfigError("--mean writes a number per pair; omit --per-token and --json")
+    if ray is not None and out == STDOUT:
+        raise ConfigError(f"--ray {ray}: writes to a file; give --out FILE")
     if json_:
         write = scoring.as_json_tokens if per_token else scoring.as_json
     else:
@@ -93,7 +96,7 @@ def score_model(
         score_to_stdout(job, n_workers=workers)
     else:
         deque(corpus.pairs(), maxlen=0)  # complains now rather than after hours
-        run_job(job, n_workers=workers, ray=None)
+        run_job(job, n_workers=workers, ray=ray)
 
 
 def paths_of(files: list[str]) -> list[Path]:
