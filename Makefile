@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export DRAGOMAN_DATA ?= $(abspath ../shared/data)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 .PHONY: demo test quick sanitize check-docs docs dist release-check coverage test-lowest check setup clean
 

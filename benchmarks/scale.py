@@ -239,7 +239,8 @@ def run_training(folder: Path, n_pairs: int, kills: Sequence[float]) -> None:
                 if not seconds:
                     process.kill()
                     break
-                time.sleep(max(0.0, began + seconds - time.perf_counter()))
+                while time.perf_counter() < began + seconds and prepared(run).n_pairs < n_pairs:
+                    time.sleep(0.1)
                 process.kill()
             before = prepared(run)
             if before.n_pairs == n_pairs:

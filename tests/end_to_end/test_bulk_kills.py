@@ -77,8 +77,9 @@ def uninterrupted(corpus: Path, tiny_run: Path) -> dict[str, list[str]]:
     return {work: list(open_lines(out)) for work, out in outs.items()}
 
 
-@pytest.mark.parametrize("victim", ["parent", "worker"])
-@pytest.mark.parametrize("work", ["translating", "scoring"])
+@pytest.mark.parametrize(
+    ("work", "victim"), [("translating", "parent"), ("translating", "worker"), ("scoring", "worker")]
+)
 def test_kills_at_random_instants_leave_what_continues_to_the_byte(
     work: str, victim: str, corpus: Path, uninterrupted: dict[str, list[str]], tiny_run: Path, tmp_path: Path
 ) -> None:

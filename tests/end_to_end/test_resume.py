@@ -112,17 +112,17 @@ merge = 0.1
     check_that_both_are_equal(workplace, "step-000030")
 
 
-def test_a_training_killed_at_twenty_instants_equals_one_that_was_not(workplace: Path) -> None:
+def test_a_training_killed_at_ten_instants_equals_one_that_was_not(workplace: Path) -> None:
     recipe = RECIPE.format(precision="fp32").replace("max_steps = 30", "max_steps = 400")
     (workplace / "recipe.toml").write_text(recipe, encoding="utf-8")
     rng = random.Random(7)
     kills: list[dict[str, float]] = [
         {"writing": rng.randint(1, 8)} if i % 4 == 3 else {"seconds": rng.uniform(0.05, 1.0)}
-        for i in range(20)
+        for i in range(10)
     ]
     assert train_and_kill(workplace, "whole") == [0]
     ends = train_and_kill(workplace, "cut", *kills)
     assert ends[-1] == 0
-    assert ends.count(-signal.SIGALRM) >= 5
-    assert ends.count(-signal.SIGKILL) >= 3  # in the middle of a checkpoint
+    assert ends.count(-signal.SIGALRM) >= 3
+    assert ends.count(-signal.SIGKILL) >= 1  # in the middle of a checkpoint
     check_that_both_are_equal(workplace, "step-000400")

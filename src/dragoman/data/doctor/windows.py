@@ -164,7 +164,7 @@ def examine(
 
 
 def _forgotten(found: Iterable[Texts]) -> Iterator[Texts]:
-    """Yield the same windows, and empty each, also for those who still hold it, when the next is asked for."""
+    """Yield the same windows; each is emptied when the next one is asked for, as others may still hold it."""
     for texts in found:
         yield texts
         texts.clear()
