@@ -6,17 +6,21 @@ export DRAGOMAN_DATA ?= $(abspath ../shared/data)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo test quick sanitize check-docs docs dist release-check coverage test-lowest check setup clean
+.PHONY: demo test nightly quick sanitize check-docs docs dist release-check coverage test-lowest check setup clean
 
 demo: .venv/demo
 	$(BIN)/dragoman demo
 
 test: .venv/installed
+	$(PYTEST) -m "not nightly" $(ARGS)
+
+# All tests, those that take a quarter of a minute and more by themselves as well.
+nightly: .venv/installed
 	$(PYTEST) $(ARGS)
 
 # The unit tests that are neither slow nor need a browser: to be run after every change.
 quick: .venv/installed
-	$(PYTEST) -m "not slow and not browser" tests/unit $(ARGS)
+	$(PYTEST) -m "not slow and not browser and not nightly" tests/unit $(ARGS)
 
 # The tests of compiled searches (native.c), with it compiled for gcc's address sanitizer.
 sanitize: .venv/installed

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import docx
 import pytest
@@ -224,7 +224,13 @@ def run_python(code: str) -> None:
     )
 
 
-@pytest.mark.parametrize("document", [path for path in DOCUMENTS if path != SAME_BLOCKS], ids=str)
+def as_parameter(document: Path) -> Any:
+    """Return a document for a test; one of them trains for a minute."""
+    marks = [pytest.mark.nightly] if document.name == "reproduce.md" else []
+    return pytest.param(document, marks=marks, id=str(document))
+
+
+@pytest.mark.parametrize("document", [as_parameter(path) for path in DOCUMENTS if path != SAME_BLOCKS])
 def test_every_block_of_the_document_runs(document: Path, workplace: Path) -> None:
     content = (ROOT / document).read_text(encoding="utf-8")
     for name, write in FOREIGN.items():

@@ -143,6 +143,7 @@ def test_an_edited_notebook_has_another_fingerprint() -> None:
 # What they do
 
 
+@pytest.mark.nightly
 def test_the_notebooks_run_one_after_the_other(tmp_path: Path) -> None:
     """With few updates: the scores after all of them are those of the committed outputs, above."""
     for recipe in FOLDER.glob("*.toml"):

@@ -19,6 +19,7 @@ def test_without_a_gpu_it_says_so_in_a_line() -> None:
     assert done.stderr == "error: no GPU here; --device cpu tries the checks on the processor\n"
 
 
+@pytest.mark.nightly
 def test_checks_that_crash_hang_or_fail_are_told_apart_and_leave_the_others(tmp_path: Path) -> None:
     """Each in a process of its own, as the tool runs them."""
     tool = tmp_path / "tool.py"

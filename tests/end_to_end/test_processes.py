@@ -1,4 +1,4 @@
-"""Several processes train one model: the same losses as one, and one that is killed does not end the run."""
+"""Several processes train one model: the same losses as one; they save and leave when asked to."""
 
 from __future__ import annotations
 
@@ -65,13 +65,10 @@ def run(folder: Path, out: str, *options: str) -> subprocess.CompletedProcess[st
     )
 
 
-@pytest.mark.parametrize("n_processes", [2, 4])
-def test_several_processes_have_the_losses_of_one(
-    workplace: Path, run_of_one: Path, n_processes: int
-) -> None:
+def test_several_processes_have_the_losses_of_one(workplace: Path, run_of_one: Path) -> None:
     """Every batch is the same and is spread over all, gradients are those of the mean over all of it."""
     write_recipe(workplace)
-    done = run(workplace, "run", "--processes", str(n_processes))
+    done = run(workplace, "run", "--processes", "4")
     assert done.returncode == 0, done.stderr
     assert len(losses(workplace / "run")) == 12
     assert losses(workplace / "run") == pytest.approx(losses(run_of_one), rel=1e-4)
@@ -130,26 +127,6 @@ def test_a_mistake_is_one_line_from_one_process(workplace: Path) -> None:
     assert done.stderr.count("error: ") == 1, done.stderr
     assert "train.tsv line 1: " in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_one_of_two_processes_is_killed_and_the_run_comes_to_its_end(workplace: Path) -> None:
-    write_recipe(workplace, dropout=0.1, steps=200, valid_every=20)
-    training = subprocess.Popen(
-        command("run", "--processes", "2"), cwd=workplace, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        wait_for(workplace / "run" / "checkpoints" / "step-000020")
-        victim = children_of(training.pid)[-1]
-        os.kill(victim, signal.SIGKILL)
-        _, said = training.communicate(timeout=300)
-    finally:
-        training.kill()
-    assert training.returncode == 0, said
-    assert re.search(
-        r"process [01] of 2 was killed by SIGKILL .* after step \d+; restarting all processes", said
-    )
-    assert "continuing from step" in said
-    assert len(losses(workplace / "run")) == 200
 
 
 def test_several_processes_save_and_leave_when_asked_to_end_and_go_on_with_changed_text_on_request(

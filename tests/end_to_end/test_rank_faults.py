@@ -69,6 +69,7 @@ def test_a_process_that_hangs_is_named_and_the_run_continues_to_the_bit(tmp_path
     check_that_both_are_equal(tmp_path / "run", whole)
 
 
+@pytest.mark.nightly
 def test_the_process_that_holds_the_store_hangs_and_torchrun_restarts_all(
     tmp_path: Path, whole: Path
 ) -> None:

@@ -161,6 +161,7 @@ def test_a_machine_that_dies_costs_no_line_and_makes_none_twice(tmp_path: Path, 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+@pytest.mark.nightly
 def test_without_a_machine_for_workers_one_line_says_so_and_the_same_call_continues(
     tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
