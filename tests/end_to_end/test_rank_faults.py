@@ -69,6 +69,40 @@ def test_a_process_that_hangs_is_named_and_the_run_continues_to_the_bit(tmp_path
     check_that_both_are_equal(tmp_path / "run", whole)
 
 
+STOPS = """
+import os, signal
+from pathlib import Path
+if os.environ.get("RANK") == "1":
+    n_stops = len(list(Path().glob("stop-*")))
+    def stop(*_):
+        Path(f"stop-{n_stops}").touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if n_stops == 0:
+        stop()
+    from dragoman.training.parallel.heartbeats import Heartbeat
+    if n_stops == 1:
+        Heartbeat.__enter__ = stop
+    if n_stops == 2:
+        leave = Heartbeat.__exit__
+        Heartbeat.__exit__ = lambda *arguments: stop(leave(*arguments))
+"""
+
+
+def test_a_process_that_hangs_outside_of_the_group_is_named_by_the_launcher(
+    tmp_path: Path, whole: Path
+) -> None:
+    """Before it has imported anything, before it joins the heartbeats, and when it has left them."""
+    with Training(workplace(tmp_path), "run", "--processes", "2", silence=SILENCE, program=STOPS) as training:
+        code, said = training.end()
+    assert code == 0, said
+    assert len(list(tmp_path.glob("stop-*"))) == 3
+    named = rf"^process 1 of 2 \(pid \d+ on {re.escape(socket.gethostname())}\) has not responded for 4 s; "
+    assert len(re.findall(named, said, re.MULTILINE)) == 3, said
+    assert said.count("process 1 of 2 did not respond and was killed") == 3, said
+    assert "Traceback" not in said
+    check_that_both_are_equal(tmp_path / "run", whole)
+
+
 @pytest.mark.nightly
 def test_the_process_that_holds_the_store_hangs_and_torchrun_restarts_all(
     tmp_path: Path, whole: Path

@@ -20,8 +20,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from torch import distributed as dist
-
 from dragoman.errors import ConfigError
 
 SILENCE = 40.0
@@ -56,6 +54,18 @@ class Member:
     def is_here(self) -> bool:
         """Whether it runs on this machine, and under this number here."""
         return self.host == socket.gethostname() and self.started == start_time(self.pid)
+
+    @property
+    def in_group(self) -> Path:
+        """File that exists while the process takes part in heartbeats, for a launcher (pulse.py)."""
+        return Path(self.error_file).with_name("in-group")
+
+    def describe_silence(self, size: int, silence: float) -> str:
+        """Say that this process, of a group of `size`, has been silent for `silence` seconds."""
+        return (
+            f"process {self.rank} of {size} (pid {self.pid} on {self.host}) has not responded for "
+            f"{silence:.0f} s"
+        )
 
     def end(self, reason: str) -> None:
         """Kill the process, which may be stopped, and leave `reason` for the launcher."""
@@ -99,9 +109,14 @@ class Heartbeat:
         self._members = [Member(**json.loads(self._store.get(f"member/{rank}"))) for rank in ranks]
         for thread in self._threads:
             thread.start()
+        with suppress(OSError):
+            if errors:
+                me.in_group.touch()
         return self
 
     def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._members[self._rank].in_group.unlink(missing_ok=True)
         self._stopped.set()
         for thread in self._threads:
             thread.join(timeout=1.0)
@@ -149,10 +164,7 @@ class Heartbeat:
         """
         alive = [member for member in self._members if member not in hung]
         for member in hung:
-            reason = (
-                f"process {member.rank} of {self._size} (pid {member.pid} on {member.host}) "
-                f"has not responded for {self._silence:.0f} s"
-            )
+            reason = member.describe_silence(self._size, self._silence)
             if self._rank == alive[0].rank:
                 print(f"{reason}; ending all processes", file=sys.stderr, flush=True)
             if member.is_here and self._rank == next(one.rank for one in alive if one.is_here):
@@ -180,6 +192,8 @@ def launcher_holds_store() -> bool:
 
 def _own_store(name: str) -> Any:
     """Return a connection of its own to the store: the process group's may be in use for hours."""
+    from torch import distributed as dist  # slow to import, and this module is used before it is
+
     c10d: Any = dist  # exports its stores, but not by the rules of type checkers
     store = c10d.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=STORE_TIMEOUT)
     return c10d.PrefixStore(f"heartbeats/{name}", store)
@@ -187,15 +201,15 @@ def _own_store(name: str) -> Any:
 
 def start_time(pid: int) -> str:
     """When a process was started, in ticks since the machine was; "" where the system does not say."""
-    return _stat(pid)[19] if _stat(pid) else ""
+    return stat(pid)[19] if stat(pid) else ""
 
 
 def cpu_ticks(pid: int) -> float:
     """Return the processor time that a process has used so far; 0 where the system does not say."""
-    return sum(map(float, _stat(pid)[11:13]))
+    return sum(map(float, stat(pid)[11:13]))
 
 
-def _stat(pid: int) -> list[str]:
+def stat(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat after the name; none without such a file."""
     try:
         return (

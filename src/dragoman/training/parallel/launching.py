@@ -19,6 +19,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from dragoman.errors import TrainingError
 from dragoman.runs import Run
+from dragoman.training.parallel.pulse import watch_pulses
 
 RESTARTS = 3
 """Maximum restarts after a process has died."""
@@ -43,8 +44,12 @@ def launch(
     `max_hours` (0 = no limit) covers all restarts together. `options` are further options of `dragoman
     train` that are not settings of the run.
 
-    When one of them dies the others are ended, and all of them continue from the last checkpoint.
-    TrainingError: that did not help.
+    When one of them dies the others are ended, and all of them continue from the last checkpoint. One that
+    hangs is killed.
+
+    Raises:
+        ConfigError: DRAGOMAN_SILENCE_SECONDS is not a number from 0.
+        TrainingError: restarts did not help.
     """
     be_quiet()
     arguments = ["-m", "dragoman", "train", str(run.config_path), "--out", str(run.path), *options]
@@ -56,7 +61,8 @@ def launch(
         with tempfile.TemporaryDirectory() as logs:
             config = on_this_machine(n_processes, run, logs)
             try:
-                elastic_launch(config, sys.executable)(*arguments, *hours_left(max_hours, since=begun))
+                with watch_pulses(n_processes):
+                    elastic_launch(config, sys.executable)(*arguments, *hours_left(max_hours, since=begun))
             except ChildFailedError as error:
                 failure = error.get_first_failure()[1]
                 if failure.exitcode in EXPECTED:
