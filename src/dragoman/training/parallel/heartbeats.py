@@ -56,8 +56,20 @@ class Member:
         return self.host == socket.gethostname() and self.started == start_time(self.pid)
 
     @property
-    def in_group(self) -> Path:
-        """File that exists while the process takes part in heartbeats, for a launcher (pulse.py)."""
+    def in_group(self) -> bool:
+        """Whether it has told its launcher (pulse.py) that it takes part in heartbeats."""
+        return bool(self.error_file) and self._mark.exists()
+
+    def tell_launcher(self, *, in_group: bool) -> None:
+        """Tell the launcher, if there is one, whether this process takes part in heartbeats."""
+        with suppress(OSError):
+            if self.error_file and in_group:
+                self._mark.touch()
+            elif self.error_file:
+                self._mark.unlink(missing_ok=True)
+
+    @property
+    def _mark(self) -> Path:
         return Path(self.error_file).with_name("in-group")
 
     def describe_silence(self, size: int, silence: float) -> str:
@@ -109,14 +121,11 @@ class Heartbeat:
         self._members = [Member(**json.loads(self._store.get(f"member/{rank}"))) for rank in ranks]
         for thread in self._threads:
             thread.start()
-        with suppress(OSError):
-            if errors:
-                me.in_group.touch()
+        me.tell_launcher(in_group=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):
-            self._members[self._rank].in_group.unlink(missing_ok=True)
+        self._members[self._rank].tell_launcher(in_group=False)
         self._stopped.set()
         for thread in self._threads:
             thread.join(timeout=1.0)

@@ -68,7 +68,7 @@ class PulseWatch:
         silent: dict[int, int] = {}
         while not self._stopped.wait(self._interval):
             members = started_processes()
-            in_group = [member for member in members if member.in_group.exists()]
+            in_group = [member for member in members if member.in_group]
             before, signs = signs, {member.pid: _signs_of_life(member) for member in members}
             n_rounds, silent = silent, {}
             for member in members:
