@@ -61,11 +61,13 @@ class Assumptions:
     """Bytes a second of a download; assumed."""
     packing: float = 18.9e6
     """Bytes of text a second that are written as .gz; measured on one core, as `data fetch` writes."""
-    checking: float = 5_000.0
-    """Pairs a second that a core checks, with `data check`; measured, by benchmarks/scale.py doctor."""
-    reading: float = 115_000.0
-    """Pairs a second that one process reads for those that check; measured, by benchmarks/scale.py doctor."""
-    check_workers: float = 16.0
+    checking: float = 3_786.0
+    """Pairs a second that a core checks, with `data check`; measured by benchmarks/scale.py doctor."""
+    reading: float = 200_000.0
+    """Pairs a second that one process reads for those that check; measured by benchmarks/scale.py doctor."""
+    cleaning: float = 118_000.0
+    """Pairs a second that one process compares with all others and writes; measured by the same."""
+    check_workers: float = 32.0
     """Processes that check, `data check --workers`; more of them would wait for the one that reads."""
     vocabulary: float = 47_400.0
     """Pairs a second that a vocabulary is learnt from; measured by benchmarks/store_memory.py."""
@@ -277,7 +279,7 @@ def stages(given: Assumptions, machine: Machine) -> Iterator[Stage]:
     fetching = packed / given.download + text / given.packing
     yield Stage("fetch, write as .gz (1 process)", fetching, packed, 64 * mib, "assumed + measured")
     check_memory = 32 * pairs + given.check_workers * 600 * mib
-    checking = pairs / min(given.check_workers * given.checking, given.reading)
+    checking = pairs / min(given.check_workers * given.checking, given.reading) + pairs / given.cleaning
     yield Stage(
         f"check and clean ({given.check_workers:g} processes)", checking, packed, check_memory, "measured"
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -38,6 +39,8 @@ from dragoman.text.vocabulary import draw_sample
 SETTING = "data.columns"
 DEFAULT_COLUMNS = (0, 1)
 PHRASEBOOK = "phrasebook:"
+MANY = 1_000_000
+"""Lines of two files beyond which it takes too long to look at each before a training."""
 
 
 class Pair(NamedTuple):
@@ -87,6 +90,13 @@ class Corpus(ABC):
                 f"{self.name}: none of the {n_pairs} pairs has text on both sides{self._because()}; "
                 "check that the files, languages and columns are the right ones"
             )
+
+    def size(self) -> int:
+        """Return how many pairs have text on both sides; of more than MANY, how many there are.
+
+        DataError: as `pairs`.
+        """
+        return sum(map(has_text, self.pairs()))
 
     def sample(self, n: int) -> list[Pair]:
         """All pairs, or `n` of them where there are more, each as likely as any other; always the same ones.
@@ -148,6 +158,10 @@ class AlignedFiles(Corpus):
                 f"parallel files must match line by line{hint and f' ({hint})'}"
             )
 
+    def size(self) -> int:
+        n_lines = count_lines(self.src)
+        return n_lines if n_lines > MANY else super().size()
+
     def sample(self, n: int) -> list[Pair]:
         n_lines = count_lines(self.src)
         if n_lines <= n:
@@ -159,7 +173,10 @@ class AlignedFiles(Corpus):
         return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))
 
     def hashes(self) -> dict[str, str]:
-        return {str(path): hash_file(path) for path in (self.src, self.tgt)}
+        with ThreadPoolExecutor(2) as pool:
+            return dict(
+                zip(map(str, (self.src, self.tgt)), pool.map(hash_file, (self.src, self.tgt)), strict=True)
+            )
 
     def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
         """Yield the texts of one side, without the first `skip`."""
@@ -181,6 +198,9 @@ class Talks(AlignedFiles):
         if formats.has_segment_ids(self.src) and formats.has_segment_ids(self.tgt):
             self._compare_ids()
         return super()._read()
+
+    def size(self) -> int:
+        return Corpus.size(self)
 
     def sample(self, n: int) -> list[Pair]:
         return Corpus.sample(self, n)
@@ -304,6 +324,9 @@ class Several(Corpus):
                 counts[-1] += 1
                 yield pair
 
+    def size(self) -> int:
+        return sum(corpus.size() for corpus in self.corpora)
+
     def notes(self) -> list[str]:
         read = list(zip(self.corpora, self._counts, strict=False))
         counted = [
@@ -329,6 +352,9 @@ class Reversed(Corpus):
 
     def _read(self) -> Iterator[Pair]:
         return (Pair(tgt, src) for src, tgt in self.corpus.pairs())
+
+    def size(self) -> int:
+        return self.corpus.size()
 
     def notes(self) -> list[str]:
         return self.corpus.notes()

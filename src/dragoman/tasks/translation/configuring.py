@@ -17,7 +17,6 @@ from dragoman.config import (
     read_settings,
     usual_max_length,
 )
-from dragoman.data.corpora import has_text
 from dragoman.data.named import changed_files, hashes_of, open_listed, open_text
 from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.formats import tmx_languages
@@ -189,20 +188,20 @@ def _check_text(run: Run) -> None:
 
 
 def _count_pairs(data: dict[str, Any], overrides: Sequence[str], *, only: str = "") -> int:
-    """Count the pairs with text on both sides in the corpus of a section [data], `overrides` on top.
+    """Count the pairs (`Corpus.size`) in the corpus of a section [data], `overrides` on top.
 
     `only`: count this one of several corpora.
     """
     own = [override for override in overrides if override.lstrip().startswith("data.")]
     there = parse_section(ParallelText, {"data": data}, overrides=own, where="the files").data
     if not there.corpora:
-        return sum(map(has_text, open_text(there, there.train).pairs()))
+        return open_text(there, there.train).size()
     n_pairs = 0
     for corpus in there.corpora:
         if only not in ("", corpus.name):
             continue
         if n_ways := sum(corpus.trains(direction) for direction in there.trained_directions):
-            n_pairs += n_ways * sum(map(has_text, open_listed(corpus, corpus.files, corpus.langs).pairs()))
+            n_pairs += n_ways * open_listed(corpus, corpus.files, corpus.langs).size()
     return n_pairs
 
 
