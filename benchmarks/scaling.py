@@ -39,8 +39,8 @@ class Assumptions:
     """Bytes of a pair's places in the two files."""
     batch_tokens: float = 100_000.0
     """Target tokens of an update, of all processes together; assumed."""
-    encoding: float = 10_200.0
-    """Pairs a second that become ids; measured on two cores, by benchmarks/store_memory.py."""
+    encoding: float = 17_500.0
+    """Pairs a second that become ids; measured on two cores, by benchmarks/scale.py training."""
     planning: float = 0.9
     """Seconds to plan a shard; measured on one core, by benchmarks/store_memory.py."""
     disk: float = 1e9
@@ -68,11 +68,11 @@ class Assumptions:
     cleaning: float = 118_000.0
     """Pairs a second that one process compares with all others and writes; measured by the same."""
     check_workers: float = 32.0
-    """Processes that check, `data check --workers`; more of them would wait for the one that reads."""
-    vocabulary: float = 47_400.0
-    """Pairs a second that a vocabulary is learnt from; measured by benchmarks/store_memory.py."""
-    opening: float = 800_000.0
-    """Pairs a second that a start compares with its store; measured by benchmarks/store_memory.py."""
+    """Processes that check, `data check --workers`; more would wait for the one that reads; assumed."""
+    vocabulary: float = 1_270_000.0
+    """Pairs a second of which a vocabulary draws some; measured by benchmarks/scale.py --step vocabulary."""
+    opening: float = 4_500_000.0
+    """Pairs a second that a start compares with its store, 1.5 GB of text; measured on two cores."""
     passes: float = 1.0
     """Passes of a training over its pairs; assumed."""
     core_small: float = 8_640.0

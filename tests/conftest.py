@@ -10,6 +10,16 @@ from dragoman.config import parse_config
 from dragoman.native import native
 from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled, write_many, write_topics
 
+LONG = (
+    "test_rank_faults.py", "test_ray.py", "test_processes.py", "test_documentation.py", "test_bulk_kills.py",
+    "test_scale_benchmark.py", "test_hostile.py",
+)  # fmt: skip
+"""Files whose tests come first, so that no process is left alone with them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
+
 
 @pytest.fixture(params=["compiled", "operators"])
 def both_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -31,11 +31,14 @@ def test_every_rate_says_whether_it_is_measured() -> None:
 
 
 def test_the_stages_of_one_process_take_their_pairs_by_their_rate() -> None:
-    given = scaling.Assumptions(pairs=7200, checking=2, vocabulary=4, encoding=8, core_hour=0.5)
+    given = scaling.Assumptions(pairs=7200, checking=1, check_workers=3, cleaning=6, vocabulary=4, encoding=8)
     stages = {one.name.split(" (")[0]: one for one in scaling.stages(given, scaling.machines(given)[1])}
     names = ("check and clean", "learn the vocabulary", "make the store")
-    assert [stages[name].seconds for name in names] == [3600, 1800, 900]
-    assert stages["check and clean"].memory_bytes == 32 * 7200 + 500 * 2**20
+    assert [stages[name].seconds for name in names] == [2400 + 1200, 1800, 900]
+    assert stages["check and clean"].memory_bytes == 32 * 7200 + 3 * 600 * 2**20
+    reads = replace(given, reading=2.5)
+    (check,) = (one for one in scaling.stages(reads, scaling.machines(reads)[1]) if "check" in one.name)
+    assert check.seconds == 2880 + 1200, "they wait for the one that reads"
 
 
 def test_the_sum_is_of_all_stages_but_the_second_training() -> None:
