@@ -48,6 +48,7 @@ def test_planted_faults_are_where_it_says_and_counted(
         assert rows[fault][2] == "0", fault
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("work", ["translating", "scoring"])
 def test_a_bulk_job_that_was_killed_half_way_writes_what_one_without_a_kill_does(
     work: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -76,6 +77,7 @@ def test_false_alarms_are_on_pairs_with_nothing_planted(capsys: pytest.CaptureFi
     ]
 
 
+@pytest.mark.nightly
 def test_a_preparation_is_killed_goes_on_and_is_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -225,8 +225,8 @@ def run_python(code: str) -> None:
 
 
 def as_parameter(document: Path) -> Any:
-    """Return a document for a test; one of them trains for a minute."""
-    marks = [pytest.mark.nightly] if document.name == "reproduce.md" else []
+    """Return a document for a test; some of them train for half a minute and more."""
+    marks = [pytest.mark.nightly] if document.name in ("reproduce.md", "reports.md") else []
     return pytest.param(document, marks=marks, id=str(document))
 
 

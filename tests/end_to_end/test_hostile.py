@@ -15,6 +15,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="fo
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
+@pytest.mark.nightly
 def test_hostile_cases_end_in_one_line_or_a_whole_result() -> None:
     command = [sys.executable, str(BENCHMARKS / "hostile.py"), "--seed", "7", "--cases", "5"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -151,6 +151,7 @@ if os.environ.get("RANK") == "0":
 """
 
 
+@pytest.mark.nightly
 def test_a_long_validation_is_no_hang(tmp_path: Path, whole: Path) -> None:
     with Training(workplace(tmp_path), "run", "--processes", "2", silence=1.0, program=SLOW) as training:
         code, said = training.end()
@@ -214,6 +215,7 @@ def test_a_process_other_than_the_first_needs_no_room_on_the_disk(tmp_path: Path
     check_that_both_are_equal(tmp_path / "run", whole)
 
 
+@pytest.mark.nightly
 def test_a_machine_joins_a_training_and_leaves_it_and_no_update_is_lost(tmp_path: Path) -> None:
     """Two launchers on this machine stand for two machines."""
     write_corpus(tmp_path)

@@ -148,6 +148,7 @@ def killer(pid: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+@pytest.mark.nightly
 def test_a_machine_that_dies_costs_no_line_and_makes_none_twice(tmp_path: Path, tiny_run: Path) -> None:
     text = Text(tmp_path, tiny_run)
     with two_nodes(head_cores=1) as (address, pid):

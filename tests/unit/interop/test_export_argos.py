@@ -110,8 +110,8 @@ def without_bytes(path: Path) -> Path:
     [
         {},
         {"shared": False, "model": {"output_bias": True, "tie_embeddings": "output"}},
-        {"kind": "unigram", "lowercase": True},
-        {"model": {"output_bias": True, "source_end": False}},
+        pytest.param({"kind": "unigram", "lowercase": True}, marks=pytest.mark.nightly),
+        pytest.param({"model": {"output_bias": True, "source_end": False}}, marks=pytest.mark.nightly),
     ],
     ids=str,
 )
