@@ -178,11 +178,18 @@ def children_of(pid: int) -> list[int]:
 
 def pids_by_rank(launcher: int) -> dict[int, int]:
     """Return the processes of a training that a launcher has started, by rank."""
-    found: dict[int, int] = {}
-    for pid in children_of(launcher):
-        variables = _read(Path(f"/proc/{pid}/environ")).split("\0")
-        found |= {int(one.removeprefix("RANK=")): pid for one in variables if one.startswith("RANK=")}
-    return found
+    return {int(rank): pid for pid in children_of(launcher) if (rank := _variable(pid, "RANK"))}
+
+
+def launch_of(pid: int) -> str:
+    """Return what the processes of a training that were started together have in common."""
+    return str(Path(_variable(pid, "TORCHELASTIC_ERROR_FILE")).parents[1])
+
+
+def _variable(pid: int, name: str) -> str:
+    """Return an environment variable of a process, or "" if it has none or has ended."""
+    variables = _read(Path(f"/proc/{pid}/environ")).split("\0")
+    return next((one.partition("=")[2] for one in variables if one.startswith(f"{name}=")), "")
 
 
 def _read(path: Path) -> str:
