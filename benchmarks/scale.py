@@ -2,7 +2,7 @@
 
     DRAGOMAN_DATA=... python benchmarks/scale.py doctor [--pairs 1000000] [--seed 1] [--folder DIR]
     DRAGOMAN_DATA=... python benchmarks/scale.py tokens [--pairs 1000000] [--seed 1] [--folder DIR]
-    DRAGOMAN_DATA=... python benchmarks/scale.py training [--pairs 1000000] [--kills 10 60 120] [--folder DIR]
+    DRAGOMAN_DATA=... python benchmarks/scale.py training [--pairs 1000000] [--kills 10 60 120] [--run DIR]
     python benchmarks/scale.py translating [--lines 20000 100000] [--workers 1] [--folder DIR]
     python benchmarks/scale.py scoring [--lines 20000 100000] [--workers 1] [--folder DIR]
 
@@ -17,7 +17,8 @@ memory is that of all its processes together, looked at ten times a second. Prin
 `training` prepares a training and makes two updates. Its process is killed with SIGKILL when it has worked
 for each number of seconds of `--kills`; the next line says after how many seconds the one that continues is
 further than the one that was killed: the vocabulary is there, or more pairs are in the store. Then it pauses
-after an update, is started once more with all at hand, and an epoch is planned.
+after an update, is started once more with all at hand, and an epoch is planned. `--run` starts one that
+was paused before.
 
 `translating` and `scoring` run a file of each number of lines through the smallest model there can be, as
 `translate --out` and `score-model --out` do. The largest one is done a second time, killed with SIGKILL when
@@ -57,7 +58,7 @@ N_VALID = 100
 LANGS = "en", "de"
 SMALL = [
     option
-    for setting in ("model.d_model=256", "model.d_ff=1024", "model.n_heads=4", "training.batch_tokens=4096")
+    for setting in ("model.d_model=256", "model.d_ff=1024", "model.n_heads=4", "training.batch_tokens=2048")
     for option in ("--set", setting)
 ]
 """A model whose updates are short, for what is measured is all that comes before them."""
@@ -216,44 +217,60 @@ def run_tokens(folder: Path, n_pairs: int) -> None:
     print(f"\n{n_pairs:,} pairs")
 
 
-def run_training(folder: Path, n_pairs: int, kills: Sequence[float]) -> None:
-    """Prepare a training that is killed on the way, make updates, and print what each took."""
+def run_training(folder: Path, n_pairs: int, kills: Sequence[float], run: Path | None) -> None:
+    """Prepare a training that is killed on the way, make updates, and print what each took.
+
+    With a `run` that is prepared already, only what comes after that.
+    """
     for lang in LANGS:
         with (folder / f"test.{lang}").open(encoding="utf-8") as file:
             (folder / f"valid.{lang}").write_text("".join(islice(file, N_VALID)), encoding="utf-8")
+    steps = ["a warm start, and an update"]
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        run = Path(name) / "run"
-        sides = dict(zip(("src", "tgt"), LANGS, strict=True))
-        files = [f"--{side}={folder}/train.{lang}" for side, lang in sides.items()]
-        files += [f"--valid-{side}={folder}/valid.{lang}" for side, lang in sides.items()]
-        train = ["-m", "dragoman", "train", *files, *SMALL, "--no-check", "--out", str(run)]
-        print("| killed after s of work | prepared by then | s until there is more |\n|--:|---|--:|")
-        before: Prepared | None = None
-        for seconds in (*kills, 0.0):
-            with subprocess.Popen([sys.executable, *train], cwd=folder, stderr=subprocess.DEVNULL) as process:
-                began = time.perf_counter()
-                if before is not None:
-                    while prepared(run) <= before and process.poll() is None:
-                        time.sleep(0.2)
-                    print(f" {time.perf_counter() - began:.1f} |", flush=True)
-                if not seconds:
-                    process.kill()
-                    break
-                while time.perf_counter() < began + seconds and prepared(run).n_pairs < n_pairs:
-                    time.sleep(0.1)
-                process.kill()
-            before = prepared(run)
-            if before.n_pairs == n_pairs:
-                print(f"| {seconds:g} | all | – |", flush=True)
-                break
-            print(f"| {seconds:g} | {before.describe()} |", end="", flush=True)
+        if run is None:
+            run = Path(name) / "run"
+            kill_and_continue(folder, run, n_pairs, kills)
+            steps.insert(0, "the rest, and an update")
         print("\n| step | processor seconds | wall seconds | peak MiB | |\n|---|--:|--:|--:|---|")
-        for what in ("the rest, and an update", "a warm start, and an update"):
-            step = measured([*train, "--max-hours", "1e-9"], folder, ends=PAUSED)
+        for what in steps:
+            step = measured([*training(folder, run), "--max-hours", "1e-9"], folder, ends=PAUSED)
             print_step(what, step, "a checkpoint")
         step = measured([__file__, "--step", "planning", str(folder), str(run)], folder)
         print_step("planning an epoch", step, step.output.strip())
     print(f"\n{n_pairs:,} pairs")
+
+
+def training(folder: Path, run: Path) -> list[str]:
+    """Return the command that trains on the corpus in `folder`."""
+    sides = dict(zip(("src", "tgt"), LANGS, strict=True))
+    files = [f"--{side}={folder}/train.{lang}" for side, lang in sides.items()]
+    files += [f"--valid-{side}={folder}/valid.{lang}" for side, lang in sides.items()]
+    return ["-m", "dragoman", "train", *files, *SMALL, "--no-check", "--out", str(run)]
+
+
+def kill_and_continue(folder: Path, run: Path, n_pairs: int, kills: Sequence[float]) -> None:
+    """Prepare a training, killed after each number of seconds; print when the next one was further."""
+    print("| killed after s of work | prepared by then | s until there is more |\n|--:|---|--:|")
+    before: Prepared | None = None
+    for seconds in (*kills, 0.0):
+        command = [sys.executable, *training(folder, run)]
+        with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
+            began = time.perf_counter()
+            if before is not None:
+                while prepared(run) <= before and process.poll() is None:
+                    time.sleep(0.2)
+                print(f" {time.perf_counter() - began:.1f} |", flush=True)
+            if not seconds:
+                process.kill()
+                return
+            while time.perf_counter() < began + seconds and prepared(run).n_pairs < n_pairs:
+                time.sleep(0.1)
+            process.kill()
+        before = prepared(run)
+        if before.n_pairs == n_pairs:
+            print(f"| {seconds:g} | all | – |", flush=True)
+            return
+        print(f"| {seconds:g} | {before.describe()} |", end="", flush=True)
 
 
 class Prepared(NamedTuple):
@@ -435,6 +452,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=float, nargs="*", default=[10.0, 60.0, 120.0], help="seconds")
+    parser.add_argument("--run", type=Path, help="training: one that was prepared, to be started again")
     parser.add_argument("--lines", type=int, nargs="+", default=[20_000, 100_000])
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the corpus is, or is to be made")
@@ -451,7 +469,7 @@ def main() -> None:
         with (folder / "train.en").open("rb") as file:
             n_pairs = sum(1 for _ in file)
         if options.what == "training":
-            run_training(folder, n_pairs, options.kills)
+            run_training(folder, n_pairs, options.kills, options.run)
         else:
             (run_doctor if options.what == "doctor" else run_tokens)(folder, n_pairs)
 

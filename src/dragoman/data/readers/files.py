@@ -11,6 +11,7 @@ import codecs
 import gzip
 import hashlib
 import io
+import json
 import lzma
 import os
 import shutil
@@ -23,9 +24,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
+from dragoman.config import parse_json
 from dragoman.data.datasets import places, providing
-from dragoman.errors import ConfigError, DataError, optional, require
-from dragoman.files import cache_folder, cannot_write, locked
+from dragoman.errors import ConfigError, DataError, RunError, optional, require
+from dragoman.files import cache_folder, cannot_write, locked, write_atomically
 from dragoman.remote import RemoteObject, RemotePath, remote_url
 
 COMPRESSED = (".gz", ".xz", ".zst")
@@ -350,6 +352,22 @@ def hash_file(path: Path) -> str:
     if began - max(facts.st_mtime, facts.st_ctime) > CLOCK_TICK:
         _HASHES[key] = digest.hexdigest()
     return digest.hexdigest()
+
+
+@contextmanager
+def remembered_hashes(path: Path) -> Iterator[None]:
+    """Within the block, `hash_file` knows what the file `path` remembers; it is to remember what is new.
+
+    Where it is missing, damaged, or cannot be written, files are read again, and nothing else is lost.
+    """
+    with suppress(OSError, ValueError, TypeError):
+        _HASHES.update({tuple(key): str(digest) for key, digest in parse_json(path.read_bytes())})
+    before = len(_HASHES)
+    yield
+    if len(_HASHES) > before:
+        with suppress(OSError, RunError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps([*_HASHES.items()]).encode())
 
 
 def hash_text(text: str, *, seed: int) -> int:
