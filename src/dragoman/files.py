@@ -194,31 +194,23 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """
     refuse_remote(path)
     path = path.resolve()
-    partial, former, lock = (path.with_name(f".{path.name}.{kind}") for kind in ("partial", "former", "lock"))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with locked(lock, what=path):
-            if former.exists() and not path.exists():  # killed between the two renames
+    former = path.with_name(f".{path.name}.former")
+    with _partial_folder(path) as partial:
+        if former.exists() and not path.exists():  # killed between the two renames
+            former.rename(path)
+        if former.exists():
+            shutil.rmtree(former)
+        try:
+            yield partial
+            _sync_contents(partial)
+            if path.exists():
+                path.rename(former)
+            partial.rename(path)
+            sync(path.parent)
+        finally:
+            if former.exists() and not path.exists():
                 former.rename(path)
-            for leftover in (partial, former):
-                if leftover.exists():
-                    shutil.rmtree(leftover)
-            partial.mkdir()
-            try:
-                yield partial
-                for inner in sorted(partial.rglob("*"), reverse=True):
-                    sync(inner)
-                if path.exists():
-                    path.rename(former)
-                partial.rename(path)
-                sync(path.parent)
-            finally:
-                if former.exists() and not path.exists():
-                    former.rename(path)
-                for leftover in (partial, former):
-                    shutil.rmtree(leftover, ignore_errors=True)
-    except OSError as error:
-        raise cannot_write(path, error) from None
+            shutil.rmtree(former, ignore_errors=True)
 
 
 @contextmanager
@@ -234,6 +226,21 @@ def new_folder(path: Path) -> Iterator[Path]:
     refuse_remote(path)
     refuse_existing(path)
     path = path.absolute()
+    with _partial_folder(path) as partial:
+        yield partial
+        _sync_contents(partial)
+        refuse_existing(path)
+        partial.rename(path)  # fails where a folder that holds something has come in between
+        sync(path.parent)
+
+
+@contextmanager
+def _partial_folder(path: Path) -> Iterator[Path]:
+    """Make an empty folder beside `path`, for one process at a time; what is left of it is removed.
+
+    Raises:
+        RunError: another process has one; no space or no right to write.
+    """
     partial, lock = (path.with_name(f".{path.name}.{kind}") for kind in ("partial", "lock"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -243,15 +250,16 @@ def new_folder(path: Path) -> Iterator[Path]:
             partial.mkdir()
             try:
                 yield partial
-                for inner in sorted(partial.rglob("*"), reverse=True):
-                    sync(inner)
-                refuse_existing(path)
-                partial.rename(path)  # fails where a folder that holds something has come in between
-                sync(path.parent)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+def _sync_contents(folder: Path) -> None:
+    """Bring all that is in a folder to the disk."""
+    for inner in sorted(folder.rglob("*"), reverse=True):
+        sync(inner)
 
 
 def refuse_existing(path: Path) -> None:
