@@ -7,20 +7,21 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.app import FILE_OR_STDOUT, finite
+from dragoman.cli.app import FILE_OR_STDOUT
 from dragoman.cli.bulk import run_job
 from dragoman.cli.options import (
     BatchSentences,
     BeamSize,
     Device,
     LengthPenalty,
+    MaxRatio,
+    Overrides,
     Precision,
     RayAddress,
     RunPath,
     To,
     Workers,
 )
-from dragoman.cli.train import Overrides
 from dragoman.errors import ConfigError
 
 
@@ -43,15 +44,7 @@ def backtranslate(
     ],
     to: To = None,
     tag: Annotated[str, typer.Option(help='Tag before every translation; "" = no tag.')] = "<BT>",
-    max_ratio: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=1e6,
-            callback=finite,
-            help="Skip pairs whose lengths in tokens differ by more than this ratio; 0 = keep all.",
-        ),
-    ] = 3.0,
+    max_ratio: MaxRatio = 3.0,
     method: Annotated[
         str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
     ] = None,

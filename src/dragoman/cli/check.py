@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from dragoman.cli.app import check_outputs, say
-from dragoman.cli.train import Columns, LabelColumn, LabelSeparator, TextColumn, column, two_columns
+from dragoman.cli.corpus_options import (
+    Columns,
+    LabelColumn,
+    LabelSeparator,
+    SrcLang,
+    TextColumn,
+    TgtLang,
+    column,
+    two_columns,
+)
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -64,12 +73,8 @@ def check(
         list[str] | None,
         typer.Option(metavar="FILES", help="Test set to check for overlap; repeatable.", show_default=False),
     ] = None,
-    src_lang: Annotated[
-        str | None, typer.Option(help="Source language.", show_default="from the name, as in train.en")
-    ] = None,
-    tgt_lang: Annotated[
-        str | None, typer.Option(help="Target language.", show_default="from the name, as in train.de")
-    ] = None,
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
     columns: Columns = None,
     task: Annotated[
         str | None,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import command_line, say
-from dragoman.cli.train import Overrides, run_training
+from dragoman.cli.options import Overrides
+from dragoman.cli.train import run_training
 
 if TYPE_CHECKING:
     from dragoman.tasks.task import DemoTable

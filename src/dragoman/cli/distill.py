@@ -11,8 +11,8 @@ import typer
 
 from dragoman.cli.app import command_line, finite, say
 from dragoman.cli.bulk import run_job
-from dragoman.cli.options import Ensemble, RayAddress, RunPath, To, Workers
-from dragoman.cli.train import Overrides, run_training
+from dragoman.cli.options import Ensemble, MaxRatio, Overrides, RayAddress, RunPath, To, Workers
+from dragoman.cli.train import run_training
 
 NAMES = ("teacher", "student")
 
@@ -59,15 +59,7 @@ def distill(
             show_default="20, where there are references",
         ),
     ] = None,
-    max_ratio: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=1e6,
-            callback=finite,
-            help="Skip pairs whose lengths in tokens differ by more than this ratio; 0 = keep all.",
-        ),
-    ] = 3.0,
+    max_ratio: MaxRatio = 3.0,
     n_best: Annotated[
         int,
         typer.Option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import check_outputs, say
+from dragoman.cli.corpus_options import LabelColumn, TextColumn, column
 from dragoman.cli.options import (
     BatchSentences,
     BeamSize,
@@ -25,7 +26,6 @@ from dragoman.cli.options import (
     RunPath,
     To,
 )
-from dragoman.cli.train import LabelColumn, TextColumn, column
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 
 from dragoman.cli.app import check_outputs, finite, say
 from dragoman.cli.check import progress_line, say_written
-from dragoman.cli.train import Columns, two_columns
+from dragoman.cli.corpus_options import Columns, SrcLang, TgtLang, two_columns
 from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:
@@ -78,12 +78,8 @@ def filter_(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the histogram of the scores: .png, .svg or .pdf."),
     ] = None,
-    src_lang: Annotated[
-        str | None, typer.Option(help="Source language.", show_default="from the name, as in train.en")
-    ] = None,
-    tgt_lang: Annotated[
-        str | None, typer.Option(help="Target language.", show_default="from the name, as in train.de")
-    ] = None,
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
     columns: Columns = None,
 ) -> None:
     """Keep the pairs of a corpus with the best scores, such as those of score-model.

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import check_outputs, finite, say
-from dragoman.cli.train import (
+from dragoman.cli.corpus_options import (
     Columns,
-    Overrides,
-    PresetName,
     Src,
     SrcLang,
     Tgt,
@@ -21,9 +19,10 @@ from dragoman.cli.train import (
     ValidSrc,
     ValidTgt,
     ValidTsv,
-    run_training,
     two_columns,
 )
+from dragoman.cli.options import Overrides
+from dragoman.cli.train import PresetName, run_training
 from dragoman.errors import require
 
 if TYPE_CHECKING:

@@ -7,11 +7,25 @@ from typing import Annotated
 
 import typer
 
+from dragoman.cli.app import finite
 from dragoman.errors import require
 
 BEAM = "Beam search"
 
 RunPath = Annotated[Path, typer.Argument(help="Run folder, or hf:user/model.", show_default=False)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable."),
+]
+MaxRatio = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        max=1e6,
+        callback=finite,
+        help="Skip pairs whose lengths in tokens differ by more than this ratio; 0 = keep all.",
+    ),
+]
 BeamSize = Annotated[
     int | None,
     typer.Option(min=1, help="Beam size; 1 = greedy.", show_default="the run's", rich_help_panel=BEAM),

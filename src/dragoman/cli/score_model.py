@@ -11,8 +11,8 @@ import typer
 
 from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, say
 from dragoman.cli.bulk import TerminalProgress, run_job
+from dragoman.cli.corpus_options import Columns, two_columns
 from dragoman.cli.options import Device, Ensemble, Precision, RayAddress, RunPath, To, Workers
-from dragoman.cli.train import Columns, two_columns
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import as_called, command_line
-from dragoman.cli.train import Overrides
+from dragoman.cli.options import Overrides
 from dragoman.errors import ConfigError, RunError, printable, require
 from dragoman.files import refuse_overwriting
 

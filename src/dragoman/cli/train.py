@@ -11,67 +11,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, command_line, finite, say
+from dragoman.cli.corpus_options import (
+    Columns,
+    LabelColumn,
+    LabelSeparator,
+    Src,
+    SrcLang,
+    TextColumn,
+    Tgt,
+    TgtLang,
+    Tsv,
+    ValidSrc,
+    ValidTgt,
+    ValidTsv,
+    column,
+    two_columns,
+)
+from dragoman.cli.options import Overrides
 from dragoman.errors import ConfigError, MissingExtraError, require
 
 if TYPE_CHECKING:
     from dragoman.config import Config
     from dragoman.runs import Run
 
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable."),
-]
-TextColumn = Annotated[
-    str | None,
-    typer.Option(help="Column of the text: name, or number from 0.", show_default="detected"),
-]
-LabelColumn = Annotated[
-    str | None, typer.Option(help="Column of the label: name, or number from 0.", show_default="detected")
-]
-LabelSeparator = Annotated[
-    str,
-    typer.Option(
-        help='Separator of the labels of a text that may have several, as "|".',
-        show_default="one label per text",
-    ),
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SRC,TGT", help="Columns of source and target in a file of pairs: names, or numbers from 0."
-    ),
-]
-
-Src = Annotated[
-    list[str] | None, typer.Option(help="Source sentences, one per line; repeatable.", show_default=False)
-]
-Tgt = Annotated[
-    list[str] | None,
-    typer.Option(help="Translations of --src, line by line; one file for each --src.", show_default=False),
-]
-Tsv = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="File of pairs: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable.",
-        show_default=False,
-    ),
-]
-ValidSrc = Annotated[
-    list[str] | None,
-    typer.Option(help="Source sentences for validation; repeatable.", show_default=False),
-]
-ValidTgt = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Translations of --valid-src; default: hold out a part of the training text.",
-        show_default=False,
-    ),
-]
-ValidTsv = Annotated[
-    list[str] | None, typer.Option(help="File of pairs for validation; repeatable.", show_default=False)
-]
-SrcLang = Annotated[str | None, typer.Option(help="Source language; default: from the name, as in train.en.")]
-TgtLang = Annotated[str | None, typer.Option(help="Target language; default: from the name, as in train.de.")]
 PresetName = Annotated[
     str | None,
     typer.Option(
@@ -334,11 +296,6 @@ def draw_curves(run: Run) -> None:
         say(str(error))
 
 
-def column(value: str | None) -> int | str | None:
-    """Parse a column: a number, counted from 0, or a name."""
-    return None if value is None else _number_or_name(value)
-
-
 def shares(said: Sequence[str]) -> dict[str, float]:
     """Parse shares of corpora, as in ["news=0.7", "talks=0.3"]. ConfigError: one is not of this form."""
     found = {}
@@ -351,15 +308,3 @@ def shares(said: Sequence[str]) -> dict[str, float]:
         if not name or not 0 < found[name] < math.inf:
             raise ConfigError(f"--mix {one}: give the name of a file and a share, as in --mix news=0.7")
     return found
-
-
-def two_columns(said: str) -> tuple[int | str, int | str]:
-    """Parse the columns of source and target. ConfigError: not two columns."""
-    src, _, tgt = said.partition(",")
-    if not (src and tgt):
-        raise ConfigError(f"--columns {said}: name two, as in --columns 0,1")
-    return _number_or_name(src), _number_or_name(tgt)
-
-
-def _number_or_name(said: str) -> int | str:
-    return int(said) if said.isdigit() else said
