@@ -27,6 +27,12 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'dragoman[r
 pytestmark = pytest.mark.filterwarnings("ignore")  # what Ray says about itself is not ours
 
 
+@pytest.fixture(autouse=True)
+def not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers have their part of the processor: Ray's own 15 would wait for all other tests to end."""
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+
+
 class StoppedError(Exception):
     """What stands for a kill."""
 
