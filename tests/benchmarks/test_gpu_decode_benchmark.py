@@ -27,15 +27,15 @@ def test_both_decoders_are_measured(
 ) -> None:
     seconds = iter(range(10**6))
     monkeypatch.setattr(benchmark.time, "perf_counter", lambda: next(seconds))  # each translation takes 1 s
-    arguments = ["gpu_decode.py", str(tiny_run), "--device", "cpu", "--batches", "2", "8", "--repeat", "3"]
+    arguments = ["gpu_decode.py", str(tiny_run), "--device", "cpu", "--batches", "4", "8", "--repeat", "2"]
     monkeypatch.setattr(sys, "argv", arguments)
-    n_sentences = 3 * len(benchmark.validation_sentences(tiny_run))
+    n_sentences = 2 * len(benchmark.validation_sentences(tiny_run))
     benchmark.main()
     out = capsys.readouterr().out
     assert f"{n_sentences:,} sentences" in out
     rows = re.findall(r"^ +(\d) +(\d+) +([\d,]+) +([\d,]+) +1\.00$", out, re.MULTILINE)
     assert [tuple(row) for row in rows] == [
-        (beam, size, f"{n_sentences:,}", f"{n_sentences:,}") for beam in "14" for size in "28"
+        (beam, size, f"{n_sentences:,}", f"{n_sentences:,}") for beam in "14" for size in "48"
     ]
 
 
