@@ -61,7 +61,7 @@ class Assumptions:
     """Bytes a second of a download; assumed."""
     packing: float = 18.9e6
     """Bytes of text a second that are written as .gz; measured on one core, as `data fetch` writes."""
-    checking: float = 3_786.0
+    checking: float = 3_693.0
     """Pairs a second that a core checks, with `data check`; measured by benchmarks/scale.py doctor."""
     reading: float = 200_000.0
     """Pairs a second that one process reads for those that check; measured by benchmarks/scale.py doctor."""
