@@ -139,7 +139,7 @@ def plan_lengths(
     n_tokens = np.bincount(tgt, weights=tgt)  # of the target sentences of each length
     bands = (np.cumsum(n_tokens) - n_tokens) // (BAND_BATCHES * batch_tokens)
     band = np.unique(bands, return_inverse=True)[1].astype(np.uint16)[tgt]
-    order = _in_order(band, src + rng.uniform(-SRC_JITTER, SRC_JITTER, size=len(src)))
+    order = _in_order(band, src, rng)
     src_tokens = SRC_ROOM * batch_tokens * max(1.0, src.sum() / tgt.sum())
     ends = _cut(
         src[order], tgt[order], src_tokens=src_tokens, tgt_tokens=batch_tokens, first_filled=rng.random()
@@ -148,10 +148,15 @@ def plan_lengths(
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def _in_order(band: npt.NDArray[np.uint16], keys: npt.NDArray[np.float64]) -> Indices:
-    """Return the indices by band; within a band by key, up in the first, down in the second, and so on."""
+def _in_order(band: npt.NDArray[np.uint16], src: npt.NDArray[np.int32], rng: np.random.Generator) -> Indices:
+    """Return the indices by band; within a band by source tokens, jittered, up and down by turns."""
     order = np.argsort(band, kind="stable")  # 16 bits: a radix sort, in linear time
-    for k, inside in enumerate(np.split(order, np.cumsum(np.bincount(band))[:-1])):
+    ends = np.cumsum(np.bincount(band))[:-1]
+    keys = rng.uniform(
+        -SRC_JITTER, SRC_JITTER, size=len(src)
+    )  # last, so that few large arrays are there at once
+    keys += src
+    for k, inside in enumerate(np.split(order, ends)):
         own = -keys[inside] if k % 2 else keys[inside]
         by_key = np.argsort(own)  # vectorised, unlike a stable sort, which only equal keys ask for
         if np.any(np.diff(own[by_key]) == 0):
