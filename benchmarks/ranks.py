@@ -182,8 +182,9 @@ def pids_by_rank(launcher: int) -> dict[int, int]:
 
 
 def launch_of(pid: int) -> str:
-    """Return what the processes of a training that were started together have in common."""
-    return str(Path(_variable(pid, "TORCHELASTIC_ERROR_FILE")).parents[1])
+    """Return the folder that all processes of one launch share; "" if this one has ended."""
+    error_file = _variable(pid, "TORCHELASTIC_ERROR_FILE")
+    return str(Path(error_file).parents[1]) if error_file else ""
 
 
 def _variable(pid: int, name: str) -> str:

@@ -179,6 +179,7 @@ def test_any_process_is_killed_at_any_instant_and_the_run_continues_to_the_bit(
             training.wait_until_gone(victim)
         code, said = training.end()
     assert code == 0, said
+    launches.discard("")  # of a process that its launcher had just ended, because of the kill before
     named = re.findall(r"process [01] of 2 was killed by SIGKILL", said)
     assert len(named) == len(launches), said
     check_that_both_are_equal(tmp_path / "run", whole)
