@@ -856,7 +856,10 @@ class SearchConfig(Section):
         ConfigError: a setting is unknown, of the wrong type or out of range, or some contradict each other.
         """
         given = {name: value for name, value in settings.items() if value is not None}
-        merged = {**self.model_dump(), **given}
+        own = self.model_dump()
+        if all((type(value), value) == (type(own.get(name)), own.get(name)) for name, value in given.items()):
+            return self
+        merged = {**own, **given}
         if isinstance(merged["beam_size"], int) and merged["beam_size"] > 0:
             if "n_best" not in given and merged["method"] == "beam" and self.n_best > merged["beam_size"]:
                 merged["n_best"] = 1

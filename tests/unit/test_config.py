@@ -13,7 +13,14 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 import dragoman.config
-from dragoman.config import ClassificationConfig, TranslationConfig, load_recipe, parse_config, to_toml
+from dragoman.config import (
+    ClassificationConfig,
+    SearchConfig,
+    TranslationConfig,
+    load_recipe,
+    parse_config,
+    to_toml,
+)
 from dragoman.errors import ConfigError
 from dragoman.serving.access import KeyConfig
 from dragoman.serving.settings import ServeConfig
@@ -326,3 +333,12 @@ def test_every_setting_is_explained() -> None:
             if isinstance(setting, ast.AnnAssign) and section.name not in RECIPES:
                 explained = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
                 assert explained, f"{section.name}.{ast.unparse(setting.target)}"
+
+
+def test_settings_that_say_nothing_new_leave_the_search_as_it_is() -> None:
+    own = SearchConfig(beam_size=4, n_best=2)
+    assert own.changed({"beam_size": 4, "n_best": None}, where="here") is own
+    assert own.changed({"beam_size": 1}, where="here") == SearchConfig(beam_size=1, n_best=1)
+    for wrong in ({"beam_size": 4.0}, {"beams": None, "beam": 4}, {"recase": 1}):  # equal, or unknown
+        with pytest.raises(ConfigError):
+            own.changed(wrong, where="here")

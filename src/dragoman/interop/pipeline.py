@@ -21,6 +21,7 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.hub import folder_of
 from dragoman.interop.generation import search_settings, unknown
 from dragoman.metrics.classification import softmax
+from dragoman.model.transformer import Transformer
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.translator import Translation, Translator
 from dragoman.runs import Run
@@ -95,7 +96,7 @@ class Pipeline(ABC):
     """What both have in common: inputs of every shape, read as they are needed."""
 
     def __init__(
-        self, model: torch.nn.Module, task: str, arguments: Mapping[str, Any], *, default_batch: int
+        self, model: Transformer, task: str, arguments: Mapping[str, Any], *, default_batch: int
     ) -> None:
         """`arguments` are those of every call; `default_batch` texts are worked on at once.
 
@@ -110,7 +111,7 @@ class Pipeline(ABC):
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return next(self._model.parameters()).device
+        return self._model.device
 
     def _prepare(self, arguments: Mapping[str, Any]) -> tuple[Answer, int | None]:
         """Return the function for these arguments, and its batch size. ConfigError: unknown argument."""

@@ -34,6 +34,11 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)
 
     @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
     def n_parameters(self) -> int:
         """Distinct weights; tied ones count once."""
         return sum(p.numel() for p in self.parameters())

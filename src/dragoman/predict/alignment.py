@@ -239,7 +239,7 @@ def _attention(
     model: Seq2SeqTransformer, src_ids: list[list[int]], tgt_ids: list[list[int]], layers: Sequence[int]
 ) -> Floats:
     """(B, layers, T, S): row t of a pair belongs to the decoder's input t, the start token being 0."""
-    device = next(model.parameters()).device
+    device = model.device
     src = pad([[*ids, EOS_ID] for ids in src_ids]).to(device)
     tgt_in = pad([[BOS_ID, *ids] for ids in tgt_ids]).to(device)
     weights: dict[int, Tensor] = {}

@@ -91,7 +91,7 @@ def attention_maps(translator: Translator, source: str, target: str | None = Non
     if target is None:
         target = translator.translate([source])[0].text
     tgt_ids = _ids(tokenizers.tgt, target, model.config.max_positions, "target")
-    device = next(model.parameters()).device
+    device = model.device
     src = torch.tensor([[*src_ids, EOS_ID]], device=device)
     tgt_in = torch.tensor([[BOS_ID, *tgt_ids]], device=device)
     encoder: list[Tensor] = []

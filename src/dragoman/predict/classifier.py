@@ -183,7 +183,7 @@ def class_logits(
     progress: Callable[[int], None] | None = None,
 ) -> Floats:
     """(N, C) logits of texts of one token or more each."""
-    device = next(model.parameters()).device
+    device = model.device
     lengths = np.array([len(ids) for ids in texts], dtype=np.int64)
     logits = np.zeros((len(texts), model.n_classes))
     done = 0

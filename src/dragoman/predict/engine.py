@@ -188,7 +188,7 @@ class NativeEngine(StepEngine):
 
     @property
     def device(self) -> torch.device:
-        return next(self.models[0].parameters()).device
+        return self._parameters[0][0].device
 
     @property
     def longest(self) -> int:

@@ -79,6 +79,8 @@ class Glossary:
     def required(self, text: str) -> list[str]:
         """Return the target phrases that a translation of `text` must have, each once, in source order."""
         check_texts([text], what="sentence")
+        if not self._exact:
+            return []
         words = _words(normalise(text))
         folded = _fold(words)
         found: dict[str, None] = {}

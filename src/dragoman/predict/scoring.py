@@ -182,7 +182,7 @@ def score_ids(
 
     Sources end with eos, targets do not. Of several models it is the mean probability.
     """
-    device = next(models[0].parameters()).device
+    device = models[0].device
     src = pad(sources).to(device)
     tgt_in = pad([[BOS_ID, *ids] for ids in targets]).to(device)  # (B, T)
     tgt_out = pad([[*ids, EOS_ID] for ids in targets]).to(device)

@@ -113,6 +113,8 @@ class InputEncoder:
         self, tokenizer: Tokenizer, texts: Sequence[str], spans: Sequence[Sequence[str]]
     ) -> list[list[int]]:
         """Return the tokens of texts, with slots for their spans."""
+        if not any(texts):
+            return [[] for _ in texts]
         if not any(spans):
             return tokenizer.encode_batch(texts)
         slotted = [with_slots(without_controls(t), own) for t, own in zip(texts, spans, strict=True)]

@@ -251,11 +251,10 @@ class Translator:
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
         translations = Shown(Translation(text, "", 0.0, (Alternative("", 0.0),), (), ((),)) for text in texts)
         done = len(texts) - len(filled) - len(split)
-        batches = self._batches(by_length, search.batch_sentences)
+        n_threads = self._n_threads()
+        batches = _batches(by_length, search.batch_sentences, n_threads)
         found = map_in_threads(
-            lambda batch: self._search([sentences[i] for i in batch], search),
-            batches,
-            n_threads=self._n_threads(),
+            lambda batch: self._search([sentences[i] for i in batch], search), batches, n_threads=n_threads
         )
         for batch, results in zip(batches, found, strict=True):
             for i, hypotheses in zip(batch, results, strict=True):
@@ -274,16 +273,9 @@ class Translator:
                 progress(len(texts))
         return translations
 
-    def _batches(self, by_length: list[int], batch_sentences: int) -> list[list[int]]:
-        """Batches of `batch_sentences` at most, and, where that leaves threads idle, of fewer."""
-        fair = -(-len(by_length) // self._n_threads())
-        size = min(batch_sentences, max(fair, WORTH_A_THREAD))
-        return [by_length[start : start + size] for start in range(0, len(by_length), size)]
-
     def _n_threads(self) -> int:
         """Batches searched at once."""
-        on_cpu = next(self.model.parameters()).device.type == "cpu"
-        return torch.get_num_threads() if on_cpu else 1
+        return torch.get_num_threads() if self.model.device.type == "cpu" else 1
 
     @property
     def max_positions(self) -> int:
@@ -364,6 +356,12 @@ class Translator:
         alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
         ids = tuple(tuple(h.ids) for h in hypotheses)
         return Translation(source, *alternatives[0], alternatives, (), ids)
+
+
+def _batches(by_length: list[int], batch_sentences: int, n_threads: int) -> list[list[int]]:
+    """Batches of `batch_sentences` at most, and, where that leaves threads idle, of fewer."""
+    size = min(batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
+    return [by_length[start : start + size] for start in range(0, len(by_length), size)]
 
 
 def _for_first(prefixes: Sequence[str] | None, i: int, n_parts: int) -> list[str]:

@@ -100,7 +100,7 @@ class TrainState:
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return next(self.model.parameters()).device
+        return self.model.device
 
     def snapshot(self, processes: Processes = ALONE) -> Snapshot:
         """Copy all of it into memory. All processes must call this."""

@@ -260,7 +260,7 @@ class ClassificationTask(Task[ClassificationBatch]):
 
     def _logits_of(self, weights: Weights) -> Floats:
         """(N, C): the logits of the validation texts."""
-        device = next(self.model.parameters()).device
+        device = self.model.device
         dtype = choose_dtype(self.config.training.precision, device)
         texts = [self.valid_store.text[i] for i in range(len(self.valid_store))]
         return class_logits(inference_copy(self.model, dtype, weights=weights), texts, self.config)

@@ -51,7 +51,7 @@ def source_use(model: Seq2SeqTransformer, store: TokenStore) -> SourceUse | None
     In each batch a pair gets the source of the pair before it, which is about as long. Nothing is drawn at
     random. None where the store has too few pairs.
     """
-    device = next(model.parameters()).device
+    device = model.device
     plan = plan_epoch(store, batch_tokens=SAMPLE_TOKENS, seed=0, epoch=0)
     losses = torch.zeros(2, dtype=torch.float64)
     n_tokens = n_pairs = 0

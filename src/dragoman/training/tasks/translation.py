@@ -285,7 +285,7 @@ class Validator:
 
     @torch.no_grad()
     def _loss(self, model: Seq2SeqTransformer) -> float:
-        device = next(model.parameters()).device
+        device = model.device
         total, n_tokens = 0.0, 0
         for indices in self.plan:
             batch = make_batch(self.store, indices).to(device)
