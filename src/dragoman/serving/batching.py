@@ -262,17 +262,16 @@ class Batcher:
                     if self._closed:
                         return
                     continue
-                batch = self._take(self._waiting, max(self._share, WORTH_A_THREAD))
+                batch = self._take(self._waiting, max(self._share(), WORTH_A_THREAD))
                 self._n_running += len(batch)
             self._run_batch(batch, interrupted_from=time.monotonic() + LONG)
 
-    @property
     def _share(self) -> int:
         """Size of a batch that splits the present and expected items evenly among the threads.
 
         Clients of a finished batch send their next requests one after the other. Starting with the first of
         them is inefficient, because half a batch takes more than half the time; taking all of them leaves
-        the other threads idle.
+        the other threads idle. Forgets what was expected until now and has not come.
         """
         now = time.monotonic()
         while self._expected and self._expected[0] <= now:
@@ -286,7 +285,7 @@ class Batcher:
             return
         end = time.monotonic() + LONGEST_PAUSE
         n_before = 0
-        while n_before < len(self._waiting) < self._share and not self._closed:
+        while n_before < len(self._waiting) < self._share() and not self._closed:
             n_before = len(self._waiting)
             if time.monotonic() >= end:
                 return
@@ -304,7 +303,7 @@ class Batcher:
     def _take_joining(self, running: Running, there: Collection[_Waiting]) -> list[_Waiting]:
         """Take what joins the items that are `there`: nothing before its turn, or too little for a step."""
         with self._changed:
-            room = min(max(self._share, WORTH_A_THREAD), self.max_items) - len(there)
+            room = min(max(self._share(), WORTH_A_THREAD), self.max_items) - len(there)
             if not self._waiting or self._n_idle or room <= 0:
                 return []
             urgent = by_urgency(self._waiting)
