@@ -101,7 +101,7 @@ def validation_sentences(run: Path) -> list[str]:
 def with_kernels(run: Path, name: str, device: str) -> Translator:
     """Return the run's translator, whose decoder is the one that `kernels` = "plain" or "fast" means."""
     translator = Translator.load(run, device=device)
-    translator.model.kernels = choose_kernels(name, translator.model.output.weight.device)
+    translator.model.kernels = choose_kernels(name, translator.model.device)
     return translator
 
 

@@ -488,7 +488,7 @@ def searching(*, static: bool, n_runs: int = 1) -> Callable[[Place], None]:
         texts, _ = place.test(6 if place.short else 60)
         here, there = (Translator.load(runs, device=d, precision="fp32") for d in ("cpu", place.device))
         for model in there.models:
-            model.kernels = choose_kernels("fast" if static else "plain", model.output.weight.device)
+            model.kernels = choose_kernels("fast" if static else "plain", model.device)
         for name, (options, limit) in SEARCHES.items():
             each = {k: [v] * len(texts) for k, v in options.items() if k in ("required", "prefixes")}
             given = {"batch_sentences": 16, **options, **each}

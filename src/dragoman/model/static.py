@@ -32,7 +32,7 @@ LEAST_ROOM = 16
 
 def can_record(model: Seq2SeqTransformer) -> bool:
     """Whether `model` is on a GPU and wants fast kernels."""
-    return model.output.weight.device.type == "cuda" and model.kernels == FAST_ON_GPU
+    return model.device.type == "cuda" and model.kernels == FAST_ON_GPU
 
 
 class Shape(NamedTuple):
@@ -150,7 +150,7 @@ class Stage:
     def __init__(self, model: Seq2SeqTransformer, shape: Shape) -> None:
         self.model, self.shape = model, shape
         self.layers: list[DecoderLayer] = decoder_layers(model)
-        self.device = device = model.output.weight.device
+        self.device = device = model.device
         (B, K, S, R), H = shape, model.config.n_heads
         d, n_layers = model.d_model // H, len(self.layers)
         of_model = partial(torch.zeros, dtype=model.dtype, device=device)  # unused room is no NaN

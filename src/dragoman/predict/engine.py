@@ -188,7 +188,7 @@ class NativeEngine(StepEngine):
 
     @property
     def device(self) -> torch.device:
-        return self._parameters[0][0].device
+        return self._parameters[0][0].device  # asked for at every step
 
     @property
     def longest(self) -> int:

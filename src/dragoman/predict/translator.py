@@ -371,7 +371,7 @@ def _for_first(prefixes: Sequence[str] | None, i: int, n_parts: int) -> list[str
 
 def check_int8(models: Sequence[Seq2SeqTransformer]) -> None:
     """ConfigError: models or processor are not made for products in int8."""
-    if any(model.output.weight.device.type != "cpu" for model in models):
+    if any(model.device.type != "cpu" for model in models):
         raise ConfigError('precision int8: is for processors; use device = "cpu", or precision "auto"')
     if not has_int8() or not all(map(can_quantize, models)):
         raise ConfigError(
