@@ -234,7 +234,7 @@ def muon_operations(config: TranslationConfig) -> float:
     Five iterations, each X X^T, its square, and a product with X (m, n), m at most n.
     """
     model = config.model
-    attention = [(model.d_model, 3 * model.d_model), (model.d_model, model.d_model)]
+    attention = 4 * [(model.d_model, model.d_model)]
     feed_forward = 2 * [(min(model.d_model, model.d_ff), max(model.d_model, model.d_ff))]
     n_attentions = model.n_encoder_layers + 2 * model.n_decoder_layers
     n_feed_forwards = model.n_encoder_layers + model.n_decoder_layers

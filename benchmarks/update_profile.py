@@ -2,9 +2,10 @@
 
     python benchmarks/update_profile.py
 
-Prints the operations of Dragoman's fastest update (bf16, fast kernels) by their own time, matrix products
-together, and what the products of its shapes reach beside one large product: what is left to win. The last
-table repeats a few batches: were it costly to meet a shape for the first time, later rounds would be faster.
+Prints the operations of Dragoman's update (fast kernels, in bf16 or whatever precision "auto" means) by their
+own time, matrix products together, and what the products of its shapes reach beside one large product: what
+is left to win. The last table repeats a few batches: were it costly to meet a shape for the first time, later
+rounds would be faster.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from dragoman.hardware import environment, matrix_ceiling
+from dragoman.hardware import choose_dtype, environment, matrix_ceiling
 from train_speed import PEERS, configuration, prepare, weights_per_token
 
 sys.path.insert(0, str(PEERS))
@@ -39,11 +40,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often the batches are repeated")
     options = parser.parse_args()
     print(f"{environment()['cpu']}, {torch.get_num_threads()} threads, PyTorch {torch.__version__}")
-    ceiling = matrix_ceiling(torch.bfloat16)
+    dtype = choose_dtype("auto", torch.device("cpu"))
+    precision, ceiling = ("bf16" if dtype == torch.bfloat16 else "fp32"), matrix_ceiling(dtype)
     with tempfile.TemporaryDirectory() as folder:
         _, batches, vocab_size = prepare(Path(folder), options.batches)
         arrays = dict(np.load(Path(folder) / "batches.npz"))
-    step = make_step(vocab_size, precision="bf16", kernels="fast")
+    step = make_step(vocab_size, precision=precision, kernels="fast")
     updates = [
         partial(step, *(torch.from_numpy(arrays[f"{side}{i}"]) for side in ("src", "tgt")))
         for i in range(len(batches))
@@ -53,7 +55,7 @@ def main() -> None:
     shares, seconds = profiled(updates)
     of_src, of_tgt = weights_per_token(configuration(), vocab_size)
     operations = 6.0 * sum(b.n_src_tokens * of_src + b.n_tgt_tokens * of_tgt for b in batches)
-    print(f"matrix-product ceiling bf16: {ceiling / 1e12:.2f} TFLOP/s")
+    print(f"matrix-product ceiling {precision}: {ceiling / 1e12:.2f} TFLOP/s")
     reached = operations / (shares["matrix products"] * seconds)
     print(f"products of an update: {reached / 1e12:.2f} TFLOP/s, padding not counted\n")
     for name, share in shares.most_common(N_SHOWN):

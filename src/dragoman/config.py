@@ -726,7 +726,7 @@ class TrainingConfig(Section):
 
         "" where there is none.
         """
-        wanting = {"precision": "fp16", "sharding": "full", "optimizer": "muon"}
+        wanting = {"precision": "fp16", "sharding": "full"}
         return next(
             (f'{name} = "{value}"' for name, value in wanting.items() if getattr(self, name) == value), ""
         )

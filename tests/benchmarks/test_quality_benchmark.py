@@ -63,7 +63,7 @@ def test_every_variant_costs_what_the_base_costs() -> None:
 def test_the_operations_of_muon_are_those_of_the_matrices_it_moves() -> None:
     config = parse_config(TINY_RECIPE, overrides=["model.n_decoder_layers=2", "model.d_ff=24"])
     model = Seq2SeqTransformer(config.model, src_vocab_size=20, tgt_vocab_size=20)
-    shapes = [sorted(matrix.shape) for matrix in hidden_matrices(model)]
+    shapes = [sorted(part.shape) for matrix, n in hidden_matrices(model).items() for part in matrix.chunk(n)]
     # X X^T is (m, n) (n, m), its square (m, m) (m, m), and then (m, m) (m, n): two operations an element.
     expected = sum(5 * 2 * (m * n * m + m * m * m + m * m * n) for m, n in shapes)
     assert benchmark.muon_operations(config) == expected

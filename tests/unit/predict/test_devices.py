@@ -210,11 +210,7 @@ SHORT = (
     [
         (TRANSLATION, ["training.steps=free", "training.update_freq=2"]),
         (TRANSLATION, ["training.steps=static", "training.ema_decay=0.9"]),
-        pytest.param(
-            TRANSLATION,
-            ["training.optimizer=muon"],
-            marks=pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch 2.9"),
-        ),
+        (TRANSLATION, ["training.optimizer=muon"]),
         (CLASSIFICATION, []),
     ],
     ids=["free", "static", "muon", "classification"],

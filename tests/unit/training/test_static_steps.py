@@ -218,14 +218,16 @@ def test_a_static_training_lowers_the_loss_and_keeps_its_promises(folder: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_updates_that_are_not_waited_for_are_those_that_are(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
 ) -> None:
     """On the same batches: losses, weights and what is known of them."""
     from dragoman.training import trainer
     from dragoman.training.updates.updater import SyncUpdater
 
     settings = ("training.ema_decay=0.9", "training.update_freq=2", "training.precision=fp32")
+    settings += (f"training.optimizer={optimizer}",)
     deferred = train(config(*settings), "deferred")
     monkeypatch.setattr(trainer, "make_updater", SyncUpdater)
     waited_for = train(config(*settings), "waited-for")
@@ -263,9 +265,11 @@ def test_a_run_keeps_its_kind_of_batches_where_it_is_continued(folder: Path) -> 
     assert losses(cut) == losses(whole)
 
 
-def test_a_static_training_that_diverges_goes_back(folder: Path, saboteur: Any) -> None:
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_static_training_that_diverges_goes_back(folder: Path, saboteur: Any, optimizer: str) -> None:
     listener: Saboteur = saboteur(8)
-    path = train(config("training.valid_every=6"), "run", listener=listener)
+    settings = ("training.valid_every=6", f"training.optimizer={optimizer}")
+    path = train(config(*settings), "run", listener=listener)
     (back,) = [r for r in Run.open(path).history() if r["kind"] == "back"]
     assert (back["step"], back["from_step"], back["rate_factor"]) == (6, 12, 0.5)
     assert "not a number or exploded, 4 times in a row" in back["reason"]

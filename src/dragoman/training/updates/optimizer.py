@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dragoman.config import TrainingConfig
-from dragoman.errors import ConfigError
+from dragoman.hardware import has_bf16
 from dragoman.model.layers import Embedding, MultiHeadAttention
 from dragoman.model.transformer import Transformer
 
@@ -39,76 +40,100 @@ class AdamW(Eager, torch.optim.AdamW):
     step = torch.no_grad()(_eager(torch.optim.AdamW.step))
 
 
+MOMENTUM = 0.95
+"""Of Muon's gradients, with Nesterov's look ahead."""
+
+NEWTON_SCHULZ = (3.4445, -4.775, 2.0315)
+"""Coefficients of a step of Newton and Schulz's iteration, and N_STEPS of them (Jordan et al. 2024)."""
+
+N_STEPS = 5
+
+ADAMW_SIZE = 0.2
+"""Root mean square of AdamW's steps, relative to its rate (Liu et al. 2025, section 2.2)."""
+
+
 class MuonAndAdamW(Eager):
     """Muon for hidden matrices, AdamW for all other parameters, with one state and one learning rate.
 
     Muon (Jordan et al. 2024) updates a matrix by its orthogonalised momentum, so that it moves equally in
     every direction. Scaled as by Liu et al. (2025, arXiv:2502.16982), its steps have the size of AdamW's, so
-    that one learning rate suits both. Projections that are stacked in one matrix, those of queries, keys and
-    values, are orthogonalised one by one.
+    that one learning rate suits both. Matrices of one shape are computed together. Projections that are
+    stacked in one matrix, those of queries, keys and values, are orthogonalised one by one.
     """
 
     def __init__(self, hidden: Mapping[nn.Parameter, int], others: AdamW, config: TrainingConfig) -> None:
-        """`hidden` says of each hidden matrix how many are stacked in it.
-
-        ConfigError: this PyTorch has no Muon.
-        """
-        if not hasattr(torch.optim, "Muon"):
-            raise ConfigError(
-                f'training.optimizer = "muon" wants PyTorch 2.9 or newer, and this is {torch.__version__}; '
-                'set optimizer = "adamw"'
-            )
+        """`hidden` says of each hidden matrix how many are stacked in it."""
+        own = {"params": list(hidden), "lr": config.learning_rate, "weight_decay": config.weight_decay}
         self.hidden, self.others = hidden, others
-        self.muon = _muon(hidden, config)
-        super().__init__([*self.muon.param_groups, *others.param_groups], {})
+        super().__init__([own, *others.param_groups], {})
         others.state = self.state
 
+    @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update all parameters that have a gradient; none if `found_inf`, as in PyTorch's AdamW, is 1."""
         assert closure is None
-        (group,) = self.muon.param_groups
-        whole, group["params"] = group["params"], self._single_matrices()
-        self.muon.step()
-        group["params"] = whole
+        found_inf = getattr(self, "found_inf", None)
+        group = self.param_groups[0]
+        by_shape: dict[tuple[int, int], list[nn.Parameter]] = defaultdict(list)
+        for parameter, n_stacked in self.hidden.items():
+            if parameter.grad is not None:
+                rows, columns = parameter.shape
+                by_shape[rows // n_stacked, columns].append(parameter)
+        for shape, parameters in by_shape.items():
+            self._move(parameters, shape, group["lr"], group["weight_decay"], found_inf)
+        self.others.found_inf = found_inf  # type: ignore[attr-defined]
         self.others.step()
         return None
 
-    def _single_matrices(self) -> list[nn.Parameter]:
-        """Return every single matrix with its gradient and momentum: views of what is stacked."""
-        self.muon.state.clear()
-        matrices = []
-        for stacked, n in self.hidden.items():
-            if stacked.grad is None:
-                continue
-            state = self.state[stacked]
-            if "momentum_buffer" not in state:
-                state["momentum_buffer"] = torch.zeros_like(stacked)
-            momentum = state["momentum_buffer"]
-            for weight, gradient, part in zip(
-                *(t.detach().chunk(n) for t in (stacked, stacked.grad, momentum)), strict=True
-            ):
-                matrix = nn.Parameter(weight)
-                matrix.grad = gradient
-                self.muon.state[matrix] = {"momentum_buffer": part}
-                matrices.append(matrix)
-        return matrices
+    def _move(
+        self,
+        parameters: Sequence[nn.Parameter],
+        shape: tuple[int, int],
+        rate: float,
+        decay: float,
+        found_inf: Tensor | None,
+    ) -> None:
+        """Update the matrices of one shape that `parameters` consist of."""
+        for each in parameters:
+            if not self.state[each]:
+                self.state[each]["momentum_buffer"] = torch.zeros_like(each)
+        momenta = [self.state[each]["momentum_buffer"] for each in parameters]
+        gradients = [each.grad for each in parameters if each.grad is not None]
+        weight, momentum, gradient = (
+            torch.cat([each.detach().view(-1, *shape) for each in tensors])
+            for tensors in (parameters, momenta, gradients)
+        )
+        new_momentum = momentum.lerp(gradient, 1 - MOMENTUM)
+        direction = orthogonalised(gradient.lerp(new_momentum, MOMENTUM))
+        size = rate * ADAMW_SIZE * max(shape) ** 0.5
+        new_weight = (weight * (1 - rate * decay)).sub_(direction, alpha=size)
+        if found_inf is not None:
+            new_momentum = torch.where(found_inf > 0, momentum, new_momentum)
+            new_weight = torch.where(found_inf > 0, weight, new_weight)
+        rows = [len(each) for each in parameters]
+        for there, here in ((momenta, new_momentum), (parameters, new_weight)):
+            torch._foreach_copy_(list(there), list(torch.split(here.view(-1, shape[1]), rows)))
 
 
-def _muon(hidden: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
-    """Return PyTorch's Muon, which older ones have not, of `hidden` matrices."""
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """Return matrices (n, rows, columns) with singular values of about 1 (0.7 to 1.2) and the same vectors.
 
-    class Muon(Eager, torch.optim.Muon):
-        step = torch.no_grad()(_eager(torch.optim.Muon.step))
-
-    return Muon(
-        hidden, lr=config.learning_rate, weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw"
-    )
+    Newton and Schulz's iteration in bf16, which suffices; in fp32 where the device computes bf16 slowly.
+    """
+    dtype = torch.bfloat16 if has_bf16(matrices.device) else torch.float32
+    a, b, c = NEWTON_SCHULZ
+    wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
+    found = (wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)
+    for _ in range(N_STEPS):
+        gram = found @ found.mT
+        found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
+    return (found if wide is matrices else found.mT).to(matrices.dtype)
 
 
 def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Optimizer:
     """Create the optimizer of `config`. Only matrices decay: no biases, norms or embeddings.
 
-    Learned positions count as embeddings; stored positions are not trained. ConfigError: no Muon in this
-    PyTorch.
+    Learned positions count as embeddings; stored positions are not trained.
     """
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
     embeddings |= {id(m.positions) for m in model.modules() if isinstance(m, Embedding)}
