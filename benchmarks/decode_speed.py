@@ -34,14 +34,13 @@ import torch
 
 from dragoman.errors import DragomanError
 from dragoman.evaluation.translation import read_pairs, split_of
-from dragoman.hardware import environment, has_int8
+from dragoman.hardware import environment
 from dragoman.interop.huggingface import write_huggingface
 from dragoman.metrics.translation import bleu
-from dragoman.model.packed import can_quantize
 from dragoman.predict.ctranslate2 import convert, write_vocabulary_map
 from dragoman.predict.loading import build_model
 from dragoman.predict.shortlist import Shortlist
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.translator import Translator, multiplies_in_int8, translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from peer_process import PeerProcess
@@ -126,7 +125,7 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
     translator = Translator.load(run, precision="fp32")
     ours, ct2 = str(PEERS / "decode_with_dragoman.py"), str(PEERS / "decode_with_ctranslate2.py")
     precisions = ["fp32", "bf16"]
-    if has_int8() and can_quantize(translator.model):
+    if multiplies_in_int8(translator.model):
         precisions.append("int8")
     table = [
         Row(f"Dragoman, {precision}", [sys.executable, ours, str(run), precision, str(n)], n)

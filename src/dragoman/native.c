@@ -1,12 +1,12 @@
-/* The steps of a search on a processor with AVX-512: the same function as dragoman/model/packed.py, one call a step.
+/* The steps of a search on a processor with AVX-512 or AVX2: the same function as dragoman/model/packed.py, one call a step.
  *
  * One thread works on a search. What it keeps: each live hypothesis (a row) ends in a node, which holds the keys and
  * values of its newest token and points to that of the token before. Rows that descend from one another share nodes,
  * so that nothing is copied when hypotheses change places, and whoever ends gives its nodes back.
  *
- * Products read weights that lie in blocks of COLUMNS outputs by all inputs, GROUP inputs side by side: 4 in int8, 2 in
- * bf16, 1 in fp32, as the processor's instructions want them. Sums are in int32 or fp32; everything else is in fp32.
- * The sum of one row never depends on other rows.
+ * Products read weights that lie in blocks of COLUMNS outputs by all inputs, as many inputs side by side as fit in 4
+ * bytes, as the processor's instructions want them. Sums are in int32 or fp32; everything else is in fp32. The sum of
+ * one row never depends on other rows.
  *
  * dragoman/native.py compiles and loads this file; dragoman/model/compiled.py describes models to it.
  */
@@ -17,14 +17,17 @@
 #include <string.h>
 
 enum { INT8 = 0, BF16 = 1, FP32 = 2 };
-#define COLUMNS 64
-#define VECTORS (COLUMNS / 16)
-#define ROWS_AT_ONCE 6
 /* Rows that go through all layers together, so that what they make stays in the second-level cache. */
 #define ROWS_TOGETHER 192
 #define LEVELS 127
 #define ZERO 128
 
+/* ---- Vectors of LANES numbers; bit i of a mask says whether lane i is meant ---- */
+
+#if defined(__AVX512BW__)
+
+#define LANES 16
+#define COLUMNS 64
 #if defined(__AVX512VNNI__)
 #define HAS_INT8 1
 #else
@@ -36,13 +39,104 @@ enum { INT8 = 0, BF16 = 1, FP32 = 2 };
 #define HAS_BF16 0
 #endif
 
+typedef __m512 Floats;
+typedef __m512i Ints;
+typedef __mmask16 Mask;
+typedef uint8_t Level; /* an input or a weight in int8, as products read it */
+
+static inline Floats spread(float x) { return _mm512_set1_ps(x); }
+static inline Floats load(Mask mask, const float *from) { return _mm512_maskz_loadu_ps(mask, from); }
+static inline Floats load_or(Floats other, Mask mask, const float *from) { return _mm512_mask_loadu_ps(other, mask, from); }
+static inline void store(float *to, Mask mask, Floats x) { _mm512_mask_storeu_ps(to, mask, x); }
+static inline Floats only(Mask mask, Floats x) { return _mm512_maskz_mov_ps(mask, x); }
+static inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+static inline Floats largest(Floats a, Floats b) { return _mm512_max_ps(a, b); }
+static inline Floats smallest(Floats a, Floats b) { return _mm512_min_ps(a, b); }
+static inline Floats rounded(Floats x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline Floats times_two_to(Floats x, Floats n) { return _mm512_scalef_ps(x, n); }
+static inline float sum_of(Floats x) { return _mm512_reduce_add_ps(x); }
+static inline float largest_of(Floats x) { return _mm512_reduce_max_ps(x); }
+static inline unsigned are_larger(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+static inline unsigned are_no_numbers(Floats x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
+static inline Ints load_ints(const void *from) { return _mm512_loadu_si512(from); }
+static inline Ints spread_int(int32_t x) { return _mm512_set1_epi32(x); }
+static inline Ints nearest_ints(Floats x) { return _mm512_cvtps_epi32(x); }
+static inline Floats as_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
+static inline Ints plus(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+static inline void store_levels(Level *to, Mask mask, Ints x) { _mm512_mask_cvtepi32_storeu_epi8(to, mask, x); }
+#if HAS_BF16
+static inline void store_in_bf16(uint16_t *to, Mask mask, Floats x) { _mm256_mask_storeu_epi16(to, mask, (__m256i)_mm512_cvtneps_pbh(x)); }
+#endif
+
+#else /* AVX2 */
+
+#define LANES 8
+#define COLUMNS 16
+#define HAS_INT8 1
+#define HAS_BF16 0
+
+typedef __m256 Floats;
+typedef __m256i Ints;
+typedef uint8_t Mask;
+typedef int16_t Level; /* products of bytes would overflow their sums of two */
+
+static inline Ints lanes_of(Mask mask) {
+    const Ints bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(mask), bits), bits);
+}
+static inline Floats spread(float x) { return _mm256_set1_ps(x); }
+static inline Floats load(Mask mask, const float *from) { return mask == 0xff ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, lanes_of(mask)); }
+static inline Floats only_or(Floats other, Mask mask, Floats x) { return _mm256_blendv_ps(other, x, (Floats)lanes_of(mask)); }
+static inline Floats load_or(Floats other, Mask mask, const float *from) { return mask == 0xff ? _mm256_loadu_ps(from) : only_or(other, mask, load(mask, from)); }
+static inline void store(float *to, Mask mask, Floats x) {
+    if (mask == 0xff) _mm256_storeu_ps(to, x);
+    else _mm256_maskstore_ps(to, lanes_of(mask), x);
+}
+static inline Floats only(Mask mask, Floats x) { return mask == 0xff ? x : only_or(_mm256_setzero_ps(), mask, x); }
+static inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+static inline Floats largest(Floats a, Floats b) { return _mm256_max_ps(a, b); }
+static inline Floats smallest(Floats a, Floats b) { return _mm256_min_ps(a, b); }
+static inline Floats rounded(Floats x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline Floats times_two_to(Floats x, Floats n) { /* n from -126 to 127 */
+    return x * (Floats)_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+}
+static inline float sum_of(Floats x) {
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+}
+static inline float largest_of(Floats x) {
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+}
+static inline unsigned are_larger(Floats a, Floats b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)); }
+static inline unsigned are_no_numbers(Floats x) { return _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)); }
+static inline Ints load_ints(const void *from) { return _mm256_loadu_si256(from); }
+static inline Ints spread_int(int32_t x) { return _mm256_set1_epi32(x); }
+static inline Ints nearest_ints(Floats x) { return _mm256_cvtps_epi32(x); }
+static inline Floats as_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
+static inline Ints plus(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+static inline void store_levels(Level *to, Mask mask, Ints x) {
+    const __m128i eight = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    Level levels[LANES];
+    _mm_storeu_si128((__m128i *)(mask == 0xff ? to : levels), eight);
+    for (int i = 0; mask != 0xff && i < LANES; i++)
+        if (mask >> i & 1) to[i] = levels[i];
+}
+
+#endif
+
+#define VECTORS (COLUMNS / LANES)
+#define ROWS_AT_ONCE 6
+
 /* Which types this processor was compiled for: bit INT8, bit BF16, bit FP32. */
 int32_t dragoman_kinds(void) { return HAS_INT8 << INT8 | HAS_BF16 << BF16 | 1 << FP32; }
 
-static int group_of(int kind) { return kind == INT8 ? 4 : kind == BF16 ? 2 : 1; }
-static size_t size_of(int kind) { return kind == INT8 ? 1 : kind == BF16 ? 2 : 4; }
+static size_t size_of(int kind) { return kind == INT8 ? sizeof(Level) : kind == BF16 ? 2 : 4; }
+static int group_of(int kind) { return 4 / size_of(kind); }
 static int blocks_of(int n_out) { return (n_out + COLUMNS - 1) / COLUMNS; }
-static __mmask16 tail(int left) { return left >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (left < 0 ? 0 : left)) - 1); }
+static inline Mask tail(int left) { return left >= LANES ? (Mask)-1 : (Mask)((1u << (left < 0 ? 0 : left)) - 1); }
 
 static void *reserve(size_t n_bytes) {
     void *memory = NULL;
@@ -87,54 +181,48 @@ typedef struct {
 
 /* ---- Arithmetic ---- */
 
-static inline __m512 exponential(__m512 x) {
-    x = _mm512_max_ps(x, _mm512_set1_ps(-87.0f));
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-    __m512 p = _mm512_set1_ps(1.9875691500e-4f);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3981999507e-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1f));
-    p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1.0f)));
-    return _mm512_scalef_ps(p, n);
+static inline Floats exponential(Floats x) {
+    x = largest(x, spread(-87.0f));
+    const Floats n = rounded(x * spread(1.44269504f));
+    Floats r = multiply_add(n, spread(-0.693359375f), x);
+    r = multiply_add(n, spread(2.12194440e-4f), r);
+    Floats p = spread(1.9875691500e-4f);
+    p = multiply_add(p, r, spread(1.3981999507e-3f));
+    p = multiply_add(p, r, spread(8.3334519073e-3f));
+    p = multiply_add(p, r, spread(4.1665795894e-2f));
+    p = multiply_add(p, r, spread(1.6666665459e-1f));
+    p = multiply_add(p, r, spread(5.0000001201e-1f));
+    return times_two_to(multiply_add(p, r * r, r + spread(1.0f)), n);
 }
 
-/* Write 16 values, as the inputs of a product. In int8 they are levels: rounded, and 0 is ZERO. */
-static inline void write_inputs(int kind, void *row, int column, __mmask16 mask, __m512 x) {
+/* Write LANES values, as the inputs of a product. In int8 they are levels: rounded, and 0 is ZERO. */
+static inline void write_inputs(int kind, void *row, int column, Mask mask, Floats x) {
     if (kind == INT8) {
-        x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-LEVELS)), _mm512_set1_ps(LEVELS));
-        __m512i levels = _mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(ZERO));
-        _mm512_mask_cvtepi32_storeu_epi8((uint8_t *)row + column, mask, levels);
+        x = smallest(largest(x, spread(-LEVELS)), spread(LEVELS));
+        store_levels((Level *)row + column, mask, plus(nearest_ints(x), spread_int(ZERO)));
 #if HAS_BF16
     } else if (kind == BF16) {
-        _mm256_mask_storeu_epi16((uint16_t *)row + column, mask, (__m256i)_mm512_cvtneps_pbh(x));
+        store_in_bf16((uint16_t *)row + column, mask, x);
 #endif
     } else {
-        _mm512_mask_storeu_ps((float *)row + column, mask, x);
+        store((float *)row + column, mask, x);
     }
 }
 
 static inline void norm_row(int kind, const Norm *norm, const float *x, int D, void *y) {
-    __m512 sum = _mm512_setzero_ps(), squares = _mm512_setzero_ps();
-    for (int i = 0; i < D; i += 16) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(tail(D - i), x + i));
-    __m512 mean = _mm512_set1_ps(_mm512_reduce_add_ps(sum) / D);
-    for (int i = 0; i < D; i += 16) {
-        __m512 v = _mm512_maskz_sub_ps(tail(D - i), _mm512_maskz_loadu_ps(tail(D - i), x + i), mean);
-        squares = _mm512_fmadd_ps(v, v, squares);
+    Floats sum = spread(0.0f), squares = spread(0.0f);
+    for (int i = 0; i < D; i += LANES) sum += load(tail(D - i), x + i);
+    const Floats mean = spread(sum_of(sum) / D);
+    for (int i = 0; i < D; i += LANES) {
+        const Floats v = only(tail(D - i), load(tail(D - i), x + i) - mean);
+        squares = multiply_add(v, v, squares);
     }
-    float scale = 1.0f / sqrtf(_mm512_reduce_add_ps(squares) / D + norm->epsilon);
-    for (int i = 0; i < D; i += 16) {
-        __mmask16 mask = tail(D - i);
-        __m512 v = _mm512_sub_ps(_mm512_maskz_loadu_ps(mask, x + i), mean);
-        if (norm->weight == NULL) {
-            v = _mm512_mul_ps(v, _mm512_set1_ps(scale * norm->gain));
-        } else {
-            v = _mm512_mul_ps(v, _mm512_set1_ps(scale));
-            v = _mm512_fmadd_ps(v, _mm512_maskz_loadu_ps(mask, norm->weight + i), _mm512_maskz_loadu_ps(mask, norm->bias + i));
-        }
+    const float scale = 1.0f / sqrtf(sum_of(squares) / D + norm->epsilon);
+    for (int i = 0; i < D; i += LANES) {
+        const Mask mask = tail(D - i);
+        Floats v = load(mask, x + i) - mean;
+        if (norm->weight == NULL) v *= spread(scale * norm->gain);
+        else v = multiply_add(v * spread(scale), load(mask, norm->weight + i), load(mask, norm->bias + i));
         write_inputs(kind, y, i, mask, v);
     }
 }
@@ -144,56 +232,63 @@ static inline void norm_row(int kind, const Norm *norm, const float *x, int D, v
 /* sums += input * weights, in assembler: with the intrinsics GCC copies each sum to another register and back. */
 #define ADD_PRODUCTS(instruction, sums, input, weights) __asm__(instruction " %2, %1, %0" : "+v"(sums) : "v"(input), "v"(weights))
 
+static inline __attribute__((always_inline)) Ints add_levels(Ints sums, Ints input, Ints weights) {
+#if LANES == 16
+    ADD_PRODUCTS("vpdpbusd", sums, input, weights);
+    return sums;
+#else
+    return plus(sums, _mm256_madd_epi16(input, weights));
+#endif
+}
+
 enum { STORE, ADD, RELU }; /* fp32; added to what is there; the inputs of the next product, of which 0 is 0 */
 
 /* Sum up n_rows rows of x with one block of weights, and write them. All but x, y and n_blocks are constants here. */
 static inline __attribute__((always_inline)) void
 multiply(const int kind, const int mode, const int n_rows, const Linear *linear, int block, const char *x, size_t x_stride,
          char *y, size_t y_stride) {
-    const int group = kind == INT8 ? 4 : kind == BF16 ? 2 : 1, n_groups = linear->n_in / group;
-    const size_t step = (size_t)group * (kind == INT8 ? 1 : kind == BF16 ? 2 : 4);
-    const char *weights = (const char *)linear->packed + (size_t)block * n_groups * COLUMNS * step;
-    const int first = block * COLUMNS;
-    __m512 values[ROWS_AT_ONCE][VECTORS];
+    const int n_groups = linear->n_in / group_of(kind), first = block * COLUMNS;
+    const Ints *weights = (const Ints *)linear->packed + (size_t)block * n_groups * VECTORS;
+    Floats values[ROWS_AT_ONCE][VECTORS];
     if (kind == INT8) {
-        __m512i sums[ROWS_AT_ONCE][VECTORS];
+        Ints sums[ROWS_AT_ONCE][VECTORS];
 #pragma GCC unroll 6
         for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
-            for (int c = 0; c < VECTORS; c++) sums[r][c] = _mm512_loadu_si512(linear->sums + first + 16 * c);
+            for (int c = 0; c < VECTORS; c++) sums[r][c] = load_ints(linear->sums + first + LANES * c);
         for (int k = 0; k < n_groups; k++) {
-            __m512i w[VECTORS];
+            Ints w[VECTORS];
 #pragma GCC unroll 4
-            for (int c = 0; c < VECTORS; c++) w[c] = _mm512_load_si512(weights + (size_t)(k * VECTORS + c) * 64);
+            for (int c = 0; c < VECTORS; c++) w[c] = weights[k * VECTORS + c];
 #pragma GCC unroll 6
             for (int r = 0; r < n_rows; r++) {
-                int32_t four;
-                memcpy(&four, x + r * x_stride + 4 * k, 4);
-                __m512i input = _mm512_set1_epi32(four);
+                int32_t some;
+                memcpy(&some, x + r * x_stride + 4 * k, 4);
+                const Ints input = spread_int(some);
 #pragma GCC unroll 4
-                for (int c = 0; c < VECTORS; c++) ADD_PRODUCTS("vpdpbusd", sums[r][c], input, w[c]);
+                for (int c = 0; c < VECTORS; c++) sums[r][c] = add_levels(sums[r][c], input, w[c]);
             }
         }
 #pragma GCC unroll 6
         for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
             for (int c = 0; c < VECTORS; c++)
-                values[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][c]), _mm512_loadu_ps(linear->scales + first + 16 * c),
-                                               _mm512_loadu_ps(linear->bias + first + 16 * c));
+                values[r][c] = multiply_add(as_floats(sums[r][c]), load((Mask)-1, linear->scales + first + LANES * c),
+                                            load((Mask)-1, linear->bias + first + LANES * c));
     } else {
 #pragma GCC unroll 6
         for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
-            for (int c = 0; c < VECTORS; c++) values[r][c] = _mm512_loadu_ps(linear->bias + first + 16 * c);
+            for (int c = 0; c < VECTORS; c++) values[r][c] = load((Mask)-1, linear->bias + first + LANES * c);
         for (int k = 0; k < n_groups; k++) {
-            __m512i w[VECTORS];
+            Ints w[VECTORS];
 #pragma GCC unroll 4
-            for (int c = 0; c < VECTORS; c++) w[c] = _mm512_load_si512(weights + (size_t)(k * VECTORS + c) * 64);
+            for (int c = 0; c < VECTORS; c++) w[c] = weights[k * VECTORS + c];
 #pragma GCC unroll 6
             for (int r = 0; r < n_rows; r++) {
                 int32_t one; /* two values in bf16 */
                 memcpy(&one, x + r * x_stride + 4 * k, 4);
-                __m512i input = _mm512_set1_epi32(one);
+                const Ints input = spread_int(one);
 #pragma GCC unroll 4
                 for (int c = 0; c < VECTORS; c++)
                     if (kind == BF16)
@@ -208,17 +303,18 @@ multiply(const int kind, const int mode, const int n_rows, const Linear *linear,
         char *row = y + r * y_stride;
 #pragma GCC unroll 4
         for (int c = 0; c < VECTORS; c++) {
-            const int column = first + 16 * c;
-            const __mmask16 mask = tail(linear->n_out - column);
+            const int column = first + LANES * c;
+            const Mask mask = tail(linear->n_out - column);
+            Floats v = values[r][c];
+            if (mode == RELU) v = largest(v, spread(0.0f));
             if (mode == RELU && kind == INT8) {
-                __m512i levels = _mm512_cvtps_epi32(_mm512_max_ps(values[r][c], _mm512_setzero_ps()));
-                _mm512_mask_cvtusepi32_storeu_epi8(row + column, mask, levels);
+                store_levels((Level *)row + column, mask, nearest_ints(smallest(v, spread(2 * LEVELS + 1))));
             } else if (mode == RELU) {
-                write_inputs(kind, row, column, mask, _mm512_max_ps(values[r][c], _mm512_setzero_ps()));
+                write_inputs(kind, row, column, mask, v);
             } else {
                 float *there = (float *)row + column;
-                if (mode == ADD) values[r][c] = _mm512_add_ps(values[r][c], _mm512_maskz_loadu_ps(mask, there));
-                _mm512_mask_storeu_ps(there, mask, values[r][c]);
+                if (mode == ADD) v += load(mask, there);
+                store(there, mask, v);
             }
         }
     }
@@ -272,18 +368,19 @@ int64_t dragoman_packed_bytes(int32_t kind, int32_t n_in, int32_t n_out) {
 
 /* Pack rows (n_out, n_in) of weights; row i of the product is `ids[i]` of them, or i where `ids` is NULL. */
 void dragoman_pack(int32_t kind, const void *rows, const int32_t *ids, int32_t n_in, int32_t n_out, void *packed) {
-    const size_t step = group_of(kind) * size_of(kind), row_bytes = n_in * size_of(kind); /* step is 4 bytes */
-    const int n_groups = n_in / group_of(kind);
+    const int group = group_of(kind), n_groups = n_in / group;
+    const size_t own = kind == INT8 ? 1 : size_of(kind); /* bytes of a weight in `rows` */
     char *to = packed;
-    for (int block = 0; block < blocks_of(n_out); block++, to += (size_t)n_groups * COLUMNS * step)
+    for (int block = 0; block < blocks_of(n_out); block++, to += (size_t)4 * n_groups * COLUMNS)
         for (int c = 0; c < COLUMNS; c++) {
             const int row = block * COLUMNS + c;
-            if (row >= n_out) {
-                for (int k = 0; k < n_groups; k++) memset(to + ((size_t)k * COLUMNS + c) * step, 0, step);
-                continue;
+            const char *from = row < n_out ? (const char *)rows + (size_t)(ids ? ids[row] : row) * n_in * own : NULL;
+            for (int k = 0; k < n_groups; k++) {
+                char *there = to + ((size_t)k * COLUMNS + c) * 4;
+                if (from == NULL) memset(there, 0, 4);
+                else if (own == size_of(kind)) memcpy(there, from + (size_t)k * 4, 4);
+                else for (int i = 0; i < group; i++) ((Level *)there)[i] = ((const int8_t *)from)[k * group + i];
             }
-            const char *from = (const char *)rows + (size_t)(ids ? ids[row] : row) * row_bytes;
-            for (int k = 0; k < n_groups; k++) memcpy(to + ((size_t)k * COLUMNS + c) * 4, from + (size_t)k * 4, 4);
         }
 }
 
@@ -296,35 +393,33 @@ attend_with(const int width, const float *q, const float *const *keys, int n, in
         const float *query = q + h * width;
         for (int j = 0; j < n; j++) {
             const float *key = keys[j] + h * width;
-            __m512 sum = _mm512_setzero_ps();
+            Floats sum = spread(0.0f);
 #pragma GCC unroll 8
-            for (int i = 0; i < width; i += 16)
-                sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(tail(width - i), query + i), _mm512_maskz_loadu_ps(tail(width - i), key + i), sum);
-            scores[j] = _mm512_reduce_add_ps(sum);
+            for (int i = 0; i < width; i += LANES) sum = multiply_add(load(tail(width - i), query + i), load(tail(width - i), key + i), sum);
+            scores[j] = sum_of(sum);
         }
-        __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
-        for (int j = 0; j < n; j += 16) most = _mm512_mask_max_ps(most, tail(n - j), most, _mm512_maskz_loadu_ps(tail(n - j), scores + j));
-        most = _mm512_set1_ps(_mm512_reduce_max_ps(most));
-        for (int j = 0; j < n; j += 16) {
-            const __mmask16 mask = tail(n - j);
-            const __m512 e = _mm512_maskz_mov_ps(mask, exponential(_mm512_sub_ps(_mm512_maskz_loadu_ps(mask, scores + j), most)));
-            _mm512_mask_storeu_ps(scores + j, mask, e);
-            sum = _mm512_add_ps(sum, e);
+        const Floats none = spread(-INFINITY);
+        Floats most = none, sum = spread(0.0f);
+        for (int j = 0; j < n; j += LANES) most = largest(most, load_or(none, tail(n - j), scores + j));
+        most = spread(largest_of(most));
+        for (int j = 0; j < n; j += LANES) {
+            const Mask mask = tail(n - j);
+            const Floats e = only(mask, exponential(load(mask, scores + j) - most));
+            store(scores + j, mask, e);
+            sum += e;
         }
-        const __m512 share = _mm512_set1_ps(1.0f / _mm512_reduce_add_ps(sum));
+        const Floats share = spread(1.0f / sum_of(sum));
 #pragma GCC unroll 2
-        for (int i = 0; i < width; i += 64) {
-            __m512 parts[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+        for (int i = 0; i < width; i += 4 * LANES) {
+            Floats parts[4] = {spread(0.0f), spread(0.0f), spread(0.0f), spread(0.0f)};
             for (int j = 0; j < n; j++) {
-                const __m512 weight = _mm512_set1_ps(scores[j]);
+                const Floats weight = spread(scores[j]);
                 const float *value = keys[j] + n_heads * width + h * width + i;
 #pragma GCC unroll 4
-                for (int p = 0; p < 4; p++)
-                    parts[p] = _mm512_fmadd_ps(weight, _mm512_maskz_loadu_ps(tail(width - i - 16 * p), value + 16 * p), parts[p]);
+                for (int p = 0; p < 4; p++) parts[p] = multiply_add(weight, load(tail(width - i - LANES * p), value + LANES * p), parts[p]);
             }
 #pragma GCC unroll 4
-            for (int p = 0; p < 4; p++)
-                _mm512_mask_storeu_ps(context + h * width + i + 16 * p, tail(width - i - 16 * p), _mm512_mul_ps(parts[p], share));
+            for (int p = 0; p < 4; p++) store(context + h * width + i + LANES * p, tail(width - i - LANES * p), parts[p] * share);
         }
     }
 }
@@ -349,7 +444,7 @@ typedef struct {
     int32_t n_tokens;
     float *memory;    /* (layers, n_tokens, 2, D) keys and values */
     uint8_t *allowed; /* (V) which tokens it may hold; NULL: all */
-    __mmask16 *mask;  /* (columns / 16) the same of the columns */
+    Mask *mask;       /* (columns / LANES) the same of the columns */
 } Sentence;
 
 typedef struct {
@@ -484,10 +579,7 @@ static void add_context(const Model *model, const Linear *linear, const float *c
     const int D = model->d_model;
     const size_t stride = D * size_of(model->kind);
     for (int r = 0; r < n; r++)
-        for (int i = 0; i < D; i += 16) {
-            const __mmask16 mask = tail(D - i);
-            write_inputs(model->kind, inputs + r * stride, i, mask, _mm512_maskz_loadu_ps(mask, context + (size_t)r * D + i));
-        }
+        for (int i = 0; i < D; i += LANES) write_inputs(model->kind, inputs + r * stride, i, tail(D - i), load(tail(D - i), context + (size_t)r * D + i));
     PRODUCTS[model->kind][ADD](linear, inputs, stride, n, (char *)x, D * sizeof(float));
 }
 
@@ -507,7 +599,7 @@ static Scratch scratch_of(Steps *steps, int n, int longest) {
     const size_t D = model->d_model, widest = 3 * D;
     Scratch scratch = {
         room_of(steps, &steps->x, sizeof(float) * n * D),       room_of(steps, &steps->projected, sizeof(float) * n * widest),
-        room_of(steps, &steps->context, sizeof(float) * n * D), room_of(steps, &steps->scores, sizeof(float) * (longest + 16)),
+        room_of(steps, &steps->context, sizeof(float) * n * D), room_of(steps, &steps->scores, sizeof(float) * (longest + LANES)),
         room_of(steps, &steps->inputs, 4 * n * D),              room_of(steps, &steps->wide, 4 * (size_t)n * model->d_ff),
         room_of(steps, &steps->pointers, sizeof(float *) * ((size_t)longest + n))};
     return scratch;
@@ -605,16 +697,16 @@ static int set_columns(Steps *steps, int32_t *ids, int n) {
 
 /* Note which columns a sentence may hold. Returns 0 where memory is missing. */
 static int set_mask(Steps *steps, Sentence *sentence) {
-    const int n_masks = (steps->n_columns + 15) / 16;
-    __mmask16 *mask = realloc(sentence->mask, sizeof(__mmask16) * n_masks);
+    const int n_masks = (steps->n_columns + LANES - 1) / LANES;
+    Mask *mask = realloc(sentence->mask, sizeof(Mask) * n_masks);
     if (mask == NULL) return 0;
     sentence->mask = mask;
-    memset(mask, 0, sizeof(__mmask16) * n_masks);
+    memset(mask, 0, sizeof(Mask) * n_masks);
     for (int c = 0; c < steps->n_columns; c++)
-        if (sentence->allowed[steps->ids[c]]) mask[c / 16] |= (__mmask16)(1u << (c % 16));
+        if (sentence->allowed[steps->ids[c]]) mask[c / LANES] |= (Mask)(1u << (c % LANES));
     for (int f = 0; f < steps->n_forbidden; f++)
         for (int c = 0; c < steps->n_columns && steps->ids[c] <= steps->forbidden[f]; c++)
-            if (steps->ids[c] == steps->forbidden[f]) mask[c / 16] &= (__mmask16)~(1u << (c % 16));
+            if (steps->ids[c] == steps->forbidden[f]) mask[c / LANES] &= (Mask)~(1u << (c % LANES));
     return 1;
 }
 
@@ -699,24 +791,21 @@ static void project(Steps *steps, int first, int end, const char *inputs, float 
     const int C = steps->n_columns;
     PRODUCTS[model->kind][STORE](&steps->output, inputs, model->d_model * size_of(model->kind), end - first, (char *)y, sizeof(float) * C);
     for (int row = first; row < end; row++, y += C) {
-        const __mmask16 *mask = steps->rows[row].sentence->mask;
-        const __m512 none = _mm512_set1_ps(-INFINITY);
+        const Mask *mask = steps->rows[row].sentence->mask;
+        const Floats none = spread(-INFINITY);
         if (mask == NULL)
             for (int f = 0; f < steps->n_forbidden; f++) y[steps->forbidden[f]] = -INFINITY;
-        __m512 most = none, sum = _mm512_setzero_ps();
-        for (int c = 0; c < C; c += 16) {
-            __m512 v = _mm512_mask_loadu_ps(none, tail(C - c) & (mask ? mask[c / 16] : 0xffff), y + c);
-            most = _mm512_max_ps(most, v);
+        Floats most = none, sum = spread(0.0f);
+        for (int c = 0; c < C; c += LANES) most = largest(most, load_or(none, tail(C - c) & (mask ? mask[c / LANES] : (Mask)-1), y + c));
+        most = spread(largest_of(most));
+        for (int c = 0; c < C; c += LANES) {
+            const Floats v = load_or(none, tail(C - c) & (mask ? mask[c / LANES] : (Mask)-1), y + c);
+            sum += exponential(v - most);
         }
-        most = _mm512_set1_ps(_mm512_reduce_max_ps(most));
-        for (int c = 0; c < C; c += 16) {
-            __m512 v = _mm512_mask_loadu_ps(none, tail(C - c) & (mask ? mask[c / 16] : 0xffff), y + c);
-            sum = _mm512_add_ps(sum, exponential(_mm512_sub_ps(v, most)));
-        }
-        const __m512 less = _mm512_add_ps(most, _mm512_set1_ps(logf(_mm512_reduce_add_ps(sum))));
-        for (int c = 0; c < C; c += 16) {
-            __m512 v = _mm512_mask_loadu_ps(none, tail(C - c) & (mask ? mask[c / 16] : 0xffff), y + c);
-            _mm512_mask_storeu_ps(y + c, tail(C - c), _mm512_sub_ps(v, less));
+        const Floats less = most + spread(logf(sum_of(sum)));
+        for (int c = 0; c < C; c += LANES) {
+            const Floats v = load_or(none, tail(C - c) & (mask ? mask[c / LANES] : (Mask)-1), y + c);
+            store(y + c, tail(C - c), v - less);
         }
     }
 }
@@ -791,13 +880,13 @@ int32_t dragoman_top(const float *x, int64_t n_rows, int64_t stride, int32_t C, 
     int32_t strange = 0;
     for (int64_t row = 0; row < n_rows; row++, x += stride, values += k, columns += k) {
         int n = 0; /* those that are there */
-        __m512 least = _mm512_set1_ps(-INFINITY);
-        __mmask16 nans = 0;
-        for (int32_t c = 0; c < C; c += 16) {
-            const __mmask16 mask = tail(C - c);
-            const __m512 v = _mm512_maskz_loadu_ps(mask, x + c);
-            nans |= _mm512_mask_cmp_ps_mask(mask, v, v, _CMP_UNORD_Q);
-            unsigned larger = n < k ? mask : _mm512_mask_cmp_ps_mask(mask, v, least, _CMP_GT_OQ);
+        Floats least = spread(-INFINITY);
+        unsigned no_numbers = 0;
+        for (int32_t c = 0; c < C; c += LANES) {
+            const Mask mask = tail(C - c);
+            const Floats v = load(mask, x + c);
+            no_numbers |= are_no_numbers(v);
+            unsigned larger = n < k ? mask : mask & are_larger(v, least);
             while (larger) {
                 const int32_t column = c + __builtin_ctz(larger);
                 const float value = x[column];
@@ -810,10 +899,10 @@ int32_t dragoman_top(const float *x, int64_t n_rows, int64_t stride, int32_t C, 
                 }
                 values[place] = value;
                 columns[place] = column;
-                if (n == k) least = _mm512_set1_ps(values[k - 1]);
+                if (n == k) least = spread(values[k - 1]);
             }
         }
-        strange |= nans != 0;
+        strange |= no_numbers != 0;
     }
     return strange;
 }

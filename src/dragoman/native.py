@@ -1,6 +1,6 @@
 """Compiled parts of a search (native.c): built with the machine's C compiler when first wanted, and kept.
 
-They need an x86-64 processor with AVX-512 and a compiler. Without them, PyTorch computes the same.
+They need an x86-64 processor with AVX-512 or AVX2, and a compiler. Without them, PyTorch computes the same.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from dragoman.files import cache_folder
 
 SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-fno-math-errno", "-shared", "-fPIC")
-NEEDED = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma", "f16c", "bmi2")
-"""Features of a processor that the source needs; as Linux calls them, and compilers with -m before it."""
+AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma", "f16c", "bmi2")
+AVX2 = ("avx2", "fma", "f16c", "bmi2")
+"""Features of a processor, as Linux calls them and compilers with -m before it; the source needs either."""
 HELPFUL = {"avx512_vnni": "-mavx512vnni", "avx512_bf16": "-mavx512bf16"}
-"""Features that it uses where they are there (products in int8, in bf16), and their flags."""
+"""Features that it uses beside AVX-512 where they are there (products in int8, in bf16), and their flags."""
 BUILT = SOURCE.with_name("compiled")
 """Libraries that came with the installation; see `build`."""
 DIGEST_BYTES = 32
@@ -35,7 +36,7 @@ DIGEST_BYTES = 32
 SECONDS = 120
 """Maximum time of the compiler."""
 SWITCH = "DRAGOMAN_NATIVE"
-"""Environment variable: 0 leaves compiled parts aside."""
+"""Environment variable: 0 leaves compiled parts aside; avx2 takes those for AVX2 beside AVX-512, too."""
 
 Pointer, Int, Long = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 FUNCTIONS = {
@@ -81,12 +82,11 @@ def native() -> Native:
 
 def build(folder: Path = BUILT) -> list[Path]:
     """Compile for every x86-64 processor that can use it, into `folder`: for images without a compiler."""
-    features = [
-        frozenset({*NEEDED, *some}) for n in range(len(HELPFUL) + 1) for some in combinations(HELPFUL, n)
-    ]
-    made = [folder / _name(each) for each in features]
-    for there, each in zip(made, features, strict=True):
-        _compile(_compiler(), _flags(each), there)
+    some = [chosen for n in range(len(HELPFUL) + 1) for chosen in combinations(HELPFUL, n)]
+    flags = [_flags(frozenset(features)) for features in (AVX2, *((*AVX512, *each) for each in some))]
+    made = [folder / _name(each) for each in flags]
+    for there, each in zip(made, flags, strict=True):
+        _compile(_compiler(), each, there)
     for path in (folder, *made):
         path.chmod(0o755)  # another user than the builder runs an image
     return made
@@ -96,15 +96,12 @@ def _built() -> Path:
     """Return the library for this processor."""
     if os.environ.get(SWITCH) == "0":
         raise _UnavailableError(f"{SWITCH}=0")
-    features = _features()
-    if missing := [name for name in NEEDED if name not in features]:
-        what = "AVX-512" if "avx512bw" in missing else ", ".join(missing)
-        raise _UnavailableError(f"the processor has no {what}")
-    there = BUILT / _name(features)
+    flags = _flags(_features())
+    there = BUILT / _name(flags)
     if not _is_whole(there):
-        there = cache_folder() / "native" / _name(features)
+        there = cache_folder() / "native" / _name(flags)
     if not _is_whole(there):
-        _compile(_compiler(), _flags(features), there)
+        _compile(_compiler(), flags, there)
     _check_owner(there)
     if not _is_whole(there):  # to load it would end the process
         raise _UnavailableError(f"{there}: is damaged; delete it")
@@ -112,13 +109,18 @@ def _built() -> Path:
 
 
 def _flags(features: frozenset[str]) -> list[str]:
-    helpful = [flag for name, flag in HELPFUL.items() if name in features]
-    return [*FLAGS, *(f"-m{name}" for name in NEEDED), *helpful]
+    """Return the compiler's flags for the widest vectors that a processor with these features has."""
+    if features.issuperset(AVX512) and os.environ.get(SWITCH) != "avx2":
+        helpful = [flag for name, flag in HELPFUL.items() if name in features]
+        return [*FLAGS, *(f"-m{name}" for name in AVX512), *helpful]
+    if missing := [name for name in AVX2 if name not in features]:
+        raise _UnavailableError(f"the processor has no {', '.join(missing)}")
+    return [*FLAGS, *(f"-m{name}" for name in AVX2)]
 
 
-def _name(features: frozenset[str]) -> str:
-    """Return the name of the library of this source for a processor."""
-    content = SOURCE.read_bytes() + repr(_flags(features)).encode()
+def _name(flags: list[str]) -> str:
+    """Return the name of the library of this source, compiled with these flags."""
+    content = SOURCE.read_bytes() + repr(flags).encode()
     return f"{hashlib.sha256(content).hexdigest()[:32]}.so"
 
 

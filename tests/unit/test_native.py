@@ -13,6 +13,14 @@ import pytest
 from dragoman import native as module
 from dragoman.native import Native, native
 
+TESTS = Path(__file__).parent
+SEARCHES = [
+    TESTS / name for name in (
+        "model/test_joining.py", "model/test_quantized.py", "model/test_transformer.py",
+        "predict/test_running_searches.py", "predict/test_shortlist.py", "decoding/test_greedy_and_beam.py",
+    )
+]  # fmt: skip
+"""Tests of compiled searches."""
 needs_compiled = pytest.mark.skipif(bool(native().reason), reason=native().reason)
 
 
@@ -106,7 +114,7 @@ def test_what_is_damaged_is_compiled_again(cache: Path) -> None:
 def test_without_a_compiler_there_is_a_reason(
     cache: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, reason: str
 ) -> None:
-    monkeypatch.setattr(module, "_features", lambda: frozenset(module.NEEDED))
+    monkeypatch.setattr(module, "_features", lambda: frozenset(module.AVX2))
     monkeypatch.setenv("CC", compiler)
     assert fresh() == Native(None, reason)
     assert not cache.exists() or not list(cache.iterdir())
@@ -125,9 +133,28 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
-def test_a_processor_without_avx512_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_features", lambda: frozenset({"sse2"}))
-    assert fresh() == Native(None, "the processor has no AVX-512")
+def test_a_processor_has_what_its_vectors_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, some, new = frozenset({"sse2"}), frozenset({*module.AVX2, "sse2"}), frozenset(module.AVX512)
+    monkeypatch.setattr(module, "_features", lambda: old)
+    assert fresh() == Native(None, "the processor has no avx2, fma, f16c, bmi2")
+    assert "-mavx2" in module._flags(some)
+    newer = new | some | {"avx512_vnni"}
+    assert {"-mavx512bw", "-mavx512vnni"} <= set(module._flags(newer))
+    monkeypatch.setenv(module.SWITCH, "avx2")
+    assert module._flags(newer) == module._flags(some)
+
+
+@needs_compiled
+@pytest.mark.slow
+def test_avx2_gives_what_avx512_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests of compiled searches, with the narrower vectors."""
+    if not module._features().issuperset(module.AVX512):
+        pytest.skip("the processor has no AVX-512, and all tests are of AVX2")
+    monkeypatch.setenv(module.SWITCH, "avx2")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "compiled", *SEARCHES]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert " passed" in done.stdout
 
 
 @needs_compiled
@@ -136,7 +163,7 @@ def test_what_is_built_into_an_installation_needs_no_compiler(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = module.build(tmp_path / "compiled")
-    assert len(made) == len(set(made)) == 4
+    assert len(made) == len(set(made)) == 5
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "compiled", *made)} == {0o755}
     monkeypatch.setattr(module, "BUILT", tmp_path / "compiled")
     monkeypatch.setattr(module, "_compile", None)  # not to be called
@@ -147,8 +174,8 @@ def test_what_is_built_into_an_installation_needs_no_compiler(
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 @pytest.mark.slow
 def test_the_source_compiles_without_a_warning(tmp_path: Path) -> None:
-    for some in ((), module.HELPFUL):
-        flags = module._flags(frozenset({*module.NEEDED, *some}))
+    for features in (module.AVX2, module.AVX512, (*module.AVX512, *module.HELPFUL)):
+        flags = module._flags(frozenset(features))
         command = [
             "gcc",
             *flags,

@@ -17,6 +17,7 @@ from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, DataError, RunError, check_texts, require
 from dragoman.hardware import choose_device, choose_dtype, has_int8
 from dragoman.hub import folder_of
+from dragoman.model.compiled import can_compile
 from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.notebook import Cell, Shown, table, table_of
@@ -373,11 +374,18 @@ def check_int8(models: Sequence[Seq2SeqTransformer]) -> None:
     """ConfigError: models or processor are not made for products in int8."""
     if any(model.device.type != "cpu" for model in models):
         raise ConfigError('precision int8: is for processors; use device = "cpu", or precision "auto"')
-    if not has_int8() or not all(map(can_quantize, models)):
+    if not all(map(multiplies_in_int8, models)):
         raise ConfigError(
-            "precision int8: needs a processor with VNNI and a model with "
-            'norm = "pre", activation = "relu" and kernels = "fast"; use "auto", or engine = "ctranslate2"'
+            "precision int8: needs compiled searches (dragoman doctor says if there are) or a processor with "
+            'VNNI, and a model with norm = "pre", activation = "relu" and kernels = "fast"; use "auto", or '
+            'engine = "ctranslate2"'
         )
+
+
+def multiplies_in_int8(model: Seq2SeqTransformer) -> bool:
+    """Whether there are products in int8 for this model here: compiled ones, or oneDNN's."""
+    widths = (model.config.d_model, model.config.d_ff)
+    return can_quantize(model) and (can_compile(torch.int8, widths) or has_int8())
 
 
 def _ctranslate2(

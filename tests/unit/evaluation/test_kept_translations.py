@@ -66,7 +66,10 @@ def test_other_settings_weights_or_texts_are_translated_again(run: Run) -> None:
 
 def test_int8_is_refused_where_the_processor_has_it_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.predict.translator.has_int8", lambda: False)
-    with pytest.raises(ConfigError, match=r"^precision int8: needs a processor with VNNI"):
+    monkeypatch.setattr("dragoman.predict.translator.can_compile", lambda *_: False)
+    with pytest.raises(
+        ConfigError, match=r"^precision int8: needs compiled searches .* or a processor with VNNI"
+    ):
         Translations(run, device="cpu", precision="int8").sets("test")
 
 
