@@ -78,7 +78,11 @@ static inline void store_in_bf16(uint16_t *to, Mask mask, Floats x) { _mm256_mas
 typedef __m256 Floats;
 typedef __m256i Ints;
 typedef uint8_t Mask;
+#if defined(__AVXVNNI__)
+typedef uint8_t Level;
+#else
 typedef int16_t Level; /* products of bytes would overflow their sums of two */
+#endif
 
 static inline Ints lanes_of(Mask mask) {
     const Ints bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -119,10 +123,12 @@ static inline Floats as_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
 static inline Ints plus(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 static inline void store_levels(Level *to, Mask mask, Ints x) {
     const __m128i eight = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    Level levels[LANES];
-    _mm_storeu_si128((__m128i *)(mask == 0xff ? to : levels), eight);
-    for (int i = 0; mask != 0xff && i < LANES; i++)
-        if (mask >> i & 1) to[i] = levels[i];
+    Level levels[16];
+    _mm_storeu_si128((__m128i *)levels, sizeof(Level) == 1 ? _mm_packus_epi16(eight, eight) : eight);
+    if (mask == 0xff) memcpy(to, levels, LANES * sizeof(Level));
+    else
+        for (int i = 0; i < LANES; i++)
+            if (mask >> i & 1) to[i] = levels[i];
 }
 
 #endif
@@ -235,10 +241,12 @@ static inline void norm_row(int kind, const Norm *norm, const float *x, int D, v
 static inline __attribute__((always_inline)) Ints add_levels(Ints sums, Ints input, Ints weights) {
 #if LANES == 16
     ADD_PRODUCTS("vpdpbusd", sums, input, weights);
-    return sums;
+#elif defined(__AVXVNNI__)
+    ADD_PRODUCTS("%{vex%} vpdpbusd", sums, input, weights);
 #else
-    return plus(sums, _mm256_madd_epi16(input, weights));
+    sums = plus(sums, _mm256_madd_epi16(input, weights));
 #endif
+    return sums;
 }
 
 enum { STORE, ADD, RELU }; /* fp32; added to what is there; the inputs of the next product, of which 0 is 0 */

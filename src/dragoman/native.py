@@ -27,8 +27,11 @@ FLAGS = ("-O3", "-fno-math-errno", "-shared", "-fPIC")
 AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma", "f16c", "bmi2")
 AVX2 = ("avx2", "fma", "f16c", "bmi2")
 """Features of a processor, as Linux calls them and compilers with -m before it; the source needs either."""
-HELPFUL = {"avx512_vnni": "-mavx512vnni", "avx512_bf16": "-mavx512bf16"}
-"""Features that it uses beside AVX-512 where they are there (products in int8, in bf16), and their flags."""
+HELPFUL = {
+    AVX512: {"avx512_vnni": "-mavx512vnni", "avx512_bf16": "-mavx512bf16"},
+    AVX2: {"avx_vnni": "-mavxvnni"},
+}
+"""Features that it uses beside these where they are there (products in int8, in bf16), and their flags."""
 BUILT = SOURCE.with_name("compiled")
 """Libraries that came with the installation; see `build`."""
 DIGEST_BYTES = 32
@@ -82,8 +85,12 @@ def native() -> Native:
 
 def build(folder: Path = BUILT) -> list[Path]:
     """Compile for every x86-64 processor that can use it, into `folder`: for images without a compiler."""
-    some = [chosen for n in range(len(HELPFUL) + 1) for chosen in combinations(HELPFUL, n)]
-    flags = [_flags(frozenset(features)) for features in (AVX2, *((*AVX512, *each) for each in some))]
+    flags = [
+        _flags(frozenset({*needed, *some}))
+        for needed, helpful in HELPFUL.items()
+        for n in range(len(helpful) + 1)
+        for some in combinations(helpful, n)
+    ]
     made = [folder / _name(each) for each in flags]
     for there, each in zip(made, flags, strict=True):
         _compile(_compiler(), each, there)
@@ -110,12 +117,11 @@ def _built() -> Path:
 
 def _flags(features: frozenset[str]) -> list[str]:
     """Return the compiler's flags for the widest vectors that a processor with these features has."""
-    if features.issuperset(AVX512) and os.environ.get(SWITCH) != "avx2":
-        helpful = [flag for name, flag in HELPFUL.items() if name in features]
-        return [*FLAGS, *(f"-m{name}" for name in AVX512), *helpful]
-    if missing := [name for name in AVX2 if name not in features]:
+    needed = AVX512 if features.issuperset(AVX512) and os.environ.get(SWITCH) != "avx2" else AVX2
+    if missing := [name for name in needed if name not in features]:
         raise _UnavailableError(f"the processor has no {', '.join(missing)}")
-    return [*FLAGS, *(f"-m{name}" for name in AVX2)]
+    helpful = [flag for name, flag in HELPFUL[needed].items() if name in features]
+    return [*FLAGS, *(f"-m{name}" for name in needed), *helpful]
 
 
 def _name(flags: list[str]) -> str:
