@@ -18,7 +18,7 @@ from dragoman.data.doctor.inspection import inspect_text
 from dragoman.data.named import hashes_of
 from dragoman.data.readers.files import remembered_hashes, require_readers
 from dragoman.errors import ConfigError, require
-from dragoman.hardware import choose_dtype, keep_freed_memory, remember_few_shapes
+from dragoman.hardware import choose_dtype, has_bf16, keep_freed_memory, remember_few_shapes
 from dragoman.runs import CORPORA, Run, only_writer
 from dragoman.training.checkpoints import CheckpointWriter, is_static, newest_checkpoint
 from dragoman.training.parallel.processes import Processes, joined
@@ -119,6 +119,11 @@ def start_or_continue(
         task.begin()
     model = task.model.train()
     model.dtype = choose_dtype(config.training.precision, device)
+    if model.dtype == torch.bfloat16 and not has_bf16(device):
+        listener.message(
+            'training.precision = "bf16": there are no instructions for it here, so that it takes many times '
+            'as long as "fp32"; "auto" chooses what is fast'
+        )
     module = loss_module(task, config, processes)  # shards the weights, if configured
     model.to(device)  # the model is built on the CPU first, so that sharding can place its weights
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None

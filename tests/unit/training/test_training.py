@@ -634,6 +634,20 @@ def test_modified_pairs_are_others_in_every_epoch_and_a_run_continues_to_the_bit
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize(("precision", "has_it", "is_said"), [
+    ("bf16", False, True), ("bf16", True, False), ("auto", False, False),
+])  # fmt: skip
+def test_a_training_says_that_its_precision_is_slow_here(
+    precision: str, has_it: bool, is_said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.training.loop.has_bf16", lambda device: has_it)
+    monkeypatch.setattr("dragoman.hardware.has_bf16", lambda device: has_it)
+    listener = Recorder()
+    few = ("training.max_steps=1", "training.valid_every=1")
+    train(tiny_config(f"training.precision={precision}", *few), "runs/tiny", listener=listener)
+    assert any("there are no instructions for it here" in each for each in listener.messages) == is_said
+
+
 @pytest.mark.slow
 def test_fp16_learns_and_scales_its_loss(tmp_path: Path) -> None:
     weights = {}
