@@ -6,11 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, best_tokens, length_penalty
+from dragoman.decoding.hypotheses import (
+    Bools,
+    Floats,
+    Hypothesis,
+    Ints,
+    NextToken,
+    best_tokens,
+    columns_of,
+    in_fp64,
+    length_penalty,
+    ranked,
+)
 from dragoman.decoding.phrases import PhraseBanks, Phrases
 from dragoman.decoding.search import Search, finish, limits_of
 
@@ -41,7 +52,7 @@ def beam_search(
     Continuations of log-probability -inf are never taken. If a sentence has no other, it is closed there,
     with one hypothesis of log_prob -inf. Ties go to the continuation of the better parent, then to the lower
     token id. `length_penalty` is alpha, at least 0. `step` is called with tensors on `device`; everything
-    else is on the CPU, in fp64. RunError: a log-probability is NaN.
+    else is in fp64. RunError: a log-probability is NaN.
 
     With `n_groups` > 1 the beam is split into groups of equal width, each with its own beam search (diverse
     beam search, Vijayakumar et al. 2018). In each step the groups choose one after the other. A token's
@@ -84,11 +95,11 @@ class BeamSearch(Search):
         """Let sentences of up to `max_lengths` tokens join; a search with phrases has those of one call."""
         assert len(self._beams) == 1 or phrases is None
         assert self._banks is None
-        limits, widths = limits_of(max_lengths), torch.full((len(max_lengths),), self._width)
+        limits, widths = limits_of(max_lengths), np.full(len(max_lengths), self._width)
         if phrases is not None:
             assert not self.n_rows
             self._banks = PhraseBanks(phrases, max_lengths, eos_id=self.eos_id)
-            widths = torch.tensor(self._banks.widths(self._width), dtype=torch.long)
+            widths = np.array(self._banks.widths(self._width))
         penalties = [length_penalty(length + 1, self.alpha) for length in max_lengths]
         numbers, rows = self.admit(len(max_lengths))
         for beam in self._beams:
@@ -96,11 +107,11 @@ class BeamSearch(Search):
                 sentences=numbers,
                 widths=widths,
                 limits=limits,
-                limit_penalty=torch.tensor(penalties, dtype=torch.float64),
+                limit_penalty=np.array(penalties),
                 rows=rows[:, None],
             )
 
-    def choose(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints, Ints]:
         banks = self._banks
         if banks is not None:
             banks.follow(self._last, self._parents)
@@ -126,16 +137,16 @@ class BeamSearch(Search):
 class _Candidates(NamedTuple):
     """Continuations of the live hypotheses of each sentence, best first; each field (A, C)."""
 
-    scores: Tensor
+    scores: Floats
     """What ranks them: log-probabilities less the penalties of this step; -inf of what is impossible."""
-    log_probs: Tensor
+    log_probs: Floats
     """The model's; -inf of what is impossible."""
-    slots: Tensor
+    slots: Ints
     """The slots of their parents."""
-    tokens: Tensor
-    ends: Tensor
+    tokens: Ints
+    ends: Bools
     """Whether they end with eos among the first and are finished."""
-    lives: Tensor
+    lives: Bools
     """Whether they may live on."""
 
 
@@ -143,64 +154,65 @@ class _Candidates(NamedTuple):
 class _Beam:
     """The A sentences still searched, and their live hypotheses in L slots, best first."""
 
-    sentences: Tensor
+    sentences: Ints
     """(A,) their numbers."""
-    widths: Tensor
+    widths: Ints
     """(A,) the most live hypotheses."""
-    limits: Tensor
+    limits: Ints
     """(A,) most tokens, eos not counted."""
-    n_tokens: Tensor
+    n_tokens: Ints
     """(A,) the tokens of a live hypothesis."""
-    limit_penalty: Tensor
+    limit_penalty: Floats
     """(A,) the largest length penalty that a hypothesis can have."""
-    log_prob: Tensor
+    log_prob: Floats
     """(A, L) of the live hypotheses; -inf in an empty slot."""
-    last: Tensor
+    last: Ints
     """(A, L) their newest tokens."""
-    rows: Tensor
+    rows: Ints
     """(A, L) their rows in the next call; until it is known, their parents' rows in the last one."""
-    finished: Tensor
+    finished: Floats
     """(A, n_best) the best scores of finished hypotheses, best first; -inf where there is none yet."""
-    n_ended: Tensor
+    n_ended: Ints
     """(A,) hypotheses that are finished, or would be if they contained their phrases."""
 
     @classmethod
     def empty(cls, n_best: int) -> _Beam:
         """Return one without sentences."""
-        none, no_slots = torch.empty(0, dtype=torch.long), torch.empty(0, 1, dtype=torch.long)
+        none, no_slots = np.empty(0, np.int64), np.empty((0, 1), np.int64)
         return cls(
             sentences=none,
             widths=none,
             limits=none,
             n_tokens=none,
-            limit_penalty=torch.empty(0, dtype=torch.float64),
-            log_prob=torch.empty(0, 1, dtype=torch.float64),
+            limit_penalty=np.empty(0),
+            log_prob=np.empty((0, 1)),
             last=no_slots,
             rows=no_slots,
-            finished=torch.empty(0, n_best, dtype=torch.float64),
+            finished=np.empty((0, n_best)),
             n_ended=none,
         )
 
-    def join(self, *, rows: Tensor, **fields: Tensor) -> None:
+    def join(self, *, rows: Ints, **fields: Ints | Floats) -> None:
         """Let sentences join, each with an empty hypothesis in one of `rows` (M, 1) of the next call."""
         M, L = len(rows), self.rows.shape[1]
+        others = ((0, 0), (0, L - 1))
         fields |= {
-            "n_tokens": torch.zeros(M, dtype=torch.long),
-            "log_prob": F.pad(torch.zeros(M, 1, dtype=torch.float64), (0, L - 1), value=-torch.inf),
-            "last": torch.zeros(M, L, dtype=torch.long),
-            "rows": F.pad(rows, (0, L - 1)),
-            "finished": torch.full((M, self.finished.shape[1]), -torch.inf, dtype=torch.float64),
-            "n_ended": torch.zeros(M, dtype=torch.long),
+            "n_tokens": np.zeros(M, np.int64),
+            "log_prob": np.pad(np.zeros((M, 1)), others, constant_values=-np.inf),
+            "last": np.zeros((M, L), np.int64),
+            "rows": np.pad(rows, others),
+            "finished": np.full((M, self.finished.shape[1]), -np.inf),
+            "n_ended": np.zeros(M, np.int64),
         }
         for name, value in fields.items():
-            setattr(self, name, torch.cat([getattr(self, name), value]))
+            setattr(self, name, np.concatenate([getattr(self, name), value]))
 
     @property
-    def alive(self) -> Tensor:
+    def alive(self) -> Bools:
         """(A, L) which slots are filled."""
-        return self.log_prob > -torch.inf
+        return self.log_prob > -np.inf
 
-    def keep(self, chosen: Tensor) -> None:
+    def keep(self, chosen: Bools) -> None:
         """Drop the sentences that are not `chosen`, (A,) bool."""
         for name, value in vars(self).items():
             setattr(self, name, value[chosen])
@@ -220,103 +232,106 @@ class _Beam:
         """
         rows, own = self.rows, log_probs
         A, L = rows.shape
-        if penalties is not None or rows.numel() < len(log_probs):  # other beams have rows too
-            own = log_probs[rows.flatten().to(log_probs.device)]
-            rows = torch.arange(A * L).view(A, L)
-        ranked = own if penalties is None else (own.view(A, L, -1) - penalties[:, None]).flatten(0, 1)
+        if penalties is not None or rows.size < len(log_probs):  # other beams have rows too
+            own = log_probs[torch.from_numpy(rows.ravel()).to(log_probs.device)]
+            rows = np.arange(A * L).reshape(A, L)
+        less = own if penalties is None else (own.view(A, L, -1) - penalties[:, None]).flatten(0, 1)
         width = int(self.widths.max())
-        values, tokens = best_tokens(ranked, width + 1)  # (M, k)
+        values, tokens = best_tokens(less, width + 1)  # (M, k)
         if banks is not None:
-            values, tokens = banks.widen(values, tokens, own, self.widths[self.alive.nonzero()[:, 0]])
+            values, tokens = banks.widen(values, tokens, own, self.widths[self.alive.nonzero()[0]])
 
         scores = values[rows] + self.log_prob[:, :, None]  # (A, L, k)
         choices = tokens[rows]
         at_limit = self.limits == self.n_tokens  # (A,)
         if at_limit.any():
-            scores[at_limit], choices[at_limit] = -torch.inf, eos_id
-            ending = own[:, eos_id].cpu().double()[rows[at_limit]]
+            scores[at_limit], choices[at_limit] = -np.inf, eos_id
+            ending = in_fp64(own[:, eos_id])[rows[at_limit]]
             scores[at_limit, :, 0] = ending + self.log_prob[at_limit]
         model = scores
         if penalties is not None:
-            model = own.view(A, L, -1).gather(2, choices.to(own.device)).cpu().double()
-            model = (model + self.log_prob[:, :, None]).masked_fill(scores == -torch.inf, -torch.inf)
-        scores, best = scores.flatten(1).sort(dim=1, descending=True, stable=True)
+            chosen = torch.from_numpy(choices).to(own.device)
+            model = in_fp64(own.view(A, L, -1).gather(2, chosen)) + self.log_prob[:, :, None]
+            model = np.where(scores == -np.inf, -np.inf, model)
+        flat = scores.reshape(A, -1)
+        best = ranked(flat)
         if banks is None:
-            scores, best = scores[:, : 2 * width], best[:, : 2 * width]  # (A, C)
-        log_prob = scores if penalties is None else model.flatten(1).gather(1, best)
-        slots, tokens = best // choices.size(2), choices.flatten(1).gather(1, best)
+            best = best[:, : 2 * width]  # (A, C)
+        scores = columns_of(flat, best)
+        log_prob = scores if penalties is None else columns_of(model.reshape(A, -1), best)
+        slots, tokens = best // choices.shape[2], columns_of(choices.reshape(A, -1), best)
         is_eos = tokens == eos_id
-        possible = scores > -torch.inf
+        possible = scores > -np.inf
         if banks is None:
-            first = torch.arange(scores.size(1)) < self.widths[:, None]
+            first = np.arange(scores.shape[1]) < self.widths[:, None]
             return _Candidates(scores, log_prob, slots, tokens, first & is_eos & possible, possible & ~is_eos)
         n_tokens = int(self.n_tokens[0])  # all began together
-        choice = banks.choose(scores, self.rows.gather(1, slots), tokens, self.widths, n_tokens=n_tokens)
+        choice = banks.choose(scores, columns_of(self.rows, slots), tokens, self.widths, n_tokens=n_tokens)
         self.n_ended = self.n_ended + choice.n_too_early
         return _Candidates(scores, log_prob, slots, tokens, choice.first & is_eos, choice.lives)
 
-    def finish(self, candidates: _Candidates, end: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def finish(self, candidates: _Candidates, end: Callable[[Ints, Floats], Floats]) -> None:
         """Close the hypotheses that end; if no continuation is possible, close the best one as it is.
 
         `end` takes rows (M,) and log-probabilities (M,), and returns their scores.
         """
         scores, log_probs, slots, _, ends, lives = candidates
-        stuck = ~(ends | lives).any(dim=1)
+        stuck = ~(ends | lives).any(axis=1) & self.alive[:, 0]
         if stuck.any():
-            stuck &= self.alive[:, 0]
-            ends, log_probs = ends.clone(), log_probs.clone()
-            slots = slots.masked_fill(stuck[:, None], 0)
-            ends[stuck, 0], log_probs[stuck, 0] = True, -torch.inf
-        if not ends.any():
+            ends, log_probs = ends.copy(), log_probs.copy()
+            slots = np.where(stuck[:, None], 0, slots)
+            ends[stuck, 0], log_probs[stuck, 0] = True, -np.inf
+        sentences, ranks = ends.nonzero()
+        if not len(sentences):
             return
-        sentences, ranks = ends.nonzero(as_tuple=True)
         rows = self.rows[sentences, slots[sentences, ranks]]
-        table = torch.full_like(scores, -torch.inf)
+        table = np.full_like(scores, -np.inf)
         table[sentences, ranks] = end(rows, log_probs[sentences, ranks])
-        n_best = self.finished.size(1)
-        self.finished = torch.cat([self.finished, table], dim=1).topk(n_best, dim=1).values
-        self.n_ended = self.n_ended + ends.sum(dim=1)
+        known = np.concatenate([self.finished, table], axis=1)
+        self.finished = columns_of(known, ranked(known)[:, : self.finished.shape[1]])
+        self.n_ended = self.n_ended + ends.sum(axis=1)
 
     def advance(self, candidates: _Candidates) -> None:
         """Extend the beam by one token, and empty the slots of finished sentences."""
-        scores, order = candidates.scores.masked_fill(~candidates.lives, -torch.inf).sort(
-            dim=1, descending=True, stable=True
-        )
-        width = int(self.widths.max())
-        scores, order = scores[:, :width], order[:, :width]  # (A, L)
-        self.last = candidates.tokens.gather(1, order)
-        self.rows = self.rows.gather(1, candidates.slots.gather(1, order))
-        self.log_prob = candidates.log_probs.gather(1, order).masked_fill(scores == -torch.inf, -torch.inf)
+        scores = np.where(candidates.lives, candidates.scores, -np.inf)
+        order = ranked(scores)[:, : int(self.widths.max())]  # (A, L)
+        self.last = columns_of(candidates.tokens, order)
+        self.rows = columns_of(self.rows, columns_of(candidates.slots, order))
+        log_prob = columns_of(candidates.log_probs, order)
         self.n_tokens = self.n_tokens + 1
-        enough = (self.n_ended >= self.widths) & (self.finished[:, -1] > -torch.inf)
-        reachable = self.log_prob.amax(dim=1) / self.limit_penalty
+        enough = (self.n_ended >= self.widths) & (self.finished[:, -1] > -np.inf)
+        live = columns_of(scores, order) > -np.inf
+        log_prob = np.where(live, log_prob, -np.inf)
+        reachable = log_prob.max(axis=1) / self.limit_penalty
         going = ~enough & (reachable > self.finished[:, -1])
-        self.log_prob = self.log_prob.masked_fill(~going[:, None], -torch.inf)
+        self.log_prob = np.where(going[:, None], log_prob, -np.inf)
 
     def penalise(self, log_probs: Tensor, penalties: Tensor | None, amount: float) -> Tensor:
         """Return `penalties` (A, V) plus those for the tokens that this beam has just taken."""
         if penalties is None:
             penalties = log_probs.new_zeros(len(self.sentences), log_probs.size(1))
-        sentences, slots = self.alive.nonzero(as_tuple=True)
-        where = (sentences.to(penalties.device), self.last[sentences, slots].to(penalties.device))
+        sentences, slots = self.alive.nonzero()
+        taken = (sentences, self.last[sentences, slots])
+        where = tuple(torch.from_numpy(each).to(penalties.device) for each in taken)
         return penalties.index_put_(where, penalties.new_tensor(amount), accumulate=True)
 
 
-def _next_call(beams: Sequence[_Beam]) -> tuple[Tensor, Tensor, Tensor]:
+def _next_call(beams: Sequence[_Beam]) -> tuple[Ints, Ints, Ints]:
     """Return `last` and `parents` of the next call, grouped by sentence; drop finished sentences.
 
     And these, by their numbers.
     """
-    alive = torch.cat([beam.alive for beam in beams], dim=1)  # (A, slots of all beams)
-    going = alive.any(dim=1)
+    alive = np.concatenate([beam.alive for beam in beams], axis=1)  # (A, slots of all beams)
+    going: Bools = alive.max(axis=1)
     done = beams[0].sentences[~going]
     if len(done):
         alive = alive[going]
         for beam in beams:
             beam.keep(going)
-    last = torch.cat([beam.last for beam in beams], dim=1)[alive]
-    parents = torch.cat([beam.rows for beam in beams], dim=1)[alive]
-    numbers = (alive.flatten().cumsum(0) - 1).view_as(alive)
+    last = np.concatenate([beam.last for beam in beams], axis=1)[alive]
+    parents = np.concatenate([beam.rows for beam in beams], axis=1)[alive]
+    numbers = (alive.cumsum() - 1).reshape(alive.shape)
     for beam in beams:
-        beam.rows, numbers = numbers[:, : beam.rows.size(1)], numbers[:, beam.rows.size(1) :]
+        width = beam.rows.shape[1]
+        beam.rows, numbers = numbers[:, :width], numbers[:, width:]
     return last, parents, done

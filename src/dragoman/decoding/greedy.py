@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, best_tokens
+from dragoman.decoding.hypotheses import Floats, Hypothesis, Ints, NextToken, best_tokens, in_fp64
 from dragoman.decoding.search import Search, finish, limits_of
 
 
@@ -33,24 +34,25 @@ class GreedySearch(Search):
 
     def __init__(self, step: NextToken, **options: Any) -> None:
         super().__init__(step, **options)
-        self._limits = torch.empty(0, dtype=torch.long)
-        self._log_prob = torch.empty(0, dtype=torch.float64)
+        self._limits: Ints = np.empty(0, np.int64)
+        self._log_prob: Floats = np.empty(0)
 
     def join(self, max_lengths: Sequence[int]) -> None:
         """Let sentences of up to `max_lengths` tokens join."""
         self.admit(len(max_lengths))
-        self._limits = torch.cat([self._limits, limits_of(max_lengths)])
-        self._log_prob = torch.cat([self._log_prob, self._log_prob.new_zeros(len(max_lengths))])
+        self._limits = np.concatenate([self._limits, limits_of(max_lengths)])
+        self._log_prob = np.concatenate([self._log_prob, np.zeros(len(max_lengths))])
 
-    def choose(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        values, columns = (best[:, 0] for best in best_tokens(log_probs, 1))
+    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints, Ints]:
+        best, tokens = best_tokens(log_probs, 1)
+        values, columns = best[:, 0], tokens[:, 0]
         at_limit = self._limits == self.histories.lengths
         if at_limit.any():
-            columns = torch.where(at_limit, self.eos_id, columns)
-            values = torch.where(at_limit, log_probs[:, self.eos_id].cpu().double(), values)
+            columns = np.where(at_limit, self.eos_id, columns)
+            values = np.where(at_limit, in_fp64(log_probs[:, self.eos_id]), values)
         log_prob = self._log_prob + values
-        ended = (columns == self.eos_id) | (values == -torch.inf)
-        self.end(ended.nonzero()[:, 0], log_prob[ended])
-        parents = (~ended).nonzero()[:, 0]
+        ended = (columns == self.eos_id) | (values == -np.inf)
+        self.end(ended.nonzero()[0], log_prob[ended])
+        parents = (~ended).nonzero()[0]
         self._limits, self._log_prob = self._limits[parents], log_prob[parents]
         return columns[parents], parents, self.histories.sentences[ended]

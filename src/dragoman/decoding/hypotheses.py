@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from dragoman.errors import RunError
 from dragoman.native import native
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 COMPILED_AT_MOST = 64
 """Best tokens that compiled code looks for: it inserts them one by one."""
@@ -58,8 +64,8 @@ def length_penalty(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the `k` best of each row of `log_probs` (N, V): fp64 values and tokens, (N, k) on the CPU.
+def best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
+    """Return the `k` best of each row of `log_probs` (N, V): values and tokens, (N, k).
 
     Ties go to the lower id, as in `argmax`; `topk` alone guarantees no order, and half-precision models have
     many ties. RunError: a log-probability is NaN.
@@ -77,7 +83,22 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
             values = log_probs.gather(1, tokens.to(log_probs.device)).cpu()
     tokens, by_id = tokens.sort(dim=1)
     values, by_value = values.gather(1, by_id).sort(dim=1, descending=True, stable=True)
-    return values.double(), tokens.gather(1, by_value)
+    return values.double().numpy(), tokens.gather(1, by_value).numpy()
+
+
+def in_fp64(x: Tensor) -> Floats:
+    """Return a tensor of any device and type as an array."""
+    return x.cpu().double().numpy()
+
+
+def columns_of(x: npt.NDArray[Any], columns: Ints) -> npt.NDArray[Any]:
+    """Return the `columns` (N, K) of each row of x (N, C)."""
+    return x[np.arange(len(x))[:, None], columns]
+
+
+def ranked(scores: Floats) -> Ints:
+    """Return the columns of each row of scores (N, C), the largest first; of equals the first."""
+    return np.argsort(-scores, axis=1, kind="stable")
 
 
 def is_compiled(x: Tensor) -> bool:
@@ -90,14 +111,14 @@ def is_compiled(x: Tensor) -> bool:
     )
 
 
-def _compiled_best_tokens(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _compiled_best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
     library, (N, V) = native().library, log_probs.shape
     assert library is not None
     values, tokens = torch.empty(N, k), torch.empty(N, k, dtype=torch.long)
     stride = log_probs.stride(0)
     if library.dragoman_top(log_probs.data_ptr(), N, stride, V, k, values.data_ptr(), tokens.data_ptr()):
         refuse_nan()
-    return values.double(), tokens
+    return in_fp64(values), tokens.numpy()
 
 
 def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

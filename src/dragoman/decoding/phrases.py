@@ -6,8 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from dragoman.decoding.hypotheses import Bools, Floats, Ints, columns_of, in_fp64, ranked
 
 
 class Phrase(Protocol):
@@ -144,11 +147,11 @@ class Phrases:
 class BankChoice(NamedTuple):
     """The selection among the candidates (A, C) of a step."""
 
-    first: Tensor
+    first: Bools
     """(A, C) those that would count as finished if they ended."""
-    lives: Tensor
+    lives: Bools
     """(A, C) those that live on."""
-    n_too_early: Tensor
+    n_too_early: Ints
     """(A,) candidates that would have ended among the first, but for their phrases."""
 
 
@@ -190,7 +193,7 @@ class PhraseBanks:
         """Return the slots of each sentence."""
         return [max(beam_size, phrases.need(Phrases.start) + 1) for phrases in self._phrases]
 
-    def follow(self, last: Tensor, parents: Tensor) -> None:
+    def follow(self, last: Ints, parents: Ints) -> None:
         """Note a call of the next-token function: row i continues row `parents[i]` by `last[i]`."""
         if not self._states:
             self._states = [Phrases.start] * len(last)
@@ -203,47 +206,42 @@ class PhraseBanks:
         ]
         self._sentences = sentences
 
-    def widen(
-        self, values: Tensor, tokens: Tensor, log_probs: Tensor, widths: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def widen(self, values: Floats, tokens: Ints, log_probs: Tensor, widths: Ints) -> tuple[Floats, Ints]:
         """`values` and `tokens` (N, k), the best of each row, with the best that advance its phrases.
 
         A row's own are width + 1 of both, so that the result does not depend on other sentences.
         """
-        beyond = torch.arange(values.size(1)) > widths[:, None]
-        values = values.masked_fill(beyond, -torch.inf)
+        k = values.shape[1]
+        beyond = np.arange(k) > widths[:, None]
+        values = np.where(beyond, -np.inf, values)
         wanted = [self._wanted(row) for row in range(len(self._states))]
         most = max(map(len, wanted))
-        extra = torch.tensor([[*own, *[-1] * (most - len(own))] for own in wanted], dtype=torch.long)
-        extra = extra.view(len(wanted), most)
-        found = log_probs.gather(1, extra.clamp(min=0).to(log_probs.device)).cpu().double()
-        found, order = found.masked_fill(extra < 0, -torch.inf).sort(dim=1, descending=True, stable=True)
-        extra, found = extra.gather(1, order)[:, : values.size(1)], found[:, : values.size(1)]
-        known = ((tokens[:, :, None] == extra[:, None]) & (values > -torch.inf)[:, :, None]).any(dim=1)
-        found = found.masked_fill(known | beyond[:, : found.size(1)], -torch.inf)
-        return torch.cat([values, found], dim=1), torch.cat([tokens, extra.clamp(min=0)], dim=1)
+        extra = np.array([[*own, *[-1] * (most - len(own))] for own in wanted], np.int64)
+        known = torch.from_numpy(extra.clip(min=0)).to(log_probs.device)
+        found = np.where(extra < 0, -np.inf, in_fp64(log_probs.gather(1, known)))
+        order = ranked(found)[:, :k]
+        extra, found = columns_of(extra, order), columns_of(found, order)
+        twice = ((tokens[:, :, None] == extra[:, None]) & (values > -np.inf)[:, :, None]).any(axis=1)
+        found = np.where(twice | beyond[:, : found.shape[1]], -np.inf, found)
+        return np.concatenate([values, found], axis=1), np.concatenate([tokens, extra.clip(min=0)], axis=1)
 
     def _wanted(self, row: int) -> tuple[int, ...]:
         """Return the tokens that are candidates after `row`, however improbable."""
         phrases, state = self._phrases[self._sentences[row]], self._states[row]
         return (self._eos_id,) if phrases.satisfied(state) else phrases.advancing(state)
 
-    def choose(
-        self, scores: Tensor, rows: Tensor, tokens: Tensor, widths: Tensor, *, n_tokens: int
-    ) -> BankChoice:
+    def choose(self, scores: Floats, rows: Ints, tokens: Ints, widths: Ints, *, n_tokens: int) -> BankChoice:
         """Which of the candidates (A, C), best first, are taken: `tokens` after `rows` of the last call."""
-        possible = scores > -torch.inf
-        parents = torch.tensor([self._needed(row) for row in range(len(self._states))])[rows]
+        possible = scores > -np.inf
+        parents = np.array([self._needed(row) for row in range(len(self._states))])[rows]
         is_eos = tokens == self._eos_id
-        ranks = torch.arange(scores.size(1))
+        ranks = np.arange(scores.shape[1])
         too_early = possible & is_eos & (parents > 0) & (ranks < widths[:, None])
-        needs = torch.full_like(tokens, -1)  # -1: leads to no satisfied end
-        where = possible.nonzero(as_tuple=True)
-        pairs = zip(rows[where].tolist(), tokens[where].tolist(), strict=True)
-        needs[where] = torch.tensor([self._need(*pair, n_tokens + 1) for pair in pairs], dtype=torch.long)
-        return BankChoice(
-            _allocated(needs, widths), _allocated(needs.masked_fill(is_eos, -1), widths), too_early.sum(dim=1)
-        )
+        needs = np.full_like(tokens, -1)  # -1: leads to no satisfied end
+        pairs = zip(rows[possible].tolist(), tokens[possible].tolist(), strict=True)
+        needs[possible] = [self._need(*pair, n_tokens + 1) for pair in pairs]
+        going = np.where(is_eos, -1, needs)
+        return BankChoice(_allocated(needs, widths), _allocated(going, widths), too_early.sum(axis=1))
 
     def _needed(self, row: int) -> int:
         return self._phrases[self._sentences[row]].need(self._states[row])
@@ -261,15 +259,16 @@ class PhraseBanks:
         return need if n_tokens + need <= self._limits[sentence] else -1
 
 
-def _allocated(needs: Tensor, widths: Tensor) -> Tensor:
+def _allocated(needs: Ints, widths: Ints) -> Bools:
     """Which candidates get one of `widths` (A,) slots: the same number of each bank's best, then the others.
 
     `needs` (A, C), best candidate first, is the bank of each, -1 of what is impossible.
     """
-    in_bank = needs[:, :, None] == torch.arange(int(needs.max().clamp(min=0)) + 1)  # (A, C, banks)
-    ranks = (in_bank.cumsum(dim=1) * in_bank).sum(dim=2)  # (A, C) within its bank, from 1; 0: impossible
-    shares = widths // in_bank.any(dim=1).sum(dim=1).clamp(min=1)
+    in_bank = needs[:, :, None] == np.arange(needs.max(initial=0) + 1)  # (A, C, banks)
+    ranks = (in_bank.cumsum(axis=1) * in_bank).sum(axis=2)  # (A, C) within its bank, from 1; 0: impossible
+    shares = widths // in_bank.any(axis=1).sum(axis=1).clip(min=1)
     chosen = (ranks > 0) & (ranks <= shares[:, None])
     others = (ranks > 0) & ~chosen
-    room = widths - chosen.sum(dim=1)
-    return chosen | (others & (others.cumsum(dim=1) <= room[:, None]))
+    room = widths - chosen.sum(axis=1)
+    found: Bools = chosen | (others & (others.cumsum(axis=1) <= room[:, None]))
+    return found

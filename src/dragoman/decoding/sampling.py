@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, best_tokens, check_no_nan
+from dragoman.decoding.hypotheses import (
+    Floats,
+    Hypothesis,
+    Ints,
+    NextToken,
+    best_tokens,
+    check_no_nan,
+    in_fp64,
+)
 from dragoman.decoding.search import Search, finish, limits_of
 
 FEW = 256
@@ -56,39 +63,41 @@ class SamplingSearch(Search):
         super().__init__(step, **options)
         self._seed = seed
         self._truncation: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        self._limits, self._draws = torch.empty(0, dtype=torch.long), torch.empty(0, 0, dtype=torch.float64)
+        self._limits: Ints = np.empty(0, np.int64)
+        self._draws: Floats = np.empty((0, 0))
         self._rows = self._limits
         """(R,) the row of the next call that each sample continues: all of a sentence begin in one."""
-        self._log_prob = torch.empty(0, dtype=torch.float64)
+        self._log_prob: Floats = np.empty(0)
 
     def join(self, max_lengths: Sequence[int], numbers: Sequence[int]) -> None:
         """Let sentences of up to `max_lengths` tokens join. `numbers` are theirs in what is drawn."""
         _, rows = self.admit(len(max_lengths))
-        draws = _uniform_numbers(max_lengths, numbers, seed=self._seed, n_samples=self.n_best).flatten(0, 1)
+        draws = _uniform_numbers(max_lengths, numbers, seed=self._seed, n_samples=self.n_best)
         width = max(draws.shape[1], self._draws.shape[1])
-        self._draws = torch.cat([F.pad(x, (0, width - x.shape[1])) for x in (self._draws, draws)])
-        self._limits = torch.cat([self._limits, limits_of(max_lengths).repeat_interleave(self.n_best)])
-        self._rows = torch.cat([self._rows, rows.repeat_interleave(self.n_best)])
-        self._log_prob = torch.cat([self._log_prob, self._log_prob.new_zeros(len(draws))])
+        both = [np.pad(x, ((0, 0), (0, width - x.shape[1]))) for x in (self._draws, draws)]
+        self._draws = np.concatenate(both)
+        self._limits = np.concatenate([self._limits, limits_of(max_lengths).repeat(self.n_best)])
+        self._rows = np.concatenate([self._rows, rows.repeat(self.n_best)])
+        self._log_prob = np.concatenate([self._log_prob, np.zeros(len(draws))])
 
-    def choose(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints, Ints]:
         rows, histories = self._rows, self.histories
         check_no_nan(log_probs.amax(dim=1).cpu())
         weights = truncated(log_probs, **self._truncation)
         lengths = histories.lengths[rows]
-        tokens = _draw(weights, rows, self._draws[torch.arange(len(rows)), lengths])
+        tokens = _draw(weights, rows, self._draws[np.arange(len(rows)), lengths])
         tokens[self._limits == lengths] = self.eos_id
-        values = log_probs[rows.to(self.device), tokens.to(self.device)].cpu()
+        where = tuple(torch.from_numpy(each).to(self.device) for each in (rows, tokens))
+        values = in_fp64(log_probs[where])
         log_prob = self._log_prob + values
 
-        ended = (tokens == self.eos_id) | (values == -torch.inf)
+        ended = (tokens == self.eos_id) | (values == -np.inf)
         self.end(rows[ended], log_prob[ended])
         going = ~ended
         self._limits, self._draws = self._limits[going], self._draws[going]
-        self._log_prob, self._rows = log_prob[going], torch.arange(int(going.sum()))
-        sentences = torch.unique_consecutive(histories.sentences)
+        self._log_prob, self._rows = log_prob[going], np.arange(going.sum())
         left = histories.sentences[rows[going]]
-        return tokens[going], rows[going], sentences[~torch.isin(sentences, left)]
+        return tokens[going], rows[going], np.setdiff1d(histories.sentences, left)
 
 
 def truncated(log_probs: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Tensor:
@@ -119,7 +128,7 @@ def truncated(log_probs: Tensor, *, temperature: float = 1.0, top_k: int = 0, to
 
 def _best_weights(log_probs: Tensor, k: int, temperature: float) -> tuple[Tensor, Tensor]:
     """Return the weights of the `k` best tokens of each row, and these tokens: (N, k) on the CPU."""
-    values, tokens = best_tokens(log_probs, k)
+    values, tokens = map(torch.from_numpy, best_tokens(log_probs, k))
     return _weights(values.float(), temperature), tokens
 
 
@@ -141,26 +150,26 @@ def _weights(log_probs: Tensor, temperature: float) -> Tensor:
     return scaled.exp().double()
 
 
-def _draw(weights: Tensor, rows: Tensor, uniform: Tensor) -> Tensor:
-    """Draw a token (R,) for each of `rows` (R,) of `weights` (N, V), given `uniform` (R,) in [0, 1).
+def _draw(weights: Tensor, of_rows: Ints, draws: Floats) -> Ints:
+    """Draw a token (R,) for each of `of_rows` (R,) of `weights` (N, V), given `draws` (R,) in [0, 1).
 
     Inverse transform sampling with tokens in order of id. In order of probability, two nearly equal tokens
     that swap by rounding would change the sample.
     """
-    rows, uniform = rows.to(weights.device), uniform.to(weights.device)
+    rows, uniform = (torch.from_numpy(each).to(weights.device) for each in (of_rows, draws))
     cumulative = weights.cumsum(dim=1)[rows]  # (R, V)
     total = cumulative[:, -1:]
     below = torch.nextafter(total, torch.zeros_like(total))  # u * total may be rounded up to total
     target = torch.minimum(uniform[:, None] * total, below)
     tokens = torch.searchsorted(cumulative, target, right=True)[:, 0]
-    return tokens.clamp(max=weights.shape[1] - 1).cpu()
+    return tokens.clamp(max=weights.shape[1] - 1).cpu().numpy()
 
 
 def _uniform_numbers(
     max_lengths: Sequence[int], numbers: Sequence[int], *, seed: int, n_samples: int
-) -> Tensor:
-    """(B, n_samples, longest + 1) in [0, 1), fp64: those of sentence i from a generator of its own."""
+) -> Floats:
+    """(B * n_samples, longest + 1) in [0, 1): those of sentence i from a generator of its own."""
     draws = np.zeros((len(max_lengths), n_samples, max(max_lengths, default=0) + 1))
     for own, length, number in zip(draws, max_lengths, numbers, strict=True):
         own[:, : length + 1] = np.random.default_rng([seed, number]).random((n_samples, length + 1))
-    return torch.from_numpy(draws)
+    return draws.reshape(-1, draws.shape[2])

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
+from dragoman.decoding.hypotheses import Floats, Hypothesis, Ints, NextToken, ScoreTerm, length_penalty
 
 FILLER = -1
 """No token: what fills rows behind their last one."""
@@ -31,47 +31,53 @@ class Columns:
         """Those of `choice`; None: column i is token i."""
         self._choice = choice
 
-    def tokens(self, columns: Tensor) -> Tensor:
-        """Return the tokens of `columns`, a tensor of any shape."""
-        ids = None if self._choice is None else self._choice.ids
+    def tokens(self, columns: Ints) -> Ints:
+        """Return the tokens of `columns`, an array of any shape."""
+        ids = self._ids
         return columns if ids is None else ids[columns]
 
-    def of(self, tokens: Tensor) -> Tensor:
+    def of(self, tokens: Ints) -> Ints:
         """Return the columns of `tokens`, which all have one; -1 of FILLER."""
+        ids = self._ids
+        return tokens if ids is None else np.where(tokens == FILLER, -1, np.searchsorted(ids, tokens))
+
+    @property
+    def _ids(self) -> Ints | None:
         ids = None if self._choice is None else self._choice.ids
-        return tokens if ids is None else torch.searchsorted(ids, tokens).masked_fill(tokens == FILLER, -1)
+        return None if ids is None else ids.numpy()
 
 
 class Histories:
     """The sentence and the tokens so far of each row, reordered by `parents`."""
 
     def __init__(self) -> None:
-        self.sentences = torch.empty(0, dtype=torch.long)
+        self.sentences: Ints = np.empty(0, np.int64)
         """(N,) the number of the sentence that each row belongs to."""
-        self.tokens = torch.empty(0, 0, dtype=torch.long)
+        self.tokens: Ints = np.empty((0, 16), np.int64)
         """(N, T) the tokens of each row, bos left out, and FILLER behind them, as far as there is room."""
-        self.lengths = torch.empty(0, dtype=torch.long)
+        self.lengths: Ints = np.empty(0, np.int64)
         """(N,) numbers of tokens."""
         self._n_begun = 0
 
     def follow(self, last: Tensor, parents: Tensor) -> None:
-        """Follow a call of a next-token function, as `NextToken` describes it; everything is on the CPU."""
-        last, parents = last.cpu(), parents.cpu()
-        n_before = len(self.sentences)
-        if n_new := int((parents >= n_before).sum()):
-            self.sentences = torch.cat([self.sentences, torch.arange(self._n_begun, self._n_begun + n_new)])
-            self.lengths = torch.cat([self.lengths, torch.full((n_new,), -1)])
-            fillers = self.tokens.new_full((n_new, self.tokens.shape[1]), FILLER)
-            self.tokens = torch.cat([self.tokens, fillers])
+        """Follow a call of a next-token function, as `NextToken` describes it."""
+        newest, going = last.cpu().numpy(), parents.cpu().numpy()
+        n_new = int((going >= len(self.sentences)).sum())
+        n = len(going) - n_new
+        newest, going = newest[:n], going[:n]
+        self.sentences, self.tokens = self.sentences[going], self.tokens[going]
+        self.lengths = self.lengths[going] + 1
+        longest, room = int(self.lengths.max(initial=0)), self.tokens.shape[1]
+        if longest > room:
+            self.tokens = np.pad(self.tokens, ((0, 0), (0, longest)), constant_values=FILLER)
+        self.tokens[np.arange(n), self.lengths - 1] = newest
+        if n_new:
+            begun = np.arange(self._n_begun, self._n_begun + n_new)
+            fillers = np.full((n_new, self.tokens.shape[1]), FILLER)
+            self.sentences = np.concatenate([self.sentences, begun])
+            self.tokens = np.concatenate([self.tokens, fillers])
+            self.lengths = np.concatenate([self.lengths, np.zeros(n_new, np.int64)])
             self._n_begun += n_new
-            parents = torch.cat([parents[:-n_new], torch.arange(n_before, n_before + n_new)])
-        self.sentences, self.tokens = self.sentences[parents], self.tokens[parents]
-        self.lengths = self.lengths[parents] + 1
-        longest = int(self.lengths.max()) if len(parents) else 0
-        if longest > self.tokens.shape[1]:
-            self.tokens = F.pad(self.tokens, (0, max(16, longest)), value=FILLER)
-        rows = (self.lengths > 0).nonzero()[:, 0]
-        self.tokens[rows, self.lengths[rows] - 1] = last[rows]
 
 
 class Search(ABC):
@@ -89,7 +95,8 @@ class Search(ABC):
         score_term: ScoreTerm | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """`step` is called with tensors on `device`; everything else is on the CPU, in fp64.
+        """`step` is called with tensors on `device`; everything else is in arrays of NumPy, in fp64: of a few
+        numbers PyTorch's operations take several times as long.
 
         `columns` says what the columns of `step` stand for.
         """
@@ -100,10 +107,11 @@ class Search(ABC):
         self.score_term = score_term
         self.device = device
         self.histories = Histories()
-        self._last = self._parents = torch.empty(0, dtype=torch.long)
+        self._last: Ints = np.empty(0, np.int64)
+        self._parents = self._last
         """(N,) of the next call."""
         self._n_rows = self._n_joined = 0
-        self._penalties = torch.empty(0, dtype=torch.float64)
+        self._penalties: Floats = np.empty(0)
         self._ended: dict[int, list[Hypothesis]] = {}
 
     @property
@@ -111,17 +119,15 @@ class Search(ABC):
         """The rows of the next step; 0: all sentences are done."""
         return len(self._last)
 
-    def admit(self, n_sentences: int) -> tuple[Tensor, Tensor]:
+    def admit(self, n_sentences: int) -> tuple[Ints, Ints]:
         """Let sentences join: return their numbers, which go on from the last ones, and their rows.
 
         Both (n_sentences,); each begins with one row in the next call.
         """
-        numbers, rows = (
-            torch.arange(first, first + n_sentences) for first in (self._n_joined, len(self._last))
-        )
+        numbers, rows = (np.arange(first, first + n_sentences) for first in (self._n_joined, len(self._last)))
         self._n_joined += n_sentences
-        self._parents = torch.cat([self._parents, self._n_rows + rows])
-        self._last = torch.cat([self._last, torch.full_like(rows, self.bos_id)])
+        self._parents = np.concatenate([self._parents, self._n_rows + rows])
+        self._last = np.concatenate([self._last, np.full_like(rows, self.bos_id)])
         self._ended |= {number: [] for number in numbers.tolist()}
         return numbers, rows
 
@@ -131,33 +137,33 @@ class Search(ABC):
         Best first; of equals, the first that ended. One of log-probability -inf is left out, unless it is
         all its sentence has. RunError: a log-probability is NaN.
         """
-        self.histories.follow(self._last, self._parents)
-        self._n_rows = len(self._last)
-        log_probs = self.step(self._last.to(self.device), self._parents.to(self.device))
+        last, parents = torch.from_numpy(self._last), torch.from_numpy(self._parents)
+        self.histories.follow(last, parents)
+        self._n_rows = len(last)
+        log_probs = self.step(last.to(self.device), parents.to(self.device))
         taken, self._parents, done = self.choose(log_probs)
         self._last = self.columns.tokens(taken)
         return {number: self._ranked(self._ended.pop(number)) for number in done.tolist()}
 
     @abstractmethod
-    def choose(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints, Ints]:
         """Choose among the continuations `log_probs` (N, V) of all rows, and end hypotheses.
 
         Return the columns of the tokens and the parents of the next call, and the numbers of the sentences
         that have no rows in it.
         """
 
-    def end(self, rows: Tensor, log_probs: Tensor) -> Tensor:
+    def end(self, rows: Ints, log_probs: Floats) -> Floats:
         """Close `rows` (M,) of this call with eos, with `log_probs` (M,) in all; return scores (M,)."""
         if not len(rows):
             return log_probs
         lengths = self.histories.lengths[rows]
         if len(self._penalties) <= int(lengths.max()):
             lengths_with_end = range(1, 2 * int(lengths.max()) + 2)
-            penalties = [length_penalty(length, self.alpha) for length in lengths_with_end]
-            self._penalties = torch.tensor(penalties, dtype=torch.float64)
-        scores = log_probs / self._penalties[lengths]
+            self._penalties = np.array([length_penalty(length, self.alpha) for length in lengths_with_end])
+        scores: Floats = log_probs / self._penalties[lengths]
         if self.score_term is not None:
-            scores = scores + self.score_term(rows)
+            scores = scores + self.score_term(torch.from_numpy(rows)).numpy()
         columns = (self.histories.sentences[rows], self.histories.tokens[rows], lengths, log_probs, scores)
         ended = zip(*(column.tolist() for column in columns), strict=True)
         for sentence, tokens, length, log_prob, score in ended:
@@ -177,7 +183,7 @@ def finish(search: Search) -> list[list[Hypothesis]]:
     return [found[number] for number in sorted(found)]
 
 
-def limits_of(max_lengths: Sequence[int]) -> Tensor:
-    """Return the most tokens of each sentence, eos not counted, as a tensor."""
+def limits_of(max_lengths: Sequence[int]) -> Ints:
+    """Return the most tokens of each sentence, eos not counted, as an array."""
     assert all(length >= 0 for length in max_lengths)
-    return torch.tensor(max_lengths, dtype=torch.long)
+    return np.array(max_lengths, np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,15 +45,14 @@ class WatchedSearch:
         self._histories.follow(last, parents)
         log_probs = self._step(last, parents)
         sentences = self._histories.sentences
-        numbers, counts = torch.unique_consecutive(sentences, return_counts=True)
-        firsts = (counts.cumsum(0) - counts).tolist()
+        firsts = np.flatnonzero(np.diff(sentences, prepend=-1))
         cancelled = [
             number
-            for number, row in zip(numbers.tolist(), firsts, strict=True)
+            for number, row in zip(sentences[firsts].tolist(), firsts.tolist(), strict=True)
             if not self._show(number, row)
         ]
         if cancelled:
-            rows = torch.isin(sentences, torch.tensor(cancelled)).to(log_probs.device)
+            rows = torch.from_numpy(np.isin(sentences, cancelled)).to(log_probs.device)
             log_probs = log_probs.clone()
             log_probs[rows] = -torch.inf
             log_probs[rows, self._eos_id] = 0.0

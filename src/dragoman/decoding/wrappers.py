@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.decoding.hypotheses import NextToken
+from dragoman.decoding.hypotheses import NextToken, columns_of
 from dragoman.decoding.search import FILLER, Columns, Histories
 
 
@@ -46,9 +47,9 @@ class ForcedPrefix:
         self._step, self._columns = step, columns or Columns()
         self._histories = Histories()
         self._longest = max(map(len, prefixes), default=0)
-        self._forced = torch.full((len(prefixes), self._longest + 1), FILLER)  # (B, longest + 1)
+        self._forced = np.full((len(prefixes), self._longest + 1), FILLER)  # (B, longest + 1)
         for row, prefix in zip(self._forced, prefixes, strict=True):
-            row[: len(prefix)] = torch.tensor(prefix, dtype=torch.long)
+            row[: len(prefix)] = prefix
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         log_probs = self._step(last, parents)
@@ -57,9 +58,9 @@ class ForcedPrefix:
         within = (sentences < len(self._forced)) & (lengths < self._longest)
         if not within.any():
             return log_probs
-        tokens = torch.full_like(lengths, FILLER)
+        tokens = np.full_like(lengths, FILLER)
         tokens[within] = self._forced[sentences[within], lengths[within]]
-        forced = self._columns.of(tokens).to(log_probs.device)[:, None]
+        forced = torch.from_numpy(self._columns.of(tokens)).to(log_probs.device)[:, None]
         columns = torch.arange(log_probs.shape[1], device=log_probs.device)
         return log_probs.masked_fill((forced >= 0) & (columns != forced), -torch.inf)
 
@@ -93,17 +94,17 @@ class NoRepeatedNgrams:
         tokens, lengths = histories.tokens, histories.lengths
         if tokens.shape[1] < n or not (lengths >= n).any():
             return log_probs
-        newest = lengths[:, None] + torch.arange(1 - n, 0)  # (N, n - 1): where a row's last tokens stand
-        ngrams = tokens.unfold(1, n, 1)  # (N, n-grams of a row, n)
-        begun = (ngrams[:, :, :-1] == tokens.gather(1, newest.clamp(min=0))[:, None]).all(dim=2)
-        begun &= torch.arange(begun.shape[1]) <= lengths[:, None] - n  # (N, n-grams)
-        rows, which = begun.nonzero(as_tuple=True)
-        blocked = torch.zeros(log_probs.shape, dtype=torch.bool)
+        newest = lengths[:, None] + np.arange(1 - n, 0)  # (N, n - 1): where a row's last tokens stand
+        ngrams = np.lib.stride_tricks.sliding_window_view(tokens, n, axis=1)  # (N, n-grams of a row, n)
+        begun = (ngrams[:, :, :-1] == columns_of(tokens, newest.clip(min=0))[:, None]).all(axis=2)
+        begun &= np.arange(begun.shape[1]) <= lengths[:, None] - n  # (N, n-grams)
+        rows, which = begun.nonzero()
+        blocked = np.zeros(log_probs.shape, np.bool_)
         blocked[rows, self._columns.of(ngrams[rows, which, n - 1])] = True
         for row in set(rows.tolist()):
             if exempt := self._exempt.get(int(histories.sentences[row])):
-                blocked[row, self._columns.of(torch.tensor(sorted(exempt)))] = False
-        left = log_probs.masked_fill(blocked.to(log_probs.device), -torch.inf)
+                blocked[row, self._columns.of(np.array(sorted(exempt)))] = False
+        left = log_probs.masked_fill(torch.from_numpy(blocked).to(log_probs.device), -torch.inf)
         stuck = (left == -torch.inf).all(dim=1, keepdim=True)
         return torch.where(stuck, log_probs, left)
 

@@ -163,7 +163,7 @@ def test_of_equal_tokens_the_lowest_ids_are_the_best() -> None:
     generator = torch.Generator().manual_seed(0)
     log_probs = torch.randint(-3, 0, (50, 40), generator=generator).float()
     for k in (1, 2, 7, 39, 40, 60):
-        values, tokens = best_tokens(log_probs, k)
+        values, tokens = map(torch.from_numpy, best_tokens(log_probs, k))
         expected = log_probs.sort(dim=1, descending=True, stable=True)
         assert torch.equal(tokens, expected.indices[:, :k])
         assert torch.equal(values, expected.values[:, :k].double())
@@ -176,7 +176,7 @@ def test_the_best_tokens_are_those_of_a_stable_sort(n_columns: int, k: int) -> N
     generator = torch.Generator().manual_seed(n_columns)
     for n_kinds in (3, 50, 10**6):
         log_probs = -torch.randint(1, n_kinds, (20, n_columns), generator=generator).float()
-        values, tokens = best_tokens(log_probs, k)
+        values, tokens = map(torch.from_numpy, best_tokens(log_probs, k))
         expected = log_probs.double().sort(dim=1, descending=True, stable=True)
         assert torch.equal(values, expected.values[:, :k])
         assert torch.equal(tokens, expected.indices[:, :k])
