@@ -8,9 +8,11 @@ Sentences of the run's first test set, one a request, with the run's own beam, b
 1. offline: all of them at once by `Translator.translate`, three times, in a process of its own;
 2. one client, which waits for each answer before it asks again;
 3. --clients clients that do so, for --seconds: throughput, and the memory of the service as it goes on;
-4. half load: requests that come at random moments (a Poisson process), at half of that throughput, for a
-   fifth of --seconds;
-5. --clients clients as before, but one of them sends a text of 100 sentences again and again, for as long.
+4. --clients clients whose texts hold no sentence, for a fifth of --seconds: what HTTP, the service and the
+   clients themselves cost without a search;
+5. half load: requests that come at random moments (a Poisson process), at half of the throughput of 3, for as
+   long;
+6. --clients clients as before, but one of them sends a text of 100 sentences again and again, for as long.
 
 A latency is from the first byte of a request to the last of its answer, p50 and p95 of all.
 """
@@ -130,12 +132,15 @@ async def under_load(
     watching = asyncio.create_task(watch_memory(service, memory))
     await closed_loop(service, requests, full, n_clients=options.clients, seconds=options.seconds)
     watching.cancel()
+    empty = Phase(f"{options.clients} clients, no sentence")
+    nothing = request_bytes("/v1/translate", {"text": " ", "split": True})
+    await closed_loop(service, [nothing], empty, n_clients=options.clients, seconds=part)
     half = Phase("half load")
     await open_loop(service, requests, half, per_second=full.throughput / 2, seconds=part)
     beside = Phase(f"{options.clients - 1} clients beside a book")
     book = request_bytes("/v1/translate", {"text": "\n".join(sources[:100])})
     await closed_loop(service, requests, beside, n_clients=options.clients - 1, seconds=part, beside=[book])
-    return [alone, full, half, beside], memory
+    return [alone, full, empty, half, beside], memory
 
 
 async def closed_loop(
@@ -199,12 +204,16 @@ async def watch_memory(service: ServiceProcess, memory: list[float]) -> None:
 
 def report(offline: float, phases: list[Phase], memory: list[float]) -> None:
     """Print the table, and how it compares."""
-    alone, full, half, _ = phases
+    alone, full, empty, half, _ = phases
     print("| | requests | errors | a second | p50, ms | p95, ms |\n|---|---|---|---|---|---|")
     print(f"| offline | | | {offline:.0f} | | |")
     print("\n".join(phase.row() for phase in phases))
     ratio = quantile(half.latencies, 0.95) / statistics.median(alone.latencies)
     print(f"\nThroughput: {full.throughput / offline:.0%} of offline.")
+    bound = empty.throughput / (empty.throughput + offline)
+    print(
+        f"Were searches as fast as offline, it would be {bound:.0%}: the rest goes to HTTP and the clients."
+    )
     print(f"p95 at half load: {ratio:.1f} times the median of one client.")
     tenth = max(1, len(memory) // 10)
     first, last = (statistics.median(part) for part in (memory[tenth : 2 * tenth], memory[-tenth:]))
