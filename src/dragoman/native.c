@@ -139,6 +139,9 @@ static inline void store_levels(Level *to, Mask mask, Ints x) {
 /* Which types this processor was compiled for: bit INT8, bit BF16, bit FP32. */
 int32_t dragoman_kinds(void) { return HAS_INT8 << INT8 | HAS_BF16 << BF16 | 1 << FP32; }
 
+/* How many numbers a vector holds. */
+int32_t dragoman_lanes(void) { return LANES; }
+
 static size_t size_of(int kind) { return kind == INT8 ? sizeof(Level) : kind == BF16 ? 2 : 4; }
 static int group_of(int kind) { return 4 / size_of(kind); }
 static int blocks_of(int n_out) { return (n_out + COLUMNS - 1) / COLUMNS; }

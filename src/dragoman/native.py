@@ -44,6 +44,7 @@ SWITCH = "DRAGOMAN_NATIVE"
 Pointer, Int, Long = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 FUNCTIONS = {
     "dragoman_kinds": (Int, []),
+    "dragoman_lanes": (Int, []),
     "dragoman_packed_bytes": (Long, [Int, Int, Int]),
     "dragoman_pack": (None, [Int, Pointer, Pointer, Int, Int, Pointer]),
     "dragoman_begin": (Pointer, [Pointer, Pointer, Int]),
@@ -64,6 +65,11 @@ class Native(NamedTuple):
     library: ctypes.CDLL | None
     reason: str
     """Why not; "" where they are there."""
+
+    def __str__(self) -> str:
+        if self.library is None:
+            return f"by PyTorch ({self.reason})"
+        return f"compiled, with {'AVX-512' if self.library.dragoman_lanes() == 16 else 'AVX2'}"
 
 
 class _UnavailableError(Exception):

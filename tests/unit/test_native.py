@@ -145,6 +145,16 @@ def test_a_processor_has_what_its_vectors_allow(monkeypatch: pytest.MonkeyPatch)
 
 
 @needs_compiled
+def test_it_says_what_computes_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = module._features().issuperset(module.AVX512)
+    assert str(fresh()) == f"compiled, with {'AVX-512' if wide else 'AVX2'}"
+    monkeypatch.setenv(module.SWITCH, "avx2")
+    assert str(fresh()) == "compiled, with AVX2"
+    monkeypatch.setenv(module.SWITCH, "0")
+    assert str(fresh()) == "by PyTorch (DRAGOMAN_NATIVE=0)"
+
+
+@needs_compiled
 @pytest.mark.slow
 def test_avx2_gives_what_avx512_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """All tests of compiled searches, with the narrower vectors."""

@@ -53,6 +53,6 @@ def rows(machine: Machine) -> list[tuple[str, str]]:
         ("memory", f"{machine.memory / 2**30:.1f} GiB, {machine.free_memory / 2**30:.1f} free"),
         ("disk", f"{machine.free_disk / 2**30:.1f} GiB free in this folder"),
         ("GPUs", ", ".join(machine.gpus) or "none"),
-        ("searches", f"by PyTorch ({reason})" if (reason := native().reason) else "compiled (native.c)"),
+        ("searches", str(native())),
         ("matrix products", f"{ceilings} TFLOP/s on the {'GPU' if machine.gpus else 'processor'}"),
     ]

@@ -330,7 +330,7 @@ def _next_call(beams: Sequence[_Beam]) -> tuple[Ints, Ints, Ints]:
             beam.keep(going)
     last = np.concatenate([beam.last for beam in beams], axis=1)[alive]
     parents = np.concatenate([beam.rows for beam in beams], axis=1)[alive]
-    numbers = (alive.cumsum() - 1).reshape(alive.shape)
+    numbers = (alive.cumsum(dtype=np.int64) - 1).reshape(alive.shape)
     for beam in beams:
         width = beam.rows.shape[1]
         beam.rows, numbers = numbers[:, :width], numbers[:, width:]

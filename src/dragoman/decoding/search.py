@@ -124,7 +124,10 @@ class Search(ABC):
 
         Both (n_sentences,); each begins with one row in the next call.
         """
-        numbers, rows = (np.arange(first, first + n_sentences) for first in (self._n_joined, len(self._last)))
+        numbers, rows = (
+            np.arange(first, first + n_sentences, dtype=np.int64)
+            for first in (self._n_joined, len(self._last))
+        )
         self._n_joined += n_sentences
         self._parents = np.concatenate([self._parents, self._n_rows + rows])
         self._last = np.concatenate([self._last, np.full_like(rows, self.bos_id)])
