@@ -114,11 +114,11 @@ def is_compiled(x: Tensor) -> bool:
 def _compiled_best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
     library, (N, V) = native().library, log_probs.shape
     assert library is not None
-    values, tokens = torch.empty(N, k), torch.empty(N, k, dtype=torch.long)
-    stride = log_probs.stride(0)
-    if library.dragoman_top(log_probs.data_ptr(), N, stride, V, k, values.data_ptr(), tokens.data_ptr()):
+    values, tokens = np.empty((N, k), np.float32), np.empty((N, k), np.int64)
+    there, stride = (values.ctypes.data, tokens.ctypes.data), log_probs.stride(0)
+    if library.dragoman_top(log_probs.data_ptr(), N, stride, V, k, *there):
         refuse_nan()
-    return in_fp64(values), tokens.numpy()
+    return values.astype(np.float64), tokens
 
 
 def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

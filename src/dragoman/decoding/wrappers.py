@@ -25,10 +25,10 @@ class NotEmpty:
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         log_probs = self._step(last, parents)
-        begin = parents >= self._n_rows
-        self._n_rows = len(parents)
-        if not begin.any():
+        n_before, self._n_rows = self._n_rows, len(parents)
+        if not len(parents) or int(parents.max()) < n_before:
             return log_probs
+        begin = parents >= n_before
         ends = torch.arange(log_probs.shape[1], device=log_probs.device) == self._eos_id
         return log_probs.masked_fill(begin[:, None] & ends, -torch.inf)
 
