@@ -161,7 +161,7 @@ def test_avx2_gives_what_avx512_does(monkeypatch: pytest.MonkeyPatch) -> None:
     if not module._features().issuperset(module.AVX512):
         pytest.skip("the processor has no AVX-512, and all tests are of AVX2")
     monkeypatch.setenv(module.SWITCH, "avx2")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "compiled", *SEARCHES]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "compiled", *SEARCHES]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:]
     assert " passed" in done.stdout
