@@ -235,9 +235,9 @@ class _Beam:
         if penalties is not None or rows.size < len(log_probs):  # other beams have rows too
             own = log_probs[torch.from_numpy(rows.ravel()).to(log_probs.device)]
             rows = np.arange(A * L).reshape(A, L)
-        less = own if penalties is None else (own.view(A, L, -1) - penalties[:, None]).flatten(0, 1)
+        lowered = own if penalties is None else (own.view(A, L, -1) - penalties[:, None]).flatten(0, 1)
         width = int(self.widths.max())
-        values, tokens = best_tokens(less, width + 1)  # (M, k)
+        values, tokens = best_tokens(lowered, width + 1)  # (M, k)
         if banks is not None:
             values, tokens = banks.widen(values, tokens, own, self.widths[self.alive.nonzero()[0]])
 

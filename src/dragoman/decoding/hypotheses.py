@@ -83,7 +83,7 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
             values = log_probs.gather(1, tokens.to(log_probs.device)).cpu()
     tokens, by_id = tokens.sort(dim=1)
     values, by_value = values.gather(1, by_id).sort(dim=1, descending=True, stable=True)
-    return values.double().numpy(), tokens.gather(1, by_value).numpy()
+    return in_fp64(values), tokens.gather(1, by_value).numpy()
 
 
 def in_fp64(x: Tensor) -> Floats:

@@ -81,7 +81,7 @@ class MuonAndAdamW(Eager):
                 by_shape[rows // n_stacked, columns].append(parameter)
         for shape, parameters in by_shape.items():
             self._move(parameters, shape, group["lr"], group["weight_decay"], found_inf)
-        self.others.found_inf = found_inf  # type: ignore[attr-defined]
+        self.others.found_inf = found_inf  # type: ignore[attr-defined]  # by which AdamW is told, undeclared
         self.others.step()
         return None
 
