@@ -137,8 +137,8 @@ def described(error: RequestValidationError) -> str:
         place = ".".join(part for part in parts if part.isidentifier() or part.isdecimal())
         message = each["msg"].removeprefix("Value error, ")
         if each["type"] == "json_invalid":
-            found.append(f"the body is no JSON, from character {place} on")
-        elif not place and each["type"].endswith("_attributes_type"):
+            found.append(f"the body is no JSON: {each['ctx']['error']}")
+        elif not place and each["type"] == "model_type":
             found.append("the body is no JSON object; send one, with Content-Type: application/json")
         elif each["type"] == "extra_forbidden":
             found.append(f"{place}: is no field of this request; /openapi.json has them all")

@@ -61,6 +61,8 @@ class Client:
         self.see = see
         self.cost = 0
         """Total tokens of its pending items."""
+        self.wait: Callable[[Sequence[Future[Any]]], object] | None = None
+        """Called with results before they are asked for; without it, the thread waits for them."""
         self._batcher = batcher
 
     def results(self, work: Work, items: Sequence[Any], costs: Sequence[int]) -> list[Any]:
@@ -69,7 +71,10 @@ class Client:
         Raises:
             GoneError: the client has left, or the batcher is closed.
         """
-        return [result.result() for result in self._batcher.submit(work, items, costs, self)]
+        results = self._batcher.submit(work, items, costs, self)
+        if self.wait is not None:
+            self.wait(results)
+        return [result.result() for result in results]
 
     def run(self, function: Callable[[], Result], cost: int) -> Result:
         """Call `function` in one of the batcher's threads and return its result. GoneError as above."""

@@ -17,7 +17,7 @@ from dragoman.serving.downloads import MAX_STEM, safe_name
 from dragoman.serving.errors import too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.service import AdmittedDep, Service
+from dragoman.serving.service import Service, service_of
 from dragoman.text.detection import detect
 
 ENDINGS = FORMATS
@@ -73,7 +73,6 @@ class Translated(NamedTuple):
 )  # fmt: skip
 async def documents(
     request: Request,
-    service: AdmittedDep,
     file: Annotated[UploadFile, File(description=f"Its name ends in {', '.join(FORMATS)}.")],
     model: Annotated[
         str | None, Form(description="Its name; without one the first of the direction.")
@@ -82,6 +81,8 @@ async def documents(
     target: Annotated[str | None, Form(description="That of the translation.", examples=["de"])] = None,
 ) -> Response:
     """Translate a document; its format and formatting stay."""
+    service = service_of(request)
+    service.admit(request)
     asked = DocumentRequest(safe_name(file.filename or ""), await file.read(), model, source, target)
     translated = await translate_document(request, service, asked)
     return attachment(translated.name, translated.content)
@@ -117,7 +118,7 @@ async def translate_document(request: Request, service: Service, asked: Document
         content = document.translated(served.for_client(client), align=partial(served.align, client))
         return Translated(_in_language(asked.name, served.languages[1]), content)
 
-    return await service.run(request, work, seconds=limits.file_seconds)
+    return await service.run(request, work, seconds=limits.file_seconds, in_thread=True)
 
 
 def _in_language(name: str, language: str) -> str:

@@ -40,7 +40,8 @@ from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import HTTPError, json_response, too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.service import Service, ServiceDep
+from dragoman.serving.routes import is_json
+from dragoman.serving.service import Service, service_of
 from dragoman.serving.v1 import begin
 from dragoman.text.detection import Detected, detect
 from dragoman.text.languages import known, name_of
@@ -81,12 +82,12 @@ router = APIRouter(tags=["LibreTranslate"], route_class=Route)
     responses={200: {"model": schemas.LibreTranslation}, **PROBLEMS},
     openapi_extra=schemas.body_of(schemas.LibreTranslate),
 )
-async def translate(request: Request, service: ServiceDep) -> Response:
+async def translate(request: Request) -> Response:
     """Return a text or several in another language.
 
     `alternatives` says how many more translations of each.
     """
-    fields = await read_fields(request)
+    service, fields = service_of(request), await read_fields(request)
     admit(service, request, fields)
     texts, source, target = _texts(fields), required(fields, "source"), required(fields, "target")
     n_alternatives = _n_alternatives(fields, service)
@@ -186,9 +187,9 @@ async def translate_html(
     summary="List languages",
     responses={200: {"model": list[schemas.LibreLanguage]}},
 )
-def languages(service: ServiceDep) -> Response:
+def languages(request: Request) -> Response:
     """List all languages, each with its target languages. Needs no key."""
-    models = service.models
+    models = service_of(request).models
     return _json_list(
         schemas.LibreLanguage(
             code=code,
@@ -206,9 +207,9 @@ def languages(service: ServiceDep) -> Response:
     responses={200: {"model": list[schemas.LibreDetection]}, **PROBLEMS},
     openapi_extra=schemas.body_of(schemas.LibreDetect),
 )
-async def detect_language(request: Request, service: ServiceDep) -> Response:
+async def detect_language(request: Request) -> Response:
     """Detect the language of a text among those of this service, most likely first."""
-    fields = await read_fields(request)
+    service, fields = service_of(request), await read_fields(request)
     admit(service, request, fields)
     text = "\n".join(_texts(fields))
     service.note_texts(request, "detection", [text])
@@ -225,9 +226,9 @@ async def detect_language(request: Request, service: ServiceDep) -> Response:
     responses={200: {"model": schemas.LibreFile}, **PROBLEMS},
     openapi_extra=schemas.body_of(schemas.LibreTranslateFile, "multipart/form-data"),
 )
-async def translate_file(request: Request, service: ServiceDep) -> Response:
+async def translate_file(request: Request) -> Response:
     """Translate a document; the response has the URL from which it can be downloaded for a while."""
-    fields = await read_fields(request)
+    service, fields = service_of(request), await read_fields(request)
     admit(service, request, fields)
     file = fields.get("file")
     if not isinstance(file, UploadFile):
@@ -259,9 +260,9 @@ async def translate_file(request: Request, service: ServiceDep) -> Response:
         404: {"model": schemas.Problem, "description": "There is no such file, or no more."},
     },
 )
-def download_file(service: ServiceDep, filename: str) -> Response:
+def download_file(request: Request, filename: str) -> Response:
     """Download a file of /translate_file. Its name is secret, so that no key is needed."""
-    found = service.downloads.fetch(filename)
+    found = service_of(request).downloads.fetch(filename)
     if found is None:
         raise HTTPError(404, "there is no such file, or no more; translate it again")
     return attachment(*found)
@@ -273,8 +274,9 @@ def download_file(service: ServiceDep, filename: str) -> Response:
     summary="Settings for a page",
     responses={200: {"model": schemas.LibreSettings}},
 )
-def frontend_settings(service: ServiceDep) -> Response:
+def frontend_settings(request: Request) -> Response:
     """Return settings for a web page that uses this service. Needs no key."""
+    service = service_of(request)
     automatic = schemas.NamedLanguage(code=AUTO, name="Auto Detect")
     targets = [target for _, target in service.models.directions][:1]
     first = [schemas.NamedLanguage(code=target, name=name_of(target)) for target in targets]
@@ -383,8 +385,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
 
     HTTPError: the body is not a JSON object (400).
     """
-    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
+    if is_json(request):
         try:
             fields = parse_json(await request.body())
         except ValueError:

@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from dragoman.serving.errors import HTTPError
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.service import ServiceDep
+from dragoman.serving.service import service_of
 
 router = APIRouter(tags=["operations"])
 
@@ -17,27 +17,28 @@ router = APIRouter(tags=["operations"])
     response_class=Response,
     responses={200: {"content": {"text/plain": {}}}, **{status: PROBLEMS[status] for status in (401, 403)}},
 )
-def metrics(request: Request, service: ServiceDep) -> Response:
+def metrics(request: Request) -> Response:
     """Metrics in Prometheus format. Needs a key if the service has keys."""
+    service = service_of(request)
     service.admit(request, counted=False)
     service.metrics.waiting.set(service.batcher.n_waiting)
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/health")
-async def health(service: ServiceDep) -> dict[str, str]:
+async def health(request: Request) -> dict[str, str]:
     """Health check: 503 if the computation makes no progress."""
-    if service.is_hung:
+    if service_of(request).is_hung:
         raise HTTPError(503, "a computation makes no progress; start the service again")
     return {"status": "ok"}
 
 
 @router.get("/ready")
-async def ready(service: ServiceDep) -> dict[str, str]:
+async def ready(request: Request) -> dict[str, str]:
     """Readiness check: 503 during shutdown.
 
     The listening socket is closed by then, so 503 is sent to open keep-alive connections only.
     """
-    if service.closing:
+    if service_of(request).closing:
         raise HTTPError(503, "the service is coming to its end; send the request to another one")
     return {"status": "ready"}

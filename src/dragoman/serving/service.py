@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import Depends, Request
+from fastapi import Request
+from greenlet import getcurrent, greenlet
 from pydantic import BaseModel
 
 from dragoman.errors import DataError
@@ -32,6 +35,9 @@ WRONG_KEYS = 60
 
 TURN_SECONDS = 0.1
 """Interval in seconds at which a waiting document checks whether its client is still connected."""
+
+BRIEF = 2000
+"""Bytes of a request whose texts are read and written between other events, not in a thread."""
 
 MAX_EVENTS = 256
 """Queued events of a stream beyond which partial results are dropped."""
@@ -154,9 +160,17 @@ class Service:
         self.metrics.sentences.labels(model).inc(n_items)
 
     async def run(
-        self, request: Request, work: Callable[[Client], Result], *, seconds: float | None = None
+        self,
+        request: Request,
+        work: Callable[[Client], Result],
+        *,
+        seconds: float | None = None,
+        in_thread: bool = False,
     ) -> Result:
-        """Run `work` in its own thread and return its result; `work` computes through its client.
+        """Run `work` and return its result; `work` computes through its client.
+
+        It has a thread of its own if its request has more than `BRIEF` bytes, or if `in_thread`: where it
+        waits for anything but its client.
 
         Raises:
             HTTPError: too many running requests (429), or it takes longer than `seconds`, by default
@@ -164,7 +178,8 @@ class Service:
             GoneError: the client has disconnected.
         """
         client = Client(self.batcher)
-        working = self._begin(self._in_thread(lambda: work(client)))
+        is_brief = not in_thread and _n_bytes(request) <= BRIEF
+        working = self._begin(_here(work, client) if is_brief else self._in_thread(lambda: work(client)))
         leaving = asyncio.ensure_future(_disconnected(request))
         either: set[asyncio.Future[Any]] = {working, leaving}
         limit = self.config.limits.seconds if seconds is None else seconds
@@ -254,6 +269,41 @@ class Service:
             self._documents.release()
 
 
+async def _here(work: Callable[[Client], Result], client: Client) -> Result:
+    """Run `work` in this thread; while it waits for its client's results, others have their turn."""
+    loop, outside = asyncio.get_running_loop(), getcurrent()
+    client.wait = outside.switch
+    inside = greenlet(work)
+    found = inside.switch(client)
+    while not inside.dead:
+        await _all_done(found, loop)
+        found = inside.switch()
+    result: Result = found
+    return result
+
+
+async def _all_done(results: Sequence[Future[Any]], loop: asyncio.AbstractEventLoop) -> None:
+    """Wait until threads have set all of `results`."""
+    all_done, n_left = loop.create_future(), len(results)
+
+    def count() -> None:
+        nonlocal n_left
+        n_left -= 1
+        if not n_left:
+            all_done.set_result(None)
+
+    for each in results:
+        each.add_done_callback(lambda _: loop.call_soon_threadsafe(count))
+    if results:
+        await all_done
+
+
+def _n_bytes(request: Request) -> float:
+    """Return the size of a request's body as announced; infinity: it is not."""
+    announced = request.headers.get("Content-Length", "")
+    return int(announced[:20]) if announced.isdecimal() else math.inf
+
+
 async def _disconnected(request: Request) -> None:
     """Wait until the client of `request`, whose body has been read, disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
@@ -274,18 +324,7 @@ def key_of(request: Request) -> str | None:
     return request.headers.get("X-API-Key") or request.query_params.get("api_key")
 
 
-async def _service(request: Request) -> Service:
+def service_of(request: Request) -> Service:
+    """Return the service that a request is for."""
     service: Service = request.app.state.service
     return service
-
-
-async def _admitted(request: Request, service: ServiceDep) -> Service:
-    service.admit(request)
-    return service
-
-
-ServiceDep: TypeAlias = Annotated[Service, Depends(_service)]
-"""The service, for a route that needs no key."""
-
-AdmittedDep: TypeAlias = Annotated[Service, Depends(_admitted)]
-"""The service, after the request's key and rate have been checked (`Service.admit`)."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
@@ -40,11 +41,12 @@ from dragoman.serving.schemas import (
     TranslateRequest,
     TranslateResponse,
 )
-from dragoman.serving.service import AdmittedDep, Event, Service, ServiceDep
+from dragoman.serving.routes import JsonRoute
+from dragoman.serving.service import Event, Service, service_of
 from dragoman.serving.translating import Tell, TranslationJob, finite
 from dragoman.text.detection import detect
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", route_class=JsonRoute)
 
 MAX_ATTENTION_WEIGHTS = 1 << 20
 """Of all layers and heads, in one response: about 8 MB of JSON."""
@@ -59,8 +61,9 @@ def answers(model: type) -> dict[int | str, dict[str, Any]]:
 
 
 @router.get("/models", summary="List models", responses={200: {"model": ModelsResponse}})
-def models(service: ServiceDep) -> Response:
+def models(request: Request) -> Response:
     """List models, their languages or labels, and the limits of a request. Needs no key."""
+    service = service_of(request)
     limits = service.config.limits
     found: list[ModelMessage] = []
     for served in service.models.served:
@@ -105,8 +108,9 @@ EVENTS = {
     summary="Translate text",
     responses=answers(TranslateResponse) | {200: {"model": TranslateResponse, **EVENTS}},
 )
-async def translate(request: Request, asked: TranslateRequest, service: AdmittedDep) -> Response:
+async def translate(request: Request, asked: TranslateRequest) -> Response:
     """Translate one or several texts; with `stream`, send server-sent events while translating."""
+    service = service_of(request)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
     served = choose(service.models, asked.model, asked.source, asked.target, "\n".join(texts))
     service.note_texts(request, served.info.name, texts)
@@ -160,8 +164,9 @@ def _event(event: Event) -> bytes:
 
 
 @router.post("/attention", summary="Show attention", responses=answers(AttentionResponse))
-async def attention(request: Request, asked: AttentionRequest, service: AdmittedDep) -> Response:
+async def attention(request: Request, asked: AttentionRequest) -> Response:
     """Attention weights of a translator for a sentence and its translation, by layer and head."""
+    service = service_of(request)
     served = service.models.in_one_step(asked.model, asked.to)
     texts = [asked.text, asked.target or ""]
     service.note_texts(request, served.info.name, texts)
@@ -191,8 +196,9 @@ async def attention(request: Request, asked: AttentionRequest, service: Admitted
 
 
 @router.post("/score", summary="Score translations", responses=answers(ScoreResponse))
-async def score(request: Request, asked: ScoreRequest, service: AdmittedDep) -> Response:
+async def score(request: Request, asked: ScoreRequest) -> Response:
     """Score given translations, token by token."""
+    service = service_of(request)
     served = service.models.in_one_step(asked.model, asked.to)
     sources, targets = [pair.source for pair in asked.pairs], [pair.target for pair in asked.pairs]
     service.note_texts(request, served.info.name, sources + targets)
@@ -218,8 +224,9 @@ def _score(scored: ScoredTranslation) -> ScoreMessage:
 
 
 @router.post("/classify", summary="Classify text", responses=answers(ClassifyResponse))
-async def classify(request: Request, asked: ClassifyRequest, service: AdmittedDep) -> Response:
+async def classify(request: Request, asked: ClassifyRequest) -> Response:
     """Classify one or several texts: label, label probabilities and, on request, word importance."""
+    service = service_of(request)
     served = service.models.classifier(asked.model)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
     service.note_texts(request, served.info.name, texts)
@@ -262,13 +269,14 @@ def _classification(found: Classification, why: Explanation | None) -> Classific
 
 
 @router.post("/detect", summary="Detect a language", responses=answers(DetectResponse))
-def detect_language(request: Request, asked: DetectRequest, service: AdmittedDep) -> Response:
+async def detect_language(request: Request, asked: DetectRequest) -> Response:
     """Detect the language of a text: the five most likely ones."""
+    service = service_of(request)
     service.note_texts(request, "detection", [asked.text])
     service.check_texts([asked.text])
     languages = [
         LanguageMessage(language=each.language, confidence=round(each.confidence, 4))
-        for each in detect(asked.text)[:5]
+        for each in (await to_thread.run_sync(detect, asked.text))[:5]
     ]
     return json_response(DetectResponse(languages=languages))
 
