@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+import uvloop
 
 from dragoman.hardware import environment
 from service_client import Connection, request_bytes
@@ -97,7 +98,7 @@ def main() -> None:
     offline = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     settings = [argument for setting in options.set for argument in ("--set", setting)]
     with running(str(options.run), "--workers", str(options.workers), *settings) as service:
-        phases, memory = asyncio.run(under_load(service, offline["sources"], options))
+        phases, memory = uvloop.run(under_load(service, offline["sources"], options))
     report(offline["sentences_per_second"], phases, memory)
 
 

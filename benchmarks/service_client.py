@@ -20,27 +20,38 @@ def request_bytes(path: str, content: dict[str, Any]) -> bytes:
     return head.encode() + body
 
 
-class Connection:
+class Connection(asyncio.Protocol):
     """A connection that stays open, and is opened again where it broke."""
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self._received = b""
 
     async def ask(self, request: bytes) -> tuple[int, bytes]:
         """Status and body of the answer to `request`. OSError, EOFError: the connection broke."""
-        if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self.port)
-        reader, writer = self._streams
-        try:
-            writer.write(request)
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = re.search(rb"(?i)content-length: (\d+)", head)
-            body = await reader.readexactly(int(length[1]) if length else 0)
-        except (OSError, EOFError):
-            self.close()
-            raise
-        return int(head[9:12]), body
+        loop = asyncio.get_running_loop()
+        if self._transport is None:
+            self._received = b""
+            self._transport, _ = await loop.create_connection(lambda: self, "127.0.0.1", self.port)
+        self._answer = loop.create_future()
+        self._transport.write(request)
+        return await self._answer
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, end, body = self._received.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        if end and len(body) >= (n := int(length[1]) if length else 0):
+            self._received = body[n:]
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_result((int(head[9:12]), body[:n]))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(exc or EOFError())
 
     async def timed(self, request: bytes, note: Callable[[int, float], None]) -> None:
         """Tell `note` the status, 0 where the connection broke, and the seconds until the end."""
@@ -52,6 +63,6 @@ class Connection:
         note(status, time.perf_counter() - begun)
 
     def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None

@@ -276,7 +276,8 @@ class Translator:
 
     def _n_threads(self) -> int:
         """Batches searched at once."""
-        return torch.get_num_threads() if self.model.device.type == "cpu" else 1
+        n_threads = torch.get_num_threads()
+        return n_threads if n_threads > 1 and self.model.device.type == "cpu" else 1
 
     @property
     def max_positions(self) -> int:

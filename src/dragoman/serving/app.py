@@ -10,25 +10,19 @@ from importlib.metadata import version
 from os import PathLike, stat_result
 from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI, Response
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
-from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Scope
 
-from dragoman.errors import DragomanError
 from dragoman.serving import documents, libretranslate, operations, v1
-from dragoman.serving.batching import GoneError
-from dragoman.serving.errors import HTTPError, problem, refusal_of
+from dragoman.serving.errors import ANSWERED, response_to
 from dragoman.serving.gate import Gate
 from dragoman.serving.openapi import PROBLEMS, describe, operation_id
+from dragoman.serving.routes import Direct
 from dragoman.serving.service import Service
-
-MAX_PROBLEMS = 5
-"""Maximum validation errors named in a message."""
 
 BETWEEN_SWEEPS = 60
 """Seconds."""
@@ -68,7 +62,9 @@ def create_app(service: Service) -> FastAPI:
     app.include_router(operations.router, responses={503: PROBLEMS[503]})
     if service.config.page:
         _add_page(app)
-    _add_handlers(app)
+    for kind in ANSWERED:
+        app.add_exception_handler(kind, lambda _, error: response_to(error))
+    app.add_middleware(Direct, routes=[*v1.router.routes, *libretranslate.router.routes])
     if service.config.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=service.config.cors_origins, allow_methods=["GET", "POST"],
@@ -103,45 +99,3 @@ def _add_page(app: FastAPI) -> None:
         return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
 
     app.mount("/page", PageFiles(directory=PAGE), name="page")
-
-
-def _add_handlers(app: FastAPI) -> None:
-    """Register exception handlers, which reply `{"error": "…"}` without a traceback."""
-
-    @app.exception_handler(HTTPError)
-    def refused(_: Request, error: HTTPError) -> Response:
-        return problem(error.status, error.message, error.headers)
-
-    @app.exception_handler(DragomanError)
-    def dragoman_error(request: Request, error: DragomanError) -> Response:
-        return refused(request, refusal_of(error))
-
-    @app.exception_handler(RequestValidationError)
-    def not_valid(_: Request, error: RequestValidationError) -> Response:
-        return problem(400, described(error))
-
-    @app.exception_handler(HTTPException)
-    def http_error(_: Request, error: HTTPException) -> Response:
-        return problem(error.status_code, str(error.detail), error.headers or {})
-
-    @app.exception_handler(GoneError)
-    def gone(_: Request, error: GoneError) -> Response:
-        return problem(503, "the service is coming to its end; send the request again")
-
-
-def described(error: RequestValidationError) -> str:
-    """Describe the validation errors of a request in one line."""
-    found = []
-    for each in error.errors()[:MAX_PROBLEMS]:
-        parts = map(str, each["loc"][1:])
-        place = ".".join(part for part in parts if part.isidentifier() or part.isdecimal())
-        message = each["msg"].removeprefix("Value error, ")
-        if each["type"] == "json_invalid":
-            found.append(f"the body is no JSON: {each['ctx']['error']}")
-        elif not place and each["type"] == "model_type":
-            found.append("the body is no JSON object; send one, with Content-Type: application/json")
-        elif each["type"] == "extra_forbidden":
-            found.append(f"{place}: is no field of this request; /openapi.json has them all")
-        else:
-            found.append(f"{place}: {message[:1].lower()}{message[1:]}")
-    return "; ".join(found).encode("utf-8", "replace").decode()

@@ -38,8 +38,8 @@ PAUSE, LONGEST_PAUSE = 0.004, 0.1
 LONG = 1.0
 """Seconds before a batch may be interrupted, from its start or from the last interruption."""
 
-WORTH_JOINING = 1 / 8
-"""Share of the items of a search that join it together; fewer join once one of them has waited for PAUSE."""
+WORTH_JOINING = 1 / 4
+"""Share of the items of a search that join it together; fewer do once one has waited for LONGEST_PAUSE."""
 
 RECENT = 0.1
 """Seconds after a result in which the client's next request is expected."""
@@ -321,7 +321,7 @@ class Batcher:
                     like.append(each)
                 elif not like:  # the most urgent one has to wait for another search: this one ends
                     return []
-            if len(like) < WORTH_JOINING * len(there) and like[0].since > time.monotonic() - PAUSE:
+            if len(like) < WORTH_JOINING * len(there) and like[0].since > time.monotonic() - LONGEST_PAUSE:
                 return []
             batch = self._fitting(like[:room], there)
             self._n_running += len(batch)

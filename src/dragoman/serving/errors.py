@@ -5,12 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from dragoman.errors import ConfigError, DataError, DragomanError, MissingExtraError, printable
+from dragoman.serving.batching import GoneError
 from dragoman.serving.logs import log
 from dragoman.serving.schemas import Problem
+
+MAX_PROBLEMS = 5
+"""Maximum validation errors named in a message."""
 
 
 def one_line(message: str) -> str:
@@ -60,3 +66,38 @@ def too_much(what: str, n: int, limit: int, setting: str) -> HTTPError:
     return HTTPError(
         413, f"{n:,} {what} are more than the {limit:,} that limits.{setting} allows; send less at a time"
     )
+
+
+ANSWERED = (HTTPError, DragomanError, RequestValidationError, HTTPException, GoneError)
+"""The errors of routes that are answered; others are bugs."""
+
+
+def response_to(error: Exception) -> Response:
+    """Return the response to an error of `ANSWERED`: `{"error": "…"}`, without a traceback."""
+    if isinstance(error, DragomanError):
+        error = refusal_of(error)
+    if isinstance(error, HTTPError):
+        return problem(error.status, error.message, error.headers)
+    if isinstance(error, RequestValidationError):
+        return problem(400, described(error))
+    if isinstance(error, HTTPException):
+        return problem(error.status_code, str(error.detail), error.headers or {})
+    return problem(503, "the service is coming to its end; send the request again")
+
+
+def described(error: RequestValidationError) -> str:
+    """Describe the validation errors of a request in one line."""
+    found = []
+    for each in error.errors()[:MAX_PROBLEMS]:
+        parts = map(str, each["loc"][1:])
+        place = ".".join(part for part in parts if part.isidentifier() or part.isdecimal())
+        message = each["msg"].removeprefix("Value error, ")
+        if each["type"] == "json_invalid":
+            found.append(f"the body is no JSON: {each['ctx']['error']}")
+        elif not place and each["type"] == "model_type":
+            found.append("the body is no JSON object; send one, with Content-Type: application/json")
+        elif each["type"] == "extra_forbidden":
+            found.append(f"{place}: is no field of this request; /openapi.json has them all")
+        else:
+            found.append(f"{place}: {message[:1].lower()}{message[1:]}")
+    return "; ".join(found).encode("utf-8", "replace").decode()

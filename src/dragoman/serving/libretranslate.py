@@ -16,7 +16,7 @@ Routes, parameters, answers and messages are those of libretranslate/app.py at c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -24,7 +24,6 @@ from urllib.parse import quote
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
-from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 
@@ -40,7 +39,7 @@ from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import HTTPError, json_response, too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.routes import is_json
+from dragoman.serving.routes import DirectRoute, is_json
 from dragoman.serving.service import Service, service_of
 from dragoman.serving.v1 import begin
 from dragoman.text.detection import Detected, detect
@@ -53,23 +52,18 @@ MAX_SHOWN = 40
 """Maximum characters of a client's text in a message."""
 
 
-class Route(APIRoute):
+class Route(DirectRoute):
     """A route with LibreTranslate's 429 message, which closes the files of a form."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler = super().get_route_handler()
-
-        async def answer(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except HTTPError as refusal:
-                if refusal.status == 429:
-                    raise HTTPError(429, f"Slowdown: {refusal.message}", refusal.headers) from None
-                raise
-            finally:
-                await request.close()
-
-        return answer
+    async def answer(self, request: Request) -> Response:
+        try:
+            return await super().answer(request)
+        except HTTPError as refusal:
+            if refusal.status == 429:
+                raise HTTPError(429, f"Slowdown: {refusal.message}", refusal.headers) from None
+            raise
+        finally:
+            await request.close()
 
 
 router = APIRouter(tags=["LibreTranslate"], route_class=Route)
@@ -315,7 +309,7 @@ def spec() -> Response:
     status_code=403,
     responses={403: {"model": schemas.Problem, "description": "Always."}},
 )
-def suggest() -> Response:
+async def suggest(_: Request) -> Response:
     """Unsupported: suggestions are not stored."""
     raise HTTPError(403, "Suggestions are disabled on this server.")
 

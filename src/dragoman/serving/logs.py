@@ -15,6 +15,7 @@ LOGGER = logging.getLogger("dragoman.serving")
 
 def set_up(log_format: str) -> None:
     """Configure logging to stderr: "text" for people, or "json" with one object per line."""
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line has them
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else Lines())
     for name in ("dragoman.serving", "uvicorn.error", "asyncio"):
@@ -58,4 +59,9 @@ def _shown(value: Any) -> str:
 
 def log(event: str, facts: Mapping[str, Any], *, level: int = logging.INFO, exc_info: bool = False) -> None:
     """Log an event with its fields."""
-    LOGGER.log(level, event, extra={"facts": dict(facts)}, exc_info=exc_info)
+    if LOGGER.isEnabledFor(level):
+        traceback = sys.exc_info() if exc_info else None
+        extra = {"facts": dict(facts)}
+        # made by hand, for LOGGER.log would look for the line of code that called it
+        record = LOGGER.makeRecord(LOGGER.name, level, "", 0, event, (), traceback, extra=extra)
+        LOGGER.handle(record)

@@ -20,6 +20,7 @@ from dragoman.serving.documents import AUTO, ENDINGS, detect_source
 from dragoman.serving.errors import HTTPError, json_response, refusal_of, too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
+from dragoman.serving.routes import MessageRoute
 from dragoman.serving.schemas import (
     AttentionRequest,
     AttentionResponse,
@@ -41,12 +42,11 @@ from dragoman.serving.schemas import (
     TranslateRequest,
     TranslateResponse,
 )
-from dragoman.serving.routes import JsonRoute
 from dragoman.serving.service import Event, Service, service_of
 from dragoman.serving.translating import Tell, TranslationJob, finite
 from dragoman.text.detection import detect
 
-router = APIRouter(prefix="/v1", route_class=JsonRoute)
+router = APIRouter(prefix="/v1", route_class=MessageRoute)
 
 MAX_ATTENTION_WEIGHTS = 1 << 20
 """Of all layers and heads, in one response: about 8 MB of JSON."""

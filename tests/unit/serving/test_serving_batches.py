@@ -362,8 +362,8 @@ def test_items_join_what_is_under_way_and_leave_when_they_are_done() -> None:
 
 
 def test_few_items_wait_for_others_before_they_join_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "PAUSE", 1e9)
-    first = [6] * 16
+    monkeypatch.setattr(batching, "LONGEST_PAUSE", 1e9)
+    first = [6] * 8
     work, _ = joining(first, {0: [3], 2: [2]})
     assert work.there[:5] == [first, first, first, [*first, 3, 2], [*first, 3, 2]]
 
