@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=40, help="of each training")
     parser.add_argument("--limit", type=int, default=500, help="sentences of the test set")
     parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--workers", type=int, default=1, help="processes of each service")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement of a service")
     options = parser.parse_args()
     trees = {"before": options.before.resolve(), "after": Path(__file__).resolve().parents[1]}
@@ -85,10 +86,10 @@ def main() -> None:
                 peer.end()
         if "serving" not in parts:
             return
-        services = {}
+        services, workers = {}, ["--workers", str(options.workers)]
         for tree, root in trees.items():
             with path_of(root):
-                services[tree] = stack.enter_context(running(str(options.run)))
+                services[tree] = stack.enter_context(running(str(options.run), *workers))
         requests = [request_bytes("/v1/translate", {"text": source, "split": False}) for source in sources]
 
         def load(tree: str, n_clients: int) -> Phase:

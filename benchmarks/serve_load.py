@@ -8,7 +8,7 @@ Sentences of the run's first test set, one a request, with the run's own beam, b
 1. offline: all of them at once by `Translator.translate`, three times, in a process of its own;
 2. one client, which waits for each answer before it asks again;
 3. --clients clients that do so, for --seconds: throughput, and the memory of the service as it goes on;
-4. --clients clients whose texts hold no sentence, for a fifth of --seconds: what HTTP, the service and the
+4. --clients clients whose texts hold no sentence, for a fifth of --seconds and a minute at most: what HTTP, the service and the
    clients themselves cost without a search;
 5. half load: requests that come at random moments (a Poisson process), at half of the throughput of 3, for as
    long;
@@ -37,8 +37,8 @@ from dragoman.hardware import environment
 from service_client import Connection, request_bytes
 from service_process import ServiceProcess, running
 
-PART = 5
-"""A phase beside the main one takes this part of its time."""
+PART, LONGEST_PART = 5, 60.0
+"""A phase beside the main one takes this part of its time, and so many seconds at most."""
 
 
 @dataclass
@@ -123,7 +123,7 @@ async def under_load(
 ) -> tuple[list[Phase], list[float]]:
     """Return the phases, and the service's memory in MiB at moments of the main one."""
     requests = [request_bytes("/v1/translate", {"text": source, "split": False}) for source in sources]
-    part = options.seconds / PART
+    part = min(options.seconds / PART, LONGEST_PART)
     warm = Phase("warm-up")
     await closed_loop(service, requests, warm, n_clients=options.clients, seconds=min(5.0, part))
     alone = Phase("one client")

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
-from fastapi import APIRouter, File, Form, Request, Response, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Request, Response, UploadFile
 
 from dragoman.documents import FORMATS, DocumentFile
 from dragoman.errors import DataError
@@ -17,7 +17,7 @@ from dragoman.serving.downloads import MAX_STEM, safe_name
 from dragoman.serving.errors import too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
-from dragoman.serving.service import Service, service_of
+from dragoman.serving.service import Service, admitted, service_of
 from dragoman.text.detection import detect
 
 ENDINGS = FORMATS
@@ -70,6 +70,7 @@ class Translated(NamedTuple):
         },
         **PROBLEMS,
     },
+    dependencies=[Depends(admitted)],  # before its fields are checked
 )  # fmt: skip
 async def documents(
     request: Request,
@@ -81,10 +82,8 @@ async def documents(
     target: Annotated[str | None, Form(description="That of the translation.", examples=["de"])] = None,
 ) -> Response:
     """Translate a document; its format and formatting stay."""
-    service = service_of(request)
-    service.admit(request)
     asked = DocumentRequest(safe_name(file.filename or ""), await file.read(), model, source, target)
-    translated = await translate_document(request, service, asked)
+    translated = await translate_document(request, service_of(request), asked)
     return attachment(translated.name, translated.content)
 
 

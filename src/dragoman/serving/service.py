@@ -328,3 +328,8 @@ def service_of(request: Request) -> Service:
     """Return the service that a request is for."""
     service: Service = request.app.state.service
     return service
+
+
+async def admitted(request: Request) -> None:
+    """Admit the sender of a request, as a dependency of a route. HTTPError: as `Service.admit`."""
+    service_of(request).admit(request)

@@ -1,0 +1,140 @@
+"""Where the work of a request runs: short ones between other events, others in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from fastapi import Request
+from starlette.types import Message
+
+from dragoman.errors import DataError
+from dragoman.serving.batching import Client, GoneError
+from dragoman.serving.errors import HTTPError
+from dragoman.serving.service import BRIEF, Service
+from services import service_of
+
+Result = TypeVar("Result")
+
+
+@pytest.fixture
+def service(tiny_run: Path) -> Iterator[Service]:
+    made = service_of([tiny_run], "limits.seconds=0.5", n_threads=2)
+    yield made
+    made.close()
+
+
+def request_of(n_bytes: int | None, *, left: asyncio.Event | None = None) -> Request:
+    """A request with a body of so many bytes, None: it does not say; its client leaves when `left`."""
+
+    async def receive() -> Message:
+        await (left or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
+
+    headers = [] if n_bytes is None else [(b"content-length", str(n_bytes).encode())]
+    return Request({"type": "http", "method": "POST", "path": "/", "headers": headers}, receive)
+
+
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    return asyncio.run(asyncio.wait_for(work, 30))
+
+
+def add(client: Client) -> tuple[int, list[int]]:
+    """Two rounds of results, and the thread that asked for them."""
+    once = client.results(lambda items: [item + 1 for item in items], [1, 2], [1, 1])
+    return threading.get_ident(), client.results(lambda items: [10 * item for item in items], once, [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "in_thread", "is_here"),
+    [
+        (10, False, True),
+        (BRIEF, False, True),
+        (BRIEF + 1, False, False),
+        (None, False, False),
+        (10, True, False),
+    ],
+)
+def test_short_work_runs_in_the_thread_of_the_events(
+    service: Service, n_bytes: int | None, in_thread: bool, is_here: bool
+) -> None:
+    thread, results = run(service.run(request_of(n_bytes), add, in_thread=in_thread))
+    assert (thread == threading.get_ident()) == is_here
+    assert results == [20, 30]
+
+
+def test_while_one_waits_others_are_answered(service: Service) -> None:
+    others = threading.Event()
+
+    def wait(_: object) -> list[str]:
+        assert others.wait(30)
+        return ["first"]
+
+    def then(client: Client) -> list[str]:
+        others.set()
+        return client.results(lambda _: ["second"], [None], [1])
+
+    async def both() -> list[list[str]]:
+        first = service.run(request_of(10), lambda client: client.results(wait, [None], [1]), seconds=30)
+        return await asyncio.gather(first, service.run(request_of(10), then))
+
+    assert run(both()) == [["first"], ["second"]]
+
+
+def test_work_without_items_ends(service: Service) -> None:
+    assert run(service.run(request_of(10), lambda client: client.results(lambda _: [], [], []))) == []
+
+
+def test_what_fails_fails_its_request_and_no_other(service: Service) -> None:
+    def fail(_: object) -> list[str]:
+        raise DataError("no")
+
+    async def ask() -> Any:
+        failing = service.run(request_of(10), lambda client: client.results(fail, [None], [1]))
+        return await asyncio.gather(failing, service.run(request_of(10), add), return_exceptions=True)
+
+    error, (_, results) = run(ask())
+    assert isinstance(error, DataError)
+    assert results == [20, 30]
+
+
+@pytest.mark.parametrize("why", ["the client leaves", "the time is up"])
+def test_short_work_is_ended_with_its_request(service: Service, why: str) -> None:
+    seen: list[str] = []
+    over = threading.Event()
+
+    def go_on(client: Client) -> list[str]:
+        while not over.wait(0.01):
+            client.go_on()
+        return ["too late"]
+
+    def work(client: Client) -> None:
+        try:
+            client.results(lambda _: go_on(client), [None], [1])
+        except GoneError:
+            seen.append("gone")
+            raise
+
+    async def ask() -> None:
+        left = asyncio.Event()
+        asking = asyncio.ensure_future(service.run(request_of(10, left=left), work))
+        await asyncio.sleep(0.05)
+        if why == "the client leaves":
+            left.set()
+        with pytest.raises(GoneError if why == "the client leaves" else HTTPError):
+            await asking
+        while service.is_working:
+            await asyncio.sleep(0.01)
+
+    try:
+        run(ask())
+    finally:
+        over.set()
+    assert seen == ["gone"]
