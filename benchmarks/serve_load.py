@@ -8,8 +8,8 @@ Sentences of the run's first test set, one a request, with the run's own beam, b
 1. offline: all of them at once by `Translator.translate`, three times, in a process of its own;
 2. one client, which waits for each answer before it asks again;
 3. --clients clients that do so, for --seconds: throughput, and the memory of the service as it goes on;
-4. --clients clients whose texts hold no sentence, for a fifth of --seconds and a minute at most: what HTTP, the service and the
-   clients themselves cost without a search;
+4. --clients clients whose texts hold no sentence, for a fifth of --seconds and a minute at most: what HTTP,
+   the service and the clients themselves cost without a search;
 5. half load: requests that come at random moments (a Poisson process), at half of the throughput of 3, for as
    long;
 6. --clients clients as before, but one of them sends a text of 100 sentences again and again, for as long.
@@ -95,7 +95,7 @@ def main() -> None:
     facts = environment()
     print(f"{facts['cpu']}, PyTorch {torch.__version__}, {options.workers} worker(s)\n")
     command = [sys.executable, __file__, str(options.run), "--offline", "--limit", str(options.limit)]
-    offline = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    offline = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     settings = [argument for setting in options.set for argument in ("--set", setting)]
     with running(str(options.run), "--workers", str(options.workers), *settings) as service:
         phases, memory = uvloop.run(under_load(service, offline["sources"], options))

@@ -289,7 +289,7 @@ async def _all_done(results: Sequence[Future[Any]], loop: asyncio.AbstractEventL
     def count() -> None:
         nonlocal n_left
         n_left -= 1
-        if not n_left:
+        if not n_left and not all_done.done():
             all_done.set_result(None)
 
     for each in results:
