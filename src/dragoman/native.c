@@ -885,35 +885,135 @@ int32_t dragoman_columns(const Steps *steps, int64_t *ids) {
     return steps->n_columns;
 }
 
-/* The k largest of each row of x (N, C) -> values and columns (N, k), the largest first, of equals the first.
+/* The k largest of x (C) -> values and columns (k), the largest first, of equals the first.
  * Returns 1 where a value is not a number. */
+static int32_t top_of_row(const float *x, int32_t C, int32_t k, float *values, int64_t *columns) {
+    int n = 0; /* those that are there */
+    Floats least = spread(-INFINITY);
+    unsigned no_numbers = 0;
+    for (int32_t c = 0; c < C; c += LANES) {
+        const Mask mask = tail(C - c);
+        const Floats v = load(mask, x + c);
+        no_numbers |= are_no_numbers(v);
+        unsigned larger = n < k ? mask : mask & are_larger(v, least);
+        while (larger) {
+            const int32_t column = c + __builtin_ctz(larger);
+            const float value = x[column];
+            larger &= larger - 1;
+            if (n == k && !(value > values[k - 1])) continue;
+            int place = n < k ? n++ : k - 1;
+            for (; place > 0 && value > values[place - 1]; place--) {
+                values[place] = values[place - 1];
+                columns[place] = columns[place - 1];
+            }
+            values[place] = value;
+            columns[place] = column;
+            if (n == k) least = spread(values[k - 1]);
+        }
+    }
+    return no_numbers != 0;
+}
+
+/* The same for each row of x (N, C) -> values and columns (N, k). */
 int32_t dragoman_top(const float *x, int64_t n_rows, int64_t stride, int32_t C, int32_t k, float *values, int64_t *columns) {
     int32_t strange = 0;
-    for (int64_t row = 0; row < n_rows; row++, x += stride, values += k, columns += k) {
-        int n = 0; /* those that are there */
-        Floats least = spread(-INFINITY);
-        unsigned no_numbers = 0;
-        for (int32_t c = 0; c < C; c += LANES) {
-            const Mask mask = tail(C - c);
-            const Floats v = load(mask, x + c);
-            no_numbers |= are_no_numbers(v);
-            unsigned larger = n < k ? mask : mask & are_larger(v, least);
-            while (larger) {
-                const int32_t column = c + __builtin_ctz(larger);
-                const float value = x[column];
-                larger &= larger - 1;
-                if (n == k && !(value > values[k - 1])) continue;
-                int place = n < k ? n++ : k - 1;
-                for (; place > 0 && value > values[place - 1]; place--) {
-                    values[place] = values[place - 1];
-                    columns[place] = columns[place - 1];
-                }
-                values[place] = value;
-                columns[place] = column;
-                if (n == k) least = spread(values[k - 1]);
+    for (int64_t row = 0; row < n_rows; row++) strange |= top_of_row(x + row * stride, C, k, values + row * k, columns + row * k);
+    return strange;
+}
+
+/* The sentences of a beam search, as `_Beam` in dragoman/decoding/beam.py describes them, and what follows from a step. */
+typedef struct {
+    int32_t n_sentences, n_slots, width, n_best;
+    const int64_t *limits;
+    const double *limit_penalty, *penalty; /* (A): of the longest hypothesis, and of one that ends now */
+    const int64_t *rows;                   /* (A, L), as log_prob */
+    const double *log_prob;
+    double *finished; /* (A, n_best) */
+    int64_t *n_tokens, *n_ended;
+    int64_t *next_rows, *last; /* (A, width), as next_log_prob */
+    int64_t *parents;          /* of the next call, sentence by sentence */
+    int64_t *ended;            /* the rows of the hypotheses that end */
+    double *next_log_prob, *ended_log_prob;
+    int32_t n_next, n_ending;
+} Beam;
+
+typedef struct {
+    double score;
+    int64_t token;
+    int32_t slot;
+} Continuation;
+
+#define MOST_BEST 64 /* tokens of a row */
+
+/* The best continuations of sentence `a`, 2 * width at most, best first, of equals the first by slot and by rank; those
+ * of log-probability -inf left out. Returns how many; -1 where a log-probability is not a number. */
+static int continuations(const Beam *beam, int a, const float *log_probs, int64_t stride, int32_t C, int64_t eos, Continuation *best) {
+    float values[MOST_BEST];
+    int64_t columns[MOST_BEST];
+    const int most = 2 * beam->width, k = beam->width + 1 < C ? beam->width + 1 : C;
+    int n = 0;
+    for (int slot = 0; slot < beam->n_slots; slot++) {
+        const double before = beam->log_prob[a * beam->n_slots + slot];
+        if (before == -INFINITY) continue;
+        const float *row = log_probs + beam->rows[a * beam->n_slots + slot] * stride;
+        if (top_of_row(row, C, k, values, columns)) return -1;
+        const int is_full = beam->n_tokens[a] == beam->limits[a];
+        if (is_full) values[0] = row[eos], columns[0] = eos;
+        for (int rank = 0; rank < (is_full ? 1 : k); rank++) {
+            const double score = before + values[rank];
+            if (score == -INFINITY || (n == most && !(score > best[n - 1].score))) break;
+            int place = n < most ? n++ : most - 1;
+            for (; place > 0 && score > best[place - 1].score; place--) best[place] = best[place - 1];
+            best[place] = (Continuation){score, columns[rank], slot};
+        }
+    }
+    return n;
+}
+
+/* End the hypothesis in `slot` of sentence `a` with `log_prob`. */
+static void end_hypothesis(Beam *beam, int a, int slot, double log_prob) {
+    double *finished = beam->finished + (size_t)a * beam->n_best, score = log_prob / beam->penalty[a];
+    beam->ended[beam->n_ending] = beam->rows[a * beam->n_slots + slot];
+    beam->ended_log_prob[beam->n_ending++] = log_prob;
+    beam->n_ended[a]++;
+    for (int i = 0; i < beam->n_best; i++) {
+        if (!(score > finished[i])) continue;
+        const double worse = finished[i];
+        finished[i] = score;
+        score = worse;
+    }
+}
+
+/* One step of a beam search without groups and phrases: what candidates, finish and advance of `_Beam` do.
+ * Returns 0 where a log-probability is not a number. */
+int32_t dragoman_beam(Beam *beam, const float *log_probs, int64_t stride, int32_t C, int64_t eos) {
+    Continuation best[2 * MOST_BEST];
+    beam->n_next = beam->n_ending = 0;
+    for (int a = 0; a < beam->n_sentences; a++) {
+        const int width = beam->width, n = continuations(beam, a, log_probs, stride, C, eos, best);
+        if (n < 0) return 0;
+        int64_t *rows = beam->next_rows + (size_t)a * width, *last = beam->last + (size_t)a * width;
+        double *log_prob = beam->next_log_prob + (size_t)a * width;
+        int n_live = 0;
+        for (int i = 0; i < n; i++) {
+            if (best[i].token != eos) {
+                if (n_live < width) best[n_live++] = best[i];
+            } else if (i < width) {
+                end_hypothesis(beam, a, best[i].slot, best[i].score);
             }
         }
-        strange |= no_numbers != 0;
+        if (n == 0) end_hypothesis(beam, a, 0, -INFINITY); /* nothing is possible: it is closed as it is */
+        const double least = beam->finished[(size_t)a * beam->n_best + beam->n_best - 1];
+        const int has_enough = beam->n_ended[a] >= width && least > -INFINITY;
+        if (has_enough || !(n_live && best[0].score / beam->limit_penalty[a] > least)) n_live = 0;
+        beam->n_tokens[a]++;
+        for (int i = 0; i < width; i++) {
+            const int is_live = i < n_live;
+            rows[i] = is_live ? beam->n_next : 0;
+            last[i] = is_live ? best[i].token : 0;
+            log_prob[i] = is_live ? best[i].score : -INFINITY;
+            if (is_live) beam->parents[beam->n_next++] = beam->rows[a * beam->n_slots + best[i].slot];
+        }
     }
-    return strange;
+    return 1;
 }

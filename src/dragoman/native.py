@@ -55,6 +55,7 @@ FUNCTIONS = {
     "dragoman_columns": (Int, [Pointer, Pointer]),
     "dragoman_n_nodes": (Int, [Pointer]),
     "dragoman_top": (Int, [Pointer, Long, Long, Int, Int, Pointer, Pointer]),
+    "dragoman_beam": (Int, [Pointer, Pointer, Long, Int, Long]),
 }
 """Result and arguments of each function."""
 

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.decoding import hypotheses
+from dragoman.decoding.compiled import MAX_WIDTH, BeamStep, beam_step
 from dragoman.decoding.hypotheses import (
     Bools,
     Floats,
@@ -112,6 +114,11 @@ class BeamSearch(Search):
             )
 
     def choose(self, log_probs: Tensor) -> tuple[Ints, Ints, Ints]:
+        if self._is_plain and hypotheses.is_compiled(log_probs):
+            (beam,) = self._beams
+            step = beam.step(log_probs, self.penalties(beam.n_tokens), eos_id=self.eos_id)
+            self.end(step.ended, step.ended_log_probs)
+            return beam.last[beam.alive], step.parents, beam.drop(beam.alive[:, 0])
         banks = self._banks
         if banks is not None:
             banks.follow(self._last, self._parents)
@@ -123,6 +130,12 @@ class BeamSearch(Search):
             if beam is not self._beams[-1]:
                 penalties = beam.penalise(log_probs, penalties, self._diversity_penalty)
         return _next_call(self._beams)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether all that a step depends on is what compiled code knows."""
+        is_one = len(self._beams) == 1 and self._width <= MAX_WIDTH
+        return is_one and self._banks is None and self.score_term is None
 
     def _ranked(self, ended: list[Hypothesis]) -> list[Hypothesis]:
         # Each group has its own n_best; what several ended with counts once.
@@ -212,10 +225,34 @@ class _Beam:
         """(A, L) which slots are filled."""
         return self.log_prob > -np.inf
 
-    def keep(self, chosen: Bools) -> None:
-        """Drop the sentences that are not `chosen`, (A,) bool."""
-        for name, value in vars(self).items():
-            setattr(self, name, value[chosen])
+    def drop(self, going: Bools) -> Ints:
+        """Drop the sentences that are not `going`, (A,) bool; return their numbers."""
+        done = self.sentences[~going]
+        if len(done):
+            for name, value in vars(self).items():
+                setattr(self, name, value[going])
+        return done
+
+    def step(self, log_probs: Tensor, penalty: Floats, *, eos_id: int) -> BeamStep:
+        """Do what `candidates`, `finish` and `advance` do in compiled code, without penalties and banks.
+
+        `penalty` (A,) is the length penalty of a hypothesis that ends now.
+        """
+        step = beam_step(
+            log_probs,
+            width=int(self.widths[0]),
+            eos_id=eos_id,
+            finished=self.finished,
+            rows=self.rows,
+            log_prob=self.log_prob,
+            limits=self.limits,
+            limit_penalty=self.limit_penalty,
+            penalty=penalty,
+            n_tokens=self.n_tokens,
+            n_ended=self.n_ended,
+        )
+        self.rows, self.log_prob, self.last = step.rows, step.log_prob, step.last
+        return step
 
     def candidates(
         self,
@@ -323,11 +360,8 @@ def _next_call(beams: Sequence[_Beam]) -> tuple[Ints, Ints, Ints]:
     """
     alive = np.concatenate([beam.alive for beam in beams], axis=1)  # (A, slots of all beams)
     going: Bools = alive.max(axis=1)
-    done = beams[0].sentences[~going]
-    if len(done):
-        alive = alive[going]
-        for beam in beams:
-            beam.keep(going)
+    done, *_ = [beam.drop(going) for beam in beams]
+    alive = alive[going]
     last = np.concatenate([beam.last for beam in beams], axis=1)[alive]
     parents = np.concatenate([beam.rows for beam in beams], axis=1)[alive]
     numbers = (alive.cumsum(dtype=np.int64) - 1).reshape(alive.shape)

@@ -142,7 +142,7 @@ class Search(ABC):
         """
         last, parents = torch.from_numpy(self._last), torch.from_numpy(self._parents)
         self.histories.follow(last, parents)
-        self._n_rows = len(last)
+        self._n_rows = self.n_rows
         log_probs = self.step(last.to(self.device), parents.to(self.device))
         taken, self._parents, done = self.choose(log_probs)
         self._last = self.columns.tokens(taken)
@@ -156,15 +156,21 @@ class Search(ABC):
         that have no rows in it.
         """
 
+    def penalties(self, lengths: Ints) -> Floats:
+        """Return the length penalty of hypotheses of so many tokens, eos not counted, if they end now."""
+        longest = int(lengths.max(initial=0))
+        if len(self._penalties) <= longest:
+            lengths_with_end = range(1, 2 * longest + 2)
+            self._penalties = np.array([length_penalty(length, self.alpha) for length in lengths_with_end])
+        found: Floats = self._penalties[lengths]
+        return found
+
     def end(self, rows: Ints, log_probs: Floats) -> Floats:
         """Close `rows` (M,) of this call with eos, with `log_probs` (M,) in all; return scores (M,)."""
         if not len(rows):
             return log_probs
         lengths = self.histories.lengths[rows]
-        if len(self._penalties) <= int(lengths.max()):
-            lengths_with_end = range(1, 2 * int(lengths.max()) + 2)
-            self._penalties = np.array([length_penalty(length, self.alpha) for length in lengths_with_end])
-        scores: Floats = log_probs / self._penalties[lengths]
+        scores = log_probs / self.penalties(lengths)
         if self.score_term is not None:
             scores = scores + self.score_term(torch.from_numpy(rows)).numpy()
         columns = (self.histories.sentences[rows], self.histories.tokens[rows], lengths, log_probs, scores)

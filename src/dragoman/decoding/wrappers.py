@@ -25,8 +25,8 @@ class NotEmpty:
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         log_probs = self._step(last, parents)
-        n_before, self._n_rows = self._n_rows, len(parents)
-        if not len(parents) or int(parents.max()) < n_before:
+        n_before, self._n_rows = self._n_rows, parents.numel()
+        if not parents.numel() or int(parents.max()) < n_before:
             return log_probs
         begin = parents >= n_before
         ends = torch.arange(log_probs.shape[1], device=log_probs.device) == self._eos_id

@@ -210,7 +210,7 @@ class CompiledSteps:
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, V) in fp32."""
-        library, n_rows = self.decoder.library, len(last)
+        library, n_rows = self.decoder.library, last.numel()
         last, parents = last.contiguous(), parents.contiguous()
         n_columns = library.dragoman_follow(self._steps, parents.data_ptr(), n_rows)
         _check(n_columns >= 0)

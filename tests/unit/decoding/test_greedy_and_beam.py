@@ -13,6 +13,8 @@ from dragoman.decoding import Hypothesis, beam_search, greedy_search, length_pen
 from dragoman.decoding.hypotheses import best_tokens
 from dragoman.errors import RunError
 
+pytestmark = pytest.mark.usefixtures("both_steps")
+
 BOS, EOS, A, B = range(4)
 
 
@@ -158,7 +160,6 @@ def test_search_leaves_no_gradient_behind(search: Callable[..., object]) -> None
     assert not any(log_probs.requires_grad for log_probs in seen)
 
 
-@pytest.mark.usefixtures("both_steps")
 def test_of_equal_tokens_the_lowest_ids_are_the_best() -> None:
     generator = torch.Generator().manual_seed(0)
     log_probs = torch.randint(-3, 0, (50, 40), generator=generator).float()
@@ -169,7 +170,6 @@ def test_of_equal_tokens_the_lowest_ids_are_the_best() -> None:
         assert torch.equal(values, expected.values[:, :k].double())
 
 
-@pytest.mark.usefixtures("both_steps")
 @pytest.mark.parametrize(("n_columns", "k"), [(1, 1), (100, 5), (640, 3), (641, 4), (8000, 5), (8017, 6)])
 def test_the_best_tokens_are_those_of_a_stable_sort(n_columns: int, k: int) -> None:
     """Values of few kinds, so that ties are everywhere: among groups, inside one, and at the edge."""
