@@ -10,7 +10,7 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,6 +32,9 @@ SAFE = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 """Headers of every response."""
+
+RAW_SAFE = [(name.lower().encode(), value.encode()) for name, value in SAFE.items()]
+"""The same as ASGI has them."""
 
 UPLOADS = ("/v1/documents", "/translate_file")
 """Routes whose bodies are documents."""
@@ -122,10 +125,10 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-ID"] = request_id
-                for name, value in SAFE.items():
-                    headers.setdefault(name, value)
+                own = message.get("headers", ())
+                names = {name for name, _ in own}
+                safe = [header for header in RAW_SAFE if header[0] not in names]
+                message["headers"] = [*own, *safe, (b"x-request-id", request_id.encode())]
             await send(message)
 
         try:
