@@ -38,7 +38,7 @@ from service_client import Connection, request_bytes
 from service_process import ServiceProcess, running
 
 PART, LONGEST_PART = 5, 60.0
-"""A phase beside the main one takes this part of its time, and so many seconds at most."""
+"""A phase beside the main one takes this part of its time, and this many seconds at most."""
 
 
 @dataclass

@@ -157,7 +157,7 @@ class Search(ABC):
         """
 
     def penalties(self, lengths: Ints) -> Floats:
-        """Return the length penalty of hypotheses of so many tokens, eos not counted, if they end now."""
+        """Return the length penalty of hypotheses of `lengths` tokens, eos not counted, if they end now."""
         longest = int(lengths.max(initial=0))
         if len(self._penalties) <= longest:
             lengths_with_end = range(1, 2 * longest + 2)

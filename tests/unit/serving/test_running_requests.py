@@ -32,7 +32,7 @@ def service(tiny_run: Path) -> Iterator[Service]:
 
 
 def request_of(n_bytes: int | None, *, left: asyncio.Event | None = None) -> Request:
-    """A request with a body of so many bytes, None: it does not say; its client leaves when `left`."""
+    """A request with a body of `n_bytes`, None: it does not say; its client leaves when `left`."""
 
     async def receive() -> Message:
         await (left or asyncio.Event()).wait()
