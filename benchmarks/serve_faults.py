@@ -320,13 +320,13 @@ async def swell(faults: Faults, name: str, *, pause: float = 1.2) -> str:
     body = head + content + b"\r\n--x--\r\n"
     request = post("/v1/documents", body, "multipart/form-data; boundary=x")
     await asyncio.sleep(pause)
-    before, begun = service.pss, time.perf_counter()
+    before, begun = service.memory, time.perf_counter()
     sending = asyncio.ensure_future(faults.exchange(request, seconds=600))
     while not sending.done():
         asked = time.perf_counter()
         await faults.exchange(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         slowest = max(slowest, time.perf_counter() - asked)
-        most = max(most, service.pss - before)
+        most = max(most, service.memory - before)
         await asyncio.wait({sending}, timeout=0.05)
     seconds = time.perf_counter() - begun
     return (
@@ -393,7 +393,7 @@ class Other:
 async def suffer(faults: Faults, name: str) -> str:
     """Run the fault and print its row of the table."""
     service = faults.service
-    before, errors, deaths = service.pss, n_unexpected(service), service.logged("a worker has died")
+    before, errors, deaths = service.memory, n_unexpected(service), service.logged("a worker has died")
     killed = faults.n_killed
     other = Other(faults)
     asking = asyncio.ensure_future(other.run())
@@ -409,7 +409,7 @@ async def suffer(faults: Faults, name: str) -> str:
     return (
         f"| {name} | {sum(found.values()):,} | {statuses} | {bad} | {crashes} "
         f"| {other.slowest:.2f} s, {other.n_failed} of {other.n_asked} "
-        f"| {before / MIB:.0f} → {service.pss / MIB:.0f} MiB | {seconds:.0f} s |"
+        f"| {before / MIB:.0f} → {service.memory / MIB:.0f} MiB | {seconds:.0f} s |"
     )
 
 

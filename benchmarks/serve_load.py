@@ -199,7 +199,7 @@ async def open_loop(
 async def watch_memory(service: ServiceProcess, memory: list[float]) -> None:
     """Note the memory of the service every second."""
     while True:
-        memory.append(service.pss / 2**20)
+        memory.append(service.memory / 2**20)
         await asyncio.sleep(1.0)
 
 

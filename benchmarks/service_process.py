@@ -17,12 +17,14 @@ START_SECONDS = 120
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of a process: all that it reaches, its share of that, and what it has for itself."""
+    """Bytes of a process: all that it reaches, its share of that, what it has for itself, and what it has made."""
 
     rss: int
     pss: int
     """What is shared counts in equal parts for all who share it, so that sums are what is used."""
     uss: int
+    made: int
+    """`pss` without mapped files, such as libraries, of which its share depends on who else has them."""
 
     @classmethod
     def of(cls, pid: int) -> Memory:
@@ -31,7 +33,8 @@ class Memory:
         found = {
             name: 1024 * int(size) for name, size in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)
         }
-        return cls(found["Rss"], found["Pss"], found["Private_Clean"] + found["Private_Dirty"])
+        own = found["Private_Clean"] + found["Private_Dirty"]
+        return cls(found["Rss"], found["Pss"], own, found["Pss_Anon"] + found["Pss_Shmem"])
 
 
 @dataclass
@@ -52,12 +55,12 @@ class ServiceProcess:
         return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
     @property
-    def pss(self) -> int:
-        """Bytes that all its processes use together."""
+    def memory(self) -> int:
+        """Bytes that all its processes have made together."""
         total = 0
         for pid in (self.process.pid, *self.workers):
             try:
-                total += Memory.of(pid).pss
+                total += Memory.of(pid).made
             except (FileNotFoundError, ProcessLookupError):  # it has died since
                 continue
         return total

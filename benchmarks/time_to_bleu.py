@@ -1,7 +1,7 @@
 """From raw text and a cold process to a validation BLEU: how long until Multi30k passes 36 and 38.
 
     python benchmarks/time_to_bleu.py
-    python benchmarks/time_to_bleu.py --processes 2 --set training.batch_tokens=3072
+    python benchmarks/time_to_bleu.py --processes 2 --set training.batch_tokens=1024
 
 Starts `dragoman train` on recipes/multi30k-en-de with a schedule of its own, reads the scores of its
 validations (beam 5, cased sacreBLEU), and prints the seconds from the start of the process to the first that
@@ -28,11 +28,12 @@ RECIPE = ROOT / "recipes" / "multi30k-en-de" / "recipe.toml"
 
 SETTINGS = (
     "training.max_steps=2400",
-    "training.warmup_steps=250",
+    "training.batch_tokens=2048",
+    "training.warmup_steps=200",
     "training.optimizer=muon",
-    "training.learning_rate=4e-3",
-    "training.schedule=cosine",
-    "training.valid_every=150",
+    "training.learning_rate=3e-3",
+    "training.schedule=wsd",
+    "training.valid_every=200",
     "training.valid_beam_size=5",
     "training.ema_decay=0.99",
     "training.average=none",
