@@ -17,7 +17,7 @@ START_SECONDS = 120
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of a process: all that it reaches, its share of that, what it has for itself, and what it has made."""
+    """Bytes of a process: all it reaches, its share of that, what it has for itself, what it has made."""
 
     rss: int
     pss: int
