@@ -76,7 +76,7 @@ def _kind_of(endpoint: Callable[..., Any]) -> type[BaseModel]:
 
 
 def _message(kind: type[BaseModel], body: bytes, request: Request) -> BaseModel:
-    """Return the message in the body of `request`. RequestValidationError: there is none."""
+    """Return the message in the body of `request`. RequestValidationError: the body is not one."""
     try:
         return kind.model_validate_json(body if is_json(request) else b"null")
     except ValidationError as error:

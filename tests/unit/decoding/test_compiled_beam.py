@@ -15,6 +15,7 @@ from dragoman.native import native
 
 BOS, EOS = 0, 1
 
+# both ways are compared: where nothing can be compiled there is only one
 pytestmark = pytest.mark.skipif(bool(native().reason), reason=native().reason)
 
 
