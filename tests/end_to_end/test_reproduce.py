@@ -245,6 +245,23 @@ def test_seeds_are_added_to_those_that_are_recorded(folder: Path) -> None:
     assert expected() == together, "a seed counts once"
 
 
+def test_a_recipe_that_leaves_its_precision_to_the_machine_records_any(folder: Path) -> None:
+    together = expected()
+
+    def set_precision(path: Path, precision: str) -> None:
+        content = path.read_text(encoding="utf-8")
+        assert 'precision = "auto"' in content
+        path.write_text(content.replace('precision = "auto"', f'precision = "{precision}"'), encoding="utf-8")
+
+    set_precision(Path("mine/results/config.toml"), "bf16")
+    succeed("reproduce", "mine", "--record", "--add", "seed-1")
+    assert expected() == together
+    set_precision(Path("mine/recipe.toml"), "fp32")
+    assert "seed-1: was trained with other settings than the recipe (training.precision is" in error_of(
+        "reproduce", "mine", "--record", "--add", "seed-1"
+    )
+
+
 def test_seeds_of_other_settings_or_scores_are_not_added(folder: Path) -> None:
     content = expected()
     content["full"]["scores"][0]["signature"] += "|other"

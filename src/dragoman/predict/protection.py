@@ -147,7 +147,7 @@ def translate_protected(
 
 
 def _unchanged(text: str) -> Translation:
-    return Translation(text, text, 0.0, (Alternative(text, 0.0),))
+    return Translation(text, (Alternative(text, 0.0, 0.0),))
 
 
 def _only_whole(
@@ -162,14 +162,11 @@ def _only_whole(
     names = {span.text for span in spans}
     wanted = Counter(span.text for span in spans)
     wanted.subtract(span.text for span, _ in skeleton.taken)
-    best = Alternative(translation.text, translation.score)
-    alternatives = tuple(
-        a for a in translation.alternatives or (best,) if protection.holds(a.text, +wanted, names)
-    )
+    alternatives = tuple(a for a in translation.alternatives if protection.holds(a.text, +wanted, names))
     if not alternatives:
         return None
     parts = translation.parts if alternatives[0].text == translation.text else ()
-    return Translation(translation.source, *alternatives[0], alternatives, parts)
+    return Translation(translation.source, alternatives, parts)
 
 
 def _restored(
@@ -198,8 +195,8 @@ def _restored(
         in_same_order = [span.text for span in found if not span.is_tag] == verbatim
         same = Counter(span.text for span in found) == Counter(span.text for span in spans)
         if same and (in_same_order or all(span.is_tag for span, _ in skeleton.taken)):
-            best = Alternative(writer.text, translation.score)
-            return Translation(source, *best, (best,), translation.parts)
+            best = translation.alternatives[0]._replace(text=writer.text)
+            return Translation(source, (best,), translation.parts)
     return None
 
 

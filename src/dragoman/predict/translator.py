@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from itertools import chain, islice
+from math import fsum
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
@@ -37,26 +38,25 @@ WORTH_A_THREAD = 16
 
 
 class Alternative(NamedTuple):
-    """One candidate translation and its score.
-
-    Its log-probability in nats over the length penalty, plus the coverage penalty if there is one.
-    """
+    """One candidate translation."""
 
     text: str
     score: float
+    """Its log-probability over the length penalty, plus the coverage penalty if there is one."""
+    log_prob: float
+    """The sum of its tokens' log-probabilities in nats, the end token included."""
 
 
 class Translation(NamedTuple):
     """The best translation of `source`, and all that were asked for, best first.
 
-    Where `source` is too long for the model, it was translated in `parts`: `text` is theirs, joined, `score`
-    their mean, and the k-th of `alternatives` is made of the k-th of each.
+    Where `source` is too long for the model, it was translated in `parts`: the k-th of `alternatives` is made
+    of the k-th of each, joined, with the mean of their scores and the sum of their log-probabilities.
     """
 
     source: str
-    text: str
-    score: float
     alternatives: tuple[Alternative, ...]
+    """One at least."""
     parts: tuple[Translation, ...] = ()
     """Consecutive pieces of `source`, or of what protection left of it; empty where it was one."""
     ids: tuple[tuple[int, ...], ...] = ()
@@ -64,6 +64,16 @@ class Translation(NamedTuple):
     of all parts. Nothing where the alternatives are others than those the search found."""
     through: str = ""
     """The text in a pivot language that was translated in place of `source`; "" where there was none."""
+
+    @property
+    def text(self) -> str:
+        """The best translation."""
+        return self.alternatives[0].text
+
+    @property
+    def score(self) -> float:
+        """That of the best translation."""
+        return self.alternatives[0].score
 
     def notebook_row(self) -> dict[str, Cell]:
         """Return the row of a notebook's table."""
@@ -250,7 +260,7 @@ class Translator:
         split = self._split(texts, sentences)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
-        translations = Shown(Translation(text, "", 0.0, (Alternative("", 0.0),), (), ((),)) for text in texts)
+        translations = Shown(Translation(text, (Alternative("", 0.0, 0.0),), (), ((),)) for text in texts)
         done = len(texts) - len(filled) - len(split)
         n_threads = self._n_threads()
         batches = _batches(by_length, search.batch_sentences, n_threads)
@@ -329,10 +339,12 @@ class Translator:
         alternatives = []
         for chosen in zip(*(part.alternatives for part in parts), strict=False):
             pieces = ((a.text + gap) for a, gap in zip(chosen, gaps, strict=True) if a.text)
-            alternatives.append(Alternative("".join(pieces).strip(), fmean(a.score for a in chosen)))
+            text = "".join(pieces).strip()
+            log_prob = fsum(a.log_prob for a in chosen)
+            alternatives.append(Alternative(text, fmean(a.score for a in chosen), log_prob))
         found = zip(*(part.ids for part in parts), strict=False)
         ids = tuple(tuple(chain.from_iterable(chosen)) for chosen in found)
-        return Translation(source, *alternatives[0], tuple(alternatives), parts, ids)
+        return Translation(source, tuple(alternatives), parts, ids)
 
     def _search(self, sentences: Sequence[Sentence], search: SearchConfig) -> list[list[Hypothesis]]:
         """Search, and once more for those whose best translation lacks a slot: then with it as a phrase."""
@@ -355,9 +367,11 @@ class Translator:
 
     def _read(self, source: str, hypotheses: list[Hypothesis], sentence: Sentence) -> Translation:
         texts = self.written(sentence, [h.ids for h in hypotheses])
-        alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
+        alternatives = tuple(
+            Alternative(t, h.score, h.log_prob) for t, h in zip(texts, hypotheses, strict=True)
+        )
         ids = tuple(tuple(h.ids) for h in hypotheses)
-        return Translation(source, *alternatives[0], alternatives, (), ids)
+        return Translation(source, alternatives, (), ids)
 
 
 def _batches(by_length: list[int], batch_sentences: int, n_threads: int) -> list[list[int]]:

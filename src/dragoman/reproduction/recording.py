@@ -96,7 +96,7 @@ def _added(recipe: Recipe, version: str, config: Config, scores: tuple[ExpectedS
     """Return what is expected by the recorded seeds and those of `scores`, which replace equal ones."""
     recorded, results = recipe.expectation(version), recipe.results(version)
     trained = parse_config(read_settings(results / "config.toml"), where=str(results / "config.toml"))
-    changed = list(differences(_compared(trained), _compared(config)))
+    changed = _changed(trained, config)
     if changed:
         raise RunError(
             f"{results}: the recorded runs had other settings ({'; '.join(changed)}); {FROM_SCRATCH}"
@@ -117,7 +117,7 @@ def _check(run: Run, config: Config) -> None:
     if missing:
         what = "evaluate it first" if missing == ["scores.json"] else "train it to its end first"
         raise RunError(f"{run.path}: has no {missing[0]}; {what}")
-    changed = list(differences(_compared(run.config), _compared(config)))
+    changed = _changed(run.config, config)
     if changed:
         raise RunError(
             f"{run.path}: was trained with other settings than the recipe ({'; '.join(changed)}); "
@@ -125,11 +125,19 @@ def _check(run: Run, config: Config) -> None:
         )
 
 
-def _compared(config: Config) -> dict[str, Any]:
-    """Return the settings that make a run what it is."""
-    settings = {name: value for name, value in config.model_dump().items() if name not in FREE}
-    training = settings["training"]
-    return {**settings, "training": {k: v for k, v in training.items() if k not in FREE_TRAINING}}
+def _changed(trained: Config, config: Config) -> list[str]:
+    """Return what makes a run trained as `trained` another one than the recipe `config` asks for.
+
+    What "auto" means is the machine's: a recipe that leaves its precision to it has runs of any.
+    """
+    free = {*FREE_TRAINING, *(["precision"] if config.training.precision == "auto" else [])}
+
+    def compared(of: Config) -> dict[str, Any]:
+        settings = {name: value for name, value in of.model_dump().items() if name not in FREE}
+        training = {name: value for name, value in settings["training"].items() if name not in free}
+        return {**settings, "training": training}
+
+    return list(differences(compared(trained), compared(config)))
 
 
 def _scores(runs: Mapping[str, Run]) -> list[ExpectedScore]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dragoman.documents import Document, segments, translate_document
 from dragoman.errors import MissingExtraError
-from dragoman.predict.translator import Translation, Translator
+from dragoman.predict.translator import Alternative, Translation, Translator
 
 LANGUAGES = st.sampled_from(["en", "de", "zh", "ja", "fr", "hi", "xx"])
 TEXTS = st.text(
@@ -26,11 +26,11 @@ def translator(tiny_run: Path) -> Translator:
 
 
 def identity(texts: Sequence[str]) -> list[Translation]:
-    return [Translation(text, text, 0.0, ()) for text in texts]
+    return [Translation(text, (Alternative(text, 0.0, 0.0),)) for text in texts]
 
 
 def shout(texts: Sequence[str]) -> list[Translation]:
-    return [Translation(text, f"<{text}>", 0.0, ()) for text in texts]
+    return [Translation(text, (Alternative(f"<{text}>", 0.0, 0.0),)) for text in texts]
 
 
 @settings(deadline=None)
