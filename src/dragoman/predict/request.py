@@ -70,10 +70,8 @@ class TranslationRequest:
         `align` and `report` are those of `translate_protected`, whose errors are also raised here.
         """
 
-        sampled = (self.settings.get("method") or translator.config.search.method) == "sampling"
-
         def ranked(some: Sequence[str]) -> list[Translation]:
-            return [minimum_risk(translation, sampled=sampled) for translation in search(some)]
+            return [minimum_risk(translation) for translation in search(some)]
 
         translate = ranked if self.consensus else search
         if self.protection is None:

@@ -14,24 +14,20 @@ from dragoman.predict.translator import Translation
 Floats = npt.NDArray[np.float64]
 
 
-def minimum_risk(translation: Translation, *, sampled: bool = False) -> Translation:
+def minimum_risk(translation: Translation) -> Translation:
     """Return `translation` with its alternatives sorted by expected chrF, highest first.
 
     Minimum Bayes risk (Kumar and Byrne 2004): each alternative is compared with all of them, which stand for
-    what the translation might be. Those of a beam count by their probability; if they were `sampled`, each
-    counts the same, and equal samples make each other more probable (Eikema and Aziz 2020). Scores stay those
-    of the search, and so does the order of equals.
+    what the translation might be. Each counts the same, as is right for samples (Eikema and Aziz 2020); equal
+    samples make each other more probable. Scores stay those of the search, and so does the order of equals.
 
     Of a text in parts, the mean over its parts counts, by their lengths.
     """
     n = len(translation.alternatives)
     expected = np.zeros(n)
     for part in translation.parts or (translation,):
-        some = part.alternatives[:n]
-        log_probs = np.array([0.0 if sampled else alternative.log_prob for alternative in some])
-        weights = np.exp(log_probs - log_probs.max())
-        chrf = pairwise_chrf([alternative.text for alternative in some]) @ (weights / weights.sum())
-        expected += chrf * (len(part.source) if translation.parts else 1)
+        texts = [alternative.text for alternative in part.alternatives[:n]]
+        expected += pairwise_chrf(texts).mean(1) * (len(part.source) if translation.parts else 1)
     return _reordered(translation, np.argsort(-expected, kind="stable").tolist())
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +17,8 @@ from dragoman.predict.translator import Alternative, Translation, Translator
 TEXTS = st.text(st.sampled_from("ab cü\u3000.中"), max_size=12)
 
 
-def translation_of(*texts: str, log_probs: Sequence[float] = ()) -> Translation:
-    """A translation of as many candidates, each less probable than the one before by default."""
-    given = log_probs or [-float(i) for i in range(len(texts))]
-    alternatives = tuple(
-        Alternative(text, -float(i), log_prob)
-        for i, (text, log_prob) in enumerate(zip(texts, given, strict=True))
-    )
+def translation_of(*texts: str) -> Translation:
+    alternatives = tuple(Alternative(text, -float(i), -2.0 * i) for i, text in enumerate(texts))
     return Translation("source", alternatives)
 
 
@@ -38,45 +31,25 @@ def test_pairs_are_scored_as_by_sacrebleu(texts: list[str]) -> None:
 
 
 @settings(deadline=None)
-@given(
-    st.lists(st.tuples(TEXTS, st.floats(-900.0, 0.0)), min_size=1, max_size=6, unique_by=lambda one: one[0]),
-    st.booleans(),
-)
-def test_the_first_has_the_highest_expected_score_and_none_is_lost(
-    candidates: list[tuple[str, float]], sampled: bool
-) -> None:
-    texts, log_probs = zip(*candidates, strict=True)
-    translation = translation_of(*texts, log_probs=log_probs)
-    chosen = minimum_risk(translation, sampled=sampled)
+@given(st.lists(TEXTS, min_size=1, max_size=6))
+def test_the_first_has_the_highest_mean_score_and_none_is_lost(texts: list[str]) -> None:
+    chosen = minimum_risk(translation_of(*texts))
     metric = CHRF()
-    weights = [1.0 if sampled else math.exp(log_prob - max(log_probs)) for log_prob in log_probs]
-    expected = [
-        sum(w * metric.sentence_score(a, [b]).score for b, w in zip(texts, weights, strict=True))
-        / sum(weights)
-        for a in texts
-    ]
-    assert expected[texts.index(chosen.text)] == pytest.approx(max(expected))
-    assert sorted(chosen.alternatives) == sorted(translation.alternatives)
+    means = [sum(metric.sentence_score(a, [b]).score for b in texts) / len(texts) for a in texts]
+    assert means[texts.index(chosen.text)] == pytest.approx(max(means))
+    assert sorted(chosen.alternatives) == sorted(translation_of(*texts).alternatives)
 
 
 def test_the_consensus_wins_over_the_best_scored() -> None:
     odd, first, second = "Ein Hund bellt laut", "Der rote Kater schläft", "Der rote Kater schlief"
-    candidates = translation_of(odd, first, second, first, log_probs=[-3.0, -3.1, -3.1, -3.1])
-    chosen = minimum_risk(candidates)
+    chosen = minimum_risk(translation_of(odd, first, second, first))
     assert chosen.text == first
     assert chosen.score == -1.0
     assert chosen.alternatives[-1].text == odd
 
 
-def test_a_probable_candidate_of_a_beam_wins_over_two_that_are_alike_and_a_sample_does_not() -> None:
-    odd, first, second = "Ein Hund bellt laut", "Der rote Kater schläft", "Der rote Kater schlief"
-    candidates = translation_of(odd, first, second, log_probs=[-1.0, -5.0, -5.0])
-    assert minimum_risk(candidates).text == odd
-    assert minimum_risk(candidates, sampled=True).text != odd
-
-
 def test_of_equally_good_candidates_the_search_decides() -> None:
-    assert minimum_risk(translation_of("ab", "cd", log_probs=[-1.0, -1.0])).text == "ab"
+    assert minimum_risk(translation_of("ab", "cd")).text == "ab"
     assert minimum_risk(translation_of("")).text == ""
 
 
@@ -91,9 +64,8 @@ def test_the_parts_of_a_text_choose_together_and_are_never_compared_as_a_whole(
         lambda texts: compared.append(max(map(len, texts))) or pairwise_chrf(texts),
     )
     odd, same = "Ein Hund bellt laut", "Der rote Kater schläft"
-    even = [-1.0] * 4
-    part = translation_of(odd, same, same, odd + ".", log_probs=even)
-    parts = (part,) * 500 + (translation_of(same, odd, odd, odd, log_probs=even),) * 499
+    part = translation_of(odd, same, same, odd + ".")
+    parts = (part,) * 500 + (translation_of(same, odd, odd, odd),) * 499
     texts = [" ".join(p.alternatives[k].text for p in parts) for k in range(4)]
     whole = translation_of(*texts)._replace(parts=parts)
     chosen = minimum_risk(whole)
