@@ -134,7 +134,7 @@ def test_translations_are_a_list_and_shown_as_one_table(translator: Translator) 
 
 
 def test_alternatives_are_shown_where_there_are_some() -> None:
-    alternatives = (Alternative("a", -0.5, -1.0), Alternative(HOSTILE, -1.0, -2.0))
+    alternatives = (Alternative("a", -0.5), Alternative(HOSTILE, -1.0))
     reader = shown(Translation(HOSTILE, alternatives))
     assert reader.rows == [["score", "translation"], ["-0.50", "a"], ["-1.00", HOSTILE]]
     assert shown(Translation("s", alternatives[:1])).rows[1] == ["s", "a", "-0.50"]

@@ -147,7 +147,7 @@ def translate_protected(
 
 
 def _unchanged(text: str) -> Translation:
-    return Translation(text, (Alternative(text, 0.0, 0.0),))
+    return Translation(text, (Alternative(text, 0.0),))
 
 
 def _only_whole(

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from itertools import chain, islice
-from math import fsum
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
@@ -38,20 +37,20 @@ WORTH_A_THREAD = 16
 
 
 class Alternative(NamedTuple):
-    """One candidate translation."""
+    """One candidate translation and its score.
+
+    Its log-probability in nats over the length penalty, plus the coverage penalty if there is one.
+    """
 
     text: str
     score: float
-    """Its log-probability over the length penalty, plus the coverage penalty if there is one."""
-    log_prob: float
-    """The sum of its tokens' log-probabilities in nats, the end token included."""
 
 
 class Translation(NamedTuple):
     """The best translation of `source`, and all that were asked for, best first.
 
     Where `source` is too long for the model, it was translated in `parts`: the k-th of `alternatives` is made
-    of the k-th of each, joined, with the mean of their scores and the sum of their log-probabilities.
+    of the k-th of each, joined, with the mean of their scores.
     """
 
     source: str
@@ -260,7 +259,7 @@ class Translator:
         split = self._split(texts, sentences)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
-        translations = Shown(Translation(text, (Alternative("", 0.0, 0.0),), (), ((),)) for text in texts)
+        translations = Shown(Translation(text, (Alternative("", 0.0),), (), ((),)) for text in texts)
         done = len(texts) - len(filled) - len(split)
         n_threads = self._n_threads()
         batches = _batches(by_length, search.batch_sentences, n_threads)
@@ -339,9 +338,7 @@ class Translator:
         alternatives = []
         for chosen in zip(*(part.alternatives for part in parts), strict=False):
             pieces = ((a.text + gap) for a, gap in zip(chosen, gaps, strict=True) if a.text)
-            text = "".join(pieces).strip()
-            log_prob = fsum(a.log_prob for a in chosen)
-            alternatives.append(Alternative(text, fmean(a.score for a in chosen), log_prob))
+            alternatives.append(Alternative("".join(pieces).strip(), fmean(a.score for a in chosen)))
         found = zip(*(part.ids for part in parts), strict=False)
         ids = tuple(tuple(chain.from_iterable(chosen)) for chosen in found)
         return Translation(source, tuple(alternatives), parts, ids)
@@ -367,9 +364,7 @@ class Translator:
 
     def _read(self, source: str, hypotheses: list[Hypothesis], sentence: Sentence) -> Translation:
         texts = self.written(sentence, [h.ids for h in hypotheses])
-        alternatives = tuple(
-            Alternative(t, h.score, h.log_prob) for t, h in zip(texts, hypotheses, strict=True)
-        )
+        alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
         ids = tuple(tuple(h.ids) for h in hypotheses)
         return Translation(source, alternatives, (), ids)
 

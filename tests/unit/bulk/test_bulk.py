@@ -427,7 +427,7 @@ def test_pairs_are_read_by_the_training_as_they_were_meant(
     }  # fmt: skip
 
     def translate(self: Translator, texts: list[str], **options: object) -> list[Translation]:
-        return [Translation(text, (Alternative(made[text], 0.0, 0.0),)) for text in texts]
+        return [Translation(text, (Alternative(made[text], 0.0),)) for text in texts]
 
     monkeypatch.setattr(Translator, "translate", translate)
     mono, out = write_lines(tmp_path / "mono.txt", list(made)), tmp_path / "pairs.tsv.zst"
@@ -478,7 +478,7 @@ def test_a_ratio_of_zero_drops_nothing_for_its_length(tokenizers: TokenizerPair)
 
 
 def test_a_pair_is_one_line_of_two_columns(tokenizers: TokenizerPair) -> None:
-    translation = Translation("red\tcat ", (Alternative("rot\tKatze", 0.0, 0.0),))
+    translation = Translation("red\tcat ", (Alternative("rot\tKatze", 0.0),))
     assert SyntheticPairs("<BT>", 3.0)(translation, tokenizers) == "<BT> rot Katze\tred cat"
     assert SyntheticPairs("", 3.0)(translation, tokenizers) == "rot Katze\tred cat"
     assert SyntheticPairs("", 3.0)(translation._replace(source=" "), tokenizers) == Dropped("empty lines")

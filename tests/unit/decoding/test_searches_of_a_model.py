@@ -114,7 +114,7 @@ def test_every_alternative_begins_with_its_prefix(
     prefixes = ["groß Haus", "", "rot", "alt alt", "Hund"]
     translations = translator.translate(TEXTS, prefixes=prefixes, **settings)
     for prefix, translation in zip(prefixes, translations, strict=True):
-        for text, score, _ in translation.alternatives:
+        for text, score in translation.alternatives:
             assert text.startswith(prefix) or not translation.source
             assert score > -math.inf
     plain = translator.translate(TEXTS, **settings)
@@ -127,7 +127,7 @@ def test_every_alternative_holds_its_phrases_as_whole_words(translator: Translat
     required = [["Katze"], ["groß Haus", "alt"], ["Hund"], [], ["Zebra", "über"]]
     translations = translator.translate(TEXTS, required=required, beam_size=beam_size, n_best=beam_size)
     for phrases, translation in zip(required, translations, strict=True):
-        for text, score, _ in translation.alternatives:
+        for text, score in translation.alternatives:
             words = [re.search(rf"(?<!\w){phrase}(?!\w)", text) for phrase in phrases]
             assert all(words) or not translation.source
             assert score > -math.inf

@@ -49,7 +49,7 @@ def translator(tiny_run: Path) -> Translator:
 
 
 def identity(texts: Sequence[str]) -> list[Translation]:
-    return [Translation(text, (Alternative(text, 0.0, 0.0),)) for text in texts]
+    return [Translation(text, (Alternative(text, 0.0),)) for text in texts]
 
 
 def word_by_word(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:

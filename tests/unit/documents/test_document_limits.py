@@ -336,7 +336,7 @@ class Echo:
         for i in range(len(texts)):
             self.n_batches += 1
             progress(i + 1)
-        return [Translation(text, (Alternative(text, 0.0, 0.0),)) for text in texts]
+        return [Translation(text, (Alternative(text, 0.0),)) for text in texts]
 
 
 FEW = {

@@ -26,11 +26,11 @@ def translator(tiny_run: Path) -> Translator:
 
 
 def identity(texts: Sequence[str]) -> list[Translation]:
-    return [Translation(text, (Alternative(text, 0.0, 0.0),)) for text in texts]
+    return [Translation(text, (Alternative(text, 0.0),)) for text in texts]
 
 
 def shout(texts: Sequence[str]) -> list[Translation]:
-    return [Translation(text, (Alternative(f"<{text}>", 0.0, 0.0),)) for text in texts]
+    return [Translation(text, (Alternative(f"<{text}>", 0.0),)) for text in texts]
 
 
 @settings(deadline=None)

@@ -57,7 +57,7 @@ def test_the_weights_are_those_that_the_block_applies(translator: Translator) ->
 def test_without_a_target_it_is_the_translators_own(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = Translation("red cat", (Alternative("rot Katze", 0.0, 0.0),))
+    own = Translation("red cat", (Alternative("rot Katze", 0.0),))
     monkeypatch.setattr(translator, "translate", lambda texts: [own._replace(source=text) for text in texts])
     given, found = cross_attention(translator, "red cat", own.text), cross_attention(translator, "red cat")
     assert given.tgt_tokens == found.tgt_tokens

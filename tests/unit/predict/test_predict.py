@@ -40,6 +40,7 @@ def test_n_best_are_alternatives_in_order_of_score(translator: Translator) -> No
     scores = [alternative.score for alternative in translation.alternatives]
     assert 1 < len(scores) <= 3
     assert scores == sorted(scores, reverse=True)
+    assert (translation.text, translation.score) == translation.alternatives[0]
 
 
 def test_progress_counts_up_to_every_sentence(translator: Translator) -> None:

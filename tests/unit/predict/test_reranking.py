@@ -18,7 +18,7 @@ TEXTS = st.text(st.sampled_from("ab cü\u3000.中"), max_size=12)
 
 
 def translation_of(*texts: str) -> Translation:
-    alternatives = tuple(Alternative(text, -float(i), -2.0 * i) for i, text in enumerate(texts))
+    alternatives = tuple(Alternative(text, -float(i)) for i, text in enumerate(texts))
     return Translation("source", alternatives)
 
 
@@ -38,6 +38,7 @@ def test_the_first_has_the_highest_mean_score_and_none_is_lost(texts: list[str])
     means = [sum(metric.sentence_score(a, [b]).score for b in texts) / len(texts) for a in texts]
     assert means[texts.index(chosen.text)] == pytest.approx(max(means))
     assert sorted(chosen.alternatives) == sorted(translation_of(*texts).alternatives)
+    assert chosen.alternatives[0] == (chosen.text, chosen.score)
 
 
 def test_the_consensus_wins_over_the_best_scored() -> None:
