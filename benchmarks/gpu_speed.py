@@ -60,18 +60,17 @@ def main() -> None:
     print(f"matrix-product ceiling: {ceiling / 1e12:.2f} TFLOP/s\n")
     headings = f"{'target tokens a batch':>24}{'tokens/s':>12}{'of ceiling':>12}{'peak GB':>10}"
     print(f"{'model':8}{'steps':8}{headings}")
-    for model, batch_tokens in product(options.model, options.batch_tokens):
-        for steps in ("free", "static"):
-            config = settings(
-                steps, batch_tokens, options.steps, options.device, corpus=options.corpus, model=model
-            )
-            speed, memory = measure(config, keep=options.keep)
-            options.keep = None
-            share = speed * operations_per_token(config) / ceiling
-            print(
-                f"{model:8}{steps:8}{batch_tokens:24,}{speed:12,.0f}{share:12.1%}{memory or 0:10.2f}",
-                flush=True,
-            )
+    for steps, model, batch_tokens in product(("static", "free"), options.model, options.batch_tokens):
+        config = settings(
+            steps, batch_tokens, options.steps, options.device, corpus=options.corpus, model=model
+        )
+        speed, memory = measure(config, keep=options.keep)
+        options.keep = None
+        share = speed * operations_per_token(config) / ceiling
+        print(
+            f"{model:8}{steps:8}{batch_tokens:24,}{speed:12,.0f}{share:12.1%}{memory or 0:10.2f}",
+            flush=True,
+        )
 
 
 def settings(

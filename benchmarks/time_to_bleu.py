@@ -2,6 +2,7 @@
 
     python benchmarks/time_to_bleu.py
     python benchmarks/time_to_bleu.py --processes 2 --set training.batch_tokens=1024
+    python benchmarks/time_to_bleu.py --keep runs/quick
 
 Starts `dragoman train` on recipes/multi30k-en-de with a schedule of its own, reads the scores of its
 validations (beam 5, cased sacreBLEU), and prints the seconds from the start of the process to the first that
@@ -20,6 +21,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import torch
 
 from dragoman.hardware import environment
 
@@ -48,11 +51,14 @@ def main() -> None:
     parser.add_argument("--aims", type=float, nargs="+", default=[36.0, 38.0])
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--keep", type=Path, help="a folder for the run, which is removed otherwise")
     options = parser.parse_args()
     facts = environment()
-    print(f"{facts['cpu']}, {os.cpu_count()} cores, {options.processes} processes, PyTorch {facts['torch']}")
+    gpu = f"{torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
+    cpu = f"{facts['cpu']}, {os.cpu_count()} cores"
+    print(f"{gpu}{cpu}, {options.processes} processes, PyTorch {facts['torch']}")
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
+        run = options.keep or Path(folder) / "run"
         sets = [part for setting in (*SETTINGS, *options.set) for part in ("--set", setting)]
         processes = ["--processes", str(options.processes)] if options.processes > 1 else []
         command = ["train", str(RECIPE), "--out", str(run), *sets, *processes]
@@ -61,6 +67,8 @@ def main() -> None:
         training = subprocess.Popen([sys.executable, "-m", "dragoman", *command], stdout=log, stderr=log)
         try:
             watch(training, run, sorted(options.aims), start)
+            if training.poll():
+                sys.exit((Path(folder) / "log").read_text(encoding="utf-8").strip().rpartition("\n")[2])
         finally:
             training.send_signal(signal.SIGTERM)
             training.wait(timeout=120)

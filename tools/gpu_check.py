@@ -13,6 +13,7 @@ the processor, each as far as it makes sense; `--short` makes them small, to try
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import re
@@ -38,6 +39,7 @@ from urllib.request import Request, urlopen
 import torch
 from torch import distributed
 
+from dragoman.cli.serve import PACKAGES
 from dragoman.config import Config, parse_config
 from dragoman.data import phrasebook
 from dragoman.data.buckets import StaticBatches
@@ -264,7 +266,10 @@ def training(name: str, overrides: tuple[str, ...], limit: float) -> Callable[[P
         kind, all_ = name == "classifier", (place.updates(40), *overrides)
         there = train(settings(place, *all_, classifier=kind), place.work / "there")
         plain = settings(place, *all_, "training.precision=fp32", device="cpu", classifier=kind)
-        place.at_most("losses are apart", farthest(there, train(plain, place.work / "here")), limit)
+        here = train(plain, place.work / "here")
+        (first, *_), (first_here, *_) = losses(there).values(), losses(here).values()
+        place.note("first losses are apart", abs(first / first_here - 1))
+        place.at_most("losses are apart", farthest(there, here), limit)
         first, *_, last = losses(there).values()
         place.at_least("fall of the loss, nats", first - last, 0.0)
 
@@ -415,22 +420,27 @@ def out_of_memory(place: Place) -> None:
         raise SkipError("for GPUs")
     device = choose_device(place.device)
     total = torch.cuda.get_device_properties(device).total_memory
+
+    def leave(mebibytes: int) -> None:
+        gc.collect()  # a finished training is a circle of references
+        torch.cuda.empty_cache()
+        taken = torch.cuda.memory_reserved(device)  # by matrix products, for each stream
+        torch.cuda.set_per_process_memory_fraction((taken + (mebibytes << 20)) / total, device)
+
     big = ("training.batch_tokens=40000", "training.max_steps=4")
     kinds = {"free": FREE, "static": STATIC}
     wide = {name: train(settings(place, *big, steps), place.work / name) for name, steps in kinds.items()}
     sources, _ = place.test()
     many: dict[str, Any] = {"beam_size": 8, "batch_sentences": 512}
     expected = texts_of(loaded(place, place.device).translate(sources * 8, **many))
-    torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction((300 << 20) / total, device)
+    leave(200)
     for name, steps in kinds.items():
         narrow = train(settings(place, *big, steps), place.work / f"narrow-{name}")
         position = max((narrow / "checkpoints").glob("step-*")) / "position.json"
         n_pieces = json.loads(position.read_text(encoding="utf-8"))["n_pieces"]
         place.at_least(f"pieces of a batch, {name}", n_pieces, 2)
         place.at_most(f"losses are apart, {name}", farthest(narrow, wide[name]), EXACT)
-    torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction((100 << 20) / total, device)
+    leave(60)
     place.alike(
         "translations", texts_of(loaded(place, place.device).translate(sources * 8, **many)), expected
     )
@@ -593,8 +603,7 @@ def classify(place: Place) -> None:
 @check("serve", seconds=120)
 def serve(place: Place) -> None:
     """The service over HTTP, with several clients at once, and while its models are loaded again."""
-    packages = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "sentencex", "py3langid")
-    if missing := [name for name in packages if find_spec(name) is None]:
+    if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise SkipError(f"without {', '.join(missing)}")
     sources, _ = place.test(24)
     expected, log = on_processor(place, sources), place.work / "log"
@@ -747,7 +756,9 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 def check_all(options: argparse.Namespace, device: str, folder: Path) -> list[Outcome]:
     """Run each check and print its outcome, in order; the reference comes first."""
-    deadline = time.monotonic() + 60 * options.minutes
+    deadline, n_cores = time.monotonic() + 60 * options.minutes, os.cpu_count() or 1
+    n_jobs = options.jobs or max(1, n_cores // 4)
+    os.environ["OMP_NUM_THREADS"] = str(max(1, n_cores // n_jobs))  # checks that wait for each other crawl
 
     def run(name: str) -> Outcome:
         limit = min(CHECKS[name].seconds, deadline - time.monotonic())
@@ -758,7 +769,7 @@ def check_all(options: argparse.Namespace, device: str, folder: Path) -> list[Ou
     names = [name for name in options.only if name != "reference"]
     if outcomes[0].status == "FAIL":
         return outcomes + [Outcome(name, "FAIL", reason="there is no reference") for name in names]
-    with ThreadPoolExecutor(options.jobs or max(1, (os.cpu_count() or 1) // 4)) as pool:
+    with ThreadPoolExecutor(n_jobs) as pool:
         for outcome in pool.map(run, names):
             print(outcome, flush=True)
             outcomes.append(outcome)

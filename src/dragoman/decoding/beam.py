@@ -53,8 +53,8 @@ def beam_search(
 
     Continuations of log-probability -inf are never taken. If a sentence has no other, it is closed there,
     with one hypothesis of log_prob -inf. Ties go to the continuation of the better parent, then to the lower
-    token id. `length_penalty` is alpha, at least 0. `step` is called with tensors on `device`; everything
-    else is in fp64. RunError: a log-probability is NaN.
+    token id. `length_penalty` is alpha, at least 0. All but the tensors of `step` is in fp64.
+    RunError: a log-probability is NaN.
 
     With `n_groups` > 1 the beam is split into groups of equal width, each with its own beam search (diverse
     beam search, Vijayakumar et al. 2018). In each step the groups choose one after the other. A token's

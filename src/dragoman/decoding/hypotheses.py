@@ -18,6 +18,8 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 COMPILED_AT_MOST = 64
 """Best tokens that compiled code looks for: it inserts them one by one."""
+SPARE = 8
+"""Tokens beyond the best that are looked at in case some are equal."""
 GROUP = 64
 """Columns whose largest is found first, in the search for the best tokens of a row."""
 
@@ -26,12 +28,13 @@ class NextToken(Protocol):
     """The interface of a model for search."""
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        """Log-probabilities (N, V), fp32, of the token after `last` (N,).
+        """Log-probabilities (N, V), fp32, of the token after `last` (N,), on the model's device.
 
-        Row i continues row `parents[i]` of the previous call. Rows whose parents are beyond it begin new
-        sentences, one each: they follow all others, and `last` is bos. In the first call all rows do, and
-        `parents` is arange(N). N changes from call to call: a sentence grows into the rows of its beam, and
-        its rows go when it is done. A forbidden token has log-probability -inf.
+        `last` and `parents` are on the CPU, where searches choose. Row i continues row `parents[i]` of the
+        previous call. Rows whose parents are beyond it begin new sentences, one each: they follow all others,
+        and `last` is bos. In the first call all rows do, and `parents` is arange(N). N changes from call to
+        call: a sentence grows into the rows of its beam, and its rows go when it is done. A forbidden token
+        has log-probability -inf.
         """
 
 
@@ -73,17 +76,19 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
     k = min(k, log_probs.size(1))
     if k <= COMPILED_AT_MOST and is_compiled(log_probs):
         return _compiled_best_tokens(log_probs, k)
-    values, tokens = (best.cpu() for best in _top(log_probs, min(k + 1, log_probs.size(1))))
+    values, tokens = (best.cpu() for best in _top(log_probs, min(k + SPARE, log_probs.size(1))))
     check_no_nan(values[:, :1])  # topk counts NaN as the largest
-    if values.size(1) > k:
-        tied = (values[:, k] == values[:, k - 1]) & values[:, k].isfinite()
-        values, tokens = values[:, :k], tokens[:, :k].clone()
-        if tied.any():
-            tokens[tied] = _lowest_ids_of_ties(log_probs[tied.to(log_probs.device)], k).cpu()
-            values = log_probs.gather(1, tokens.to(log_probs.device)).cpu()
     tokens, by_id = tokens.sort(dim=1)
     values, by_value = values.gather(1, by_id).sort(dim=1, descending=True, stable=True)
-    return in_fp64(values), tokens.gather(1, by_value).numpy()
+    values, tokens, least = values[:, :k], tokens.gather(1, by_value[:, :k]), values[:, -1]
+    if k + SPARE < log_probs.size(1):
+        tied = (values[:, -1] == least) & least.isfinite()  # there may be more of them, of lower ids
+        if tied.any():
+            rows = log_probs[tied.to(log_probs.device)]
+            lowest = _lowest_ids_of_ties(rows, k)
+            order = rows.gather(1, lowest).sort(dim=1, descending=True, stable=True).indices
+            tokens[tied] = lowest.gather(1, order).cpu()
+    return in_fp64(values), tokens.numpy()
 
 
 def in_fp64(x: Tensor) -> Floats:

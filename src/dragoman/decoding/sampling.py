@@ -87,7 +87,7 @@ class SamplingSearch(Search):
         lengths = histories.lengths[rows]
         tokens = _draw(weights, rows, self._draws[np.arange(len(rows)), lengths])
         tokens[self._limits == lengths] = self.eos_id
-        where = tuple(torch.from_numpy(each).to(self.device) for each in (rows, tokens))
+        where = tuple(torch.from_numpy(each).to(log_probs.device) for each in (rows, tokens))
         values = in_fp64(log_probs[where])
         log_prob = self._log_prob + values
 

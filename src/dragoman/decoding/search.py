@@ -61,7 +61,7 @@ class Histories:
 
     def follow(self, last: Tensor, parents: Tensor) -> None:
         """Follow a call of a next-token function, as `NextToken` describes it."""
-        newest, going = last.cpu().numpy(), parents.cpu().numpy()
+        newest, going = last.numpy(), parents.numpy()
         n_new = int((going >= len(self.sentences)).sum())
         n = len(going) - n_new
         newest, going = newest[:n], going[:n]
@@ -93,10 +93,9 @@ class Search(ABC):
         n_best: int = 1,
         columns: Columns | None = None,
         score_term: ScoreTerm | None = None,
-        device: torch.device | str = "cpu",
     ) -> None:
-        """`step` is called with tensors on `device`; everything else is in arrays of NumPy, in fp64: of a few
-        numbers PyTorch's operations take several times as long.
+        """All but the tensors of `step` is in arrays of NumPy, in fp64: of a few numbers PyTorch's operations
+        take several times as long.
 
         `columns` says what the columns of `step` stand for.
         """
@@ -105,7 +104,6 @@ class Search(ABC):
         self.alpha, self.n_best = length_penalty, n_best
         self.columns = columns or Columns()
         self.score_term = score_term
-        self.device = device
         self.histories = Histories()
         self._last: Ints = np.empty(0, np.int64)
         self._parents = self._last
@@ -143,7 +141,7 @@ class Search(ABC):
         last, parents = torch.from_numpy(self._last), torch.from_numpy(self._parents)
         self.histories.follow(last, parents)
         self._n_rows = self.n_rows
-        log_probs = self.step(last.to(self.device), parents.to(self.device))
+        log_probs = self.step(last, parents)
         taken, self._parents, done = self.choose(log_probs)
         self._last = self.columns.tokens(taken)
         return {number: self._ranked(self._ended.pop(number)) for number in done.tolist()}

@@ -28,7 +28,7 @@ class NotEmpty:
         n_before, self._n_rows = self._n_rows, parents.numel()
         if not parents.numel() or int(parents.max()) < n_before:
             return log_probs
-        begin = parents >= n_before
+        begin = (parents >= n_before).to(log_probs.device)
         ends = torch.arange(log_probs.shape[1], device=log_probs.device) == self._eos_id
         return log_probs.masked_fill(begin[:, None] & ends, -torch.inf)
 
@@ -142,8 +142,9 @@ class Coverage:
         if self._sums is None:
             self._sums = attention
         else:
-            self._counted = self._counted[parents]
-            self._sums = self._sums[parents] + attention
+            rows = parents.to(attention.device)
+            self._counted = self._counted[rows]
+            self._sums = self._sums[rows] + attention
         return log_probs
 
     def penalty(self, rows: Tensor) -> Tensor:

@@ -49,6 +49,7 @@ class IncrementalDecoder:
     @torch.inference_mode()
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, V) in fp32."""
+        last, parents = last.to(self.sentences.device), parents.to(self.sentences.device)
         self._follow(parents)
         x = self.model.tgt_embedding(last[:, None], dtype=self.model.dtype, start=self.position)  # (N, 1, D)
         for i, layer in enumerate(decoder_layers(self.model)):

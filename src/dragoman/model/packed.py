@@ -13,6 +13,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -323,7 +325,7 @@ class PackedSteps:
         B, old_rows, _ = self.ancestors.shape
         counts = torch.bincount(slots, minlength=B)
         K = self.n_rows = int(counts.max())
-        places = slots * K + ranks_within(slots)
+        places = slots * K + torch.from_numpy(ranks_within(slots.numpy()))
         came_from = torch.zeros(B * K, dtype=torch.long)
         came_from[places[: len(old)]] = old
         self.ancestors = self.ancestors.view(B * old_rows, -1)[came_from].view(B, K, -1)
@@ -471,12 +473,12 @@ def padded_to(x: Tensor, *sizes: int, value: float = 0.0) -> Tensor:
     return larger
 
 
-def ranks_within(slots: Tensor) -> Tensor:
+def ranks_within(slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the number of each row (N,) within its slot, from 0; the rows of a slot stand together."""
-    rows = torch.arange(len(slots))
-    begins = torch.ones(len(slots), dtype=torch.bool)
+    rows, begins = np.arange(len(slots)), np.ones(len(slots), np.bool_)
     begins[1:] = slots[1:] != slots[:-1]
-    return rows - (rows * begins).cummax(0).values
+    ranks: npt.NDArray[np.int64] = rows - np.maximum.accumulate(rows * begins)
+    return ranks
 
 
 def rounded_up(n_rows: int) -> int:

@@ -13,8 +13,10 @@ import threading
 from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,6 +25,8 @@ from dragoman.model.layers import DecoderLayer, MultiHeadAttention
 from dragoman.model.packed import ranks_within
 from dragoman.model.recording import Recording, record
 from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers
+
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 WARM_UP = 2
 """Steps of a shape that are carried out before one is recorded."""
@@ -106,34 +110,36 @@ class StaticSteps:
         self.stage = decoder.stage(shape)
         self.stage.open(decoder.model.encode(src, src_mask), attention_bias(src_mask), forbidden)
         self.stage.user = id(self)
-        self.places = torch.arange(len(src))
-        """(N',) on the CPU: where among the N rows of the stage a row of the last call stands."""
+        self.places = np.arange(len(src))
+        """(N',) where among the N rows of the stage a row of the last call stands."""
         self.position = 0
 
     @torch.inference_mode()
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         """last (N',) tokens, parents (N',) rows of the previous call -> log-probabilities (N', V) in fp32."""
         assert self.stage.user == id(self), "another search has begun in this thread"
-        came_from = self._follow(parents.cpu())
-        tokens = torch.zeros_like(came_from)
-        tokens[self.places] = last.cpu()
+        came_from = self._follow(parents.numpy())
+        tokens = np.zeros_like(came_from)
+        tokens[self.places] = last.numpy()
         log_probs = self.stage.step(tokens, came_from, pool=self.decoder.pool)
         self.position += 1
-        return log_probs[self.places.to(log_probs.device)]
+        if len(self.places) == len(log_probs):  # all of them, in order
+            return log_probs
+        return log_probs[torch.from_numpy(self.places).to(log_probs.device)]
 
-    def _follow(self, parents: Tensor) -> Tensor:
+    def _follow(self, parents: Ints) -> Ints:
         """Find places for the rows of this step, on another stage if need be; (N,) where each came from."""
         shape, old = self.stage.shape, self.places[parents]
         sentences = old // shape.n_rows
-        ranks, counts = ranks_within(sentences), torch.bincount(sentences, minlength=shape.n_sentences)
-        kept = torch.arange(shape.n_sentences)
-        alive = (counts > 0).nonzero()[:, 0]
+        ranks, counts = ranks_within(sentences), np.bincount(sentences, minlength=shape.n_sentences)
+        kept = np.arange(shape.n_sentences)
+        alive = counts.nonzero()[0]
         if (n_sentences := power_of_two(len(alive))) < shape.n_sentences:
             kept = alive
         n_rows = max(shape.n_rows, int(counts.max()))
         room = 2 * shape.room if self.position == shape.room else shape.room
-        self.places = torch.searchsorted(kept, sentences) * n_rows + ranks
-        came_from = torch.zeros(n_sentences * n_rows, dtype=torch.long)
+        self.places = np.searchsorted(kept, sentences) * n_rows + ranks
+        came_from = np.zeros(n_sentences * n_rows, np.int64)
         came_from[self.places] = old
         wanted = Shape(n_sentences, n_rows, shape.n_source, room)
         if wanted == shape:
@@ -141,7 +147,7 @@ class StaticSteps:
         stage = self.decoder.stage(wanted)
         stage.take_over(self.stage, kept, came_from)
         self.stage, stage.user = stage, id(self)
-        return torch.arange(len(came_from))
+        return np.arange(len(came_from))
 
 
 class Stage:
@@ -187,9 +193,9 @@ class Stage:
         self.output_bias[list(forbidden)] = -torch.inf
         self.position.fill_(0)
 
-    def take_over(self, other: Stage, kept: Tensor, came_from: Tensor) -> None:
-        """Go on where `other` is: with its sentences `kept`, and row i as its row `came_from[i]`."""
-        kept, rows = kept.to(self.device), came_from.to(self.device)
+    def take_over(self, other: Stage, sentences: Ints, came_from: Ints) -> None:
+        """Go on where `other` is: with those `sentences` of it, and row i as its row `came_from[i]`."""
+        kept, rows = (torch.from_numpy(each).to(self.device) for each in (sentences, came_from))
         self.cross[:, :, : len(kept)] = other.cross[:, :, kept]
         self.cross_bias.fill_(0.0)
         self.cross_bias[: len(kept)] = other.cross_bias[kept]
@@ -197,12 +203,12 @@ class Stage:
         self.output_bias.copy_(other.output_bias)
         self.position.copy_(other.position)
 
-    def step(self, tokens: Tensor, came_from: Tensor, *, pool: Any = None) -> Tensor:
-        """tokens (N,), came_from (N,) on the CPU -> log-probabilities (N, V), good until the next step.
+    def step(self, tokens: Ints, came_from: Ints, *, pool: Any = None) -> Tensor:
+        """tokens (N,), came_from (N,) -> log-probabilities (N, V), good until the next step.
 
         `pool` is that of another stage, to be shared when the step is recorded.
         """
-        self.inputs.copy_(torch.stack([tokens, came_from]))
+        self.inputs.copy_(torch.from_numpy(np.stack([tokens, came_from])))
         if self.n_steps == WARM_UP and can_record(self.model):
             with suppress(torch.OutOfMemoryError):  # what has no room to be recorded is carried out
                 self.recording = record(self._compute, self.device, pool=pool)

@@ -157,7 +157,7 @@ class StepEngine(ABC):
         found: list[list[float]] = [[] for _ in targets]
         rows = parents = torch.arange(len(targets))  # rows: the targets that go on
         for t in range(tgt_in.shape[1]):
-            log_probs = step(tgt_in[rows, t].to(self.device), parents.to(self.device)).cpu()
+            log_probs = step(tgt_in[rows, t], parents).cpu()
             values = log_probs.gather(1, tgt_out[rows, t, None])[:, 0]
             for row, value in zip(rows.tolist(), values.tolist(), strict=True):
                 found[row].append(value)
@@ -284,7 +284,7 @@ class RunningSearch:
         settings = self._settings
         options: dict[str, Any] = {
             "bos_id": BOS_ID, "eos_id": EOS_ID, "length_penalty": settings.length_penalty,
-            "n_best": settings.n_best, "columns": self._started.columns, "device": self._engine.device,
+            "n_best": settings.n_best, "columns": self._started.columns,
             "score_term": self._started.score_term,
         }  # fmt: skip
         if settings.method == "sampling":
