@@ -16,11 +16,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +26,10 @@ from dragoman.config import load_recipe
 from dragoman.training.loop import train
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from browser_page import static_files  # noqa: E402
+
 PICTURES = ROOT / "docs" / "pictures"
 RECIPE = ROOT / "notebooks" / "phrasebook-en-de.toml"
 
@@ -114,26 +113,6 @@ def picture_offline(browser: Any, folder: Path, screen: Path) -> None:
     page.fill("#source", TEXT)
     page.locator("#output", has_text="Italien").wait_for()
     page.screenshot(path=screen)
-
-
-@contextmanager
-def static_files(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder on this machine until the block ends."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class Files(SimpleHTTPRequestHandler):
-    """Static files, without a log."""
-
-    def log_message(self, *_: Any) -> None:
-        """Write nothing."""
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def test_both_kinds_of_steps_are_measured(
     benchmark.main()
     assert kept == [Path("speed"), None, None, None]
     assert [(training.steps, training.batch_tokens) for training in measured] == [
-        (steps, n) for n in (64, 128) for steps in ("free", "static")
+        (steps, n) for steps in ("static", "free") for n in (64, 128)
     ]
     line = r"^small +(free|static) .* 1,000 +\d+\.\d% +0\.50$"
     assert len(re.findall(line, capsys.readouterr().out, re.MULTILINE)) == 4

@@ -6,16 +6,13 @@ The npm package of onnxruntime-web comes from DRAGOMAN_ONNXRUNTIME_WEB, an insta
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from browser_page import static_files
 from dragoman.config import SearchConfig
 from dragoman.data.catalog.download import DownloadError
 from dragoman.interop.exporting import ExportReport, export_run
@@ -39,24 +36,6 @@ NASTY = [
     "\ufeffbom", "don't—stop…", "\u0344 \u0958 ﬁ", "𝒳𝓎 𐍈",
 ]  # fmt: skip
 """Emoji, marks, controls, scripts, what looks like tokens: all that a tokenizer may trip over."""
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *args: Any) -> None:
-        """Write nothing."""
-
-
-@contextmanager
-def static_files(folder: Path) -> Iterator[str]:
-    """The address of a server of the files in `folder`, and nothing else."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 class Opened(NamedTuple):

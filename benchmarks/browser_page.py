@@ -1,0 +1,124 @@
+"""How fast the page of `dragoman export --to browser` is in Chromium, from opening it to the last sentence.
+
+    python benchmarks/browser_page.py RUN
+    python benchmarks/browser_page.py RUN --onnxruntime-web node_modules/onnxruntime-web --rounds 5
+
+Exports the run into a temporary folder, serves that on 127.0.0.1 and opens it in a fresh profile, `--rounds`
+times. Prints the size of model and page, and medians: the seconds from opening the page to "Ready", from
+there to the first translation, from opening it a second time (all files kept by its worker) to "Ready", and
+sentences a second of the run's validation sources, one by one and eight at once. Greedy search in int8 by
+onnxruntime-web, one thread. Needs playwright and a Chromium (Debian's package chromium).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from dragoman.hardware import environment
+from dragoman.interop.exporting import export_run
+from gpu_decode import validation_sentences
+
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+TRANSLATE = """async ([texts, at_once]) => {
+  const { translator } = await import('./page.js');
+  const begin = performance.now();
+  for (let i = 0; i < texts.length; i += at_once) {
+    await translator.translateAll(texts.slice(i, i + at_once));
+  }
+  return (performance.now() - begin) / 1000;
+}"""
+"""Seconds that the page's translator takes."""
+
+
+def main() -> None:
+    from playwright.sync_api import sync_playwright
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sentences", type=int, default=200)
+    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    parser.add_argument("--onnxruntime-web", type=Path, help="an installed package; else it is downloaded")
+    options = parser.parse_args()
+    texts = validation_sentences(options.run)[: options.sentences]
+    facts: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        page = Path(folder) / "page"
+        export_run(options.run, page, to="browser", onnxruntime_web=options.onnxruntime_web)
+        browser = driver.chromium.launch(executable_path=options.chromium, args=list(FLAGS))
+        print(f"{environment()['cpu']}, Chromium {browser.version}")
+        model = sum((page / name).stat().st_size for name in ("encoder.onnx", "decoder.onnx", "weights.bin"))
+        runtime = sum(path.stat().st_size for path in (page / "onnxruntime").rglob("*") if path.is_file())
+        whole = sum(path.stat().st_size for path in page.rglob("*") if path.is_file())
+        print(f"model {model / 1e6:.1f} MB, with tokenizer and page {(whole - runtime) / 1e6:.1f} MB")
+        with static_files(page) as url:
+            for _ in range(options.rounds):
+                for name, value in measure(browser, url, texts).items():
+                    facts.setdefault(name, []).append(value)
+        browser.close()
+    for name, values in facts.items():
+        print(f"{name:44}{statistics.median(values):8.2f}   ({min(values):.2f} to {max(values):.2f})")
+
+
+def measure(browser: Any, url: str, texts: list[str]) -> dict[str, float]:
+    """Return the figures of one fresh profile, by what they are called."""
+    context = browser.new_context()
+    page = context.new_page()
+    start = time.perf_counter()
+    open_page(page, url)
+    opened = time.perf_counter()
+    first = page.evaluate(TRANSLATE, [texts[:1], 1])
+    page.evaluate("navigator.serviceWorker.ready.then(() => null)")
+    page.reload()  # from here on by its worker, which keeps what it passes on
+    page.locator("#status", has_text="Ready").wait_for()
+    again = time.perf_counter()
+    open_page(page, url)
+    kept = time.perf_counter()
+    speeds = {f"sentences/s, {n} at once": len(texts) / page.evaluate(TRANSLATE, [texts, n]) for n in (1, 8)}
+    context.close()
+    return {
+        "seconds from opening to ready": opened - start,
+        "seconds from there to the first translation": first,
+        "seconds from opening it again to ready": kept - again,
+        **speeds,
+    }
+
+
+def open_page(page: Any, url: str) -> None:
+    """Open the page, and wait until its model is loaded."""
+    page.goto(url)
+    page.locator("#status", has_text="Ready").wait_for()
+
+
+@contextmanager
+def static_files(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder on this machine until the block ends; the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Files, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Files(SimpleHTTPRequestHandler):
+    """Static files, without a log."""
+
+    def log_message(self, *_: Any) -> None:
+        """Write nothing."""
+
+
+if __name__ == "__main__":
+    main()
