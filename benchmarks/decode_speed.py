@@ -12,8 +12,8 @@ has transformers; JoeyNMT reads the run itself. Where the run has a shortlist, D
 translate with it and without ("all tokens", and without "vmap"). `--base` measures a Transformer base with
 random weights and the run's vocabulary in place of the run, whose translations have 15 tokens.
 
-Then, of Dragoman alone: the time of one sentence with a beam of 4, the time from the start of a process to
-the first translation, and the memory that the whole test set takes, 16 and 100 sentences at a time.
+Then, of Dragoman alone: the time of one sentence, greedily and with a beam of 4, the time from the start of a
+process to the first translation, and the memory of the whole test set, 16 and 100 sentences at a time.
 """
 
 from __future__ import annotations
@@ -189,14 +189,15 @@ def report(table: list[Row], references: list[str], lang: str, *, n_sentences: i
 def alone(run: Path, sources: list[str], texts: Path) -> None:
     """Latency, cold start and memory of Dragoman."""
     translator = Translator.load(run)
-    seconds = []
-    for source in sources[:220]:
-        start = time.perf_counter()
-        translator.translate([source], beam_size=4, n_best=1)
-        seconds.append(time.perf_counter() - start)
-    cuts = statistics.quantiles(seconds[20:], n=100)
-    print(f"\none sentence, beam 4: p50 {cuts[49] * 1e3:.1f} ms, p99 {cuts[98] * 1e3:.1f} ms")
-
+    print()
+    for name, beam_size in (("greedily", 1), ("beam 4", 4)):
+        seconds = []
+        for source in sources[:220]:
+            start = time.perf_counter()
+            translator.translate([source], beam_size=beam_size, n_best=1)
+            seconds.append(time.perf_counter() - start)
+        cuts = statistics.quantiles(seconds[20:], n=100)
+        print(f"one sentence, {name}: p50 {cuts[49] * 1e3:.1f} ms, p99 {cuts[98] * 1e3:.1f} ms")
     clock = "import time; start = time.perf_counter(); import dragoman.predict.translator; "
     code = clock + "print(time.perf_counter() - start)"
     imports, totals = [], []
