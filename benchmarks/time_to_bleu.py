@@ -14,15 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-
-import torch
 
 from dragoman.hardware import environment
 
@@ -54,9 +51,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a folder for the run, which is removed otherwise")
     options = parser.parse_args()
     facts = environment()
-    gpu = f"{torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
-    cpu = f"{facts['cpu']}, {os.cpu_count()} cores"
-    print(f"{gpu}{cpu}, {options.processes} processes, PyTorch {facts['torch']}")
+    machine = ", ".join([*facts["gpus"], facts["cpu"], f"{facts['n_cores']} cores"])
+    print(f"{machine}, {options.processes} processes, PyTorch {facts['torch']}")
     with tempfile.TemporaryDirectory() as folder:
         run = options.keep or Path(folder) / "run"
         sets = [part for setting in (*SETTINGS, *options.set) for part in ("--set", setting)]

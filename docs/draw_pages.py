@@ -25,11 +25,10 @@ from playwright.sync_api import sync_playwright
 from dragoman.config import load_recipe
 from dragoman.training.loop import train
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+from browser_page import static_files
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-from browser_page import static_files  # noqa: E402
-
 PICTURES = ROOT / "docs" / "pictures"
 RECIPE = ROOT / "notebooks" / "phrasebook-en-de.toml"
 

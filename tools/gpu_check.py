@@ -43,7 +43,7 @@ from dragoman.cli.serve import PACKAGES
 from dragoman.config import Config, parse_config
 from dragoman.data import phrasebook
 from dragoman.data.buckets import StaticBatches
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, MissingExtraError, require
 from dragoman.hardware import choose_device, find_device, has_bf16, matrix_ceiling
 from dragoman.metrics.translation import bleu
 from dragoman.model.kernels import choose_kernels
@@ -254,7 +254,7 @@ TRAININGS: dict[str, tuple[tuple[str, ...], float]] = {
     "static muon": ((STATIC, "training.optimizer=muon"), CLOSE),
     "bf16": ((STATIC, "training.precision=bf16"), ROUGH),
     "fp16": (("training.precision=fp16",), ROUGH),
-    "classifier": (("training.max_steps=20",), EXACT),  # from there on roundings grow, on a processor too
+    "classifier": (("training.max_steps=20",), EXACT),  # later, rounding errors grow, on a CPU too
 }
 """Settings of trainings, and how far their losses may be from those of the processor in fp32."""
 
@@ -267,11 +267,11 @@ def training(name: str, overrides: tuple[str, ...], limit: float) -> Callable[[P
         there = train(settings(place, *all_, classifier=kind), place.work / "there")
         plain = settings(place, *all_, "training.precision=fp32", device="cpu", classifier=kind)
         here = train(plain, place.work / "here")
-        (first, *_), (first_here, *_) = losses(there).values(), losses(here).values()
-        place.note("first losses are apart", abs(first / first_here - 1))
+        ours, theirs = ([*losses(run).values()] for run in (there, here))
+        place.note("first losses are apart", abs(ours[0] / theirs[0] - 1))
         place.at_most("losses are apart", farthest(there, here), limit)
-        if not kind:  # a classifier's is flat so early
-            place.at_least("fall of the loss, nats", first - [*losses(there).values()][-1], 0.0)
+        if not kind:  # a classifier's loss is still flat after 20 updates
+            place.at_least("fall of the loss, nats", ours[0] - ours[-1], 0.0)
 
     return compare
 
@@ -421,10 +421,11 @@ def out_of_memory(place: Place) -> None:
     device = choose_device(place.device)
     total = torch.cuda.get_device_properties(device).total_memory
 
-    def leave(mebibytes: int) -> None:
-        gc.collect()  # a finished training is a circle of references
+    def limit_memory(mebibytes: int) -> None:
+        """Allow this process `mebibytes` beyond what it holds for good."""
+        gc.collect()  # a finished training is a reference cycle
         torch.cuda.empty_cache()
-        taken = torch.cuda.memory_reserved(device)  # by matrix products, for each stream
+        taken = torch.cuda.memory_reserved(device)  # workspaces of cuBLAS, one for each stream
         torch.cuda.set_per_process_memory_fraction((taken + (mebibytes << 20)) / total, device)
 
     big = ("training.batch_tokens=40000", "training.max_steps=4")
@@ -433,14 +434,14 @@ def out_of_memory(place: Place) -> None:
     sources, _ = place.test()
     many: dict[str, Any] = {"beam_size": 8, "batch_sentences": 512}
     expected = texts_of(loaded(place, place.device).translate(sources * 8, **many))
-    leave(200)
+    limit_memory(200)
     for name, steps in kinds.items():
         narrow = train(settings(place, *big, steps), place.work / f"narrow-{name}")
         position = max((narrow / "checkpoints").glob("step-*")) / "position.json"
         n_pieces = json.loads(position.read_text(encoding="utf-8"))["n_pieces"]
         place.at_least(f"pieces of a batch, {name}", n_pieces, 2)
         place.at_most(f"losses are apart, {name}", farthest(narrow, wide[name]), EXACT)
-    leave(60)
+    limit_memory(60)
     place.alike(
         "translations", texts_of(loaded(place, place.device).translate(sources * 8, **many)), expected
     )
@@ -603,8 +604,10 @@ def classify(place: Place) -> None:
 @check("serve", seconds=120)
 def serve(place: Place) -> None:
     """The service over HTTP, with several clients at once, and while its models are loaded again."""
-    if missing := [name for name in PACKAGES if find_spec(name) is None]:
-        raise SkipError(f"without {', '.join(missing)}")
+    try:
+        require(*PACKAGES, extra="serve", purpose="serving")
+    except MissingExtraError as error:
+        raise SkipError(str(error)) from None
     sources, _ = place.test(24)
     expected, log = on_processor(place, sources), place.work / "log"
     options = ["--device", place.device, "--precision", "fp32", "--port", 0]
@@ -758,7 +761,9 @@ def check_all(options: argparse.Namespace, device: str, folder: Path) -> list[Ou
     """Run each check and print its outcome, in order; the reference comes first."""
     deadline, n_cores = time.monotonic() + 60 * options.minutes, os.cpu_count() or 1
     n_jobs = options.jobs or max(1, n_cores // 4)
-    os.environ["OMP_NUM_THREADS"] = str(max(1, n_cores // n_jobs))  # checks that wait for each other crawl
+    os.environ["OMP_NUM_THREADS"] = str(
+        max(1, n_cores // n_jobs)
+    )  # more threads than cores: many times slower
 
     def run(name: str) -> Outcome:
         limit = min(CHECKS[name].seconds, deadline - time.monotonic())

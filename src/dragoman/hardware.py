@@ -32,7 +32,7 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda":
         try:
             torch.cuda.set_device(device)
-            torch.backends.cuda.enable_cudnn_sdp(False)  # it plans again for each shape
+            torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN builds a plan for each shape
         except RuntimeError as error:
             reason = str(error).strip().partition("\n")[0]
             raise ConfigError(f'device = "{name}": cannot be used ({reason}); use device = "cpu"') from None

@@ -19,7 +19,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 COMPILED_AT_MOST = 64
 """Best tokens that compiled code looks for: it inserts them one by one."""
 SPARE = 8
-"""Tokens beyond the best that are looked at in case some are equal."""
+"""Candidates beyond the k best, so that ties at the edge seldom need a second pass over the vocabulary."""
 GROUP = 64
 """Columns whose largest is found first, in the search for the best tokens of a row."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,8 @@ from dragoman.model.quantized import (
     is_quantizable,
 )
 from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers, encoder_layers
+
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 ENCODED_AT_ONCE = 1024
 """Source tokens, padding included."""
@@ -473,11 +475,11 @@ def padded_to(x: Tensor, *sizes: int, value: float = 0.0) -> Tensor:
     return larger
 
 
-def ranks_within(slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def ranks_within(slots: Ints) -> Ints:
     """Return the number of each row (N,) within its slot, from 0; the rows of a slot stand together."""
     rows, begins = np.arange(len(slots)), np.ones(len(slots), np.bool_)
     begins[1:] = slots[1:] != slots[:-1]
-    ranks: npt.NDArray[np.int64] = rows - np.maximum.accumulate(rows * begins)
+    ranks: Ints = rows - np.maximum.accumulate(rows * begins)
     return ranks
 
 

@@ -13,20 +13,17 @@ import threading
 from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from dragoman.model.kernels import FAST_ON_GPU
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
-from dragoman.model.packed import ranks_within
+from dragoman.model.packed import Ints, ranks_within
 from dragoman.model.recording import Recording, record
 from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers
-
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 WARM_UP = 2
 """Steps of a shape that are carried out before one is recorded."""
