@@ -27,7 +27,7 @@ def distill(
         str,
         typer.Option(
             help="Encoder + decoder layers: fast (6 + 2), fastest (6 + 1), small (6 + 2, half the width); "
-            "same (the teacher's, for an --ensemble)."
+            "same (the teacher's, to learn from several runs)."
         ),
     ] = "fast",
     out: Annotated[
@@ -49,6 +49,23 @@ def distill(
         ),
     ] = None,
     ensemble: Ensemble = None,
+    forward: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Learn from this run's translations as well, beside RUN's; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    backward: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Learn from back-translations as well: this run of the other direction translates the "
+            "references; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     min_chrf: Annotated[
         float | None,
         typer.Option(
@@ -125,6 +142,8 @@ def distill(
             text=tuple(text or ()),
             teacher_output=teacher_output or "",
             ensemble=tuple(map(str, ensemble or ())),
+            forward=tuple(map(str, forward or ())),
+            backward=tuple(map(str, backward or ())),
             keep_best=keep_best,
             reverse="" if reverse is None else str(reverse),
         ),

@@ -224,7 +224,7 @@ def describe_lessons(taught: Mapping[str, Any]) -> str:
     """Describe the number of training pairs, and the skipped ones by reason."""
     left_out = ", ".join(f"{n:,} {reason}" for reason, n in sorted(taught["left_out"].items()))
     return (
-        f"the student learns from {taught['n_kept']:,} of {taught['n_pairs']:,} pairs as the teacher has them"
+        f"the student learns from {taught['n_kept']:,} of {taught['n_pairs']:,} translated pairs"
         + (f", and from {taught['n_references']:,} as they are" if taught["n_references"] else "")
         + (f"; left out ({DROPPED} lists them): {left_out}" if left_out else "")
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -41,6 +41,11 @@ class Lessons(NamedTuple):
     """A file of translations to learn from; the teacher translates nothing."""
     ensemble: tuple[str, ...] = ()
     """Runs that translate, and score, together with the teacher."""
+    forward: tuple[str, ...] = ()
+    """Runs of the same direction whose translations of the training text are learnt beside the teacher's."""
+    backward: tuple[str, ...] = ()
+    """Runs of the other direction, whose translations of the references into the source language are learnt
+    as sources of these references."""
     keep_best: float = 1.0
     """Share of the translations to keep: those with the best scores."""
     reverse: str = ""
@@ -61,10 +66,13 @@ class Lessons(NamedTuple):
 
         Settings that earlier versions had not are in it only if they are set.
         """
-        settings = self._asdict() | {"min_chrf": self.chrf_floor, "ensemble": [*self.ensemble]}
-        without = {"ensemble": [], "keep_best": 1.0, "reverse": "", "text": self.text}
-        without |= {"teacher_output": self.teacher_output}
-        return {name: value for name, value in settings.items() if without.get(name) != value}
+        first = {"n_best", "references", "max_ratio", "min_chrf", "max_pairs"}
+        hashed = {"text", "teacher_output"}
+        found: dict[str, Any] = {}
+        for name, value in (self._asdict() | {"min_chrf": self.chrf_floor}).items():
+            if name in first or (name not in hashed and value != self._field_defaults[name]):
+                found[name] = list(value) if isinstance(value, tuple) else value
+        return found
 
 
 def check_lessons(config: TranslationConfig, lessons: Lessons) -> None:
@@ -90,35 +98,69 @@ def check_lessons(config: TranslationConfig, lessons: Lessons) -> None:
         raise ConfigError("--ensemble translates, and --teacher-output is translated already; give one")
     if lessons.reverse and lessons.keep_best == 1:
         raise ConfigError("--reverse scores translations for --keep-best; give both")
+    if (lessons.forward or lessons.backward) and not lessons.is_own_text:
+        raise ConfigError(
+            "--forward and --backward translate the training text of RUN and its references; leave them away "
+            "with --text and --teacher-output"
+        )
     if lessons.reverse:
-        src, tgt = config.languages
-        if (tgt, src) not in translation_config(Run.open(lessons.reverse)).directions:
-            raise ConfigError(f"--reverse {lessons.reverse}: does not translate {tgt} → {src}")
+        _check_direction("--reverse", lessons.reverse, config.languages[::-1])
     for path in lessons.ensemble:
         Run.open(path)
     n_offered(config, lessons)
+    for path in lessons.forward:
+        n_offered(_check_direction("--forward", path, config.languages), lessons)
+    for path in lessons.backward:
+        n_offered(_check_direction("--backward", path, config.languages[::-1]), lessons)
+
+
+def _check_direction(option: str, path: str, direction: tuple[str, str]) -> TranslationConfig:
+    """Return the configuration of the run at `path`. ConfigError: it does not translate `direction`."""
+    config = translation_config(Run.open(path))
+    if direction not in config.directions:
+        raise ConfigError(f"{option} {path}: does not translate {direction[0]} → {direction[1]}")
+    return config
 
 
 def n_offered(config: TranslationConfig, lessons: Lessons) -> int:
-    """Return the number of candidates per sentence. ConfigError: the teacher's beam is smaller."""
+    """Return the number of candidates per sentence of a run. ConfigError: its beam is smaller."""
     if not lessons.is_own_text:
         return 1
     search = config.search
     if search.method == "beam" and lessons.n_best > search.beam_size:
         raise ConfigError(
-            f"--n-best {lessons.n_best}: the teacher's beam is {search.beam_size}; give --n-best "
+            f"--n-best {lessons.n_best}: the beam of {config.name} is {search.beam_size}; give --n-best "
             f"{search.beam_size} at most"
         )
     return lessons.n_best or search.beam_size
 
 
-class Offer(NamedTuple):
-    """A source with the translations to choose from."""
+class Writer(NamedTuple):
+    """A run that translates for the student."""
 
-    src: str
+    name: str
+    """Of its file, without suffix."""
+    run: Path
+    turned: bool = False
+    """Whether it translates the references into the source language."""
+
+
+def writers(teacher: Path, lessons: Lessons) -> list[Writer]:
+    """Return the runs that translate, the teacher first."""
+    forward = (Writer(f"forward-{i}", Path(run)) for i, run in enumerate(lessons.forward, 1))
+    backward = (Writer(f"backward-{i}", Path(run), turned=True) for i, run in enumerate(lessons.backward, 1))
+    return [Writer("teacher", teacher), *forward, *backward]
+
+
+class Offer(NamedTuple):
+    """A text with the translations to choose from."""
+
+    text: str
     candidates: list[str]
     """Best first."""
     reference: str | None
+    turned: bool = False
+    """Whether the text is of the target language, and the candidates of the source language."""
 
 
 class Material:
@@ -150,27 +192,34 @@ class Material:
         most = self.lessons.max_pairs if self.lessons.is_own_text else 0
         return islice(filter(has_text, self._corpus.pairs()), most or None)
 
-    def sources(self) -> Iterator[str]:
-        """Yield what the teacher translates. DataError: it cannot be read."""
+    def texts(self, *, turned: bool = False) -> Iterator[str]:
+        """Yield what is translated; `turned`: the references. DataError: it cannot be read."""
         if not self._files:
-            return (one_line(pair.src) for pair in self.pairs())
+            return (one_line(pair.tgt if turned else pair.src) for pair in self.pairs())
         lines = (one_line(line) for file in self._files for line in open_lines(file))
         return islice(lines, self.lessons.max_pairs or None)
 
-    def offers(self, translations: Path) -> Iterator[Offer]:
-        """Yield each source with its candidates, which stand in the file `translations` if they were made."""
+    def offers(self, folder: Path, made_by: Sequence[Writer]) -> Iterator[list[Offer]]:
+        """Yield the offers of each sentence: one by each of `made_by`, whose files are in `folder`.
+
+        Given translations (`teacher_output`) are an offer each.
+        """
         if self._made is not None:
-            made = islice(self._made.pairs(), self.lessons.max_pairs or None)
-            return (Offer(one_line(pair.src), [one_line(pair.tgt)], None) for pair in made)
-        lines = open_lines(translations)
+            for src, tgt in islice(self._made.pairs(), self.lessons.max_pairs or None):
+                yield [Offer(one_line(src), [one_line(tgt)], None)]
+            return
+        files = [open_lines(folder / f"{writer.name}.gz") for writer in made_by]
         if self._files:
-            return _beside(self.sources(), lines)
-        pairs = zip(self.pairs(), lines, strict=True)
-        return (Offer(one_line(pair.src), line.split("\t"), pair.tgt) for pair, line in pairs)
-
-
-def _beside(sources: Iterable[str], translations: Iterable[str]) -> Iterator[Offer]:
-    return (Offer(src, line.split("\t"), None) for src, line in zip(sources, translations, strict=True))
+            for src, line in zip(self.texts(), *files, strict=True):
+                yield [Offer(src, line.split("\t"), None)]
+            return
+        for (src, tgt), *lines in zip(self.pairs(), *files, strict=True):
+            yield [
+                Offer(one_line(tgt), line.split("\t"), src, turned=True)
+                if writer.turned
+                else Offer(one_line(src), line.split("\t"), tgt)
+                for writer, line in zip(made_by, lines, strict=True)
+            ]
 
 
 def one_line(text: str) -> str:

@@ -1,7 +1,8 @@
 """Training data of a student: sources with the teacher's translations, filtered.
 
 sources.gz               the sources, one a line
-teacher.gz               their translations, written by `dragoman.bulk`, which a kill does not undo
+teacher.gz forward-1.gz  their translations, written by `dragoman.bulk`, which a kill does not undo
+targets.gz backward-1.gz the references, and their translations into the source language
 pairs.gz scores.gz       with `keep_best`: the translations that are scored, and their scores
 train.src.gz .tgt.gz     the translations that are kept; behind them the training pairs, if they are wanted
 references.src.gz .tgt.gz  these pairs, if other text than theirs was translated
@@ -18,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -32,12 +34,22 @@ from dragoman.bulk.scoring import ScoringJob
 from dragoman.config import TranslationConfig, parse_json
 from dragoman.data.corpora import Pair, has_text
 from dragoman.data.readers.files import open_lines
-from dragoman.distillation.material import Lessons, Material, Offer, check_lessons, n_offered, one_line
+from dragoman.distillation.material import (
+    Lessons,
+    Material,
+    Offer,
+    Writer,
+    check_lessons,
+    n_offered,
+    one_line,
+    writers,
+)
 from dragoman.errors import DataError, RunError
 from dragoman.evaluation.translation import split_of
 from dragoman.files import replacing, write_atomically
 from dragoman.metrics.translation import sentence_chrf
-from dragoman.predict.translator import Translation
+from dragoman.predict.translator import Translation, translation_config
+from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 
 LESSONS = "lessons.json"
@@ -83,12 +95,14 @@ def teach(
         )
     elif "n_kept" in begun:
         return begun
+    made_by = writers(teacher, lessons)
     if not lessons.teacher_output:
-        _translate(teacher, config, folder, material, translate)
+        for writer in made_by:
+            _translate(writer, config, folder, material, translate)
     if config.data.train or config.data.valid:
         valid = (pair for _, corpus in split_of(config, "valid") for pair in corpus.pairs())
         _write_pairs(_sides(folder, "valid"), filter(has_text, valid))
-    counts = _filter(teacher, config, folder, material, translate)
+    counts = _filter(teacher, config, folder, material, made_by, translate)
     n_pairs, n_references = counts.pop("pairs"), counts.pop("references")
     if n_pairs == counts.total():
         hint = "try a smaller --min-chrf" if lessons.is_own_text else f"{DROPPED} says why"
@@ -105,14 +119,19 @@ def teach(
 
 
 def _filter(
-    teacher: Path, config: TranslationConfig, folder: Path, material: Material, translate: Translate
+    teacher: Path,
+    config: TranslationConfig,
+    folder: Path,
+    material: Material,
+    made_by: Sequence[Writer],
+    translate: Translate,
 ) -> Counter[str]:
     """Write the training data; count pairs, references, and what was left out by reason."""
     lessons = material.lessons
     tokenizers = TokenizerPair.load(teacher / "tokenizer").towards(config.languages[1])
 
     def judged() -> Iterator[Judged]:
-        return judge(material.offers(folder / "teacher.gz"), tokenizers, lessons)
+        return judge(material.offers(folder, made_by), tokenizers, lessons)
 
     found = judged()
     if lessons.keep_best < 1:
@@ -122,22 +141,23 @@ def _filter(
 
 
 def _translate(
-    teacher: Path, config: TranslationConfig, folder: Path, material: Material, translate: Translate
+    writer: Writer, config: TranslationConfig, folder: Path, material: Material, translate: Translate
 ) -> None:
-    """Let the teacher translate the sources, or finish that."""
-    sources, translations = folder / "sources.gz", folder / "teacher.gz"
+    """Let a run translate the sources, or the references, or finish that."""
+    texts = folder / ("targets.gz" if writer.turned else "sources.gz")
+    translations = folder / f"{writer.name}.gz"
     lessons = material.lessons
-    if not sources.exists():
-        with _gzipped(sources) as write:
-            for src in material.sources():
-                write(src)
+    if not texts.exists():
+        with _gzipped(texts) as write:
+            for text in material.texts(turned=writer.turned):
+                write(text)
     if not translations.exists():
-        search = {"n_best": n_offered(config, lessons)}
-        output, to = Lines(as_candidates), _direction(config)
-        ensemble = _ensemble(lessons)
-        translate(
-            Job(teacher, sources, translations, output, search, skip_long=True, to=to, ensemble=ensemble)
-        )
+        direction = config.languages[::-1] if writer.turned else config.languages
+        own = translation_config(Run.open(writer.run)).towards(direction)
+        ensemble = _ensemble(lessons) if writer.name == "teacher" else ()
+        search, output = {"n_best": n_offered(own, lessons)}, Lines(as_candidates)
+        job = Job(writer.run, texts, translations, output, search, skip_long=True, ensemble=ensemble)
+        translate(replace(job, to=_direction(own)))
 
 
 def _direction(config: TranslationConfig) -> str | None:
@@ -149,14 +169,31 @@ def _ensemble(lessons: Lessons) -> tuple[Path, ...]:
     return tuple(map(Path, lessons.ensemble))
 
 
-def judge(offers: Iterable[Offer], tokenizers: TokenizerPair, lessons: Lessons) -> Iterator[Judged]:
-    """Yield each source with its best candidate, and whether it is degenerate or far from the reference."""
-    for src, candidates, reference in offers:
-        made, chrf = (candidates[0], math.inf) if reference is None else nearest(candidates, reference)
-        fault = fault_of(src, made, tokenizers, max_ratio=lessons.max_ratio) if src else "empty lines"
-        if not fault and chrf < lessons.chrf_floor:
-            fault = "far from the reference"
-        yield Judged(Pair(src, made), fault)
+def judge(
+    sentences: Iterable[Sequence[Offer]], tokenizers: TokenizerPair, lessons: Lessons
+) -> Iterator[Judged]:
+    """Yield each text with its best candidate, and whether it is degenerate or far from the reference.
+
+    `sentences` are the offers of each sentence, of which the same pair is kept once.
+    """
+    turned = TokenizerPair(tokenizers.tgt, tokenizers.src)
+    for offers in sentences:
+        there: set[Pair] = set()
+        for offer in offers:
+            made, chrf = offer.candidates[0], math.inf
+            if offer.reference is not None:
+                made, chrf = nearest(offer.candidates, offer.reference)
+            pair = Pair(made, offer.text) if offer.turned else Pair(offer.text, made)
+            sides = turned if offer.turned else tokenizers
+            fault = fault_of(offer.text, made, sides, max_ratio=lessons.max_ratio)
+            if not offer.text:
+                fault = "empty lines"
+            elif not fault and chrf < lessons.chrf_floor:
+                fault = "far from the reference"
+            elif not fault and pair in there:
+                fault = "duplicates"
+            there.add(pair)
+            yield Judged(pair, fault)
 
 
 def nearest(candidates: Sequence[str], reference: str) -> tuple[str, float]:

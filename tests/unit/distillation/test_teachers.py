@@ -20,7 +20,7 @@ from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import open_lines
 from dragoman.distillation import distilling
-from dragoman.distillation.material import Lessons, check_lessons
+from dragoman.distillation.material import Lessons, check_lessons, one_line
 from dragoman.distillation.students import student_config
 from dragoman.distillation.teaching import DROPPED, Judged, as_candidates, teach, without_worst
 from dragoman.errors import ConfigError, DataError, RunError
@@ -116,6 +116,41 @@ def test_an_ensemble_teaches_what_its_models_write_together(
         for ensemble in ((), (other,))
     ]
     assert jobs[0].described()["model"] != jobs[1].described()["model"]
+
+
+def test_other_runs_teach_as_well_forwards_and_backwards(
+    tiny_run: Path, config: TranslationConfig, tiny_many: Path, tmp_path: Path
+) -> None:
+    lessons = ALL._replace(
+        forward=(str(tiny_run), str(tiny_many)), backward=(str(tiny_many),),
+        n_best=1, min_chrf=0.0, max_pairs=9, references=True,
+    )  # fmt: skip
+    record = teach(tiny_run, config, tmp_path, lessons=lessons, translate=translate)
+    sources, references = (lines(Path(file))[:9] for file in config.data.train)
+    assert (lines(tmp_path / "sources.gz"), lines(tmp_path / "targets.gz")) == (sources, references)
+    many = Translator.load(tiny_many)
+    texts = {
+        "teacher": Translator.load(tiny_run).translate(sources),
+        "forward-2": many.towards("en-de").translate(sources),
+        "backward-1": many.towards("de-en").translate(references),
+    }
+    made = {name: [one_line(found.text) for found in translations] for name, translations in texts.items()}
+    for name, translations in made.items():
+        assert lines(tmp_path / f"{name}.gz") == translations, name
+    assert lines(tmp_path / "forward-1.gz") == made["teacher"]
+    learnt = set(zip(*(lines(tmp_path / f"train.{side}.gz") for side in ("src", "tgt")), strict=True))
+    left_out = {tuple(line.split("\t")[1:]) for line in lines(tmp_path / DROPPED)}
+    expected = {
+        *zip(sources, made["teacher"], strict=True),
+        *zip(sources, made["forward-2"], strict=True),
+        *zip(made["backward-1"], references, strict=True),
+    }
+    assert learnt | left_out == expected | set(zip(sources, references, strict=True))
+    assert record["n_pairs"] == 4 * 9
+    assert record["left_out"]["duplicates"] >= 9 - record["left_out"].get("copies", 0), "the teacher, twice"
+    assert (record["asked"]["forward"], record["asked"]["backward"]) == (
+        [str(tiny_run), str(tiny_many)], [str(tiny_many)],
+    )  # fmt: skip
 
 
 def test_the_best_share_by_score_is_kept() -> None:
@@ -224,6 +259,7 @@ REFUSED = {
     "best of n without a reference": ({"text": ("a",), "n_best": 2}, "--n-best and --min-chrf compare with"),
     "chrf without a reference": ({"teacher_output": "b", "min_chrf": 5.0}, "--n-best and --min-chrf compare"),
     "an ensemble with nothing to do": ({"teacher_output": "b", "ensemble": ("c",)}, "is translated already"),
+    "runs beside other text": ({"text": ("a",), "backward": ("c",)}, "translate the training text of RUN"),
     "reverse alone": ({"reverse": "c"}, "--reverse scores translations for --keep-best; give both"),
 }
 
@@ -235,9 +271,16 @@ def test_settings_that_contradict_one_another_are_refused(config: TranslationCon
         check_lessons(config, Lessons()._replace(**settings))
 
 
-def test_a_reverse_model_translates_back(config: TranslationConfig, tiny_run: Path) -> None:
-    with pytest.raises(ConfigError, match="does not translate de → en"):
-        check_lessons(config, Lessons(keep_best=0.5, reverse=str(tiny_run)))
+def test_a_reverse_model_translates_back(config: TranslationConfig, tiny_run: Path, tiny_many: Path) -> None:
+    run = str(tiny_run)
+    for lessons in (Lessons(keep_best=0.5, reverse=run), Lessons(backward=(str(tiny_many), run))):
+        with pytest.raises(ConfigError, match="does not translate de → en"):
+            check_lessons(config, lessons)
+    turned = config.model_copy(
+        update={"data": config.data.model_copy(update={"src_lang": "de", "tgt_lang": "en"})}
+    )
+    with pytest.raises(ConfigError, match=r"--forward .* does not translate de → en"):
+        check_lessons(turned, Lessons(forward=(run,)))
 
 
 def test_missing_text_is_named_before_anything_is_written(
@@ -247,7 +290,7 @@ def test_missing_text_is_named_before_anything_is_written(
     with pytest.raises(DataError, match=r"nowhere\.en"):
         teach(tiny_run, config, tmp_path / "lessons", lessons=lessons, translate=translate)
     out = tmp_path / "student"
-    for option in ("--text", "--teacher-output", "--ensemble", "--reverse"):
+    for option in ("--text", "--teacher-output", "--ensemble", "--reverse", "--forward", "--backward"):
         command = ["distill", tiny_run, "--out", out, "--keep-best", 0.5, option, "nowhere.en"]
         assert "nowhere.en" in error_of(*command)
     assert not list(tmp_path.iterdir())
