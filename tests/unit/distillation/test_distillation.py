@@ -357,9 +357,7 @@ def test_the_command_prints_a_table_and_says_what_is_wrong(
     table = succeed("distill", tiny_run, "--out", out, *keep_all, *overrides).stdout.splitlines()
     assert table[0].split() == ["teacher", "student"]
     wide = tmp_path / "wide"
-    assert "--n-best 4: the teacher's beam is 3" in error_of(
-        "distill", tiny_run, "--out", wide, "--n-best", 4
-    )
+    assert "--n-best 4: the beam of tiny is 3" in error_of("distill", tiny_run, "--out", wide, "--n-best", 4)
     assert not wide.exists()
     other = ["--out", out, "--max-pairs", 10]
     assert "holds the lessons of another teacher, text or filter" in error_of(
