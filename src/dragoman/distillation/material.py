@@ -141,6 +141,8 @@ class Writer(NamedTuple):
     name: str
     """Of its file, without suffix."""
     run: Path
+    ensemble: tuple[Path, ...] = ()
+    """Runs that translate together with it."""
     turned: bool = False
     """Whether it translates the references into the source language."""
 
@@ -149,7 +151,8 @@ def writers(teacher: Path, lessons: Lessons) -> list[Writer]:
     """Return the runs that translate, the teacher first."""
     forward = (Writer(f"forward-{i}", Path(run)) for i, run in enumerate(lessons.forward, 1))
     backward = (Writer(f"backward-{i}", Path(run), turned=True) for i, run in enumerate(lessons.backward, 1))
-    return [Writer("teacher", teacher), *forward, *backward]
+    ensemble = tuple(map(Path, lessons.ensemble))
+    return [Writer("teacher", teacher, ensemble), *forward, *backward]
 
 
 class Offer(NamedTuple):

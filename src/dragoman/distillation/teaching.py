@@ -19,7 +19,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -95,14 +94,13 @@ def teach(
         )
     elif "n_kept" in begun:
         return begun
-    made_by = writers(teacher, lessons)
     if not lessons.teacher_output:
-        for writer in made_by:
+        for writer in writers(teacher, lessons):
             _translate(writer, config, folder, material, translate)
     if config.data.train or config.data.valid:
         valid = (pair for _, corpus in split_of(config, "valid") for pair in corpus.pairs())
         _write_pairs(_sides(folder, "valid"), filter(has_text, valid))
-    counts = _filter(teacher, config, folder, material, made_by, translate)
+    counts = _filter(teacher, config, folder, material, translate)
     n_pairs, n_references = counts.pop("pairs"), counts.pop("references")
     if n_pairs == counts.total():
         hint = "try a smaller --min-chrf" if lessons.is_own_text else f"{DROPPED} says why"
@@ -119,19 +117,14 @@ def teach(
 
 
 def _filter(
-    teacher: Path,
-    config: TranslationConfig,
-    folder: Path,
-    material: Material,
-    made_by: Sequence[Writer],
-    translate: Translate,
+    teacher: Path, config: TranslationConfig, folder: Path, material: Material, translate: Translate
 ) -> Counter[str]:
     """Write the training data; count pairs, references, and what was left out by reason."""
     lessons = material.lessons
     tokenizers = TokenizerPair.load(teacher / "tokenizer").towards(config.languages[1])
 
     def judged() -> Iterator[Judged]:
-        return judge(material.offers(folder, made_by), tokenizers, lessons)
+        return judge(material.offers(folder, writers(teacher, lessons)), tokenizers, lessons)
 
     found = judged()
     if lessons.keep_best < 1:
@@ -146,7 +139,6 @@ def _translate(
     """Let a run translate the sources, or the references, or finish that."""
     texts = folder / ("targets.gz" if writer.turned else "sources.gz")
     translations = folder / f"{writer.name}.gz"
-    lessons = material.lessons
     if not texts.exists():
         with _gzipped(texts) as write:
             for text in material.texts(turned=writer.turned):
@@ -154,19 +146,22 @@ def _translate(
     if not translations.exists():
         direction = config.languages[::-1] if writer.turned else config.languages
         own = translation_config(Run.open(writer.run)).towards(direction)
-        ensemble = _ensemble(lessons) if writer.name == "teacher" else ()
-        search, output = {"n_best": n_offered(own, lessons)}, Lines(as_candidates)
-        job = Job(writer.run, texts, translations, output, search, skip_long=True, ensemble=ensemble)
-        translate(replace(job, to=_direction(own)))
+        job = Job(
+            writer.run,
+            texts,
+            translations,
+            Lines(as_candidates),
+            search={"n_best": n_offered(own, material.lessons)},
+            skip_long=True,
+            to=_direction(own),
+            ensemble=writer.ensemble,
+        )
+        translate(job)
 
 
 def _direction(config: TranslationConfig) -> str | None:
-    """Return the direction for a job; None: the teacher has one only."""
+    """Return the direction for a job; None: the run has one only."""
     return "-".join(config.languages) if config.data.directions else None
-
-
-def _ensemble(lessons: Lessons) -> tuple[Path, ...]:
-    return tuple(map(Path, lessons.ensemble))
 
 
 def judge(
@@ -185,10 +180,10 @@ def judge(
                 made, chrf = nearest(offer.candidates, offer.reference)
             pair = Pair(made, offer.text) if offer.turned else Pair(offer.text, made)
             sides = turned if offer.turned else tokenizers
-            fault = fault_of(offer.text, made, sides, max_ratio=lessons.max_ratio)
-            if not offer.text:
-                fault = "empty lines"
-            elif not fault and chrf < lessons.chrf_floor:
+            fault = "empty lines"
+            if offer.text:
+                fault = fault_of(offer.text, made, sides, max_ratio=lessons.max_ratio)
+            if not fault and chrf < lessons.chrf_floor:
                 fault = "far from the reference"
             elif not fault and pair in there:
                 fault = "duplicates"
@@ -220,7 +215,8 @@ def _scores(
     if next(open_lines(pairs), None) is None:
         return np.zeros(0)
     if not scores.exists():
-        job = ScoringJob(teacher, pairs, scores, to=_direction(config), ensemble=_ensemble(lessons))
+        ensemble = writers(teacher, lessons)[0].ensemble
+        job = ScoringJob(teacher, pairs, scores, to=_direction(config), ensemble=ensemble)
         if lessons.reverse:
             back = "-".join(config.languages[::-1])
             job = ScoringJob(Path(lessons.reverse), pairs, scores, to=back)
