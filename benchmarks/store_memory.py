@@ -93,8 +93,8 @@ def pass_over(store: TokenStore) -> str:
 
 def plan_full_shard() -> str:
     """Plan a shard of the usual size, of about 27 tokens a sentence, each as long as its translation."""
-    from dragoman.data.batching import plan_shard
-    from dragoman.data.store import SHARD_PAIRS, Side, Sides
+    from dragoman.data.batching import cut_by_tokens
+    from dragoman.data.store import SHARD_PAIRS, Side
 
     rng = np.random.default_rng(1)
     offsets = np.zeros(SHARD_PAIRS + 1, dtype=np.int64)
@@ -103,7 +103,7 @@ def plan_full_shard() -> str:
     np.cumsum(offsets, out=offsets)
     side = Side(np.empty(0), offsets)
     before, start = peak_mib(), time.perf_counter()
-    batches = plan_shard(Sides(side, side), rng, batch_tokens=25_000)
+    batches = cut_by_tokens(side.lengths, side.lengths, rng, batch_tokens=25_000)
     seconds = time.perf_counter() - start
     return f"{before:.0f} MiB before; {SHARD_PAIRS} pairs, plan {seconds:.1f} s, {len(batches)} batches"
 

@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -197,8 +197,13 @@ def kill(process: subprocess.Popen[Any]) -> None:
 # Trainings
 
 
-def settings(place: Place, *overrides: str, device: str = "", classifier: bool = False) -> Config:
-    """Return a small model without dropout, in fp32; `device` goes before the check's."""
+def settings(
+    place: Place, *overrides: str, device: str = "", classifier: bool = False, mixed: bool = False
+) -> Config:
+    """Return a small model without dropout, in fp32; `device` goes before the check's.
+
+    `mixed`: two corpora in place of one.
+    """
     recipe: dict[str, Any] = {"name": "gpu-check", "tokenizer": {"vocab_size": 1000}}
     shape = {"d_model": 64, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 2, "dropout": 0.0}
     if classifier:
@@ -206,6 +211,9 @@ def settings(place: Place, *overrides: str, device: str = "", classifier: bool =
         recipe |= {"task": "classification", "model": {**shape, "ngrams": 2}}
     else:
         data = {name: [str(place.corpus(name))] for name in ("train", "valid")}
+        if mixed:
+            few = {"name": "few", "files": data["valid"], "langs": ["en", "de"], "weight": 5.0}
+            data = {"corpora": [few, {**few, "name": "many", "files": data["train"], "valid": data["valid"]}]}
         data |= {"src_lang": "en", "tgt_lang": "de"}
         recipe |= {"model": {**shape, "n_decoder_layers": 2}}
     recipe["data"] = data
@@ -247,6 +255,7 @@ FREE, STATIC = "training.steps=free", "training.steps=static"
 TRAININGS: dict[str, tuple[tuple[str, ...], float]] = {
     "free": ((FREE,), EXACT),
     "static": ((STATIC,), EXACT),
+    "several corpora": ((STATIC,), EXACT),
     "static, seldom read": ((STATIC, "training.log_every=4", "training.update_freq=2"), EXACT),
     "plain kernels": ((STATIC, "training.kernels=plain"), EXACT),
     "r-drop": (("training.consistency=1.0",), EXACT),
@@ -264,8 +273,9 @@ def training(name: str, overrides: tuple[str, ...], limit: float) -> Callable[[P
         if name == "fp16" and not place.on_gpu:
             raise SkipError("for GPUs")
         kind, all_ = name == "classifier", (place.updates(40), *overrides)
-        there = train(settings(place, *all_, classifier=kind), place.work / "there")
-        plain = settings(place, *all_, "training.precision=fp32", device="cpu", classifier=kind)
+        configured = partial(settings, classifier=kind, mixed=name == "several corpora")
+        there = train(configured(place, *all_), place.work / "there")
+        plain = configured(place, *all_, "training.precision=fp32", device="cpu")
         here = train(plain, place.work / "here")
         ours, theirs = ([*losses(run).values()] for run in (there, here))
         place.note("first losses are apart", abs(ours[0] / theirs[0] - 1))
@@ -358,7 +368,7 @@ def resident_corpus(place: Place) -> None:
     assert task.static_batches is not None
     buckets = task.static_batches.buckets
     there, here = (StaticBatches(task.epoch_store, buckets, d, max_bytes=1e12) for d in (device, cpu))
-    place.equal("it lies on", there.place.type, device.type)
+    place.equal("it lies on the device", there.on_device, device.type != "cpu")
     ours, theirs = ([[ids.tolist() for ids in make(i)[:3]] for i in plan[:20]] for make in (there, here))
     place.alike("batches", ours, theirs, 1.0)
 

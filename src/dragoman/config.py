@@ -971,8 +971,6 @@ class TranslationConfig(Section):
             raise ValueError(
                 'a corpus of origin = "reversed" needs one vocabulary for both languages, tokenizer.shared'
             )
-        if self.data.corpora and self.training.steps == "static":
-            raise ValueError('training.steps = "static" does not go with data.corpora; set steps = "free"')
         _check_positions(self.data.max_length, self.model)
         return self
 

@@ -11,10 +11,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dragoman.data.store import Sides, TokenStore
+from dragoman.data.store import TokenStore
 from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 Indices = npt.NDArray[np.int64]
+Lengths = npt.NDArray[np.int32]
+Cut = Callable[[Lengths, Lengths, np.random.Generator], list[Indices]]
+"""Cuts pairs into batches, by the tokens of their sources and targets: `cut_by_tokens`, or `fill_buckets`."""
 
 SRC_ROOM = 1.5
 """Source tokens of a batch, padding included, over what its target tokens let expect, at most."""
@@ -102,36 +105,26 @@ def plan_epoch(store: TokenStore, *, batch_tokens: int, seed: int, epoch: int) -
     `batch_tokens` target tokens, padding included; a longer pair is alone. Its source may be half as long
     again as the shard's ratio of lengths lets expect. The plan follows from `seed` and `epoch` alone.
     """
-    return plan_shards(store, partial(plan_shard, batch_tokens=batch_tokens), seed=seed, epoch=epoch)
+    return plan_shards(store, partial(cut_by_tokens, batch_tokens=batch_tokens), seed=seed, epoch=epoch)
 
 
-def plan_shards(
-    store: TokenStore,
-    planned: Callable[[Sides, np.random.Generator], list[Indices]],
-    *,
-    seed: int,
-    epoch: int,
-) -> EpochPlan:
-    """Return the batches of all shards, which come in a random order; `planned` makes those of one."""
+def plan_shards(store: TokenStore, cut: Cut, *, seed: int, epoch: int) -> EpochPlan:
+    """Return the batches of all shards, which come in a random order."""
 
     def batches(k: int) -> list[Indices]:
         rng = np.random.default_rng([seed, epoch, k])  # k = 0: the same numbers as without it
-        return [indices + store.starts[k] for indices in planned(store.sides(k), rng)]
+        src, tgt = store.sides(k)
+        return [indices + store.starts[k] for indices in cut(src.lengths, tgt.lengths, rng)]
 
     n_shards = len(store.shards)
     turns = np.random.default_rng([seed, epoch, n_shards]).permutation(n_shards)
     return EpochPlan([partial(batches, int(k)) for k in turns])
 
 
-def plan_shard(sides: Sides, rng: np.random.Generator, *, batch_tokens: int) -> list[Indices]:
-    """Return the indices of each batch's pairs of a shard: see `plan_epoch`."""
-    return plan_lengths(sides.src.lengths, sides.tgt.lengths, rng, batch_tokens=batch_tokens)
-
-
-def plan_lengths(
-    src: npt.NDArray[np.int32], tgt: npt.NDArray[np.int32], rng: np.random.Generator, *, batch_tokens: int
+def cut_by_tokens(
+    src: Lengths, tgt: Lengths, rng: np.random.Generator, *, batch_tokens: int
 ) -> list[Indices]:
-    """Return the indices of each batch's pairs, from the tokens of every source and target."""
+    """Return the indices of each batch's pairs, from the tokens of their sides: see `plan_epoch`."""
     if not len(tgt):
         return []
     # Into bands of similar target length, each of a few batches; within a band by source length, up and down
@@ -148,7 +141,7 @@ def plan_lengths(
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def _in_order(band: npt.NDArray[np.uint16], src: npt.NDArray[np.int32], rng: np.random.Generator) -> Indices:
+def _in_order(band: npt.NDArray[np.uint16], src: Lengths, rng: np.random.Generator) -> Indices:
     """Return the indices by band; within a band by source tokens, jittered, up and down by turns."""
     order = np.argsort(band, kind="stable")  # 16 bits: a radix sort, in linear time
     ends = np.cumsum(np.bincount(band))[:-1]
@@ -166,8 +159,8 @@ def _in_order(band: npt.NDArray[np.uint16], src: npt.NDArray[np.int32], rng: np.
 
 
 def _cut(
-    src: npt.NDArray[np.int32],
-    tgt: npt.NDArray[np.int32],
+    src: Lengths,
+    tgt: Lengths,
     *,
     src_tokens: float,
     tgt_tokens: float,
@@ -190,7 +183,7 @@ def _cut(
     return ends[1:]
 
 
-def _n_full(src: npt.NDArray[np.int32], tgt: npt.NDArray[np.int32], *, size: int, src_tokens: float) -> int:
+def _n_full(src: Lengths, tgt: Lengths, *, size: int, src_tokens: float) -> int:
     """How many of the next batches, CUT_TOGETHER at most, have `size` pairs: found together.
 
     0 where targets are not all of one length, which may allow other sizes; `size` is the most that fits of

@@ -8,7 +8,6 @@ padding that takes no part in the loss.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dragoman.data.batching import EpochPlan, Indices, plan_shards
-from dragoman.data.store import Side, Sides, TokenStore
+from dragoman.data.batching import Indices, Lengths
+from dragoman.data.store import Side, TokenStore
 from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 N_BUCKETS = 12
@@ -92,17 +91,11 @@ def count_lengths(store: TokenStore) -> npt.NDArray[np.int64]:
     return counts.reshape(width, width)
 
 
-def plan_buckets(store: TokenStore, buckets: Sequence[Bucket], *, seed: int, epoch: int) -> EpochPlan:
-    """Return the indices of each batch's pairs, in the order of training: every pair once, a bucket a batch.
-
-    As in `batching.plan_epoch` the pairs of a batch lie in one shard.
-    """
-    return plan_shards(store, partial(_plan_shard, buckets=buckets), seed=seed, epoch=epoch)
-
-
-def _plan_shard(sides: Sides, rng: np.random.Generator, *, buckets: Sequence[Bucket]) -> list[Indices]:
-    """Return the indices of each batch's pairs of a shard."""
-    bucket = find_bucket(sides.src.lengths, sides.tgt.lengths, buckets)
+def fill_buckets(
+    src: Lengths, tgt: Lengths, rng: np.random.Generator, *, buckets: Sequence[Bucket]
+) -> list[Indices]:
+    """Return the indices of each batch's pairs, all of one bucket, from the tokens of their sides."""
+    bucket = find_bucket(src, tgt, buckets)
     batches: list[Indices] = []
     for i, shape in enumerate(buckets):
         members = rng.permutation(np.flatnonzero(bucket == i))
@@ -112,9 +105,7 @@ def _plan_shard(sides: Sides, rng: np.random.Generator, *, buckets: Sequence[Buc
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def find_bucket(
-    src_lengths: npt.NDArray[np.int32], tgt_lengths: npt.NDArray[np.int32], buckets: Sequence[Bucket]
-) -> npt.NDArray[np.int64]:
+def find_bucket(src_lengths: Lengths, tgt_lengths: Lengths, buckets: Sequence[Bucket]) -> Indices:
     """Return the number of the narrowest bucket that holds each pair."""
     fits = [(src_lengths <= b.src_length) & (tgt_lengths <= b.tgt_length) for b in buckets]
     return np.argmax(fits, axis=0)
@@ -126,20 +117,14 @@ class StaticBatches:
     def __init__(
         self, store: TokenStore, buckets: Sequence[Bucket], device: torch.device, *, max_bytes: float
     ) -> None:
-        """`max_bytes`: what a shard may take of the device's memory; else its tokens stay where they are."""
+        """`max_bytes`: what a block may take of the device's memory; else its tokens stay where they are."""
         self.store, self.buckets, self.device = store, buckets, device
-        n_bytes = max(
+        n_bytes = [
             4 * (shard.n_src_tokens + shard.n_tgt_tokens) + 16 * (len(shard) + 1) for shard in store.shards
-        )
-        self.place = device if n_bytes <= max_bytes else torch.device("cpu")
-        self._opened: tuple[int, tuple[SideTensors, ...]] = -1, ()
-
-    def sides(self, k: int) -> tuple[SideTensors, ...]:
-        """Source and target of shard `k`; those of the shard before are let go."""
-        if self._opened[0] != k:
-            self._opened = -1, ()
-            self._opened = k, tuple(SideTensors(side, self.place) for side in self.store.sides(k))
-        return self._opened[1]
+        ]
+        largest = max(sum(n_bytes[k] for k in block) for block in store.blocks)
+        self.on_device = device.type != "cpu" and largest <= max_bytes
+        self._opened: tuple[range, tuple[SideTensors, ...]] = range(0), ()
 
     def __call__(self, indices: Indices) -> StaticBatch:
         """Return the pairs at `indices`: as many as their bucket has room for, or half, a quarter, ...
@@ -151,37 +136,47 @@ class StaticBatches:
         n_rows = bucket.n_pairs
         while (n_rows + 1) // 2 >= len(indices) and n_rows > 1:
             n_rows = (n_rows + 1) // 2
-        k, inside = self.store.locate(indices)
-        shapes = (n_rows, bucket.src_length), (n_rows, bucket.tgt_length)
-        src, tgt = (
-            side.padded(inside, *shape).to(self.device)
-            for side, shape in zip(self.sides(k), shapes, strict=True)
-        )
+        gathered = self._from_device if self.on_device else self._from_files
+        src, tgt = gathered(indices, n_rows, (bucket.src_length, bucket.tgt_length))
         src[len(indices) :, 0] = EOS_ID
         tgt_in = tgt.roll(1, dims=1)
         tgt_in = tgt_in.masked_fill(tgt_in == EOS_ID, PAD_ID)
         tgt_in[:, 0] = BOS_ID
         return StaticBatch(src, tgt_in, tgt, int(src_lengths.sum()), int(tgt_lengths.sum()))
 
+    def _from_files(self, indices: Indices, n_rows: int, lengths: tuple[int, int]) -> list[Tensor]:
+        """Return source and target as rows of int64 (n_rows, length), filled up with PAD_ID."""
+        sides = []
+        for found, length in zip(self.store.padded(indices), lengths, strict=True):
+            rows = np.full((n_rows, length), PAD_ID, dtype=np.int64)
+            rows[: len(found), : found.shape[1]] = found
+            sides.append(torch.from_numpy(rows).to(self.device))
+        return sides
+
+    def _from_device(self, indices: Indices, n_rows: int, lengths: tuple[int, int]) -> list[Tensor]:
+        """Return the same from tokens that lie on the device: those of one block, the last one asked for."""
+        shard = self.store.shard_of(indices[0])
+        if shard not in self._opened[0]:
+            self._opened = range(0), ()  # let go before the next is read
+            block = next(block for block in self.store.blocks if shard in block)
+            opened = [self.store.sides(k) for k in block]
+            self._opened = block, tuple(SideTensors(side, self.device) for side in zip(*opened, strict=True))
+        block, sides = self._opened
+        inside = torch.from_numpy(indices - self.store.starts[block.start]).to(self.device)
+        return [
+            gather_padded(side.ids, side.offsets, inside, n_rows, length)
+            for side, length in zip(sides, lengths, strict=True)
+        ]
+
 
 class SideTensors:
-    """A side of a store as tensors, on a device or mapped from its files."""
+    """One language of consecutive shards as tensors on a device, as `gather_padded` takes them."""
 
-    def __init__(self, side: Side, device: torch.device) -> None:
-        self.side = side
-        self.on_device = device.type != "cpu"
-        if self.on_device:
-            self.ids = torch.from_numpy(side.ids.astype(np.int32)).to(device)
-            self.offsets = torch.tensor(side.offsets, device=device)
-
-    def padded(self, indices: Indices, n_rows: int, length: int) -> Tensor:
-        """Return the sentences at `indices` as rows of int64 (n_rows, length), filled up with PAD_ID."""
-        if not self.on_device:
-            rows = np.full((n_rows, length), PAD_ID, dtype=np.int64)
-            found = self.side.padded(indices)
-            rows[: len(found), : found.shape[1]] = found
-            return torch.from_numpy(rows)
-        return gather_padded(self.ids, self.offsets, torch.from_numpy(indices), n_rows, length)
+    def __init__(self, sides: Sequence[Side], device: torch.device) -> None:
+        starts = np.cumsum([0, *(side.offsets[-1] for side in sides)])
+        ends = [side.offsets[1:] + start for side, start in zip(sides, starts, strict=False)]
+        self.ids = torch.cat([torch.from_numpy(side.ids.astype(np.int32)).to(device) for side in sides])
+        self.offsets = torch.from_numpy(np.concatenate([[0], *ends])).to(device)
 
 
 def gather_padded(ids: Tensor, offsets: Tensor, indices: Tensor, n_rows: int, length: int) -> Tensor:
@@ -189,7 +184,6 @@ def gather_padded(ids: Tensor, offsets: Tensor, indices: Tensor, n_rows: int, le
 
     Sentence i is ids[offsets[i]:offsets[i + 1]].
     """
-    indices = indices.to(ids.device)
     starts, ends = offsets[indices][:, None], offsets[indices + 1][:, None]  # (B, 1)
     positions = starts + torch.arange(length, device=ids.device)  # (B, length)
     tokens = ids[positions.clamp(max=len(ids) - 1)].long()

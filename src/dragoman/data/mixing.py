@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import StageConfig
-from dragoman.data.batching import EpochPlan, Indices, plan_lengths
+from dragoman.data.batching import Cut, EpochPlan, Indices
 from dragoman.data.store import Sides, TokenStore
 
 ROUND_PAIRS = 1 << 22
@@ -163,6 +163,11 @@ class MixedStore(TokenStore):
         )
         self._kept: dict[int, Sides] = {}
 
+    @property
+    def blocks(self) -> list[range]:
+        """All shards in one."""
+        return [range(len(self.shards))]
+
     def sides(self, k: int) -> Sides:
         """Return the sentences of shard `k`; all shards stay mapped."""
         if k not in self._kept:
@@ -194,35 +199,33 @@ class MixedStore(TokenStore):
 
 def plan_mix(
     stretches: Sequence[Stretch],
-    stores: Sequence[TokenStore],
+    places: Sequence[range],
     mixed: MixedStore,
+    cut: Cut,
     *,
-    batch_tokens: int,
     seed: int,
     epoch: int,
 ) -> EpochPlan:
     """Return the batches of an epoch, in the order of training: the pairs of its stretches, shuffled.
 
-    `stores[i]` is the text of stretch i, and `mixed` holds them in this order. Pairs of all parts meet in a
-    batch, as `batching.plan_epoch` makes one, but for the rounds of at most ROUND_PAIRS pairs.
+    `places[i]` is where in `mixed` the text of stretch i lies. Pairs of all parts meet in a batch, but for
+    the rounds of at most ROUND_PAIRS pairs.
     """
-    starts = np.cumsum([0, *map(len, stores)])
 
     def of_round(k: int) -> list[Indices]:
         chosen = []
-        for i, (stretch, store) in enumerate(zip(stretches, stores, strict=True)):
-            whole = np.random.default_rng([seed, stretch.part, stretch.number]).permutation(len(store))
-            first, last = (round(at * len(store)) for at in (stretch.start, stretch.stop))
+        for stretch, place in zip(stretches, places, strict=True):
+            whole = np.random.default_rng([seed, stretch.part, stretch.number]).permutation(len(place))
+            first, last = (round(at * len(place)) for at in (stretch.start, stretch.stop))
             edges = [first + (last - first) * (k + j) // n_rounds for j in (0, 1)]
-            chosen.append(starts[i] + whole[edges[0] : edges[1]])
+            chosen.append(place.start + whole[edges[0] : edges[1]])
         indices = np.concatenate(chosen)
         if not len(indices):
             return []
         rng = np.random.default_rng([seed, epoch, k])
-        batches = plan_lengths(*mixed.lengths(indices), rng, batch_tokens=batch_tokens)
-        return [indices[batch] for batch in batches]
+        return [indices[batch] for batch in cut(*mixed.lengths(indices), rng)]
 
-    n_pairs = sum((s.stop - s.start) * len(store) for s, store in zip(stretches, stores, strict=True))
+    n_pairs = sum((s.stop - s.start) * len(place) for s, place in zip(stretches, places, strict=True))
     n_rounds = max(1, math.ceil(n_pairs / ROUND_PAIRS))
     return EpochPlan([partial(of_round, k) for k in range(n_rounds)])
 

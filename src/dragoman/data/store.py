@@ -168,6 +168,11 @@ class TokenStore:
         """Tokens of all target sentences, end tokens included."""
         return sum(shard.n_tgt_tokens for shard in self.shards)
 
+    @property
+    def blocks(self) -> list[range]:
+        """Shards by their numbers: the pairs of a batch lie in one block, which here is a shard."""
+        return [range(k, k + 1) for k in range(len(self.shards))]
+
     def sides(self, k: int) -> Sides:
         """Return the sentences of shard `k`. Those of the shard before are let go: memory is that of one."""
         if self._opened[0] != k:
@@ -176,12 +181,12 @@ class TokenStore:
 
     def src(self, i: int) -> npt.NDArray[Any]:
         """Return the source ids of pair `i`, the end token last."""
-        k = self._shard_of(i)
+        k = self.shard_of(i)
         return self.sides(k).src[i - self.starts[k]]
 
     def tgt(self, i: int) -> npt.NDArray[Any]:
         """Return the target ids of pair `i`, the end token last."""
-        k = self._shard_of(i)
+        k = self.shard_of(i)
         return self.sides(k).tgt[i - self.starts[k]]
 
     def padded(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -201,13 +206,13 @@ class TokenStore:
 
     def locate(self, indices: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.int64]]:
         """Return the number of the shard that holds the pairs at `indices`, and their places in it."""
-        k = self._shard_of(indices[0])
+        k = self.shard_of(indices[0])
         inside = indices - self.starts[k]
         assert inside.min() >= 0
         assert inside.max() < len(self.shards[k])
         return k, inside
 
-    def _shard_of(self, i: int | np.int64) -> int:
+    def shard_of(self, i: int | np.int64) -> int:
         """Return the number of the shard that holds pair `i`."""
         return int(np.searchsorted(self.starts, i, side="right")) - 1
 

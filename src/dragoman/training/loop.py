@@ -154,7 +154,7 @@ def wants_static(config: Config, device: torch.device) -> bool:
     training = config.training
     if training.steps == "free":
         return False
-    on_gpu = device.type == "cuda" and not training.wants_free_steps() and not config.mixes
+    on_gpu = device.type == "cuda" and not training.wants_free_steps()
     return training.steps == "static" or on_gpu
 
 

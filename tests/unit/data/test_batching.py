@@ -18,10 +18,10 @@ from dragoman.data.batching import (
     EpochPlan,
     Indices,
     TranslationBatch,
+    cut_by_tokens,
     make_batch,
     pad,
     plan_epoch,
-    plan_shard,
 )
 from dragoman.data.corpora import open_corpus
 from dragoman.data.store import TokenStore
@@ -88,7 +88,8 @@ def test_batches_come_in_no_order_of_length(store: TokenStore) -> None:
 
 def test_one_shard_is_planned_by_seed_and_epoch_alone(store: TokenStore) -> None:
     """As before there were shards: a run that was begun then continues with the same batches."""
-    expected = plan_shard(store.sides(0), np.random.default_rng([3, 4]), batch_tokens=500)
+    lengths = (side.lengths for side in store.sides(0))
+    expected = cut_by_tokens(*lengths, np.random.default_rng([3, 4]), batch_tokens=500)
     first = TokenStore(store.shards[:1], max_length=store.max_length)
     planned = plan_epoch(first, batch_tokens=500, seed=3, epoch=4)
     assert [batch.tolist() for batch in planned] == [batch.tolist() for batch in expected]

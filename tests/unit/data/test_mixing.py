@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,13 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import StageConfig, TokenizerConfig
-from dragoman.data.batching import make_batch
+from dragoman.data.batching import cut_by_tokens, make_batch
 from dragoman.data.corpora import open_corpus
 from dragoman.data.mixing import MixedStore, Mixture, Part, plan_mix, shares_by_size
 from dragoman.data.store import TokenStore
 from dragoman.text.tokenizer import TokenizerPair
+from dragoman.training.tasks.text import places_of
 from tiny import write_corpus
 
+CUT = partial(cut_by_tokens, batch_tokens=300)
 EN_DE, DE_EN, EN_PL = ("en", "de"), ("de", "en"), ("en", "pl")
 PARTS = (
     Part("news", EN_DE, 800),
@@ -133,8 +136,8 @@ def test_every_pair_is_read_once_in_a_pass(
         stretches = mix.epoch(epoch)
         own = [stores[s.part] for s in stretches]
         mixed = MixedStore(own)
-        plan = plan_mix(stretches, own, mixed, batch_tokens=300, seed=3, epoch=epoch)
-        again = plan_mix(stretches, own, mixed, batch_tokens=300, seed=3, epoch=epoch)
+        plan = plan_mix(stretches, places_of(own), mixed, CUT, seed=3, epoch=epoch)
+        again = plan_mix(stretches, places_of(own), mixed, CUT, seed=3, epoch=epoch)
         assert [b.tolist() for b in plan] == [b.tolist() for b in again]
         starts = np.cumsum([0, *map(len, own)])
         assert max(len(np.unique(np.searchsorted(starts, b, side="right"))) for b in plan) > 1
@@ -153,7 +156,7 @@ def test_another_epoch_and_another_seed_have_another_order(stores: list[TokenSto
     for epoch, seed in ((0, 1), (0, 2), (1, 1)):
         stretches = mix.epoch(epoch)
         own = [stores[s.part] for s in stretches]
-        plan = plan_mix(stretches, own, MixedStore(own), batch_tokens=300, seed=seed, epoch=epoch)
+        plan = plan_mix(stretches, places_of(own), MixedStore(own), CUT, seed=seed, epoch=epoch)
         orders.append(str([b.tolist() for b in plan]))
     assert len(set(orders)) == 3
 

@@ -12,13 +12,15 @@ import pytest
 import torch
 
 from dragoman.config import TranslationConfig, parse_config
+from dragoman.data.batching import EpochPlan, plan_shards
 from dragoman.data.buckets import (
     COVERED,
+    Bucket,
     StaticBatches,
     choose_buckets,
+    fill_buckets,
     find_bucket,
     gather_padded,
-    plan_buckets,
 )
 from dragoman.data.store import TokenStore
 from dragoman.errors import ConfigError, TrainingError
@@ -59,7 +61,26 @@ def config(*overrides: str, steps: str = "static") -> TranslationConfig:
     return found
 
 
+def mixed_config(*overrides: str) -> TranslationConfig:
+    """Two corpora of different lengths, the second at first alone, and read more often than the first."""
+    corpora = [
+        {"name": name, "files": [f"{name}.en", f"{name}.de"], "langs": ["en", "de"]}
+        for name in ("train", "few")
+    ]
+    corpora[0]["valid"] = ["valid.en", "valid.de"]
+    stages = [{"mix": {"few": 1.0}, "until": "2 epochs"}, {"mix": {"train": 0.6, "few": 0.4}}]
+    settings = [*TINY, "training.max_steps=12", "training.steps=static", *overrides]
+    data = {"src_lang": "en", "tgt_lang": "de", "corpora": corpora, "stages": stages}
+    found = parse_config({"name": "tiny", "data": data}, overrides=settings)
+    assert found.task == "translation"
+    return found
+
+
 # Batches
+
+
+def planned(store: TokenStore, buckets: tuple[Bucket, ...], *, seed: int = 1, epoch: int = 0) -> EpochPlan:
+    return plan_shards(store, partial(fill_buckets, buckets=buckets), seed=seed, epoch=epoch)
 
 
 @pytest.mark.slow
@@ -68,7 +89,7 @@ def test_every_pair_is_in_one_batch_of_its_bucket_an_epoch(store: TokenStore, ba
     buckets = choose_buckets(store, batch_tokens=batch_tokens)
     src, tgt = src_lengths(store), tgt_lengths(store)
     for epoch in range(2):
-        plan = plan_buckets(store, buckets, seed=1, epoch=epoch)
+        plan = planned(store, buckets, epoch=epoch)
         assert np.sort(np.concatenate(plan)).tolist() == list(range(len(store)))
         for batch in plan:
             (number,) = set(find_bucket(src[batch], tgt[batch], buckets).tolist())
@@ -85,7 +106,7 @@ def test_a_dozen_buckets_hold_all_with_little_padding(store: TokenStore) -> None
     assert len(buckets) <= 12
     assert buckets[-1][1:] == (src_lengths(store).max(), tgt_lengths(store).max())
     assert list(buckets) == sorted(buckets, key=lambda bucket: bucket.tgt_length)
-    plan = plan_buckets(store, buckets, seed=1, epoch=0)
+    plan = planned(store, buckets)
     make = StaticBatches(store, buckets, CPU, max_bytes=0)
     cells = sum(make(batch).tgt_out.numel() for batch in plan)
     assert tgt_lengths(store).sum() / cells > 0.85  # 8 % are padding of targets in this corpus
@@ -121,7 +142,7 @@ def test_the_plan_follows_from_seed_and_epoch(store: TokenStore) -> None:
     buckets = choose_buckets(store, batch_tokens=500)
 
     def order(seed: int, epoch: int) -> list[int]:
-        return [int(i) for batch in plan_buckets(store, buckets, seed=seed, epoch=epoch) for i in batch]
+        return [int(i) for batch in planned(store, buckets, seed=seed, epoch=epoch) for i in batch]
 
     assert order(1, 0) == order(1, 0)
     assert order(1, 0) != order(1, 1)
@@ -152,6 +173,46 @@ def test_tokens_gathered_on_the_device_are_those_of_the_files(store: TokenStore)
     for row, i in enumerate(indices):
         assert [t for t in found[row].tolist() if t != PAD_ID] == side[i].tolist()
     assert (found[3:] == PAD_ID).all()
+
+
+def mixed_task(folder: Path, *overrides: str) -> TranslationTask:
+    write_corpus(folder, "few", 40, seed=3)
+    config = mixed_config(*overrides)
+    return TranslationTask(config, Run.create("mixed", config), CPU, Recorder(), static=True)
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+@pytest.mark.parametrize("on_device", [False, True])
+def test_batches_of_several_corpora_hold_the_pairs_that_the_mix_gives_them(
+    folder: Path, drawn: bool, on_device: bool
+) -> None:
+    task = mixed_task(folder, *(["tokenizer.kind=bpe", "tokenizer.dropout=0.1"] if drawn else []))
+    shapes = set()
+    for epoch in range(5):
+        plan = task.plan(epoch)
+        store, make = task.epoch_store, task.static_batches
+        assert make is not None
+        make.on_device = on_device  # as on a GPU, where tokens lie in its memory
+        expected = task.text.plan(epoch, lambda src, tgt, rng: [np.arange(len(tgt))])
+        assert sorted(np.concatenate(plan)) == sorted(np.concatenate(expected))
+        for indices in plan:
+            batch = make(indices)
+            shapes.add(batch.shape)
+            assert len(indices) > batch.shape[0] // 2
+            for row, i in enumerate(indices):
+                assert [t for t in batch.src[row].tolist() if t != PAD_ID] == store.src(i).tolist()
+                assert [t for t in batch.tgt_out[row].tolist() if t != PAD_ID] == store.tgt(i).tolist()
+    assert drawn or len(shapes) <= 4 * len(task.static_batches.buckets)  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+def test_a_static_training_of_several_corpora_continues_to_the_bit_in_every_stage(folder: Path) -> None:
+    write_corpus(folder, "few", 40, seed=3)
+    whole = train(mixed_config(), "whole")
+    for stop_at in (2, 9):
+        with pytest.raises(KeyboardInterrupt):
+            train(mixed_config(), "cut", listener=Recorder(stop_at=stop_at))
+    assert losses(train(mixed_config(), "cut")) == losses(whole)
 
 
 # Losses

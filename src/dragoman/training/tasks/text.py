@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count, cycle, islice
+from itertools import accumulate, count, cycle, islice, pairwise
 from pathlib import Path
 
 from dragoman.config import TranslationConfig
-from dragoman.data.batching import EpochPlan, plan_epoch
+from dragoman.data.batching import Cut, EpochPlan, plan_shards
 from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.mixing import MixedStore, Mixture, Part, Stretch, as_record, plan_mix, sampled_shares
 from dragoman.data.modifiers import ModifiedCorpus
@@ -49,7 +49,7 @@ class TrainingText(ABC):
         """Return the tokens of all pairs in the first direction, as their first pass has them."""
 
     @abstractmethod
-    def plan(self, epoch: int) -> EpochPlan:
+    def plan(self, epoch: int, cut: Cut) -> EpochPlan:
         """Return the batches of the epoch that was opened last, as indices of its store."""
 
     def passes(self, epoch: int, batch: int) -> dict[str, float]:
@@ -110,11 +110,8 @@ class OneCorpus(TrainingText):
             self.store = self._store(self.parts[0], self._tokenizers, draw=epoch)
         return self.store
 
-    def plan(self, epoch: int) -> EpochPlan:
-        config = self.config
-        return plan_epoch(
-            self.store, batch_tokens=config.training.batch_tokens, seed=config.seed, epoch=epoch
-        )
+    def plan(self, epoch: int, cut: Cut) -> EpochPlan:
+        return plan_shards(self.store, cut, seed=self.config.seed, epoch=epoch)
 
 
 class SeveralCorpora(TrainingText):
@@ -137,6 +134,7 @@ class SeveralCorpora(TrainingText):
         self._tokenizers = tokenizers
         data = self.config.data
         self._whole = [self._store(part, tokenizers, draw=0, progress=progress) for part in self.parts]
+        self.store = MixedStore(self._whole)
         parts = self._described([len(store) for store in self._whole])
         self.mix = Mixture(parts, temperature=data.temperature, stages=data.stages)
         said: list[str] = []
@@ -164,27 +162,29 @@ class SeveralCorpora(TrainingText):
 
     def open(self, epoch: int) -> TokenStore:
         self._stretches = self.mix.epoch(epoch)
-        self._stores = [self._store_of(stretch) for stretch in self._stretches]
-        self.store = MixedStore(self._stores)
+        if self.config.draws_epochs:
+            stores = [self._store_of(stretch) for stretch in self._stretches]
+            self.store, self._places = MixedStore(stores), places_of(stores)
+        else:
+            places = places_of(self._whole)
+            self._places = [places[stretch.part] for stretch in self._stretches]
         return self.store
 
     def _store_of(self, stretch: Stretch) -> TokenStore:
-        if not self.config.draws_epochs:
-            return self._whole[stretch.part]
+        """Return the tokens of the pass that a stretch is of."""
         return self._store(self.parts[stretch.part], self._tokenizers, draw=stretch.number)
 
-    def plan(self, epoch: int) -> EpochPlan:
-        config = self.config
-        plan = plan_mix(
-            self._stretches,
-            self._stores,
-            self.store,
-            batch_tokens=config.training.batch_tokens,
-            seed=config.seed,
-            epoch=epoch,
-        )
+    def plan(self, epoch: int, cut: Cut) -> EpochPlan:
+        seed = self.config.seed
+        plan = plan_mix(self._stretches, self._places, self.store, cut, seed=seed, epoch=epoch)
         self._n_batches = len(plan)
         return plan
 
     def passes(self, epoch: int, batch: int) -> dict[str, float]:
         return as_record(self.mix.parts, self.mix.passes(epoch + batch / self._n_batches))
+
+
+def places_of(stores: Sequence[TokenStore]) -> list[range]:
+    """Return where each store lies in a `MixedStore` of all of them."""
+    edges = list(accumulate(map(len, stores), initial=0))
+    return [range(*between) for between in pairwise(edges)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -12,8 +13,8 @@ import numpy.typing as npt
 import torch
 
 from dragoman.config import TranslationConfig
-from dragoman.data.batching import TranslationBatch, make_batch, plan_epoch
-from dragoman.data.buckets import StaticBatch, StaticBatches, choose_buckets, plan_buckets
+from dragoman.data.batching import TranslationBatch, cut_by_tokens, make_batch, plan_epoch
+from dragoman.data.buckets import StaticBatch, StaticBatches, choose_buckets, fill_buckets
 from dragoman.data.corpora import Pair, has_text
 from dragoman.data.named import open_direction, open_training
 from dragoman.data.store import TokenStore
@@ -144,13 +145,13 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
 
     def plan(self, epoch: int) -> Sequence[npt.NDArray[np.int64]]:
         self.epoch_store = store = self.text.open(epoch)
+        batch_tokens = self.config.training.batch_tokens
         if not self.static:
-            return self.text.plan(epoch)
+            return self.text.plan(epoch, partial(cut_by_tokens, batch_tokens=batch_tokens))
         if self.static_batches is None or self.config.draws_epochs:
-            buckets = choose_buckets(store, batch_tokens=self.config.training.batch_tokens)
-            room = resident_bytes(self.device)
+            buckets, room = choose_buckets(store, batch_tokens=batch_tokens), resident_bytes(self.device)
             self.static_batches = StaticBatches(store, buckets, self.device, max_bytes=room)
-        return plan_buckets(store, self.static_batches.buckets, seed=self.config.seed, epoch=epoch)
+        return self.text.plan(epoch, partial(fill_buckets, buckets=self.static_batches.buckets))
 
     def passes(self, epoch: int, batch: int) -> dict[str, float]:
         return self.text.passes(epoch, batch)
