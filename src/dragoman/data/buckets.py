@@ -20,7 +20,7 @@ from dragoman.data.store import Side, TokenStore
 from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 N_BUCKETS = 12
-"""Buckets of target lengths."""
+"""Buckets of target lengths, at most."""
 
 COVERED = 0.98
 """Of the pairs of a bucket's target lengths, the part whose sources it has room for; others go up."""
@@ -61,24 +61,45 @@ class StaticBatch(NamedTuple):
 
 
 def choose_buckets(store: TokenStore, *, batch_tokens: int, n_buckets: int = N_BUCKETS) -> tuple[Bucket, ...]:
-    """Buckets with about equally many target tokens each, narrow ones first; the last holds every pair.
+    """Buckets with as little padding of targets as so many allow, narrow ones first; the last holds all.
 
     A batch has at most `batch_tokens` target tokens, padding included, or one pair.
     """
     counts = count_lengths(store)
-    tgt = counts.sum(axis=0)  # pairs of each target length
-    tokens = np.cumsum(tgt * np.arange(len(tgt)))  # up to each target length
-    edges = np.searchsorted(tokens, tokens[-1] * np.arange(1, n_buckets + 1) / n_buckets)
-    longest = int(np.flatnonzero(tgt)[-1])
     buckets = []
     shorter = src_length = 0
-    for edge in np.unique(np.minimum(edges, longest)):
-        own, covered = (counts[:, shorter + 1 : edge + 1], COVERED) if edge < longest else (counts, 1.0)
+    edges = choose_edges(counts.sum(axis=0), n_buckets)
+    for edge in edges:
+        own, covered = (counts[:, shorter + 1 : edge + 1], COVERED) if edge < edges[-1] else (counts, 1.0)
         up_to = np.cumsum(own.sum(axis=1))  # pairs up to each source length
         needed = np.searchsorted(up_to, np.ceil(covered * (up_to[-1] - 1)), side="right")
-        src_length, shorter = max(src_length, int(needed)), int(edge)
-        buckets.append(Bucket(max(1, batch_tokens // shorter), src_length, shorter))
+        src_length, shorter = max(src_length, int(needed)), edge
+        buckets.append(Bucket(max(1, batch_tokens // edge), src_length, edge))
     return tuple(buckets)
+
+
+def choose_edges(counts: npt.NDArray[np.int64], n_buckets: int) -> list[int]:
+    """Return the greatest length of each bucket, where `counts[n]` sentences of n tokens are filled up to it.
+
+    All of them together are then as short as so many buckets allow: by dynamic programming over the lengths.
+    """
+    lengths = np.flatnonzero(counts)
+    edges = np.concatenate([[0], lengths])
+    n_shorter = np.cumsum(counts[edges])  # none is empty: counts[0] = 0
+    # cells[i, j]: tokens and padding of a bucket after edge i up to edge j; i = j: there is none
+    cells = (n_shorter[None, :] - n_shorter[:, None]) * edges[None, :].astype(np.float64)
+    cells[np.tril_indices(len(edges), -1)] = np.inf
+    least, begins = cells[0], []
+    for _ in range(n_buckets - 1):
+        together = least[:, None] + cells
+        begins.append(together.argmin(axis=0))
+        least = together.min(axis=0)
+    found, j = [], len(edges) - 1
+    for begin in (*reversed(begins), np.zeros_like(edges)):
+        if begin[j] < j:
+            found.append(int(edges[j]))
+            j = int(begin[j])
+    return found[::-1]
 
 
 def count_lengths(store: TokenStore) -> npt.NDArray[np.int64]:
@@ -95,13 +116,17 @@ def fill_buckets(
     src: Lengths, tgt: Lengths, rng: np.random.Generator, *, buckets: Sequence[Bucket]
 ) -> list[Indices]:
     """Return the indices of each batch's pairs, all of one bucket, from the tokens of their sides."""
+    # What fills no batch goes on into the next bucket: an update of a few pairs would count like a full one.
     bucket = find_bucket(src, tgt, buckets)
     batches: list[Indices] = []
+    left = np.empty(0, dtype=np.int64)
     for i, shape in enumerate(buckets):
-        members = rng.permutation(np.flatnonzero(bucket == i))
-        batches += (
-            np.split(members, range(shape.n_pairs, len(members), shape.n_pairs)) if len(members) else []
-        )
+        members = rng.permutation(np.concatenate([left, np.flatnonzero(bucket == i)]))
+        ends = range(shape.n_pairs, len(members) + 1, shape.n_pairs)
+        *full, left = np.split(members, ends)
+        batches += full
+    if len(left):
+        batches.append(left)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
