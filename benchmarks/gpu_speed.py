@@ -106,6 +106,8 @@ def measure(config: TranslationConfig, *, keep: Path | None = None) -> tuple[flo
 
     `keep` is a folder for the run, which is removed otherwise.
     """
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()  # of the training before
     with tempfile.TemporaryDirectory() as folder:
         records = Run.open(train(config, keep or Path(folder) / "run")).history()
     logged = [record for record in records if record["kind"] == "train"]

@@ -49,10 +49,10 @@ class Assumptions:
     """Bytes a second between the GPUs of a machine; assumed."""
     network: float = 12.5e9
     """Bytes a second between machines, 100 Gbit/s; assumed."""
-    gpu_base: float = 100_000.0
-    """Tokens a second of the base model on one GPU; assumed."""
-    gpu_big: float = 40_000.0
-    """Tokens a second of the big model on one GPU; assumed."""
+    gpu_base: float = 475_000.0
+    """Tokens a second of the base model on one H200; measured by benchmarks/gpu_speed.py, free steps."""
+    gpu_big: float = 372_000.0
+    """Tokens a second of the big model on one H200; measured by the same."""
     text_bytes: float = 337.0
     """Bytes of a pair's text; measured on the corpus of benchmarks/store_memory.py."""
     packed: float = 0.31
@@ -169,9 +169,11 @@ def trainings(given: Assumptions) -> Iterator[Training]:
         ("base, 65 M", 65e6, given.gpu_base),
         ("big, 213 M", 213e6, given.gpu_big),
     ):
-        yield Training(model, n_parameters, "1 GPU", speed)
-        yield Training(model, n_parameters, "8 GPUs, 1 machine", speed, n_processes=8)
-        yield Training(model, n_parameters, "32 GPUs, 4 machines", speed, n_processes=32, n_machines=4)
+        yield Training(model, n_parameters, "1 GPU", speed, "measured")
+        yield Training(model, n_parameters, "8 GPUs, 1 machine", speed, "measured × 8", n_processes=8)
+        yield Training(
+            model, n_parameters, "32 GPUs, 4 machines", speed, "measured × 32", n_processes=32, n_machines=4
+        )
 
 
 def data_table(given: Assumptions) -> Iterator[str]:
@@ -244,14 +246,14 @@ class Stage:
     disk_bytes: float
     memory_bytes: float | None
     """Of the whole machine; None: not measured."""
-    origin: str
+    origin: str = "assumed"
     is_counted: bool = True
     """Whether it is in the sum: of two trainings only one is."""
 
 
 def machines(given: Assumptions) -> tuple[Machine, Machine]:
     """Return the two machines of the tables."""
-    base = Training("base", 65e6, "8 GPUs", given.gpu_base, n_processes=8)
+    base = Training("base", 65e6, "8 GPUs", given.gpu_base, "measured × 8", n_processes=8)
     gpus = Machine(
         "8 GPUs",
         8 * given.gpu_hour,
@@ -299,18 +301,18 @@ def stages(given: Assumptions, machine: Machine) -> Iterator[Stage]:
     tokens = given.passes * given.n_tokens
     on_gpus = machine.translator == "base model"
     models = None if on_gpus else machine.n_workers * 16 * 52e6 + page_cache
-    origin = "assumed" if on_gpus else "measured × 64"
+    trained, translated = ("measured × 8", "assumed") if on_gpus else ("measured × 64", "measured × 64")
     passes = f"{given.passes:g} pass" + "es" * (given.passes != 1)
     if not on_gpus:
         speed = 64 * given.core_sharing * given.core_small
         own = machine.n_workers * 16 * 7.6e6 + page_cache
         yield Stage(
-            f"or train 7.6 M, {passes} (not in the sum)", tokens / speed, 5 * 16 * 7.6e6, own, origin, False
+            f"or train 7.6 M, {passes} (not in the sum)", tokens / speed, 5 * 16 * 7.6e6, own, trained, False
         )
-    yield Stage(f"train base, {passes}", tokens / machine.base, 5 * 16 * 65e6, models, origin)
+    yield Stage(f"train base, {passes}", tokens / machine.base, 5 * 16 * 65e6, models, trained)
     translating = None if on_gpus else machine.n_workers * 333 * mib
     name = f"back-translate as many lines ({machine.translator}, greedily)"
-    yield Stage(name, pairs / machine.sentences, packed, translating, origin)
+    yield Stage(name, pairs / machine.sentences, packed, translating, translated)
     scoring = given.n_tokens / (machine.base * given.scoring)
     yield Stage("score all pairs with base, to filter", scoring, 8 * pairs, None, "assumed")
 

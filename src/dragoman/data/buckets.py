@@ -1,8 +1,8 @@
 """Batches of few shapes: a dozen length buckets, so that a GPU can replay captured steps.
 
 A captured step (training/updates/captured.py) is good for one shape. So pairs go into the narrowest
-bucket that holds them, every batch of a bucket has its shape, and what is missing is filled up with
-padding that takes no part in the loss.
+bucket that holds them, or into the next one where they would not fill a batch; every batch of a bucket has
+its shape, and what is missing is filled up with padding that takes no part in the loss.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class StaticBatch(NamedTuple):
 
 
 def choose_buckets(store: TokenStore, *, batch_tokens: int, n_buckets: int = N_BUCKETS) -> tuple[Bucket, ...]:
-    """Buckets with as little padding of targets as so many allow, narrow ones first; the last holds all.
+    """Buckets with as little padding of targets as `n_buckets` allow, narrow ones first; the last holds all.
 
     A batch has at most `batch_tokens` target tokens, padding included, or one pair.
     """
@@ -81,7 +81,7 @@ def choose_buckets(store: TokenStore, *, batch_tokens: int, n_buckets: int = N_B
 def choose_edges(counts: npt.NDArray[np.int64], n_buckets: int) -> list[int]:
     """Return the greatest length of each bucket, where `counts[n]` sentences of n tokens are filled up to it.
 
-    All of them together are then as short as so many buckets allow: by dynamic programming over the lengths.
+    All of them together are then as short as `n_buckets` allow: by dynamic programming over the lengths.
     """
     lengths = np.flatnonzero(counts)
     edges = np.concatenate([[0], lengths])
@@ -115,8 +115,11 @@ def count_lengths(store: TokenStore) -> npt.NDArray[np.int64]:
 def fill_buckets(
     src: Lengths, tgt: Lengths, rng: np.random.Generator, *, buckets: Sequence[Bucket]
 ) -> list[Indices]:
-    """Return the indices of each batch's pairs, all of one bucket, from the tokens of their sides."""
-    # What fills no batch goes on into the next bucket: an update of a few pairs would count like a full one.
+    """Return the indices of each batch's pairs, which one bucket holds, from the tokens of their sides.
+
+    One batch is not full: what fills none in its bucket goes into the next, for an update of a few pairs
+    would count like any other.
+    """
     bucket = find_bucket(src, tgt, buckets)
     batches: list[Indices] = []
     left = np.empty(0, dtype=np.int64)
@@ -152,10 +155,7 @@ class StaticBatches:
         self._opened: tuple[range, tuple[SideTensors, ...]] = range(0), ()
 
     def __call__(self, indices: Indices) -> StaticBatch:
-        """Return the pairs at `indices`: as many as their bucket has room for, or half, a quarter, ...
-
-        As many.
-        """
+        """Return the pairs at `indices`, in the rows of their bucket, or in half of them, a quarter, ..."""
         src_lengths, tgt_lengths = self.store.lengths(indices)
         bucket = self.buckets[int(find_bucket(src_lengths, tgt_lengths, self.buckets).max())]
         n_rows = bucket.n_pairs
