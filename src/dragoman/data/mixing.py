@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,6 +162,9 @@ class MixedStore(TokenStore):
             [shard for store in stores for shard in store.shards],
             max_length=max(store.max_length for store in stores),
         )
+        edges = accumulate(map(len, stores), initial=0)
+        self.places = [range(*between) for between in pairwise(edges)]
+        """The indices of each store's pairs."""
         self._kept: dict[int, Sides] = {}
 
     @property

@@ -18,7 +18,6 @@ from dragoman.data.corpora import open_corpus
 from dragoman.data.mixing import MixedStore, Mixture, Part, plan_mix, shares_by_size
 from dragoman.data.store import TokenStore
 from dragoman.text.tokenizer import TokenizerPair
-from dragoman.training.tasks.text import places_of
 from tiny import write_corpus
 
 CUT = partial(cut_by_tokens, batch_tokens=300)
@@ -136,8 +135,8 @@ def test_every_pair_is_read_once_in_a_pass(
         stretches = mix.epoch(epoch)
         own = [stores[s.part] for s in stretches]
         mixed = MixedStore(own)
-        plan = plan_mix(stretches, places_of(own), mixed, CUT, seed=3, epoch=epoch)
-        again = plan_mix(stretches, places_of(own), mixed, CUT, seed=3, epoch=epoch)
+        plan = plan_mix(stretches, mixed.places, mixed, CUT, seed=3, epoch=epoch)
+        again = plan_mix(stretches, mixed.places, mixed, CUT, seed=3, epoch=epoch)
         assert [b.tolist() for b in plan] == [b.tolist() for b in again]
         starts = np.cumsum([0, *map(len, own)])
         assert max(len(np.unique(np.searchsorted(starts, b, side="right"))) for b in plan) > 1
@@ -155,8 +154,8 @@ def test_another_epoch_and_another_seed_have_another_order(stores: list[TokenSto
     orders = []
     for epoch, seed in ((0, 1), (0, 2), (1, 1)):
         stretches = mix.epoch(epoch)
-        own = [stores[s.part] for s in stretches]
-        plan = plan_mix(stretches, places_of(own), MixedStore(own), CUT, seed=seed, epoch=epoch)
+        mixed = MixedStore([stores[s.part] for s in stretches])
+        plan = plan_mix(stretches, mixed.places, mixed, CUT, seed=seed, epoch=epoch)
         orders.append(str([b.tolist() for b in plan]))
     assert len(set(orders)) == 3
 

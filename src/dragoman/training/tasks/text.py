@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, count, cycle, islice, pairwise
+from itertools import count, cycle, islice
 from pathlib import Path
 
 from dragoman.config import TranslationConfig
@@ -163,11 +163,10 @@ class SeveralCorpora(TrainingText):
     def open(self, epoch: int) -> TokenStore:
         self._stretches = self.mix.epoch(epoch)
         if self.config.draws_epochs:
-            stores = [self._store_of(stretch) for stretch in self._stretches]
-            self.store, self._places = MixedStore(stores), places_of(stores)
+            self.store = MixedStore([self._store_of(stretch) for stretch in self._stretches])
+            self._places = self.store.places
         else:
-            places = places_of(self._whole)
-            self._places = [places[stretch.part] for stretch in self._stretches]
+            self._places = [self.store.places[stretch.part] for stretch in self._stretches]
         return self.store
 
     def _store_of(self, stretch: Stretch) -> TokenStore:
@@ -182,9 +181,3 @@ class SeveralCorpora(TrainingText):
 
     def passes(self, epoch: int, batch: int) -> dict[str, float]:
         return as_record(self.mix.parts, self.mix.passes(epoch + batch / self._n_batches))
-
-
-def places_of(stores: Sequence[TokenStore]) -> list[range]:
-    """Return where each store lies in a `MixedStore` of all of them."""
-    edges = list(accumulate(map(len, stores), initial=0))
-    return [range(*between) for between in pairwise(edges)]
