@@ -246,7 +246,7 @@ class Stage:
     disk_bytes: float
     memory_bytes: float | None
     """Of the whole machine; None: not measured."""
-    origin: str = "assumed"
+    origin: str
     is_counted: bool = True
     """Whether it is in the sum: of two trainings only one is."""
 

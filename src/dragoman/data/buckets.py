@@ -85,8 +85,8 @@ def choose_edges(counts: npt.NDArray[np.int64], n_buckets: int) -> list[int]:
     """
     lengths = np.flatnonzero(counts)
     edges = np.concatenate([[0], lengths])
-    n_shorter = np.cumsum(counts[edges])  # none is empty: counts[0] = 0
-    # cells[i, j]: tokens and padding of a bucket after edge i up to edge j; i = j: there is none
+    n_shorter = np.cumsum(counts[edges])  # counts[0] is 0: no sentence is empty
+    # cells[i, j]: tokens, with padding, of a bucket for lengths above edges[i] up to edges[j]; 0 where i = j
     cells = (n_shorter[None, :] - n_shorter[:, None]) * edges[None, :].astype(np.float64)
     cells[np.tril_indices(len(edges), -1)] = np.inf
     least, begins = cells[0], []

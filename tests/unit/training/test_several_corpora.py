@@ -56,6 +56,8 @@ def test_sources_have_the_token_of_their_target_and_synthetic_ones_one_more(tmp_
     tokenizers = TokenizerPair.train(text.sample(), config.tokenizer, marks=marks)
     text.prepare(tokenizers)
     store = text.open(0)
+    names = {text.mix.parts[stretch.part].name for stretch in text.mix.epoch(0)}
+    assert names == {part.name for part in text.mix.parts}
     for part, start in zip(text.mix.parts, store.starts[:-1], strict=True):
         pieces = [tokenizers.src.pieces()[i] for i in store.src(int(start))[:2]]
         expected = [f"<2{part.direction[1]}>"]
