@@ -25,14 +25,13 @@ from typing import BinaryIO, NamedTuple
 
 from dragoman.card import licence_of, model_card
 from dragoman.cli.listener import TerminalListener
-from dragoman.cli.reproduce import run_name
 from dragoman.data.catalog.download import checksum_of
 from dragoman.errors import ConfigError, DragomanError, MissingExtraError, RunError
 from dragoman.files import replacing_folder
 from dragoman.interop.exporting import export_run
 from dragoman.interop.mirror import INDEX, Archive, Index, PublishedExport, PublishedModel, PublishedScore
 from dragoman.interop.publishing import CARD, published_files
-from dragoman.reproduction.recipe import FULL, QUICK, Recipe, find_recipe
+from dragoman.reproduction.recipe import FULL, QUICK, Recipe, find_recipe, run_name
 from dragoman.reproduction.running import REPRODUCTION, reproduce
 from dragoman.runs import Run, saved_scores
 

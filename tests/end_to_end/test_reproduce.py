@@ -346,7 +346,7 @@ def test_the_recipe_that_one_starts_from_is_reproduced_first(folder: Path) -> No
     succeed("reproduce", "child", "--record", "child-1")
 
     first = succeed("reproduce", "child", "--seed", "2", "--no-fetch").stderr
-    assert "mine comes first: what is trained starts from it; run: runs/mine-seed-2" in first
+    assert "mine comes first: the training needs it; run: runs/mine-seed-2" in first
     start, child = Run.open("runs/mine-seed-2"), Run.open("runs/child-seed-2")
     assert (start.config.seed, child.config.seed) == (2, 2)
     assert child.config.training.start_from == "runs/mine-seed-2"
@@ -359,11 +359,47 @@ def test_the_recipe_that_one_starts_from_is_reproduced_first(folder: Path) -> No
     assert "runs/child-seed-2 is trained" in again
 
 
+def test_runs_that_write_what_a_recipe_learns_from_are_reproduced_first(folder: Path) -> None:
+    """Two seeds of the recipe translate its training text, and a variant learns from all of it."""
+    out = Path("runs/mine-taught")
+    options = ["--preset", "same", "--n-best", "1", "--min-chrf", "0", "--max-ratio", "0", "--references"]
+    settings = ["seed=1", "search.beam_size=2", "training.max_steps=4", 'training.start_from=""']
+    overrides = [part for setting in settings for part in ("--set", setting)]
+    succeed("distill", "seed-1", "--forward", "seed-2", *options, *overrides, "--out", str(out))
+    succeed("evaluate", str(out))
+    recipe = (
+        (out / "config.toml").read_text(encoding="utf-8")
+        + """
+[distillation]
+teacher = "runs/mine"
+lessons = { forward = ["runs/mine-seed-2"], n_best = 1, min_chrf = 0.0, max_ratio = 0.0, references = true }
+"""
+    )
+    Path("mine/taught.toml").write_text(recipe, encoding="utf-8")
+    succeed("reproduce", "mine", "--variant", "taught", "--record", str(out))
+    recorded = expected()["variants"]["taught"]
+    assert list(recorded["data"]["files"]) == ["texts/test.tsv"], "what runs write is no data"
+    weights, lessons = Run.open(out).load_weights(), (out / "lessons/train.tgt.gz").read_bytes()
+    shutil.rmtree("runs")
+
+    plan = succeed("reproduce", "mine", "--variant", "taught", "--dry-run").stdout
+    assert "first     runs/mine, runs/mine-seed-2: reproduced where they are not there" in plan
+    first = succeed("reproduce", "mine", "--variant", "taught", "--no-fetch")
+    assert first.stdout.endswith("PASS\n")
+    assert "mine comes first: the training needs it; run: runs/mine\n" in first.stderr
+    assert "mine comes first: the training needs it; run: runs/mine-seed-2\n" in first.stderr
+    assert (out / "lessons/train.tgt.gz").read_bytes() == lessons
+    assert all((value == weights[name]).all() for name, value in Run.open(out).load_weights().items())
+
+    other = succeed("reproduce", "mine", "--variant", "taught", "--seed", "3", "--no-fetch").stderr
+    assert "comes first" not in other
+    assert not Path("runs/mine-taught-seed-3/lessons").exists(), "every seed learns from the same text"
+    assert (out / "lessons/train.tgt.gz").read_bytes() == lessons
+
+
 def test_a_start_that_no_recipe_has_is_an_error(folder: Path) -> None:
     text = Path("mine/recipe.toml").read_text(encoding="utf-8")
     Path("mine/recipe.toml").write_text(
         text.replace('start_from = ""', 'start_from = "runs/nowhere"'), encoding="utf-8"
     )
-    assert "nowhere: no recipe, and no folder with a recipe.toml" in error_of(
-        "reproduce", "mine", "--no-fetch"
-    )
+    assert "nowhere: no recipe has a run of this name" in error_of("reproduce", "mine", "--no-fetch")

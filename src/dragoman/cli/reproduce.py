@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,8 +97,10 @@ def _version(*, quick: bool, variant: str | None) -> str:
 
 def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fetch: bool) -> Reproduction:
     """Reproduce a recipe with log lines and a progress bar on stderr, and draw the learning curves."""
+    from dragoman.cli.bulk import run_job
     from dragoman.cli.listener import TerminalListener
     from dragoman.cli.train import draw_curves
+    from dragoman.reproduction.recipe import run_name
     from dragoman.reproduction.running import reproduce as train_and_judge
     from dragoman.reproduction.running import with_seed
     from dragoman.runs import Run
@@ -109,23 +112,14 @@ def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fe
     try:
         with TerminalListener() as listener:
             result = train_and_judge(
-                recipe, version, out=path, overrides=overrides, fetch=fetch, listener=listener
-            )
+                recipe, version, out=path, overrides=overrides, fetch=fetch, listener=listener,
+                translate=partial(run_job, n_workers=1, ray=None),
+            )  # fmt: skip
     except KeyboardInterrupt:
         say(f"to continue: {command_line()}")
         raise typer.Exit(INTERRUPTED) from None
     draw_curves(Run.open(result.run))
     return result
-
-
-def run_name(recipe: Recipe, version: str, *, seed: int | None) -> str:
-    """Return the default name of a run of this version."""
-    parts = [
-        recipe.name,
-        *([version] if version != "full" else []),
-        *([] if seed is None else [f"seed-{seed}"]),
-    ]
-    return "-".join(parts)
 
 
 def _record(recipe: Recipe, version: str, runs: Sequence[Path], *, add: bool) -> None:
@@ -159,10 +153,15 @@ def list_recipes() -> Iterator[str]:
 def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
     """Describe a recipe: expected scores, and which data files are missing."""
     from dragoman.reproduction.requirements import differing, files_of, missing_files
+    from dragoman.reproduction.running import runs_before, text_at_hand
 
     expectation, config = recipe.expectation(version), recipe.config(version)
     yield f"{recipe.name} · {config.subject} · {recipe.folder}"
     yield from describe_expectation(expectation)
+    distillation = recipe.distillation(version)
+    if first := runs_before(config, distillation):
+        yield f"first     {', '.join(map(str, first))}: reproduced where they are not there"
+    config = text_at_hand(config, distillation)
     missing = missing_files(config)
     for name, files in missing.items():
         remedy = f"dragoman data fetch {name}" if name else "not in the catalogue: put it into $DRAGOMAN_DATA"

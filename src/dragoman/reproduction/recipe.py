@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import field_validator
+
 import dragoman
-from dragoman.config import Config, parse_config, read_settings
+from dragoman.config import Config, Section, parse_config, parse_section, read_settings
+from dragoman.distillation.material import Lessons
 from dragoman.errors import ConfigError
 from dragoman.reproduction.expected import Expectation, Expected, load_expected
 
 FULL, QUICK = "full", "quick"
+OF_SEED = "-seed-"
+"""Stands before the seed in the names of runs that have another one than their recipe."""
+DISTILLATION = "distillation"
+"""The table of a recipe's file that is a `Distillation`, and no part of the configuration."""
+
+
+class Distillation(Section):
+    """Translations that a recipe learns from: other runs write them before it is trained."""
+
+    teacher: str
+    """The run whose training text is translated, and whose tokenizer the recipe takes."""
+    lessons: Lessons = Lessons()
+    """Which other runs translate, and what is kept: as the options of `dragoman distill`."""
+
+    @field_validator("lessons", mode="before")
+    @classmethod
+    def _has_tuples(cls, value: Any) -> Any:
+        """Take TOML's lists for tuples."""
+        if not isinstance(value, Mapping):
+            return value
+        return {name: tuple(part) if isinstance(part, list) else part for name, part in value.items()}
+
+    @property
+    def runs(self) -> list[str]:
+        """All runs that translate."""
+        return [self.teacher, *self.lessons.ensemble, *self.lessons.forward, *self.lessons.backward]
 
 
 @dataclass(frozen=True)
@@ -41,19 +72,25 @@ class Recipe:
 
     def config(self, version: str, overrides: Sequence[str] = ()) -> Config:
         """Return the settings of a version. ConfigError: there is no such version, or it holds mistakes."""
-        if version not in self.versions():
-            raise ConfigError(f"{self.folder}: has no {version}.toml; there are {', '.join(self.versions())}")
-        if version == FULL:
-            return parse_config(
-                read_settings(self.folder / "recipe.toml"), overrides=overrides, where=self._where("recipe")
-            )
-        settings = read_settings(self.folder / f"{version}.toml")
-        if version == QUICK:
-            settings = laid_over(read_settings(self.folder / "recipe.toml"), settings)
+        settings = self._settings(version)
+        settings.pop(DISTILLATION, None)
         return parse_config(settings, overrides=overrides, where=self._where(version))
 
-    def _where(self, stem: str) -> str:
-        return str(self.folder / f"{stem}.toml")
+    def distillation(self, version: str) -> Distillation | None:
+        """Return what writes the text that a version learns from; None: it is not written by runs."""
+        found = self._settings(version).get(DISTILLATION)
+        where = f"{self._where(version)}: {DISTILLATION}"
+        return None if found is None else parse_section(Distillation, found, where=where)
+
+    def _settings(self, version: str) -> dict[str, Any]:
+        """Return the content of a version's file; that of the quick version, laid over the full one's."""
+        if version not in self.versions():
+            raise ConfigError(f"{self.folder}: has no {version}.toml; there are {', '.join(self.versions())}")
+        settings = dict(read_settings(Path(self._where(version))))
+        return laid_over(self._settings(FULL), settings) if version == QUICK else settings
+
+    def _where(self, version: str) -> str:
+        return str(self.folder / f"{'recipe' if version == FULL else version}.toml")
 
     def expected(self) -> Expected:
         """All that is expected; nothing where nothing was recorded yet. ConfigError: it holds mistakes."""
@@ -82,6 +119,27 @@ def laid_over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
 def version_option(version: str) -> str:
     """Return the command-line option of a version, with a leading space."""
     return {FULL: "", QUICK: " --quick"}.get(version, f" --variant {version}")
+
+
+def run_name(recipe: Recipe, version: str, *, seed: int | None) -> str:
+    """Return the default name of a run of this version; `version_of_run` reads it."""
+    parts = [recipe.name, *([version] if version != FULL else [])]
+    return "-".join(parts) + ("" if seed is None else f"{OF_SEED}{seed}")
+
+
+def version_of_run(name: str) -> tuple[Recipe, str, int | None]:
+    """Return recipe, version and seed of the run called `name`; seed None: the recipe's.
+
+    ConfigError: no recipe has runs of this name.
+    """
+    stem, seed = re.fullmatch(rf"(.*?)(?:{OF_SEED}(\d+))?", name, re.DOTALL).groups()  # type: ignore[union-attr]
+    parts = stem.split("-")
+    for n in range(len(parts), 0, -1):
+        with suppress(ConfigError):
+            recipe, version = find_recipe("-".join(parts[:n])), "-".join(parts[n:]) or FULL
+            if version in recipe.versions():
+                return recipe, version, None if seed is None else int(seed)
+    raise ConfigError(f"{name}: no recipe has a run of this name, and no folder with a recipe.toml is there")
 
 
 def recipes_folder() -> Path:

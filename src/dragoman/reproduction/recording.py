@@ -23,6 +23,7 @@ from dragoman.reproduction.expected import (
     tolerance_of,
 )
 from dragoman.reproduction.recipe import Recipe, version_option
+from dragoman.reproduction.running import text_at_hand
 from dragoman.runs import Run, differences
 
 NEEDED = ("history.jsonl", "report.json", "scores.json", "environment.json", "config.toml")
@@ -86,7 +87,7 @@ def _first(
             cpu=environment["cpu"], n_cores=environment["n_cores"], n_threads=environment["n_threads"]
         ),
         versions={name: str(environment.get(name)) for name in VERSIONS},
-        data=requirements.recorded_data(config),
+        data=requirements.recorded_data(text_at_hand(config, recipe.distillation(version))),
         command=f"dragoman reproduce {recipe.name}{version_option(version)}",
         date=(today or datetime.date.today()).isoformat(),
     )

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.config import Config
+from dragoman.bulk.job import Job
+from dragoman.bulk.running import Summary, translate_file
+from dragoman.config import Config, file_names
+from dragoman.distillation.distilling import describe_lessons, take_tokenizer
+from dragoman.distillation.teaching import teach
 from dragoman.evaluation.robustness import OF_SET
 from dragoman.evaluation.scores import keep_scores
+from dragoman.predict.translator import translation_config
 from dragoman.reproduction import requirements
 from dragoman.reproduction.expected import Expectation, ExpectedScore
-from dragoman.reproduction.recipe import FULL, Recipe, find_recipe
+from dragoman.reproduction.recipe import OF_SEED, Distillation, Recipe, version_of_run, version_option
 from dragoman.reproduction.reference import ReferenceListener, reference_curve
 from dragoman.runs import Run, only_writer
 from dragoman.tasks import task_of
 from dragoman.tasks.task import EvaluationRequest
 from dragoman.training.trainer import TrainingListener
 
-OF_SEED = "-seed-"
-"""Stands before the seed in the names of runs that have another one than their recipe."""
 REPRODUCTION = "reproduction.json"
 """What a run keeps of the comparison."""
 
@@ -90,11 +93,12 @@ def reproduce(
     fetch: bool = True,
     robustness: bool = False,
     listener: TrainingListener | None = None,
+    translate: Callable[[Job], Summary] = translate_file,
 ) -> Reproduction:
     """Train a version of a recipe into `out`, or continue there, evaluates its test sets and judges them.
 
-    The recipe that it starts from, if any, is trained and judged first. `robustness` scores altered text
-    even if nothing is expected of it.
+    The runs that it starts from or learns from, if any, are trained and judged first; `translate` runs the
+    jobs of those it learns from. `robustness` scores altered text even if nothing is expected of it.
 
     ConfigError: nothing is expected of this version. DataError: its data is not to be had, or is not what
     the scores were measured on. RunError: `out` holds another run.
@@ -104,13 +108,19 @@ def reproduce(
 
     listener = listener or TrainingListener()
     expectation, config = recipe.expectation(version), recipe.config(version, overrides)
-    requirements.provide(config, fetch=fetch, say=listener.message)
-    requirements.check(config, expectation.data)
-    if (start := start_of(config)) is not None:
-        reproduce_start(start, fetch=fetch, listener=listener)
+    distillation = recipe.distillation(version)
+    at_hand = text_at_hand(config, distillation)
+    requirements.provide(at_hand, fetch=fetch, say=listener.message)
+    requirements.check(at_hand, expectation.data)
+    for first in runs_before(config, distillation):
+        reproduce_first(first, fetch=fetch, listener=listener, translate=translate)
+    if distillation is not None:
+        write_lessons(config, distillation, translate=translate, say=listener.message)
     report_on_text(config, out, listener.message, check=False)
     with only_writer(out):
         run = Run.create(out, config)
+        if distillation is not None:
+            take_tokenizer(Path(distillation.teacher), run)
     if is_finished(run):
         listener.message(f"{run.path} is trained; evaluating it")
     else:
@@ -137,19 +147,55 @@ def start_of(config: Config) -> Path | None:
     return Path(start) if start else None
 
 
-def reproduce_start(out: Path, *, fetch: bool, listener: TrainingListener) -> None:
-    """Reproduce the recipe that the folder `out` is called after, unless its run is there.
+def runs_before(config: Config, distillation: Distillation | None) -> list[Path]:
+    """Return the folders of the runs that a training starts from or learns from, each once."""
+    start, writers = start_of(config), [] if distillation is None else distillation.runs
+    return list(dict.fromkeys([*([] if start is None else [start]), *map(Path, writers)]))
 
-    NAME-seed-N is NAME with the seed N. ConfigError: there is no recipe of this name.
+
+def text_at_hand(config: Config, distillation: Distillation | None) -> Config:
+    """Return the same without the training and validation text that a distillation writes."""
+    if distillation is None:
+        return config
+    data = config.data.model_copy(update={"train": (), "valid": ()})
+    return config.model_copy(update={"data": data})
+
+
+def reproduce_first(
+    out: Path, *, fetch: bool, listener: TrainingListener, translate: Callable[[Job], Summary]
+) -> None:
+    """Reproduce the version and seed of a recipe that the folder `out` is called after, unless it is there.
+
+    ConfigError: no recipe has runs of this name.
     """
     if (out / REPRODUCTION).exists():
         return
-    name, _, seed = out.name.partition(OF_SEED)
-    recipe = find_recipe(name)
-    listener.message(f"{recipe.name} comes first: what is trained starts from it; run: {out}")
+    recipe, version, seed = version_of_run(out.name)
+    listener.message(f"{recipe.name}{version_option(version)} comes first: the training needs it; run: {out}")
     reproduce(
-        recipe, FULL, out=out, overrides=[f"seed={seed}"] if seed else [], fetch=fetch, listener=listener
-    )
+        recipe, version, out=out, overrides=[] if seed is None else [f"seed={seed}"], fetch=fetch,
+        listener=listener, translate=translate,
+    )  # fmt: skip
+
+
+def write_lessons(
+    config: Config,
+    distillation: Distillation,
+    *,
+    translate: Callable[[Job], Summary],
+    say: Callable[[str], None],
+) -> None:
+    """Let runs write the text that `config` learns from, where its data.train says, or finish that."""
+    folder = Path(file_names(config.data.train)[0]).parent
+    with only_writer(folder.parent):
+        taught = teach(
+            Path(distillation.teacher),
+            translation_config(Run.open(distillation.teacher)),
+            folder,
+            lessons=distillation.lessons,
+            translate=translate,
+        )
+    say(describe_lessons(taught))
 
 
 def with_seed(config: Config, seed: int) -> list[str]:

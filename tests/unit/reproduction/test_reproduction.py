@@ -34,7 +34,15 @@ from dragoman.reproduction.expected import (
     load_expected,
     tolerance_of,
 )
-from dragoman.reproduction.recipe import Recipe, find_recipe, known_recipes, laid_over, version_option
+from dragoman.reproduction.recipe import (
+    Recipe,
+    find_recipe,
+    known_recipes,
+    laid_over,
+    run_name,
+    version_of_run,
+    version_option,
+)
 from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener
 from dragoman.reproduction.running import environment_differences, judge
 from dragoman.training.state import Position
@@ -403,6 +411,33 @@ def test_a_file_is_described_by_its_text_however_it_is_compressed(
     path = tmp_path / f"a.tsv{suffix}"
     path.write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
     assert requirements.describe(path) == described(text)
+
+
+@pytest.mark.parametrize("seed", [None, 0, 12])
+def test_the_name_of_a_run_says_recipe_version_and_seed(seed: int | None) -> None:
+    for recipe in known_recipes():
+        for version in recipe.versions():
+            found = version_of_run(run_name(recipe, version, seed=seed))
+            assert (found[0].name, *found[1:]) == (recipe.name, version, seed)
+
+
+@pytest.mark.parametrize("name", ["nothing", "multi30k-en-de-nothing", "multi30k-en-de-seed-x"])
+def test_a_run_that_no_recipe_has_is_an_error(name: str) -> None:
+    with pytest.raises(ConfigError, match="no recipe"):
+        version_of_run(name)
+
+
+def test_mistakes_in_a_distillation_are_named_with_their_file(recipe: Recipe) -> None:
+    wrong = '[distillation]\nteacher = 3\nlessons = { n_best = "all", pupils = 2 }\n'
+    (recipe.folder / "taught.toml").write_text(RECIPE + wrong, encoding="utf-8")
+    assert recipe.config("taught") == recipe.config("full"), "it is no part of the configuration"
+    assert recipe.distillation("full") is None
+    with pytest.raises(ConfigError) as raised:
+        recipe.distillation("taught")
+    message = str(raised.value)
+    assert all(part in message for part in ("taught.toml: distillation: teacher", "n_best", "pupils")), (
+        message
+    )
 
 
 def test_embedded_and_streamed_corpora_are_no_files() -> None:
