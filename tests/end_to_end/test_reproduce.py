@@ -396,6 +396,10 @@ lessons = { forward = ["runs/mine-seed-2"], n_best = 1, min_chrf = 0.0, max_rati
     assert not Path("runs/mine-taught-seed-3/lessons").exists(), "every seed learns from the same text"
     assert (out / "lessons/train.tgt.gz").read_bytes() == lessons
 
+    Path("mine/taught.toml").write_text(recipe.replace("lessons/train.src.gz", "texts.gz"), encoding="utf-8")
+    wrong = error_of("reproduce", "mine", "--variant", "taught", "--out", "runs/other", "--no-fetch")
+    assert "[distillation] writes train.src.gz and train.tgt.gz, and data.train names other files" in wrong
+
 
 def test_a_start_that_no_recipe_has_is_an_error(folder: Path) -> None:
     text = Path("mine/recipe.toml").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from dragoman.bulk.running import Summary, translate_file
 from dragoman.config import Config, file_names
 from dragoman.distillation.distilling import describe_lessons, take_tokenizer
 from dragoman.distillation.teaching import teach
+from dragoman.errors import ConfigError
 from dragoman.evaluation.robustness import OF_SET
 from dragoman.evaluation.scores import keep_scores
 from dragoman.predict.translator import translation_config
@@ -185,8 +186,17 @@ def write_lessons(
     translate: Callable[[Job], Summary],
     say: Callable[[str], None],
 ) -> None:
-    """Let runs write the text that `config` learns from, where its data.train says, or finish that."""
-    folder = Path(file_names(config.data.train)[0]).parent
+    """Let runs write the text that `config` learns from, where its data.train says, or finish that.
+
+    ConfigError: data.train names other files than lessons are.
+    """
+    files = list(map(Path, file_names(config.data.train)))
+    if [file.name for file in files] != ["train.src.gz", "train.tgt.gz"]:
+        raise ConfigError(
+            "[distillation] writes train.src.gz and train.tgt.gz, and data.train names other files; name "
+            "these two, in one folder"
+        )
+    folder = files[0].parent
     with only_writer(folder.parent):
         taught = teach(
             Path(distillation.teacher),
