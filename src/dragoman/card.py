@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from dragoman.config import Config, Corpora, CorpusFiles, each_corpus, file_names, to_toml
+from dragoman.config import Config, Corpora, CorpusFiles, each_corpus, file_names, is_own_search, to_toml
 from dragoman.data import catalog
 from dragoman.data.corpora import PHRASEBOOK
 from dragoman.data.readers.arrow import HUB
@@ -150,8 +150,7 @@ def _head(
 def _chosen(config: Config, scores: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """One record for each test set: the newest with the search that the run has, or else the newest."""
     chosen = {str(record["name"]): record for record in scores}
-    own = config.search_record
-    return chosen | {str(record["name"]): record for record in scores if own.items() <= record.items()}
+    return chosen | {str(record["name"]): record for record in scores if is_own_search(config, record)}
 
 
 def _about(run: Run) -> str:

@@ -1130,6 +1130,12 @@ class ClassificationConfig(Section):
 Config: TypeAlias = TranslationConfig | ClassificationConfig
 """A whole recipe; `task` tells which of the two it is."""
 
+
+def is_own_search(config: Config, record: Mapping[str, Any]) -> bool:
+    """Whether a record of scores.json is of the search that the run has, without other models beside it."""
+    return config.search_record.items() <= record.items() and not record.get("search")
+
+
 TASKS: dict[str, type[TranslationConfig] | type[ClassificationConfig]] = {
     "translation": TranslationConfig,
     "classification": ClassificationConfig,

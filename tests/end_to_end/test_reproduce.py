@@ -221,6 +221,14 @@ def test_scores_of_another_search_are_no_scores_of_the_recipe(folder: Path) -> N
     )
 
 
+def test_scores_of_an_ensemble_are_no_scores_of_the_recipe(folder: Path) -> None:
+    """Evaluated later, with the search that the run has: they stood for the run's own."""
+    before = expected()["full"]["scores"]
+    succeed("evaluate", "seed-1", "--ensemble", "seed-2")
+    succeed("reproduce", "mine", "--record", "seed-1", "seed-2")
+    assert expected()["full"]["scores"] == before
+
+
 def test_runs_scored_in_different_ways_are_not_mixed(folder: Path) -> None:
     path = Path("seed-2/scores.json")
     path.write_text(path.read_text(encoding="utf-8").replace("tok:13a", "tok:intl"), encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dragoman.config import Config, parse_config, read_settings
+from dragoman.config import Config, is_own_search, parse_config, read_settings
 from dragoman.errors import RunError
 from dragoman.evaluation.scores import saved_scores
 from dragoman.files import write_atomically
@@ -178,7 +178,7 @@ def _expected(test_set: str, metric: str, values: dict[str, float], *, signature
 def _figures(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
     """(value, signature) by (test set, metric). RunError: a test set was not scored with the run's search."""
     config = run.config
-    records = {r["name"]: r for r in saved_scores(run) if config.search_record.items() <= r.items()}
+    records = {r["name"]: r for r in saved_scores(run) if is_own_search(config, r)}
     missing = [name for name in config.tests if name not in records]
     if missing or not config.tests:
         which = f"of {missing[0]} with the recipe's search" if missing else "of any test set"
