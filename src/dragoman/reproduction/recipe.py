@@ -132,13 +132,14 @@ def version_of_run(name: str) -> tuple[Recipe, str, int | None]:
 
     ConfigError: no recipe has runs of this name.
     """
-    stem, seed = re.fullmatch(rf"(.*?)(?:{OF_SEED}(\d+))?", name, re.DOTALL).groups()  # type: ignore[union-attr]
+    found = re.search(rf"{OF_SEED}(\d+)\Z", name)
+    stem, seed = (name[: found.start()], int(found[1])) if found else (name, None)
     parts = stem.split("-")
     for n in range(len(parts), 0, -1):
         with suppress(ConfigError):
             recipe, version = find_recipe("-".join(parts[:n])), "-".join(parts[n:]) or FULL
             if version in recipe.versions():
-                return recipe, version, None if seed is None else int(seed)
+                return recipe, version, seed
     raise ConfigError(f"{name}: no recipe has a run of this name, and no folder with a recipe.toml is there")
 
 

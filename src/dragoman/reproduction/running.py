@@ -150,8 +150,11 @@ def start_of(config: Config) -> Path | None:
 
 def runs_before(config: Config, distillation: Distillation | None) -> list[Path]:
     """Return the folders of the runs that a training starts from or learns from, each once."""
-    start, writers = start_of(config), [] if distillation is None else distillation.runs
-    return list(dict.fromkeys([*([] if start is None else [start]), *map(Path, writers)]))
+    start = start_of(config)
+    runs = [start] if start else []
+    if distillation:
+        runs += map(Path, distillation.runs)
+    return list(dict.fromkeys(runs))
 
 
 def text_at_hand(config: Config, distillation: Distillation | None) -> Config:
