@@ -925,8 +925,9 @@ int32_t dragoman_top(const float *x, int64_t n_rows, int64_t stride, int32_t C, 
 typedef struct {
     int32_t n_sentences, n_slots, width, n_best;
     const int64_t *limits;
-    const double *limit_penalty, *penalty; /* (A): of the longest hypothesis, and of one that ends now */
-    const int64_t *rows;                   /* (A, L), as log_prob */
+    const double *limit_penalty;          /* (A): of the longest hypothesis */
+    const double *penalty, *next_penalty; /* (A): of one that ends now, and of one that ends in the next step */
+    const int64_t *rows;                  /* (A, L), as log_prob */
     const double *log_prob;
     double *finished; /* (A, n_best) */
     int64_t *n_tokens, *n_ended;
@@ -1004,8 +1005,10 @@ int32_t dragoman_beam(Beam *beam, const float *log_probs, int64_t stride, int32_
         }
         if (n == 0) end_hypothesis(beam, a, 0, -INFINITY); /* nothing is possible: it is closed as it is */
         const double least = beam->finished[(size_t)a * beam->n_best + beam->n_best - 1];
+        const double first = n_live ? best[0].score : -INFINITY;
         const int has_enough = beam->n_ended[a] >= width && least > -INFINITY;
-        if (has_enough || !(n_live && best[0].score / beam->limit_penalty[a] > least)) n_live = 0;
+        const int may_win_next = width > 1 && first / beam->next_penalty[a] > least;
+        if ((has_enough && !may_win_next) || !(first / beam->limit_penalty[a] > least)) n_live = 0;
         beam->n_tokens[a]++;
         for (int i = 0; i < width; i++) {
             const int is_live = i < n_live;

@@ -35,9 +35,11 @@ def beam_in_plain_loops(
         finished.sort(key=lambda hypothesis: -hypothesis.score)
         living = [((*prefix, token), total) for prefix, token, total in possible if token != EOS]
         live = living[:beam_size]
-        if not live or len(finished) >= beam_size:
+        if not live or len(finished) >= beam_size == 1:
             break
-        reachable = live[0][1] / length_penalty(max_length + 1, alpha)
+        # n_tokens + 1 tokens are alive; the soonest end comes with one more
+        longest = n_tokens + 2 if len(finished) >= beam_size else max_length + 1
+        reachable = live[0][1] / length_penalty(longest, alpha)
         if len(finished) >= n_best and reachable <= finished[n_best - 1].score:
             break
     possible_ones = [hypothesis for hypothesis in finished if hypothesis.log_prob > -math.inf]

@@ -43,7 +43,8 @@ def beam_search(
     alive. Sentence i has at most `max_lengths[i]` tokens: live hypotheses of that length are closed with
     eos, whose log-probability counts like any other. A sentence is done as soon as
 
-    - K hypotheses are finished (so a beam of one is exactly greedy search),
+    - K hypotheses are finished, and no live one would be among the `n_best` if it ended with its next token
+      for sure; a beam of one does not ask, so that it is exactly greedy search,
     - or no live hypothesis can still become one of the `n_best`. Log-probabilities are at most 0, and the
       penalty never falls with length. So the score of a continuation is at most its log_prob divided by the
       penalty of the maximum length (plus `score_term`, which is at most 0),
@@ -116,19 +117,20 @@ class BeamSearch(Search):
     def choose(self, log_probs: Tensor) -> tuple[Ints, Ints, Ints]:
         if self._is_plain and hypotheses.is_compiled(log_probs):
             (beam,) = self._beams
-            step = beam.step(log_probs, self.penalties(beam.n_tokens), eos_id=self.eos_id)
+            penalties = self.penalties(beam.n_tokens), self.penalties(beam.n_tokens + 1)
+            step = beam.step(log_probs, *penalties, eos_id=self.eos_id)
             self.end(step.ended, step.ended_log_probs)
             return beam.last[beam.alive], step.parents, beam.drop(beam.alive[:, 0])
         banks = self._banks
         if banks is not None:
             banks.follow(self._last, self._parents)
-        penalties = None  # (A, V)
+        lowered_by = None  # (A, V)
         for beam in self._beams:
-            candidates = beam.candidates(log_probs, penalties, banks, eos_id=self.eos_id)
+            candidates = beam.candidates(log_probs, lowered_by, banks, eos_id=self.eos_id)
             beam.finish(candidates, self.end)
-            beam.advance(candidates)
+            beam.advance(candidates, self.penalties(beam.n_tokens + 1))
             if beam is not self._beams[-1]:
-                penalties = beam.penalise(log_probs, penalties, self._diversity_penalty)
+                lowered_by = beam.penalise(log_probs, lowered_by, self._diversity_penalty)
         return _next_call(self._beams)
 
     @property
@@ -233,10 +235,11 @@ class _Beam:
                 setattr(self, name, value[going])
         return done
 
-    def step(self, log_probs: Tensor, penalty: Floats, *, eos_id: int) -> BeamStep:
+    def step(self, log_probs: Tensor, penalty: Floats, next_penalty: Floats, *, eos_id: int) -> BeamStep:
         """Do what `candidates`, `finish` and `advance` do in compiled code, without penalties and banks.
 
-        `penalty` (A,) is the length penalty of a hypothesis that ends now.
+        `penalty` (A,) is the length penalty of a hypothesis that ends now, `next_penalty` (A,) that of one
+        that ends in the next step.
         """
         step = beam_step(
             log_probs,
@@ -248,6 +251,7 @@ class _Beam:
             limits=self.limits,
             limit_penalty=self.limit_penalty,
             penalty=penalty,
+            next_penalty=next_penalty,
             n_tokens=self.n_tokens,
             n_ended=self.n_ended,
         )
@@ -328,19 +332,23 @@ class _Beam:
         self.finished = columns_of(known, ranked(known)[:, : self.finished.shape[1]])
         self.n_ended = self.n_ended + ends.sum(axis=1)
 
-    def advance(self, candidates: _Candidates) -> None:
-        """Extend the beam by one token, and empty the slots of finished sentences."""
+    def advance(self, candidates: _Candidates, next_penalty: Floats) -> None:
+        """Extend the beam by one token, and empty the slots of finished sentences.
+
+        `next_penalty` (A,) is the length penalty of a hypothesis that ends in the next step.
+        """
         scores = np.where(candidates.lives, candidates.scores, -np.inf)
         order = ranked(scores)[:, : int(self.widths.max())]  # (A, L)
         self.last = columns_of(candidates.tokens, order)
         self.rows = columns_of(self.rows, columns_of(candidates.slots, order))
         log_prob = columns_of(candidates.log_probs, order)
         self.n_tokens = self.n_tokens + 1
-        enough = (self.n_ended >= self.widths) & (self.finished[:, -1] > -np.inf)
         live = columns_of(scores, order) > -np.inf
         log_prob = np.where(live, log_prob, -np.inf)
-        reachable = log_prob.max(axis=1) / self.limit_penalty
-        going = ~enough & (reachable > self.finished[:, -1])
+        least, best = self.finished[:, -1], log_prob.max(axis=1)
+        enough = (self.n_ended >= self.widths) & (least > -np.inf)
+        enough &= (self.widths == 1) | (best / next_penalty <= least)
+        going = ~enough & (best / self.limit_penalty > least)
         self.log_prob = np.where(going[:, None], log_prob, -np.inf)
 
     def penalise(self, log_probs: Tensor, penalties: Tensor | None, amount: float) -> Tensor:

@@ -19,8 +19,8 @@ class _Beam(ctypes.Structure):
     _fields_ = (
         *((name, Int) for name in ("n_sentences", "n_slots", "width", "n_best")),
         *((name, Pointer) for name in (
-            "limits", "limit_penalty", "penalty", "rows", "log_prob", "finished", "n_tokens", "n_ended",
-            "next_rows", "last", "parents", "ended", "next_log_prob", "ended_log_prob",
+            "limits", "limit_penalty", "penalty", "next_penalty", "rows", "log_prob", "finished", "n_tokens",
+            "n_ended", "next_rows", "last", "parents", "ended", "next_log_prob", "ended_log_prob",
         )),
         *((name, Int) for name in ("n_next", "n_ending")),
     )  # fmt: skip
@@ -51,6 +51,7 @@ def beam_step(
     limits: Ints,
     limit_penalty: Floats,
     penalty: Floats,
+    next_penalty: Floats,
     rows: Ints,
     log_prob: Floats,
     finished: Floats,
@@ -59,12 +60,13 @@ def beam_step(
 ) -> BeamStep:
     """Choose among the continuations `log_probs` (N, V) of a beam of `width`, as `_Beam` of beam.py does.
 
-    The arrays are those of `_Beam`, and `penalty` (A,) is the length penalty of a hypothesis that ends now.
+    The arrays are those of `_Beam`, and `penalty` (A,) is the length penalty of a hypothesis that ends now,
+    `next_penalty` (A,) that of one that ends in the next step.
     `finished`, `n_tokens` and `n_ended` are changed in place. RunError: a log-probability is NaN.
     """
     library, (A, L), (_, V), size = native().library, rows.shape, log_probs.shape, len(rows) * width
     assert library is not None
-    read = (limits, limit_penalty, penalty, rows, log_prob, finished, n_tokens, n_ended)
+    read = (limits, limit_penalty, penalty, next_penalty, rows, log_prob, finished, n_tokens, n_ended)
     assert all(array.flags.c_contiguous for array in read)
     integers, numbers = np.empty((4, size), np.int64), np.empty((2, size), np.float64)
     made = [row.ctypes.data for block in (integers, numbers) for row in block]

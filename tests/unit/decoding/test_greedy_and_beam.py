@@ -98,6 +98,15 @@ def test_finished_sentences_leave_the_batch() -> None:
     assert n_rows == [3, 1, 1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_unlikely_ends_do_not_end_a_search_that_knows_better(alpha: float) -> None:
+    # two end, with 0.1 and 0.9 · 0.1, while A B is alive with 0.9 · 0.8 and ends with 0.9 of that
+    step = markov({BOS: [0, 0.1, 0.9, 0], A: [0, 0.1, 0.1, 0.8], B: [0, 0.9, 0.1, 0]})
+    ((best,),) = beam(step, beam_size=2, length_penalty=alpha)
+    assert best.ids == (A, B)
+    assert math.exp(best.log_prob) == pytest.approx(0.9 * 0.8 * 0.9)
+
+
 def test_search_stops_when_no_live_hypothesis_can_win() -> None:
     calls = []
     certain = markov({BOS: [0, 0.98, 0.02, 0], A: [0, 0.5, 0.5, 0]})
