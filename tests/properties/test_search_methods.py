@@ -260,10 +260,10 @@ def diverse_in_plain_loops(
             best = sorted((h.score for h in finished[g]), reverse=True)
             wanted = min(n_best, width)
             reachable = max((total for _, total in live[g]), default=-math.inf)
-            beaten = (
-                len(best) >= wanted and reachable / length_penalty(max_length + 1, alpha) <= best[wanted - 1]
-            )
-            if len(best) >= width or beaten:
+            least = best[wanted - 1] if len(best) >= wanted else -math.inf
+            enough = len(best) >= width
+            enough &= width == 1 or reachable / length_penalty(t + 2, alpha) <= least
+            if enough or reachable / length_penalty(max_length + 1, alpha) <= least:
                 live[g] = []
             taken += [prefix[-1] for prefix, _ in live[g]]
         if not any(live.values()):
