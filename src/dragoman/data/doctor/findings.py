@@ -100,6 +100,10 @@ _KINDS = (
         "drop it from one of them, or leave it if it is to count twice (--drop duplicate-across)",
     ),
     Kind(
+        "characters", "warning", False, "Chinese in the rarer kind of characters, simplified or traditional",
+        "convert it (OpenCC does): a source does not say which of the two is wanted",
+    ),
+    Kind(
         "length", "warning", True, "a side is far too long for the other",
         "look for joined or cut sentences; drop what is no translation",
         Threshold("robust standard deviations from the usual ratio of lengths", 4.0, 2.0, 20.0, 0.5),

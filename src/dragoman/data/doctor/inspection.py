@@ -56,6 +56,7 @@ FAULTY = {
     "swapped": 0.05,
     "script": 0.1,
     "language": 0.1,
+    "characters": 0.1,
     "duplicate": 0.4,
     "conflict": 0.02,
 }

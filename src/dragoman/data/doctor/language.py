@@ -3,7 +3,8 @@
 What a language looks like is learnt from the corpus itself: most lines are right. Three things speak against
 a line: letters of another script; three-letter sequences that are common on the other side and rare on its
 own; and the short words of another language (languages.tsv) together with sequences that its own side does
-not have. One or two words are judged only where all of them say the same.
+not have. One or two words are judged only where all of them say the same. And of Chinese in simplified and in
+traditional characters, those lines are found that are in the rarer of the two.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.data.doctor.scripts import DENSE, SCRIPTS, language_code, script_of, scripts_of_language
+from dragoman.data.doctor.scripts import (
+    DENSE,
+    SCRIPTS,
+    is_simplified,
+    language_code,
+    script_of,
+    scripts_of_language,
+)
 from dragoman.data.doctor.words import Bags, Side, Words
 
 MIN_LINES = 200
@@ -54,7 +62,7 @@ class LanguageFaults:
     """The lines (from 0) that are wrong, each with what is wrong about it, by kind; the sides as a whole."""
 
     lines: dict[str, dict[int, str]] = field(
-        default_factory=lambda: {"swapped": {}, "script": {}, "language": {}}
+        default_factory=lambda: {"swapped": {}, "script": {}, "language": {}, "characters": {}}
     )
     whole: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -77,6 +85,10 @@ def check_languages(src: Side, tgt: Side, *, langs: tuple[str | None, str | None
         for line in np.flatnonzero(wrong[i] & ~swapped).tolist():
             script = SCRIPTS[int(letters[i][line].argmax())]
             _add(faults.lines["script"], line, f"{_SIDES[i]} in {script} script")
+        if main[i] == {"han"}:
+            rarer, rows = _rarer_characters(sides[i])
+            for line in rows.tolist():
+                _add(faults.lines["characters"], line, f"{_SIDES[i]} in {rarer} characters")
     if len(src) < MIN_LINES:
         faults.notes.append(
             f"languages were judged by script only: {len(src)} pairs are fewer than {MIN_LINES}"
@@ -128,6 +140,18 @@ def _wrong_script(letters: np.ndarray, main: frozenset[str]) -> np.ndarray:
     own = letters[:, [SCRIPTS.index(script) for script in main]].sum(axis=1)
     other = letters.sum(axis=1) - own
     return (other > 2 * own) & (other >= 4)
+
+
+def _rarer_characters(bags: Bags) -> tuple[str, np.ndarray]:
+    """Return which of simplified and traditional characters fewer lines have, and these lines."""
+    found = [is_simplified(word) if script_of(word[0]) == "han" else None for word in bags.words]
+    names = ("traditional", "simplified")
+    rows = [
+        np.unique(bags.rows[np.array([one is bool(i) for one in found], dtype=bool)[bags.ids]])
+        for i in range(len(names))
+    ]
+    rarer = int(len(rows[1]) < len(rows[0]))
+    return names[rarer], rows[rarer]
 
 
 def _swapped_scripts(

@@ -44,6 +44,23 @@ def script_of(char: str) -> str:
     return _STARTS[bisect_right(_FIRST, ord(char)) - 1][1]
 
 
+def is_simplified(char: str) -> bool | None:
+    """Whether a Han character is only in the set of simplified ones, or only in that of traditional ones.
+
+    None: it is in both, or in neither. The sets are the national standards GB 2312 and Big5.
+    """
+    simplified, traditional = (_is_in(codec, char) for codec in ("gb2312", "big5"))
+    return simplified if simplified != traditional else None
+
+
+def _is_in(codec: str, char: str) -> bool:
+    try:
+        char.encode(codec)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def language_code(lang: str) -> str:
     """Return the code of a language without script and country: "zh" of "zh-TW"."""
     return lang.lower().replace("_", "-").split("-")[0]

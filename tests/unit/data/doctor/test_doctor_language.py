@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.data.doctor.language import MIN_LINES, LanguageFaults, check_languages, profiles
-from dragoman.data.doctor.scripts import SCRIPTS, script_of, scripts_of_language
+from dragoman.data.doctor.scripts import SCRIPTS, is_simplified, script_of, scripts_of_language
 from faulty import phrases, sides_of
 
 
@@ -48,6 +48,26 @@ def test_scripts_tell_at_once() -> None:
         "swapped": {10: "by their scripts"},
         "script": {20: "target in latin script", 30: "source in cyrillic script"},
     }
+
+
+@pytest.mark.parametrize(("rare", "usual"), [("traditional", "simplified"), ("simplified", "traditional")])
+def test_chinese_in_the_rarer_kind_of_characters_is_found(rare: str, usual: str) -> None:
+    texts = {"traditional": "這是我的書。", "simplified": "这是我的书。", "either": "我是王大明。"}
+    targets = [texts[usual]] * 998 + [texts["either"]]
+    targets[500], targets[700] = texts[rare], texts["traditional"] + texts["simplified"]
+    expected = f"target in {rare} characters"
+    faults = check([(f"This is my book {i}.", target) for i, target in enumerate(targets)], tgt_lang="zh")
+    assert found(faults) == {"characters": {500: expected, 700: expected}}
+
+
+def test_japanese_has_its_own_characters() -> None:
+    pairs = [("This is my country.", "これは私の国です。"), ("I am a doctor.", "私は醫師です。")] * 200
+    assert found(check(pairs, tgt_lang="ja")) == {}
+
+
+@pytest.mark.parametrize(("char", "expected"), [("书", True), ("書", False), ("我", None), ("a", None)])
+def test_characters_of_one_standard_alone_tell_the_kind(char: str, expected: bool | None) -> None:
+    assert is_simplified(char) is expected
 
 
 @pytest.mark.parametrize(
