@@ -409,6 +409,27 @@ lessons = { forward = ["runs/mine-seed-2"], n_best = 1, min_chrf = 0.0, max_rati
     assert "[distillation] writes train.src.gz and train.tgt.gz, and data.train names other files" in wrong
 
 
+def test_who_starts_from_a_run_has_its_tokenizer_whoever_teaches(folder: Path) -> None:
+    start, out = Path("runs/start"), Path("runs/mine-taught")
+    succeed("train", "mine/recipe.toml", "--out", str(start), "--set", "tokenizer.vocab_size=310")
+    (start / "reproduction.json").write_text("{}", encoding="utf-8")
+    lessons = "lessons = { n_best = 1, min_chrf = 0.0, max_ratio = 0.0, references = true }"
+    options = ["--preset", "same", "--n-best", "1", "--min-chrf", "0", "--max-ratio", "0", "--references"]
+    succeed("distill", "seed-1", *options, "--set", "training.max_steps=4", "--out", str(out))
+    text = (out / "config.toml").read_text(encoding="utf-8")
+    text = text.replace('start_from = "seed-1"', f'start_from = "{start}"')
+    recipe = Path("mine/taught.toml")
+    recipe.write_text(text, encoding="utf-8")
+    succeed("train", str(recipe), "--out", "taught")
+    succeed("evaluate", "taught")
+    recipe.write_text(f'{text}\n[distillation]\nteacher = "runs/mine"\n{lessons}\n', encoding="utf-8")
+    succeed("reproduce", "mine", "--variant", "taught", "--record", "taught")
+    shutil.rmtree(out)
+    assert succeed("reproduce", "mine", "--variant", "taught", "--no-fetch").stdout.endswith("PASS\n")
+    tokenizers = [sorted((run / "tokenizer").iterdir()) for run in (start, out)]
+    assert [file.read_bytes() for file in tokenizers[0]] == [file.read_bytes() for file in tokenizers[1]]
+
+
 def test_a_start_that_no_recipe_has_is_an_error(folder: Path) -> None:
     text = Path("mine/recipe.toml").read_text(encoding="utf-8")
     Path("mine/recipe.toml").write_text(

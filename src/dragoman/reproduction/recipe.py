@@ -29,7 +29,8 @@ class Distillation(Section):
     """Translations that a recipe learns from: other runs write them before it is trained."""
 
     teacher: str
-    """The run whose training text is translated, and whose tokenizer the recipe takes."""
+    """The run whose training text is translated, and whose tokenizer the recipe takes unless it starts from
+    another run."""
     lessons: Lessons = Lessons()
     """Which other runs translate, and what is kept: as the options of `dragoman distill`."""
 
