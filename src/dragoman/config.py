@@ -1305,7 +1305,7 @@ def _describe(problem: Any, recipe: type[BaseModel]) -> str:
     name = ".".join(location)
     if problem["type"] == "extra_forbidden":
         if location == ["distillation"]:
-            return "[distillation] lets other runs write the text first: `dragoman reproduce` does, and trains"
+            return "[distillation] lets other runs write the text first: `dragoman reproduce` does"
         meant = _meant(location, recipe)
         known = ", ".join(_names_beside(location, recipe))
         hint = f"did you mean {' or '.join(meant)}?" if meant else f"known are {known}"

@@ -152,7 +152,7 @@ def test_settings_cannot_be_changed() -> None:
     ("override", "message"),
     [
         ("model.n_head=2", r"model\.n_head is not a setting; did you mean model\.n_heads\?"),
-        ("distillation.teacher=runs/big", r"\[distillation\] lets other runs write the text first: `dragoman rep"),
+        ("distillation.teacher=runs/big", r"\[distillation\] lets other runs write the text"),
         ("modell.n_heads=2", r"modell is not a setting; did you mean model\?"),
         ("search.zzz=2", r"search\.zzz is not a setting; known are batch_sentences, beam_size, "),
         ("zzzzzz=2", r"zzzzzz is not a setting; known are data, model, modifiers, name, "),
