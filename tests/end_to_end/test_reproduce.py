@@ -409,7 +409,7 @@ lessons = { forward = ["runs/mine-seed-2"], n_best = 1, min_chrf = 0.0, max_rati
     assert "[distillation] writes train.src.gz and train.tgt.gz, and data.train names other files" in wrong
 
 
-def test_who_starts_from_a_run_has_its_tokenizer_whoever_teaches(folder: Path) -> None:
+def test_a_start_brings_its_tokenizer_whatever_run_teaches(folder: Path) -> None:
     start, out = Path("runs/start"), Path("runs/mine-taught")
     succeed("train", "mine/recipe.toml", "--out", str(start), "--set", "tokenizer.vocab_size=310")
     (start / "reproduction.json").write_text("{}", encoding="utf-8")
