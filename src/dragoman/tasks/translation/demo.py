@@ -15,7 +15,7 @@ from dragoman.runs import Run
 from dragoman.tasks.task import DemoTable, Say
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "tokenizer": {"kind": "bpe", "vocab_size": 1500},
+    "tokenizer": {"kind": "bpe", "vocab_size": 4000},
     "model": {
         "d_model": 128,
         "n_heads": 4,
@@ -25,19 +25,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "dropout": 0.1,
     },
     "training": {
-        "max_steps": 900,
+        "max_steps": 840,
         "batch_tokens": 2048,
-        "learning_rate": 4e-3,
+        "optimizer": "muon",
+        "learning_rate": 8e-3,
         "warmup_steps": 150,
-        "schedule": "cosine",
+        "schedule": "wsd",
         "ema_decay": 0.99,
         "average": "none",
         "log_every": 50,
-        "valid_every": 300,
+        "valid_every": 280,
     },
     "search": {"beam_size": 4},
 }
-"""Chosen on the phrasebook's validation split, for about two minutes on two CPU cores."""
+"""Chosen on combinations held out of the phrasebook's training split, for about two minutes on two CPU
+cores."""
 
 N_SHOWN = 12
 """Translations in the table."""
