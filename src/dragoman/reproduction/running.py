@@ -120,7 +120,7 @@ def reproduce(
     report_on_text(config, out, listener.message, check=False)
     with only_writer(out):
         run = Run.create(out, config)
-        if distillation is not None and start_of(config) is None:
+        if distillation and not start_of(config):
             take_tokenizer(Path(distillation.teacher), run)
     if is_finished(run):
         listener.message(f"{run.path} is trained; evaluating it")

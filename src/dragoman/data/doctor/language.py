@@ -144,14 +144,12 @@ def _wrong_script(letters: np.ndarray, main: frozenset[str]) -> np.ndarray:
 
 def _rarer_characters(bags: Bags) -> tuple[str, np.ndarray]:
     """Return which of simplified and traditional characters fewer lines have, and these lines."""
-    found = [is_simplified(word) if script_of(word[0]) == "han" else None for word in bags.words]
-    names = ("traditional", "simplified")
-    rows = [
-        np.unique(bags.rows[np.array([one is bool(i) for one in found], dtype=bool)[bags.ids]])
-        for i in range(len(names))
-    ]
-    rarer = int(len(rows[1]) < len(rows[0]))
-    return names[rarer], rows[rarer]
+    kinds = [is_simplified(word[0]) for word in bags.words]  # a Han character is a word
+    rows = {
+        name: np.unique(bags.rows[np.array([kind is wanted for kind in kinds])[bags.ids]])
+        for name, wanted in (("traditional", False), ("simplified", True))
+    }
+    return min(rows.items(), key=lambda named: len(named[1]))
 
 
 def _swapped_scripts(

@@ -47,8 +47,11 @@ def script_of(char: str) -> str:
 def is_simplified(char: str) -> bool | None:
     """Whether a Han character is only in the set of simplified ones, or only in that of traditional ones.
 
-    None: it is in both, or in neither. The sets are the national standards GB 2312 and Big5.
+    None: it is in both or in neither, or is no Han character. The sets are the national standards GB 2312
+    and Big5.
     """
+    if script_of(char) != "han":
+        return None
     simplified, traditional = (_is_in(codec, char) for codec in ("gb2312", "big5"))
     return simplified if simplified != traditional else None
 
