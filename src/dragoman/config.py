@@ -1353,7 +1353,7 @@ def _paths(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
 def _names_beside(location: Sequence[str], section: type[BaseModel]) -> list[str]:
     """Return the names of the settings in the section of a recipe that `location` points into."""
     for part in location[:-1]:
-        if part.isdigit():  # of a list of sections
+        if part.isdecimal():  # of a list of sections
             continue
         field = section.model_fields.get(part)
         within = _section_in(field.annotation) if field else None

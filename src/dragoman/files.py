@@ -126,6 +126,13 @@ def cache_folder() -> Path:
     return Path(user) / "dragoman" / "data"
 
 
+def recipes_folder() -> Path:
+    """Where the recipes are that come with Dragoman: in the package, or beside src in the repository."""
+    package = Path(__file__).resolve().parent
+    installed = package / "recipes"
+    return installed if installed.is_dir() else package.parents[1] / "recipes"
+
+
 def beside(path: Path, name: str) -> Path:
     """Return where the file `name` lies that helps to write `path`: in its folder, or in the cache.
 

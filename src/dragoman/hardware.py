@@ -257,7 +257,7 @@ def _memory() -> tuple[int, int]:
     memory, free = facts.get("MemTotal", 0), facts.get("MemAvailable", 0)
     limit = _text("/sys/fs/cgroup/memory.max").strip()
     used = _text("/sys/fs/cgroup/memory.current").strip()
-    if limit.isdigit() and used.isdigit():
+    if limit.isdecimal() and used.isdecimal():
         memory, free = min(memory, int(limit)), min(free, int(limit) - int(used))
     return memory, free
 

@@ -194,7 +194,7 @@ class ClassificationPreset(NamedTuple):
     learning_rate: float
 
 
-# The row of 300k words is the demo's, that of 30M words the one of IMDB's 25,000 reviews.
+# The row of 30M words is the one of IMDB's 25,000 reviews.
 CLASSIFICATION_PRESETS = (
     #                     words <     d  heads d_ff layers drop bits batch epochs rate
     ClassificationPreset(30_000, 64, 2, 128, 1, 0.3, 18, 1024, 30, 2e-3),

@@ -72,7 +72,7 @@ def test_only_strict_makes_problems_an_error() -> None:
     Path("good.tsv").write_text("one\teins\ntwo\tzwei\n", encoding="utf-8")
     good = succeed(*CHECK, "good.tsv", "--strict")
     assert "nothing found" in good.stdout
-    assert "note: alignment was not judged: 2 pairs are fewer than 100" in good.stdout
+    assert "note: alignment was not judged: fewer than 100 pairs" in good.stdout
     assert good.stdout.splitlines()[-1] == "checked 2 lines: 0 errors, 0 warnings, 0 suspicions"
 
 
@@ -166,8 +166,23 @@ def test_labelled_text_is_checked_on_request() -> None:
 
 def test_columns_are_chosen_by_number_or_name() -> None:
     Path("c.tsv").write_text("n\ta\tb\n1\tone\teins\n2\ttwo\t\n", encoding="utf-8")
-    for columns in ("a,b", "1,2"):
+    for columns in ("a,b", "1,2", "1, 2"):
         assert "target empty" in succeed(*CHECK, "c.tsv", "--columns", columns).stdout
+
+
+def test_test_sets_whose_files_have_one_name_are_all_looked_at() -> None:
+    Path("c.en").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    Path("c.de").write_text("eins\nzwei\ndrei\n", encoding="utf-8")
+    for folder, i in (("first", 0), ("second", 2)):
+        Path(folder).mkdir()
+        for side in ("en", "de"):
+            line = Path(f"c.{side}").read_text(encoding="utf-8").splitlines()[i]
+            Path(folder, f"valid.{side}").write_text(f"{line}\n", encoding="utf-8")
+    sets = [f"{folder}/valid.en,{folder}/valid.de" for folder in ("first", "second")]
+    for some in (sets, sets[::-1]):
+        out = succeed(*CHECK, "c.en", "c.de", "--test", some[0], "--test", some[1]).stdout
+        for number, name in ((1, sets[0]), (3, sets[1])):
+            assert f"line {number}: source is {name.partition(',')[0]} line 1" in out
 
 
 def test_languages_are_those_of_the_names_or_the_options() -> None:
@@ -181,6 +196,8 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
     )
     assert "b.tmx: give its languages, as in --src-lang en --tgt-lang de" in error_of(*CHECK, "b.tmx")
     assert "checked 1 pair:" in succeed(*CHECK, "b.tmx", "--src-lang", "en", "--tgt-lang", "de").stdout
+    Path("my.podcasts.tsv").write_text("hello\thallo\n", encoding="utf-8")
+    assert "checked 1 line:" in succeed(*CHECK, "my.podcasts.tsv").stdout
 
 
 @pytest.mark.parametrize(
@@ -189,6 +206,7 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
         (["x.en", "a.de"], "x.en: no such file"),
         (["a.en", "a.de", "--task", "magic"], "--task magic: is unknown; give translation or classification"),
         (["a.en", "a.de", "--columns", "1"], "--columns 1: name two, as in --columns 0,1"),
+        (["v.tsv", "--columns", "²,1"], "²"),
         (
             ["a.en", "a.de", "--text-column", "1"],
             "--label-separator are for --task",

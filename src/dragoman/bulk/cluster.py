@@ -112,7 +112,7 @@ def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
 def _knock(address: str) -> None:
     """Check that "host:port" accepts connections; Ray itself retries for minutes. OSError: no connection."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdigit():
+    if colon and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=10).close()
 
 

@@ -229,8 +229,8 @@ def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
     """Return the files of the validation set and of each test set, by name."""
     named = {} if valid is None else {"valid": valid.split(",")}
     for files in tests:
-        name = "test" if len(tests) == 1 else Path(files.partition(",")[0]).name
-        named[name] = files.split(",")
+        name = "test" if len(tests) == 1 else files.partition(",")[0]
+        named[files if name in named else name] = files.split(",")
     return named
 
 
@@ -347,7 +347,9 @@ def _print_report(report: Report, *, name: str) -> None:
 
     console = Console(highlight=False, soft_wrap=False)
     title = f"{name} · " if name else ""
-    console.print(Text(f"{title}{report.name} · {report.n_lines:,} {report.unit}s"))
+    console.print(
+        Text(f"{title}{report.name} · {report.n_lines:,} {report.unit}{'s' * (report.n_lines != 1)}")
+    )
     for note in report.notes:
         console.print(Text(f"note: {printable(note)}"))
     if not report.findings:

@@ -72,11 +72,11 @@ def column(value: str | None) -> int | str | None:
 
 def two_columns(said: str) -> tuple[int | str, int | str]:
     """Parse the columns of source and target. ConfigError: not two columns."""
-    src, _, tgt = said.partition(",")
+    src, tgt = (name.strip() for name in said.partition(",")[::2])
     if not (src and tgt):
         raise ConfigError(f"--columns {said}: name two, as in --columns 0,1")
     return _number_or_name(src), _number_or_name(tgt)
 
 
 def _number_or_name(said: str) -> int | str:
-    return int(said) if said.isdigit() else said
+    return int(said) if said.isdecimal() else said

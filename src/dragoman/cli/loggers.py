@@ -66,37 +66,6 @@ class WandbListener(TrainingListener):
         self._run.log(scalars(record), step=record["step"])
 
 
-class Listeners(TrainingListener):
-    """A listener that forwards every event to several listeners."""
-
-    def __init__(self, listeners: Sequence[TrainingListener]) -> None:
-        self._listeners = listeners
-
-    def message(self, text: str) -> None:
-        for listener in self._listeners:
-            listener.message(text)
-
-    def started(self, position: Position, config: Config, n_parameters: int) -> None:
-        for listener in self._listeners:
-            listener.started(position, config, n_parameters)
-
-    def stepped(self, position: Position) -> None:
-        for listener in self._listeners:
-            listener.stepped(position)
-
-    def logged(self, record: dict[str, Any]) -> None:
-        for listener in self._listeners:
-            listener.logged(record)
-
-    def validating(self) -> None:
-        for listener in self._listeners:
-            listener.validating()
-
-    def sampled(self, step: int, samples: Sequence[Sample]) -> None:
-        for listener in self._listeners:
-            listener.sampled(step, samples)
-
-
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table for TensorBoard, with markup in cells escaped."""
     lines = [headings, ["---"] * len(headings), *([_literal(cell) for cell in row] for row in rows)]

@@ -253,11 +253,11 @@ def run_training(
 ) -> Path:
     """Train with a progress bar on stderr, draw the learning curves, and return the run's path."""
     from dragoman.cli.listener import TerminalListener
-    from dragoman.cli.loggers import Listeners, TensorBoardListener, WandbListener
+    from dragoman.cli.loggers import TensorBoardListener, WandbListener
     from dragoman.errors import PausedError
     from dragoman.runs import Run
     from dragoman.training.loop import train
-    from dragoman.training.trainer import TrainingListener
+    from dragoman.training.trainer import Listeners, TrainingListener
 
     try:
         with TerminalListener() as terminal:

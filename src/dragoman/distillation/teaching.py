@@ -229,7 +229,7 @@ def without_worst(judged: Iterable[Judged], scores: np.ndarray, share: float) ->
 
     `scores` are those of the pairs without a fault, in order. Pairs of equal scores stay together.
     """
-    n_kept = round(share * len(scores))
+    n_kept = max(1, round(share * len(scores))) if share else 0
     known = np.sort(scores[~np.isnan(scores)])
     worst = known[max(0, len(known) - n_kept)] if n_kept and len(known) else math.inf
     own = iter(scores.tolist())

@@ -194,7 +194,7 @@ def _vocabulary(folder: ForeignFolder, name: str) -> ForeignVocabulary:
     pieces = list(SPECIAL)
     for number, line in enumerate(folder.text(name).removesuffix("\n").split("\n"), start=1):
         piece, _, count = line.rstrip().rpartition(" ")
-        if not piece or not count.isdigit():
+        if not piece or not count.isdecimal():
             raise RunError(
                 f"{folder.path / name}, line {number}: is not a token and its count; copy the file again"
             )

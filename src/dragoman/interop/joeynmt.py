@@ -111,7 +111,7 @@ def _checkpoint(folder: ForeignFolder, settings: Settings) -> str:
     name = folder.checkpoint or beside(
         folder, settings.text("testing.load_model"), "best.ckpt", "latest.ckpt"
     )
-    numbered = [Path(name) for name in folder.names("*.ckpt") if Path(name).stem.isdigit()]
+    numbered = [Path(name) for name in folder.names("*.ckpt") if Path(name).stem.isdecimal()]
     if name is None and not numbered:
         raise RunError(f"{folder.path}: holds no best.ckpt; name the checkpoint itself")
     return name or max(numbered, key=lambda path: int(path.stem)).name

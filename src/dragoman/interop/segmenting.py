@@ -70,6 +70,6 @@ def _codes(content: bytes, where: str) -> str:
     if lines[0].startswith("#version:"):
         return text
     columns = [line.split() for line in lines]
-    if all(len(parts) == 3 and parts[2].isdigit() for parts in columns):
+    if all(len(parts) == 3 and parts[2].isdecimal() for parts in columns):
         return "".join(["#version: 0.2\n", *(f"{a} {b}\n" for a, b, _ in columns)])
     return text

@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import field_validator
 
-import dragoman
 from dragoman.config import Config, Section, parse_config, parse_section, read_settings
 from dragoman.distillation.material import Lessons
 from dragoman.errors import ConfigError
+from dragoman.files import recipes_folder
 from dragoman.reproduction.expected import Expectation, Expected, load_expected
 
 FULL, QUICK = "full", "quick"
@@ -142,13 +142,6 @@ def version_of_run(name: str) -> tuple[Recipe, str, int | None]:
             if version in recipe.versions():
                 return recipe, version, seed
     raise ConfigError(f"{name}: no recipe has a run of this name, and no folder with a recipe.toml is there")
-
-
-def recipes_folder() -> Path:
-    """Where the recipes are that come with Dragoman: in the package, or beside src in the repository."""
-    package = Path(dragoman.__file__).resolve().parent
-    installed = package / "recipes"
-    return installed if installed.is_dir() else package.parents[1] / "recipes"
 
 
 def known_recipes() -> list[Recipe]:

@@ -10,8 +10,9 @@ from dragoman.config import Config
 from dragoman.report.curves import Curves
 from dragoman.reproduction.recipe import known_recipes
 from dragoman.runs import Run
+from dragoman.tasks.task import Say
 from dragoman.training.state import Position
-from dragoman.training.task import TITLES, Sample
+from dragoman.training.task import TITLES
 from dragoman.training.trainer import TrainingListener
 
 KEYS = {"loss": "valid_loss"}
@@ -76,32 +77,18 @@ class ReferenceCurve:
 
 
 class ReferenceListener(TrainingListener):
-    """Passes on to another listener whatever happens, and says where the reference stood."""
+    """Says after every validation where the reference stood."""
 
-    def __init__(self, listener: TrainingListener, curve: ReferenceCurve) -> None:
-        self._listener, self._curve = listener, curve
+    def __init__(self, curve: ReferenceCurve, say: Say) -> None:
+        self._curve, self._say = curve, say
         self._max_steps = 1
-
-    def message(self, text: str) -> None:
-        self._listener.message(text)
 
     def started(self, position: Position, config: Config, n_parameters: int) -> None:
         self._max_steps = config.training.max_steps
-        self._listener.started(position, config, n_parameters)
-
-    def stepped(self, position: Position) -> None:
-        self._listener.stepped(position)
 
     def logged(self, record: dict[str, Any]) -> None:
-        self._listener.logged(record)
         if record["kind"] == "valid" and (text := self._curve.compare(record, max_steps=self._max_steps)):
-            self._listener.message(text)
-
-    def validating(self) -> None:
-        self._listener.validating()
-
-    def sampled(self, step: int, samples: Sequence[Sample]) -> None:
-        self._listener.sampled(step, samples)
+            self._say(text)
 
 
 def reference_curve(run: Run, *, max_steps: int) -> ReferenceCurve:

@@ -24,7 +24,7 @@ from dragoman.reproduction.reference import ReferenceListener, reference_curve
 from dragoman.runs import Run, only_writer
 from dragoman.tasks import task_of
 from dragoman.tasks.task import EvaluationRequest
-from dragoman.training.trainer import TrainingListener
+from dragoman.training.trainer import Listeners, TrainingListener, is_finished
 
 REPRODUCTION = "reproduction.json"
 """What a run keeps of the comparison."""
@@ -105,7 +105,6 @@ def reproduce(
     the scores were measured on. RunError: `out` holds another run.
     """
     from dragoman.training.loop import report_on_text, train
-    from dragoman.training.trainer import is_finished
 
     listener = listener or TrainingListener()
     expectation, config = recipe.expectation(version), recipe.config(version, overrides)
@@ -127,7 +126,7 @@ def reproduce(
     else:
         reference = Run(recipe.results(version), config)
         curve = reference_curve(reference, max_steps=expectation.max_steps)
-        train(config, out, listener=ReferenceListener(listener, curve))
+        train(config, out, listener=Listeners([listener, ReferenceListener(curve, listener.message)]))
     robustness |= any(score.test_set.endswith(OF_SET) for score in expectation.scores)
     records = evaluate_run(run, listener, robustness=robustness)
     keep_scores(run, records)
@@ -215,7 +214,7 @@ def with_seed(config: Config, seed: int) -> list[str]:
     """Return the overrides that give `config`, and what it starts from, another seed."""
     start = start_of(config)
     own = [f"seed={seed}"]
-    return own if start is None else [*own, f'training.start_from="{start}{OF_SEED}{seed}"']
+    return own if start is None else [*own, f'training.start_from="{start.as_posix()}{OF_SEED}{seed}"']
 
 
 def evaluate_run(run: Run, listener: TrainingListener, *, robustness: bool) -> list[dict[str, Any]]:

@@ -380,3 +380,38 @@ class TrainingListener:
 
     def sampled(self, step: int, samples: Sequence[Sample]) -> None:
         """Receive the outputs for some validation examples, always the same ones."""
+
+
+class Listeners(TrainingListener):
+    """A listener that forwards every event to several listeners."""
+
+    def __init__(self, listeners: Sequence[TrainingListener]) -> None:
+        self._listeners = listeners
+
+    def message(self, text: str) -> None:
+        for listener in self._listeners:
+            listener.message(text)
+
+    def tokenized(self, n_pairs: int) -> None:
+        for listener in self._listeners:
+            listener.tokenized(n_pairs)
+
+    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+        for listener in self._listeners:
+            listener.started(position, config, n_parameters)
+
+    def stepped(self, position: Position) -> None:
+        for listener in self._listeners:
+            listener.stepped(position)
+
+    def logged(self, record: dict[str, Any]) -> None:
+        for listener in self._listeners:
+            listener.logged(record)
+
+    def validating(self) -> None:
+        for listener in self._listeners:
+            listener.validating()
+
+    def sampled(self, step: int, samples: Sequence[Sample]) -> None:
+        for listener in self._listeners:
+            listener.sampled(step, samples)

@@ -156,7 +156,7 @@ def test_other_runs_teach_as_well_forwards_and_backwards(
 def test_the_best_share_by_score_is_kept() -> None:
     judged = [Judged(Pair(str(i), "x"), "copies" if i == 2 else "") for i in range(7)]
     scores = np.array([-1.0, -5.0, -2.0, np.nan, -3.0, -4.0])  # of all but the third
-    for share, kept in ((1.0, "01356"), (0.5, "035"), (0.3, "03"), (0.0, "")):
+    for share, kept in ((1.0, "01356"), (0.5, "035"), (0.3, "03"), (0.01, "0"), (0.0, "")):
         found = list(without_worst(judged, scores, share))
         assert [pair.src for pair, fault in found if not fault] == [*kept], share
         faults = {pair.src: fault for pair, fault in found}

@@ -10,18 +10,18 @@ import shutil
 import statistics
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman import files
 from dragoman.config import parse_config
 from dragoman.data import catalog, datasets
 from dragoman.errors import ConfigError, DataError
-from dragoman.reproduction import recipe as recipe_module
-from dragoman.reproduction import requirements
+from dragoman.reproduction import requirements, running
 from dragoman.reproduction.expected import (
     Data,
     DataFile,
@@ -46,7 +46,6 @@ from dragoman.reproduction.recipe import (
 from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener
 from dragoman.reproduction.running import environment_differences, judge
 from dragoman.training.state import Position
-from dragoman.training.trainer import TrainingListener
 
 ROOT = Path(__file__).parents[3]
 SIGNATURE = "nrefs:1|case:mixed|tok:13a|version:2.6.0"
@@ -188,7 +187,7 @@ def test_recipes_of_an_installed_package_go_before_those_of_the_repository(
     package = tmp_path / "site-packages" / "dragoman"
     (package / "recipes" / "here").mkdir(parents=True)
     (package / "recipes" / "here" / "recipe.toml").write_text(RECIPE, encoding="utf-8")
-    monkeypatch.setattr(recipe_module.dragoman, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(files, "__file__", str(package / "files.py"))
     assert [recipe.name for recipe in known_recipes()] == ["here"]
 
 
@@ -355,43 +354,25 @@ def test_a_validation_is_ahead_or_behind_at_the_same_step_or_share(
     assert curve(metric=metric).compare(record, max_steps=max_steps) == text
 
 
-class Heard(TrainingListener):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.calls: list[Any] = []
-
-    def message(self, text: str) -> None:
-        self.calls.append(text)
-
-    def started(self, position: Position, config: Any, n_parameters: int) -> None:
-        self.calls.append(("started", n_parameters))
-
-    def stepped(self, position: Position) -> None:
-        self.calls.append(("stepped", position.step))
-
-    def logged(self, record: dict[str, Any]) -> None:
-        self.calls.append(record)
-
-    def validating(self) -> None:
-        self.calls.append("validating")
-
-
-def test_a_listener_beside_the_reference_passes_everything_on() -> None:
-    heard = Heard()
-    listener = ReferenceListener(heard, curve())
-    train, valid = {"kind": "train", "step": 50}, {"kind": "valid", "step": 100, "bleu": 12.0}
-    listener.message("hello")
+def test_where_the_reference_stood_is_said_after_a_validation() -> None:
+    said: list[str] = []
+    listener = ReferenceListener(curve(), said.append)
+    valid = {"kind": "valid", "step": 100, "bleu": 12.0}
     listener.started(Position(), parse_config(laid_over(DATA, {"training": {"max_steps": 300}})), 7)
-    listener.stepped(Position(step=3))
-    listener.logged(train)
-    listener.validating()
-    listener.logged(valid)
-    listener.logged({**valid, "kind": "average"})
-    assert heard.calls == [
-        "hello", ("started", 7), ("stepped", 3), train, "validating", valid,
-        "BLEU 12.0, reference 10.0 at step 100: 2.0 ahead", {**valid, "kind": "average"},
-    ]  # fmt: skip
+    for record in ({"kind": "train", "step": 50}, valid, {**valid, "kind": "average"}):
+        listener.logged(record)
+    assert said == ["BLEU 12.0, reference 10.0 at step 100: 2.0 ahead"]
+
+
+def test_a_start_of_another_seed_is_written_as_its_recipe_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "Path", PureWindowsPath)
+    for recipe in known_recipes():
+        for version in recipe.versions():
+            config = recipe.config(version)
+            changed = recipe.config(version, running.with_seed(config, 2))
+            assert changed.seed == 2
+            start = running.start_of(config)
+            assert running.start_of(changed) == (start and PureWindowsPath(f"{start}-seed-2"))
 
 
 # Data

@@ -214,7 +214,7 @@ class _Source:
             self.forget()
             raise _TransientError("the server sent another range than the one asked for")
         length = response.headers.get("Content-Length", "")
-        total = start + int(length) if length.isdigit() else _total(response.headers)
+        total = start + int(length) if length.isdecimal() else _total(response.headers)
         if (total or 0) > self.max_bytes:
             raise DataError(f"{self.url}: {total:,} bytes are more than the limit of {self.max_bytes:,}")
         check_room(self.part.parent, (total or 0) - start, what=self.path.name)
@@ -359,7 +359,7 @@ def _mark(headers: Message) -> str:
 def _retry_after(headers: Message) -> float | None:
     """Seconds to wait, where the server says so: a number, or a date."""
     value = headers.get("Retry-After", "").strip()
-    if value.isdigit():
+    if value.isdecimal():
         return float(value)
     with suppress(ValueError, TypeError):
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())

@@ -58,7 +58,7 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
     """Where lines do not stand beside their translation."""
     n = len(src)
     if n < MIN_LINES:
-        return Alignment(notes=(f"alignment was not judged: {n} pairs are fewer than {MIN_LINES}",))
+        return Alignment(notes=(f"alignment was not judged: fewer than {MIN_LINES} pairs",))
     features = _Features(src, tgt)
     shifts = _block_shifts(features)
     for _ in range(2):

@@ -90,9 +90,7 @@ def check_languages(src: Side, tgt: Side, *, langs: tuple[str | None, str | None
             for line in rows.tolist():
                 _add(faults.lines["characters"], line, f"{_SIDES[i]} in {rarer} characters")
     if len(src) < MIN_LINES:
-        faults.notes.append(
-            f"languages were judged by script only: {len(src)} pairs are fewer than {MIN_LINES}"
-        )
+        faults.notes.append(f"languages were judged by script only: fewer than {MIN_LINES} pairs")
         return faults
     named = [lang or _guess(bags) for lang, bags in zip(langs, sides, strict=True)]
     evidence = _evidence_for_own_side(*sides) if main[0] & main[1] else None

@@ -118,7 +118,7 @@ class Examination:
         doing("lengths")
         deviations = length_deviations(src, tgt)
         if n < MIN_LINES:
-            facts[""].append(f"lengths were not judged: {n} pairs are fewer than {MIN_LINES}")
+            facts[""].append(f"lengths were not judged: fewer than {MIN_LINES} pairs")
         doing("languages")
         languages = check_languages(src, tgt, langs=self.langs)
         faults.by_kind.update(languages.lines)

@@ -52,7 +52,7 @@ def limit_of(variable: str, default: int, unit: str) -> int:
         ConfigError: its value is not a number of them.
     """
     given = os.environ.get(variable) or str(default)
-    if not (given.isascii() and given.isdigit() and 0 < int(given) <= 10**12):
+    if not (given.isascii() and given.isdecimal() and 0 < int(given) <= 10**12):
         raise ConfigError(f"{variable} = {given[:40]}: is not a number of {unit}, such as {default}")
     return int(given)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dragoman.config import Config
 from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, Pair, open_corpus
+from dragoman.data.readers.files import format_suffix
 from dragoman.errors import ConfigError
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.translator import Translator, translation_config
@@ -63,7 +64,9 @@ class Translation(Task):
             )
         named = zip(reading.languages, (files[0], files[-1]), strict=True)
         src, tgt = (lang or (_language_in(file) if len(files) == 2 else None) for lang, file in named)
-        if not (src and tgt) and (files[0].startswith(PHRASEBOOK) or ".tmx" in files[0] or ".po" in files[0]):
+        if not (src and tgt) and (
+            files[0].startswith(PHRASEBOOK) or format_suffix(files[0]) in (".tmx", ".po")
+        ):
             raise ConfigError(f"{files[0]}: give its languages, as in --src-lang en --tgt-lang de")
 
         def open_(some: Sequence[str]) -> Corpus:

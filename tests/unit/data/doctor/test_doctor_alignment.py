@@ -97,7 +97,7 @@ def test_wrong_translations_here_and_there_are_suspected() -> None:
 
 def test_few_pairs_are_not_judged() -> None:
     result = check_alignment(*sides_of(phrases(MIN_LINES - 1)))
-    assert result.notes == (f"alignment was not judged: {MIN_LINES - 1} pairs are fewer than {MIN_LINES}",)
+    assert result.notes == (f"alignment was not judged: fewer than {MIN_LINES} pairs",)
 
 
 def test_pairs_without_words_do_not_matter() -> None:
