@@ -82,14 +82,14 @@ def published(config: Config) -> Config:
         "valid": cut_all(data.valid),
         "test": {name: cut_all(files) for name, files in data.test.items()},
     }
-    if config.mixes:
+    if corpora := getattr(data, "corpora", ()):
         changed["corpora"] = tuple(
             corpus.model_copy(update={
                 "files": cut_all(corpus.files),
                 "valid": cut_all(corpus.valid),
                 "test": {name: cut_all(files) for name, files in corpus.test.items()},
             })
-            for corpus in getattr(data, "corpora", ())
+            for corpus in corpora
         )  # fmt: skip
     cut_config = config.model_copy(update={"data": data.model_copy(update=changed)})
     if origin := getattr(cut_config.training, "start_from", ""):

@@ -868,11 +868,7 @@ class SearchConfig(Section):
         if merged["method"] == "sampling" and "method" in given:
             for name, nothing in {"coverage_penalty": 0.0, "diversity_groups": 1}.items():
                 merged[name] = given.get(name, nothing)
-        try:
-            return SearchConfig.model_validate(merged)
-        except ValidationError as error:
-            problems = [_describe(problem, SearchConfig) for problem in error.errors()]
-            raise ConfigError(f"{where}: " + "; ".join(problems)) from None
+        return parse_section(SearchConfig, merged, where=where)
 
 
 class ModifiersConfig(Section):
@@ -978,11 +974,6 @@ class TranslationConfig(Section):
     def languages(self) -> tuple[str, str]:
         """Source and target."""
         return self.data.src_lang, self.data.tgt_lang
-
-    @property
-    def mixes(self) -> bool:
-        """Whether it lists corpora to be mixed."""
-        return bool(self.data.corpora)
 
     @property
     def draws_epochs(self) -> bool:
@@ -1105,11 +1096,6 @@ class ClassificationConfig(Section):
     def directions(self) -> tuple[Direction, ...]:
         """None: a classifier does not translate."""
         return ()
-
-    @property
-    def mixes(self) -> bool:
-        """Whether it lists corpora to be mixed."""
-        return False
 
     @property
     def draws_epochs(self) -> bool:

@@ -85,11 +85,12 @@ def facts(rows: Mapping[str, Cell], *, caption: str = "") -> str:
     return table(("", ""), rows.items(), caption=caption)
 
 
-def curve(points: Sequence[tuple[float, float]], *, name: str, width: int = 240, height: int = 48) -> Html:
+def curve(points: Sequence[tuple[float, float]], *, name: str) -> Html:
     """Return a line through `points` (x, y), drawn to its own scale, with its first and last value in words.
 
     What is not a number is left out.
     """
+    width, height = 240, 48
     known = [(x, y) for x, y in points if math.isfinite(y)]
     if len(known) < 2:
         return Html(escape("too few values" if known else "no value yet"))

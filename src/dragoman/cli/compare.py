@@ -183,12 +183,8 @@ def describe(
 
 def text_table(table: Table) -> Iterator[str]:
     """Format a table of a page as lines of text, with its caption below."""
+    from dragoman.evaluation.scores import aligned
+
     cells = [[str(cell) for cell in row] for row in (table.heading, *table.rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        padded = [
-            cell.ljust(width) if i < table.n_words else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(padded).rstrip()
+    yield from aligned(cells, left=range(table.n_words))
     yield from (f"  {fact}" for fact in table.caption.split("; "))

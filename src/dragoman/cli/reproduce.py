@@ -175,12 +175,17 @@ def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
 
 def describe_expectation(expectation: Expectation) -> Iterator[str]:
     """Describe the expected scores, their source, and the training time."""
+    from dragoman.evaluation.scores import aligned
+
     machine = expectation.machine
     rows = [
-        (score.test_set, score.metric, f"{score.value:.1f}", f"{score.tolerance:g}", score.tolerance_from)
-        for score in expectation.scores
+        ("test set", "metric", "expected", "tolerance", "from"),
+        *(
+            (score.test_set, score.metric, f"{score.value:.1f}", f"{score.tolerance:g}", score.tolerance_from)
+            for score in expectation.scores
+        ),
     ]
-    yield from _table(("test set", "metric", "expected", "tolerance", "from"), rows)
+    yield from aligned(rows, left=(0, 1, 4))
     yield (
         f"minutes   {expectation.minutes:g} on {machine.cpu}, threads: {machine.n_threads} on "
         f"{machine.n_cores} cores, {expectation.date}"
@@ -189,7 +194,9 @@ def describe_expectation(expectation: Expectation) -> Iterator[str]:
 
 def describe(result: Reproduction) -> Iterator[str]:
     """Describe the scores of a reproduction, and PASS or FAIL."""
-    rows = []
+    from dragoman.evaluation.scores import aligned
+
+    rows = [("test set", "metric", "score", "expected", "tolerance", "")]
     for verdict in result.verdicts:
         expected = verdict.expected
         value = "–" if verdict.value is None else f"{verdict.value:.1f}"
@@ -206,20 +213,8 @@ def describe(result: Reproduction) -> Iterator[str]:
             )
         )
     rows.append(("training", "minutes", f"{result.minutes:.1f}", f"{result.expectation.minutes:g}", "", ""))
-    yield from _table(("test set", "metric", "score", "expected", "tolerance", ""), rows)
+    yield from aligned(rows, left=(0, 1, 5))
     for difference in result.differences:
         yield f"differs: {difference}"
     n_failed = sum(not verdict.passed for verdict in result.verdicts)
     yield "PASS" if result.passed else f"FAIL: {n_failed} of {len(result.verdicts)} scores"
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Align rows in columns: the first two and the last to the left, figures between them to the right."""
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    last = len(headings) - 1
-    for row in (headings, *rows):
-        cells = [
-            cell.rjust(width) if 1 < i < last else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()

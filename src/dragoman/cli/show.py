@@ -95,7 +95,8 @@ def _show_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: 
 def describe_run(run: Run) -> Iterator[str]:
     """Describe a run line by line: state, size, scores, files and settings."""
     from dragoman.config import to_toml
-    from dragoman.evaluation.scores import describe_record, saved_scores
+    from dragoman.evaluation.scores import describe_record
+    from dragoman.runs import saved_scores
 
     config = run.config
     yield f"{run.path} · {config.name} · {config.subject}"

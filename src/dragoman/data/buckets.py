@@ -60,15 +60,15 @@ class StaticBatch(NamedTuple):
         return (*self.src.shape, self.tgt_in.shape[1])
 
 
-def choose_buckets(store: TokenStore, *, batch_tokens: int, n_buckets: int = N_BUCKETS) -> tuple[Bucket, ...]:
-    """Buckets with as little padding of targets as `n_buckets` allow, narrow ones first; the last holds all.
+def choose_buckets(store: TokenStore, *, batch_tokens: int) -> tuple[Bucket, ...]:
+    """Buckets with as little padding of targets as N_BUCKETS allow, narrow ones first; the last holds all.
 
     A batch has at most `batch_tokens` target tokens, padding included, or one pair.
     """
     counts = count_lengths(store)
     buckets = []
     shorter = src_length = 0
-    edges = choose_edges(counts.sum(axis=0), n_buckets)
+    edges = choose_edges(counts.sum(axis=0), N_BUCKETS)
     for edge in edges:
         own, covered = (counts[:, shorter + 1 : edge + 1], COVERED) if edge < edges[-1] else (counts, 1.0)
         up_to = np.cumsum(own.sum(axis=1))  # pairs up to each source length

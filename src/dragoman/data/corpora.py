@@ -20,7 +20,7 @@ import numpy as np
 
 from dragoman.config import each_corpus
 from dragoman.data.readers import formats
-from dragoman.data.readers.columns import looks_like_names, match_parallel, open_table, unnoticed_header
+from dragoman.data.readers.columns import match_parallel, open_table, unnoticed_header
 from dragoman.data.readers.files import (
     Position,
     count_lines,
@@ -503,19 +503,6 @@ def open_corpus(
     table = open_table(name, setting=SETTING)
     columns = _columns_of(table, columns, src_lang=src_lang, tgt_lang=tgt_lang)
     return TableCorpus(table, columns, src_lang=src_lang, tgt_lang=tgt_lang)
-
-
-def guess_parallel_columns(name: str, *, src_lang: str, tgt_lang: str) -> tuple[Column, Column]:
-    """Return the columns with source and target of the file or data set `name`, by their names.
-
-    (0, 1) for a tab-separated file whose first line names no languages. DataError: the names don't tell.
-    """
-    table = open_table(name, setting=SETTING)
-    if isinstance(table, TabSeparated):
-        cells = table.first_line()
-        found = match_parallel(cells, src_lang=src_lang, tgt_lang=tgt_lang)
-        return found if found and looks_like_names(cells) else DEFAULT_COLUMNS
-    return _columns_of(table, DEFAULT_COLUMNS, src_lang=src_lang, tgt_lang=tgt_lang)
 
 
 def _columns_of(

@@ -248,7 +248,9 @@ def guess_labelled_columns(name: str, separator: str = "") -> tuple[Column, Colu
     By their names, such as "review" and "sentiment"; or else by what is in them: the label is the column
     with few different values, the text the one with by far the longest. DataError: neither tells.
     """
-    return _guess(open_table(name, setting=SETTING), separator)
+    return (
+        DEFAULT_COLUMNS if name.startswith(REVIEWS) else _guess(open_table(name, setting=SETTING), separator)
+    )
 
 
 def _guess(table: Table, separator: str) -> tuple[Column, Column]:

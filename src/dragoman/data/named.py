@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 from dragoman.config import (
+    ClassificationConfig,
     ClassificationDataConfig,
     Config,
     Corpora,
@@ -26,7 +27,7 @@ from dragoman.data.corpora import (
     part_of,
     split_held_out,
 )
-from dragoman.data.labelled import LabelledCorpus, open_labelled
+from dragoman.data.labelled import LabelledCorpus, open_labelled, split_labelled
 from dragoman.errors import DataError
 
 
@@ -59,6 +60,18 @@ def open_text(
         for corpus, one in listed
     ]
     return parts[0] if len(parts) == 1 else Several(parts)
+
+
+def open_labelled_split(config: ClassificationConfig) -> tuple[LabelledCorpus, LabelledCorpus]:
+    """Return the texts to train on, and those to validate on: held out of the former where none are named.
+
+    DataError: a file is missing.
+    """
+    data = config.data
+    corpus = open_text(data, data.train)
+    if data.valid:
+        return corpus, open_text(data, data.valid)
+    return split_labelled(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))
 
 
 def open_listed(corpus: CorpusConfig, files: Corpora, direction: tuple[str, str]) -> Corpus:

@@ -111,7 +111,7 @@ def by_length(
         parts = ([texts[i] for i in indices] for texts in (hypotheses, references))
         hyp, ref = parts
         scores = (m(hyp, ref, tgt_lang=tgt_lang, n_bootstrap=n_bootstrap) for m in (bleu, chrf))
-        shortest, longest = _limits(number, LENGTHS, least=0)
+        shortest, longest = _limits(number, LENGTHS)
         buckets.append(LengthBucket(shortest, longest, tuple(indices), *scores))
     return buckets
 
@@ -141,9 +141,7 @@ def by_frequency(
         for word in {**there, **wanted}:
             number = _bucket(counts[word], FREQUENCIES)
             buckets[number] += Recall(min(there[word], wanted[word]), wanted[word], there[word])
-    return [
-        FrequencyBucket(*_limits(number, FREQUENCIES, least=0), found) for number, found in enumerate(buckets)
-    ]
+    return [FrequencyBucket(*_limits(number, FREQUENCIES), found) for number, found in enumerate(buckets)]
 
 
 def rare_words(buckets: Sequence[FrequencyBucket]) -> Recall:
@@ -199,9 +197,9 @@ def _bucket(value: int, limits: Sequence[int]) -> int:
     return next((i for i, limit in enumerate(limits) if value <= limit), len(limits))
 
 
-def _limits(number: int, limits: Sequence[int], *, least: int) -> tuple[int, int | None]:
+def _limits(number: int, limits: Sequence[int]) -> tuple[int, int | None]:
     return (
-        least if number == 0 else limits[number - 1] + 1,
+        0 if number == 0 else limits[number - 1] + 1,
         limits[number] if number < len(limits) else None,
     )
 

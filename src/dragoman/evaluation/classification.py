@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.labelled import Labelled, LabelledCorpus, split_labelled
+from dragoman.data.labelled import Labelled, LabelledCorpus
 from dragoman.data.labelled_store import class_numbers, numbers_of
-from dragoman.data.named import open_text
+from dragoman.data.named import open_labelled_split, open_text
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
-from dragoman.evaluation.scores import read_score, score_record, scores_table
+from dragoman.evaluation.scores import aligned, read_score, score_record, scores_table
 from dragoman.metrics.classification import (
     ClassIntervals,
     ClassScore,
@@ -202,10 +202,9 @@ class Evaluation:
         """Return everything about it as text: scores, baseline, calibration, labels, confusions."""
         beside = self.baseline.scores if self.baseline else ()
         before, after = (self.calibration_error(calibrated=c) for c in (False, True))
-        by_label = [
-            (label, *(f"{value:.1f}" for value in score[:3]), f"{score.support:,}")
-            for label, score in self.per_class.items()
-        ]
+        by_label = [("label", "precision", "recall", "F1", "texts")]
+        for label, (precision, recall, f1, support) in self.per_class.items():
+            by_label.append((label, f"{precision:.1f}", f"{recall:.1f}", f"{f1:.1f}", f"{support:,}"))
         return "\n".join(
             [
                 f"{self.name} · {len(self.expected):,} texts · {len(self.labels)} labels",
@@ -216,7 +215,10 @@ class Evaluation:
                 f"  calibration: ECE {before:.1f} before and {after:.1f} after temperature "
                 f"{self.temperature:.2f}; loss {self.loss(calibrated=False):.3f} and "
                 f"{self.loss():.3f} nats/text",
-                *_columns([("label", "precision", "recall", "F1", "texts"), *by_label]),
+                *(
+                    f"  {line}"
+                    for line in aligned([("label", "precision", "recall", "F1", "texts"), *by_label])
+                ),
                 *self._describe_confusion(),
             ]
         )
@@ -234,9 +236,8 @@ class Evaluation:
         if self.confusion is not None and len(self.labels) <= N_CONFUSED:
             yield "  label in the row, given in the column"
             rows = zip(self.labels, self.confusion.tolist(), strict=True)
-            yield from _columns(
-                [("", *self.labels), *((label, *(f"{n:,}" for n in row)) for label, row in rows)]
-            )
+            table = [("", *self.labels), *((label, *(f"{n:,}" for n in row)) for label, row in rows)]
+            yield from (f"  {line}" for line in aligned(table))
             return
         yield "  most frequent mistakes: label → given"
         for label, given, n in self.mistakes():
@@ -277,14 +278,6 @@ class Evaluation:
             "baseline": self.baseline.record() if self.baseline else None,
             "no_baseline": self.no_baseline or None,
         }
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Rows as lines: the first column to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for first, *others in rows:
-        cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
-        yield "  " + "  ".join([f"{first:<{widths[0]}}", *cells]).rstrip()
 
 
 @dataclass(frozen=True)
@@ -386,7 +379,7 @@ class BaselineScorer:
         known = [record for record in self._known if record.get("test") == test]
         try:
             self._train = self._train or hash_strings(
-                training_part(self._config).fingerprint(), SETTINGS, str(self._balanced)
+                open_labelled_split(self._config)[0].fingerprint(), SETTINGS, str(self._balanced)
             )
             known = [record for record in known if record.get("train") == self._train]
         except DataError:
@@ -401,7 +394,7 @@ class BaselineScorer:
         self, examples: Sequence[Labelled], evaluation: Evaluation, test: str, listen: Callable[[str], None]
     ) -> BaselineResult:
         if self._baseline is None:
-            train = list(training_part(self._config).examples())
+            train = list(open_labelled_split(self._config)[0].examples())
             listen(f"training the baseline ({NAME}) on {len(train):,} texts")
             separator = self._config.data.label_separator
             self._baseline = Baseline.train(train, balanced=self._balanced, separator=separator)
@@ -416,27 +409,10 @@ class BaselineScorer:
         return self._config.training.class_weights == "balanced"
 
 
-def training_part(config: ClassificationConfig) -> LabelledCorpus:
-    """Return the texts that the classifier was trained on, without those that were held out."""
-    data = config.data
-    corpus = open_text(data, data.train)
-    if data.valid:
-        return corpus
-    return split_labelled(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))[0]
-
-
 def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, LabelledCorpus]]:
     """Yield the corpora of "test" or "valid" by name; without valid files, the part held out of train.
 
     DataError: a file is missing.
     """
-    data = config.data
-    named = dict(data.test) if split == "test" else {"valid": data.valid} if data.valid else {}
-    for name, files in named.items():
-        yield name, open_text(data, files)
-    if split == "valid" and not named:
-        train = open_text(data, data.train)
-        yield (
-            "valid",
-            split_labelled(train, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))[1],
-        )
+    for name, files in (config.data.test if split == "test" else {"valid": config.data.valid}).items():
+        yield name, open_text(config.data, files) if files else open_labelled_split(config)[1]

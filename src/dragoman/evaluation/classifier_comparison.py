@@ -99,10 +99,7 @@ class ClassifierComparison:
 
     def p_value(self, system: str) -> float:
         """McNemar's, of the texts that `system` and the first one label rightly."""
-        other = self.evaluations[system]
-        right, right_other = self.first.right, other.right
-        ones = np.ones(len(self.texts), dtype=np.int64)
-        return mcnemar(ones, right.astype(np.int64), right_other.astype(np.int64))
+        return mcnemar(self.first.right, self.evaluations[system].right)
 
     def changed(self, system: str, n: int) -> tuple[list[int], list[int]]:
         """Up to `n` texts that only `system` labels rightly, and `n` that only the first one does.

@@ -11,7 +11,7 @@ from typing import Any
 
 from dragoman.data.corpora import Pair
 from dragoman.data.modifiers import on_one_line
-from dragoman.evaluation.scores import score_record
+from dragoman.evaluation.scores import aligned, score_record
 from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import bleu, chrf
@@ -128,16 +128,8 @@ class Robustness:
     def describe(self) -> str:
         """Return a heading and a table with a row for each alteration."""
         table = [list(self.rows[0].notebook_row()), *(row.cells() for row in self.rows)]
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        return "\n".join(
-            [
-                f"{self.test} · altered · {self.rows[0].n_sentences:,} sentences",
-                *(
-                    "  ".join(["", row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-                    for row in table
-                ),
-            ]
-        )
+        heading = f"{self.test} · altered · {self.rows[0].n_sentences:,} sentences"
+        return "\n".join([heading, *(f"  {line}" for line in aligned(table))])
 
     def _repr_html_(self) -> str:
         return table_of(self.rows, caption=self.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from dragoman.errors import ConfigError, RunError
@@ -12,20 +12,6 @@ from dragoman.runs import SCORES, Run, saved_scores
 
 FOLDER = "report"
 """Where in a run the translations and the scores of single sentences are kept."""
-
-__all__ = [
-    "FOLDER",
-    "SCORES",
-    "check_split",
-    "describe_record",
-    "describe_settings",
-    "keep_beside",
-    "keep_scores",
-    "read_score",
-    "saved_scores",
-    "score_record",
-    "scores_table",
-]
 
 
 def check_split(split: str | None) -> None:
@@ -78,11 +64,18 @@ def scores_table(scores: Sequence[Score]) -> str:
     for score in scores:
         interval = "" if score.interval is None else f"{score.interval[0]:.1f} – {score.interval[1]:.1f}"
         rows.append((score.name, f"{score.value:.1f}", interval, score.signature))
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    return "\n".join(
-        f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {interval:>{widths[2]}}  {signature}"
-        for name, value, interval, signature in rows
-    )
+    return "\n".join(f"  {line}" for line in aligned(rows, left=(0, 3)))
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: Container[int] = (0,)) -> Iterator[str]:
+    """Yield rows of cells as lines: the columns numbered in `left` to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
 
 
 def describe_record(record: Mapping[str, Any]) -> str:

@@ -6,14 +6,14 @@ Labels and predictions are class numbers from 0 on; logits and probabilities are
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dragoman.errors import DataError
-from dragoman.metrics.score import Score
+from dragoman.metrics.score import SEED, Score
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -100,11 +100,10 @@ def confusion_matrix(labels: Ids, predictions: Ids, *, n_classes: int) -> Ids:
     return cells.reshape(n_classes, n_classes)
 
 
-def accuracy(confusion: Ids) -> Score:
-    """Return the share of texts that were given their label, with Wilson's interval (Wilson 1927), 0–100."""
-    n, right = int(confusion.sum()), int(np.trace(confusion))
-    low, high = wilson_interval(right, n)
-    return Score("accuracy", 100 * right / n, f"n:{n}|interval:Wilson", (100 * low, 100 * high))
+def share_right(name: str, n_right: int, n: int) -> Score:
+    """Return the share of texts that are right, with Wilson's interval (Wilson 1927), 0–100."""
+    low, high = wilson_interval(n_right, n)
+    return Score(name, 100 * n_right / n, f"n:{n}|interval:Wilson", (100 * low, 100 * high))
 
 
 def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
@@ -115,30 +114,23 @@ def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def macro_f1(confusion: Ids, *, n_bootstrap: int = 1000, seed: int = 12345) -> Score:
-    """Return the mean F1 of the classes, each counting the same however many texts it has, 0–100.
+def f1_score(name: str, mean: Callable[[Counts], Floats], counts: Counts, samples: Counts, n: int) -> Score:
+    """Return the `mean` F1 of the classes of `n` texts, from their counts (C,) and those of resamples (R, C).
 
-    Classes that no text has and none was given do not count. The interval holds the central 95 % of
-    `n_bootstrap` resamples of the texts.
+    The interval holds the central 95 % of the resamples; there is none of fewer than two.
     """
-    n = int(confusion.sum())
-    scores = mean_f1(counts_of(resampled_confusions(confusion, n_bootstrap=n_bootstrap, seed=seed)))
-    low, high = np.percentile(scores, [2.5, 97.5]) if n_bootstrap > 1 else (math.nan, math.nan)
-    signature = f"n:{n}|classes:{len(confusion)}|bs:{n_bootstrap}|seed:{seed}"
-    interval = (float(low), float(high)) if n_bootstrap > 1 else None
-    return Score("macro-F1", float(mean_f1(counts_of(confusion))), signature, interval)
+    n_samples, n_classes = samples.right.shape
+    interval = None
+    if n_samples > 1:
+        low, high = np.percentile(mean(samples), [2.5, 97.5])
+        interval = (float(low), float(high))
+    return Score(name, float(mean(counts)), f"n:{n}|classes:{n_classes}|bs:{n_samples}|seed:{SEED}", interval)
 
 
-def exact_match(n_right: int, n: int) -> Score:
-    """Return the share of texts whose labels are all right and complete, with Wilson's interval, 0–100."""
-    low, high = wilson_interval(n_right, n)
-    return Score("exact match", 100 * n_right / n, f"n:{n}|interval:Wilson", (100 * low, 100 * high))
-
-
-def resampled_confusions(confusion: Ids, *, n_bootstrap: int, seed: int) -> Ids:
+def resampled_confusions(confusion: Ids, *, n_bootstrap: int) -> Ids:
     """Return the confusion matrices (R, C, C) of resamples of the texts."""
     n = int(confusion.sum())
-    resamples = np.random.default_rng(seed).multinomial(n, confusion.ravel() / n, size=n_bootstrap)
+    resamples = np.random.default_rng(SEED).multinomial(n, confusion.ravel() / n, size=n_bootstrap)
     return np.asarray(resamples.reshape(-1, *confusion.shape), dtype=np.int64)
 
 

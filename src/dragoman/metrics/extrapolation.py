@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.errors import DataError
+from dragoman.metrics.score import SEED
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,7 +48,6 @@ def extrapolate(
     wanted: Sequence[float],
     *,
     noise: float,
-    seed: int = 12345,
 ) -> list[Prediction]:
     """Predict the score of one more training on each of the `wanted` amounts of text.
 
@@ -60,7 +60,7 @@ def extrapolate(
     x, y = np.asarray(sizes, dtype=np.float64), np.asarray(scores, dtype=np.float64)
     if len(np.unique(x)) < 3 or len(x) != len(y) or not np.isfinite(y).all() or (x <= 0).any():
         raise DataError("a forecast needs finite scores of three different amounts of text")
-    rng, n0 = np.random.default_rng(seed), x.max()
+    rng, n0 = np.random.default_rng(SEED), x.max()
     fits = [_fit(_curve(x / n0, b), y, noise) for b in EXPONENTS]
     evidence = np.array([fit.log_evidence for fit in fits])
     shares = np.exp(evidence - evidence.max())

@@ -20,18 +20,17 @@ from dragoman.metrics.classification import (
     Counts,
     Floats,
     Ids,
-    accuracy,
     confusion_matrix,
     counts_of,
-    exact_match,
-    macro_f1,
+    f1_score,
     mean_f1,
     micro_f1,
     resampled_confusions,
+    share_right,
     sigmoid,
     softmax,
 )
-from dragoman.metrics.score import Score
+from dragoman.metrics.score import SEED, Score
 
 Labels = npt.NDArray[Any]
 """Class numbers (N,), or 0 and 1 (N, C)."""
@@ -144,9 +143,7 @@ class Labelling(ABC):
         """Return how often each class (C,) is right, given, and there."""
 
     @abstractmethod
-    def resampled(
-        self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000, seed: int = 12345
-    ) -> Counts:
+    def resampled(self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000) -> Counts:
         """Return `counts` (R, C) of resamples of the texts."""
 
     @abstractmethod
@@ -221,17 +218,19 @@ class Exclusive(Labelling):
     def scores(
         self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000
     ) -> dict[str, Score]:
-        confusion = self.confusion(labels, given, n_classes)
-        return {"accuracy": accuracy(confusion), "macro_f1": macro_f1(confusion, n_bootstrap=n_bootstrap)}
+        counts = self.counts(labels, given, n_classes)
+        samples = self.resampled(labels, given, n_classes, n_bootstrap=n_bootstrap)
+        return {
+            "accuracy": share_right("accuracy", int((labels == given).sum()), len(labels)),
+            "macro_f1": f1_score("macro-F1", mean_f1, counts, samples, len(labels)),
+        }
 
     def counts(self, labels: Labels, given: Labels, n_classes: int) -> Counts:
         return counts_of(self.confusion(labels, given, n_classes))
 
-    def resampled(
-        self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000, seed: int = 12345
-    ) -> Counts:
+    def resampled(self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000) -> Counts:
         confusion = self.confusion(labels, given, n_classes)
-        return counts_of(resampled_confusions(confusion, n_bootstrap=n_bootstrap, seed=seed))
+        return counts_of(resampled_confusions(confusion, n_bootstrap=n_bootstrap))
 
     def confusion(self, labels: Labels, given: Labels, n_classes: int) -> Ids:
         return confusion_matrix(labels.astype(np.int64), given, n_classes=n_classes)
@@ -323,27 +322,18 @@ class Several(Labelling):
     ) -> dict[str, Score]:
         counts = self.counts(labels, given, n_classes)
         samples = self.resampled(labels, given, n_classes, n_bootstrap=n_bootstrap)
-        signature = f"n:{len(labels)}|classes:{n_classes}|bs:{n_bootstrap}|seed:12345"
-
-        def score(name: str, mean: Any) -> Score:
-            low, high = np.percentile(mean(samples), [2.5, 97.5]) if n_bootstrap > 1 else (0.0, 0.0)
-            interval = (float(low), float(high)) if n_bootstrap > 1 else None
-            return Score(name, float(mean(counts)), signature, interval)
-
         return {
-            "micro_f1": score("micro-F1", micro_f1),
-            "macro_f1": score("macro-F1", mean_f1),
-            "accuracy": exact_match(int((labels == given).all(1).sum()), len(labels)),
+            "micro_f1": f1_score("micro-F1", micro_f1, counts, samples, len(labels)),
+            "macro_f1": f1_score("macro-F1", mean_f1, counts, samples, len(labels)),
+            "accuracy": share_right("exact match", int((labels == given).all(1).sum()), len(labels)),
         }
 
     def counts(self, labels: Labels, given: Labels, n_classes: int) -> Counts:
         right, found, there = (x.sum(0, dtype=np.int64) for x in (labels & given, given, labels))
         return Counts(right, found, there)
 
-    def resampled(
-        self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000, seed: int = 12345
-    ) -> Counts:
-        rng = np.random.default_rng(seed)
+    def resampled(self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000) -> Counts:
+        rng = np.random.default_rng(SEED)
         each = np.concatenate([labels & given, given, labels], axis=1).astype(np.float64)  # (N, 3 C)
         n = len(labels)
         rows = [np.bincount(rng.integers(n, size=n), minlength=n) @ each for _ in range(n_bootstrap)]

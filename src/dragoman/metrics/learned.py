@@ -20,7 +20,7 @@ import numpy.typing as npt
 import sacrebleu.metrics.base as sacrebleu_base
 
 from dragoman.errors import PACKAGES, ConfigError, require
-from dragoman.metrics.score import Score
+from dragoman.metrics.score import SEED, Score
 from dragoman.metrics.translation import bootstrap_seed, check_sentences
 
 WORKER = Path(__file__).with_name("model_scores.py")
@@ -62,10 +62,10 @@ class SentenceScores:
         """Return the scores of the sentences at `indices`."""
         return SentenceScores(self.name, tuple(self.values[i] for i in indices), self.facts)
 
-    def score(self, *, n_bootstrap: int = 1000, seed: int = 12345) -> Score:
+    def score(self, *, n_bootstrap: int = 1000) -> Score:
         """Return the mean, with sacreBLEU's bootstrap interval."""
         metric = MeanMetric(self.name, self.facts)
-        with bootstrap_seed(seed):
+        with bootstrap_seed(SEED):
             result = metric.corpus_score(self.texts(), [[""] * len(self.values)], n_bootstrap=n_bootstrap)
         mean, half = result._mean, result._ci
         interval = (mean - half, mean + half) if n_bootstrap > 1 else None

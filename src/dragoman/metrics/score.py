@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from dragoman.notebook import Cell, table_of
 
+SEED = 12345
+"""Of every bootstrap, unless another is given: sacreBLEU's."""
+
 
 @dataclass(frozen=True)
 class Score:

@@ -18,11 +18,11 @@ from sacrebleu.significance import PairedTest
 
 from dragoman.errors import DataError
 from dragoman.metrics.learned import MeanMetric, SentenceScores
+from dragoman.metrics.score import SEED
 from dragoman.metrics.translation import bootstrap_seed, check_sentences, metrics_for
 
 Method: TypeAlias = Literal["bootstrap", "randomisation"]
 
-SEED = 12345
 _TEST_TYPES: dict[str, str] = {"bootstrap": "bs", "randomisation": "ar"}
 
 
@@ -219,21 +219,17 @@ def _hierarchical(
     return GroupTest(name, difference, (low, high), (int(far.sum()) + 1) / (n_samples + 1))
 
 
-def mcnemar(
-    expected: npt.NDArray[np.int64], first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]
-) -> float:
+def mcnemar(first: npt.NDArray[np.bool_], second: npt.NDArray[np.bool_]) -> float:
     """Return the p-value of McNemar's exact test: whether two classifiers are right equally often.
 
-    Of the n texts that only one of them labels as `expected`, the number which is the first one's has a
-    binomial distribution with p = 1/2 if they are equally good (McNemar 1947; Dietterich 1998); two-sided,
-    1 where n = 0. DataError: the numbers of labels differ.
+    `first` and `second` say of each text whether the one and the other are right about it. Of the n texts
+    that only one of them is right about, the number which is the first one's has a binomial distribution
+    with p = 1/2 if they are equally good (McNemar 1947; Dietterich 1998); two-sided, 1 where n = 0.
+    DataError: they are of different numbers of texts.
     """
-    if not len(expected) == len(first) == len(second):
-        raise DataError(
-            f"{len(expected)} labels, {len(first)} and {len(second)} predictions: each text needs all three"
-        )
-    only_first = int(((first == expected) & (second != expected)).sum())
-    only_second = int(((first != expected) & (second == expected)).sum())
+    if len(first) != len(second):
+        raise DataError(f"answers to {len(first)} and {len(second)} texts: each needs both")
+    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     n, fewer = only_first + only_second, min(only_first, only_second)
     tail = math.fsum(math.exp(_log_binomial(n, k) - n * math.log(2)) for k in range(fewer + 1))
     return min(1.0, 2 * tail)

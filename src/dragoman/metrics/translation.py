@@ -16,7 +16,7 @@ from sacrebleu.metrics.chrf import CHRF, CHRFScore
 from sacrebleu.metrics.ter import TER, TERScore
 
 from dragoman.errors import DataError, check_texts
-from dragoman.metrics.score import Score
+from dragoman.metrics.score import SEED, Score
 
 _CHINESE = frozenset({"zh", "zho", "chi", "cmn", "yue"})
 _JAPANESE = frozenset({"ja", "jpn"})
@@ -35,7 +35,7 @@ def bleu(
     *,
     tgt_lang: str,
     n_bootstrap: int = 1000,
-    seed: int = 12345,
+    seed: int = SEED,
 ) -> Score:
     """Corpus BLEU of detokenised text, cased (Papineni et al. 2002; Post 2018).
 
@@ -53,13 +53,12 @@ def chrf(
     *,
     tgt_lang: str,
     n_bootstrap: int = 1000,
-    seed: int = 12345,
 ) -> Score:
     """chrF2: F-score of character n-grams up to 6, recall counting twice (Popović 2015); for any language.
 
     DataError: as in `bleu`.
     """
-    return _score(_FloatCHRF(), hypotheses, references, n_bootstrap, seed)
+    return _score(_FloatCHRF(), hypotheses, references, n_bootstrap)
 
 
 def sentence_chrf(hypothesis: str, reference: str) -> float:
@@ -73,14 +72,13 @@ def ter(
     *,
     tgt_lang: str,
     n_bootstrap: int = 1000,
-    seed: int = 12345,
 ) -> Score:
     """Compute the translation edit rate: edits and shifts per 100 reference words, case-insensitive.
 
     Lower is better. Chinese and Japanese are split into characters, as Tercom's Asian support does.
     The slowest of the three: about 2 ms a sentence. DataError: as in `bleu`.
     """
-    return _score(_ter_metric(tgt_lang), hypotheses, references, n_bootstrap, seed)
+    return _score(_ter_metric(tgt_lang), hypotheses, references, n_bootstrap)
 
 
 def tokenised_lowercased_bleu(
@@ -89,7 +87,6 @@ def tokenised_lowercased_bleu(
     *,
     tgt_lang: str,
     n_bootstrap: int = 1000,
-    seed: int = 12345,
 ) -> Score:
     """BLEU with case ignored: what comes closest to the figures of papers about Multi30k. Not for others.
 
@@ -101,7 +98,7 @@ def tokenised_lowercased_bleu(
     DataError: as in `bleu`.
     """
     metric = BLEU(tokenize=_tokenisation(tgt_lang), lowercase=True)
-    score = _score(metric, hypotheses, references, n_bootstrap, seed)
+    score = _score(metric, hypotheses, references, n_bootstrap)
     return Score(f"{score.name} {LOWER_CASED}", score.value, score.signature, score.interval)
 
 
@@ -111,13 +108,9 @@ def score_all(
     *,
     tgt_lang: str,
     n_bootstrap: int = 1000,
-    seed: int = 12345,
 ) -> list[Score]:
     """BLEU, chrF2 and TER of detokenised text, in this order. DataError: as in `bleu`."""
-    return [
-        metric(hypotheses, references, tgt_lang=tgt_lang, n_bootstrap=n_bootstrap, seed=seed)
-        for metric in (bleu, chrf, ter)
-    ]
+    return [_score(metric, hypotheses, references, n_bootstrap) for metric in metrics_for(tgt_lang)]
 
 
 def metrics_for(tgt_lang: str) -> list[Metric]:
@@ -176,7 +169,7 @@ def _tokenisation(tgt_lang: str) -> str:
 
 
 def _score(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], n_bootstrap: int, seed: int
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], n_bootstrap: int, seed: int = SEED
 ) -> Score:
     """Return the score of `metric`, with an interval if n_bootstrap > 1."""
     check_sentences(hypotheses, references)

@@ -160,18 +160,14 @@ def _score(
 
 
 def confidences(
-    translator: Translator,
-    sources: Sequence[str],
-    hypotheses: Sequence[str],
-    *,
-    progress: Callable[[int], None] | None = None,
+    translator: Translator, sources: Sequence[str], hypotheses: Sequence[str]
 ) -> list[float | None]:
     """Return the mean log-probability, in nats, of a token of each translation, its end token included.
 
     No length penalty is in it, as there is in the score of a search. None where a text is empty or has more
-    tokens than the model accepts. `progress` is called with the number of pairs finished.
+    tokens than the model accepts.
     """
-    return [score.mean for score in score_pairs(translator, sources, hypotheses, progress=progress)]
+    return [score.mean for score in score_pairs(translator, sources, hypotheses)]
 
 
 @torch.inference_mode()

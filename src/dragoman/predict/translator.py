@@ -294,14 +294,8 @@ class Translator:
         return min(model.config.max_positions for model in self.models)
 
     def _settings(self, given: Mapping[str, Any], required: Sequence[Sequence[str]] | None) -> SearchConfig:
-        """Return the run's settings with those given. DataError: n_best is more than the beam."""
-        own = self.config.search
-        n_best = given.get("n_best")
-        beam_size = own.beam_size if given.get("beam_size") is None else given["beam_size"]
-        method = own.method if given.get("method") is None else given["method"]
-        if isinstance(n_best, int) and isinstance(beam_size, int) and method == "beam" and n_best > beam_size:
-            raise DataError(f"n_best = {n_best} needs a beam of at least {n_best}; beam_size is {beam_size}")
-        search = own.changed(given, where="translate")
+        """Return the run's settings with those given. ConfigError: as `SearchConfig.changed`."""
+        search = self.config.search.changed(given, where="translate")
         if required is not None and any(required):
             if search.method != "beam":
                 raise ConfigError('required phrases need method = "beam"; with "sampling" leave them away')

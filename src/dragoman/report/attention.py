@@ -57,7 +57,7 @@ def plot_attention(
             figure.suptitle(title, x=0.01, ha="left", size=11)
 
 
-def plot_layers(maps: AttentionMaps, folder: Path, *, suffix: str = ".svg") -> dict[str, Path]:
+def plot_layers(maps: AttentionMaps, folder: Path) -> dict[str, Path]:
     """Draw every layer of a model into `folder`, a picture each, and return the files by their titles.
 
     Errors: those of `plot_attention`.
@@ -72,7 +72,7 @@ def plot_layers(maps: AttentionMaps, folder: Path, *, suffix: str = ".svg") -> d
         n_layers = len(attention.weights)
         for layer in range(n_layers):
             title = f"{name}, layer {layer + 1} of {n_layers}"
-            files[title] = folder / f"{kind}-{layer + 1}{suffix}"
+            files[title] = folder / f"{kind}-{layer + 1}.svg"
             plot_attention(attention, files[title], layer=layer, title=title)
     return files
 

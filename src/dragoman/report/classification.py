@@ -309,9 +309,9 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
     return Section(title, parts)
 
 
-def _strongest(explanation: Explanation, n: int = 5) -> str:
+def _strongest(explanation: Explanation) -> str:
     """Return the words with the greatest effects, and these."""
-    ranked = sorted(explanation.effects, key=lambda each: -abs(each.effect))[:n]
+    ranked = sorted(explanation.effects, key=lambda each: -abs(each.effect))[:5]
     words = [f"{explanation.text[each.start : each.end]} {each.effect:+.1f}" for each in ranked]
     several = f" ({explanation.n_words_each} words at a time)" if explanation.n_words_each > 1 else ""
     return (" · ".join(words) or "no word") + several

@@ -36,7 +36,7 @@ def likeness(n_positions: int, d_model: int) -> Floats:
     return products
 
 
-def plot_positions(path: Path, *, d_model: int, n_positions: int = N_DRAWN) -> None:
+def plot_positions(path: Path, *, d_model: int) -> None:
     """Draw the encodings of the first positions, some of their dimensions, and how alike positions are.
 
     `path` ends in .svg, .png or .pdf. MissingExtraError: matplotlib is not installed. RunError: `path` has
@@ -44,7 +44,7 @@ def plot_positions(path: Path, *, d_model: int, n_positions: int = N_DRAWN) -> N
     """
     with picture(path, size=(11.0, 3.6), purpose="drawing positions") as figure:
         table, waves, products = figure.subplots(1, 3)
-        values = encodings(n_positions, d_model)
+        values = encodings(N_DRAWN, d_model)
         sorted_values = np.concatenate(
             [values[:, 0::2], values[:, 1::2]], axis=1
         )  # side by side they flicker
@@ -63,8 +63,8 @@ def plot_positions(path: Path, *, d_model: int, n_positions: int = N_DRAWN) -> N
         waves.set_xlabel("position")
         waves.set_ylim(-1.1, 1.4)
         waves.legend(frameon=False, ncols=3, loc="upper left", fontsize=8)
-        alike = likeness(n_positions, d_model)
-        for start, dash, colour in ((0, "-", BLUE), (n_positions // 2, "--", ORANGE)):
+        alike = likeness(N_DRAWN, d_model)
+        for start, dash, colour in ((0, "-", BLUE), (N_DRAWN // 2, "--", ORANGE)):
             products.plot(alike[start], dash, color=colour, linewidth=1.5, label=f"with position {start}")
         products.set_title("How alike: scalar product over D/2")
         products.set_xlabel("position")

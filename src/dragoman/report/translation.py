@@ -423,16 +423,12 @@ def _sentences(
     ]
     chosen = extremes(qualities, n_sentences)
     for title, indices in zip(("Best", "Median", "Worst"), chosen, strict=True):
-        examples = [
-            _example(config, main, i, title=_sentence_title(main, i, qualities, sure)) for i in indices
-        ]
+        examples = [_example(config, main, i, title=_sentence_title(i, qualities, sure)) for i in indices]
         parts.append(Group(title, examples or [Paragraph("None: there are too few sentences.")]))
     return Section("Sentences", parts)
 
 
-def _sentence_title(
-    main: TranslatedSet, i: int, qualities: Sequence[float], confidences: Sequence[float | None] | None
-) -> str:
+def _sentence_title(i: int, qualities: Sequence[float], confidences: Sequence[float | None] | None) -> str:
     title = f"Sentence {i + 1} · chrF2 {qualities[i]:.1f}"
     if confidences is None or (confidence := confidences[i]) is None:
         return title

@@ -11,7 +11,6 @@ from typing import Any
 
 from dragoman.config import Config, is_own_search, parse_config, read_settings
 from dragoman.errors import RunError
-from dragoman.evaluation.scores import saved_scores
 from dragoman.files import write_atomically
 from dragoman.reproduction import requirements
 from dragoman.reproduction.expected import (
@@ -24,7 +23,7 @@ from dragoman.reproduction.expected import (
 )
 from dragoman.reproduction.recipe import Recipe, version_option
 from dragoman.reproduction.running import text_at_hand
-from dragoman.runs import Run, differences
+from dragoman.runs import Run, differences, saved_scores
 
 NEEDED = ("history.jsonl", "report.json", "scores.json", "environment.json", "config.toml")
 """What is copied of the first run into the recipe's results; the curves too, where they were drawn."""

@@ -192,7 +192,7 @@ def check_forecastable(config: Config) -> TranslationConfig:
     """Return `config`. ConfigError: it is not for one corpus in one direction."""
     if not isinstance(config, TranslationConfig):
         raise ConfigError("forecasts are for translators; give parallel text")
-    if config.mixes or len(config.directions) > 1:
+    if config.data.corpora or len(config.directions) > 1:
         raise ConfigError("a forecast is for one direction and no mix of corpora; give the files of one")
     return config
 

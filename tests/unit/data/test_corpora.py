@@ -14,7 +14,7 @@ from dragoman.data import corpora
 from dragoman.data.corpora import (
     Corpus,
     Pair,
-    guess_parallel_columns,
+    TableCorpus,
     locate_drift,
     open_corpus,
     split_held_out,
@@ -270,22 +270,17 @@ def test_columns_are_guessed_from_languages_and_then_from_roles(
     tmp_path: Path, header: str, found: tuple[Column, Column]
 ) -> None:
     path = write(tmp_path / "a.csv", header + "\n")
-    assert guess_parallel_columns(path, src_lang="en", tgt_lang="de") == found
+    corpus = open_corpus([path], src_lang="en", tgt_lang="de")
+    assert isinstance(corpus, TableCorpus)
+    assert corpus.columns == found
 
 
 @pytest.mark.parametrize("header", ["a,b,c", "en,text,id", "en_1,en_2,de", "source,x,y", "token,seen,made"])
 def test_columns_that_do_not_tell_are_an_error_that_lists_them(tmp_path: Path, header: str) -> None:
     path = write(tmp_path / "a.csv", header + "\n")
     with pytest.raises(DataError) as error:
-        guess_parallel_columns(path, src_lang="en", tgt_lang="de")
+        open_corpus([path], src_lang="en", tgt_lang="de")
     assert f"which columns are en and de among {header.replace(',', ', ')}; name them" in str(error.value)
-
-
-def test_the_first_line_of_a_tsv_counts_as_names_only_where_it_looks_like_them(tmp_path: Path) -> None:
-    named = write(tmp_path / "a.tsv", "German\tEnglish\neins\tone\n")
-    assert guess_parallel_columns(named, src_lang="en", tgt_lang="de") == ("English", "German")
-    plain = write(tmp_path / "b.tsv", "I speak English here.\tIch spreche hier Deutsch.\n")
-    assert guess_parallel_columns(plain, src_lang="en", tgt_lang="de") == (0, 1)
 
 
 def test_what_a_part_leaves_out_is_what_its_corpus_leaves_out(tmp_path: Path) -> None:

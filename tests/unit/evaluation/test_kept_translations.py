@@ -11,11 +11,11 @@ import pytest
 
 from dragoman.errors import ConfigError, RunError
 from dragoman.evaluation.kept import FOLDER, TranslatedSet, Translations, kept_name
-from dragoman.evaluation.scores import keep_scores, saved_scores
+from dragoman.evaluation.scores import keep_scores
 from dragoman.evaluation.translation import scores_of
 from dragoman.predict.scoring import confidences, score_translations
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run
+from dragoman.runs import Run, saved_scores
 
 KEPT = f"{FOLDER}/test-tiny-test.json"
 

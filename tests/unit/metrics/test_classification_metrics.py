@@ -11,14 +11,12 @@ from dragoman.errors import DataError
 from dragoman.metrics.classification import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
-    accuracy,
     balanced_weights,
     confusion_matrix,
     counts_of,
     expected_calibration_error,
     fit_mixture,
     fit_temperature,
-    macro_f1,
     mixed,
     negative_log_likelihood,
     per_class,
@@ -27,6 +25,8 @@ from dragoman.metrics.classification import (
     softmax,
     wilson_interval,
 )
+from dragoman.metrics.labelling import labelling_of
+from dragoman.metrics.score import Score
 
 
 def ids(*values: int) -> np.ndarray:
@@ -36,6 +36,12 @@ def ids(*values: int) -> np.ndarray:
 LABELS = ids(0, 0, 0, 0, 1, 1, 2)
 FOUND = ids(0, 0, 0, 1, 1, 0, 1)
 """By hand: 4 of 7 right; class 0 has precision 3/4 and recall 3/4, class 1 1/3 and 1/2, class 2 nothing."""
+
+
+def scores_of(
+    labels: np.ndarray, found: np.ndarray, n_classes: int = 3, *, n_bootstrap: int = 1000
+) -> dict[str, Score]:
+    return labelling_of("").scores(labels, found, n_classes, n_bootstrap=n_bootstrap)
 
 
 def random_case(seed: int, n: int = 200, n_classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -49,12 +55,13 @@ def test_rows_are_labels_and_columns_predictions() -> None:
 
 def test_a_case_by_hand() -> None:
     confusion = confusion_matrix(LABELS, FOUND, n_classes=3)
-    assert accuracy(confusion).value == pytest.approx(400 / 7)
+    scores = scores_of(LABELS, FOUND)
+    assert scores["accuracy"].value == pytest.approx(400 / 7)
     first, second, third = per_class(counts_of(confusion))
     assert first == pytest.approx((75.0, 75.0, 75.0, 4))
     assert second == pytest.approx((100 / 3, 50.0, 40.0, 2))
     assert third == (0.0, 0.0, 0.0, 1)
-    assert macro_f1(confusion).value == pytest.approx((75 + 40 + 0) / 3)
+    assert scores["macro_f1"].value == pytest.approx((75 + 40 + 0) / 3)
 
 
 def test_scores_are_those_of_scikit_learn() -> None:
@@ -64,9 +71,10 @@ def test_scores_are_those_of_scikit_learn() -> None:
         found = logits.argmax(1)
         confusion = confusion_matrix(labels, found, n_classes=4)
         assert (confusion == reference.confusion_matrix(labels, found)).all()
-        assert accuracy(confusion).value == pytest.approx(100 * reference.accuracy_score(labels, found))
+        scores = scores_of(labels, found, 4)
+        assert scores["accuracy"].value == pytest.approx(100 * reference.accuracy_score(labels, found))
         expected = 100 * reference.f1_score(labels, found, average="macro")
-        assert macro_f1(confusion).value == pytest.approx(expected)
+        assert scores["macro_f1"].value == pytest.approx(expected)
         columns = zip(*per_class(counts_of(confusion)), strict=True)
         for ours, theirs in zip(
             columns, reference.precision_recall_fscore_support(labels, found), strict=True
@@ -79,9 +87,8 @@ def test_scores_are_those_of_scikit_learn() -> None:
 
 
 def test_a_class_that_neither_occurs_nor_is_given_does_not_lower_macro_f1() -> None:
-    two = confusion_matrix(ids(0, 1, 1), ids(0, 1, 0), n_classes=2)
-    three = confusion_matrix(ids(0, 1, 1), ids(0, 1, 0), n_classes=3)
-    assert macro_f1(two).value == macro_f1(three).value
+    two, three = (scores_of(ids(0, 1, 1), ids(0, 1, 0), n)["macro_f1"] for n in (2, 3))
+    assert two.value == three.value
 
 
 def test_wilson_s_interval_holds_the_shares_within_its_deviations() -> None:
@@ -98,14 +105,13 @@ def test_the_bootstrap_of_counts_is_the_bootstrap_of_texts() -> None:
     scores = []
     for _ in range(1000):
         chosen = rng.integers(0, 150, 150)
-        confusion = confusion_matrix(labels[chosen], found[chosen], n_classes=3)
-        scores.append(macro_f1(confusion, n_bootstrap=0).value)
-    interval = macro_f1(confusion_matrix(labels, found, n_classes=3)).interval
+        scores.append(scores_of(labels[chosen], found[chosen], n_bootstrap=0)["macro_f1"].value)
+    interval = scores_of(labels, found)["macro_f1"].interval
     assert interval == pytest.approx(np.percentile(scores, [2.5, 97.5]), abs=1.0)
 
 
 def test_without_bootstrap_there_is_no_interval() -> None:
-    assert macro_f1(confusion_matrix(LABELS, FOUND, n_classes=3), n_bootstrap=0).interval is None
+    assert scores_of(LABELS, FOUND, n_bootstrap=0)["macro_f1"].interval is None
 
 
 def test_nothing_to_score_and_unequal_numbers_are_errors() -> None:

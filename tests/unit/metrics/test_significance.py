@@ -79,21 +79,19 @@ def test_two_systems_of_one_length_are_needed() -> None:
 def test_mcnemar_is_the_two_sided_binomial_test_of_the_texts_that_one_has_right(
     only_first: int, only_second: int
 ) -> None:
-    expected = np.zeros(only_first + only_second + 7, dtype=np.int64)
-    first, second = expected.copy(), expected.copy()
-    second[:only_first] = 1
-    first[only_first : only_first + only_second] = 1
-    first[-2:] = second[-2:] = 2  # both wrong: says nothing
+    first, second = np.ones((2, only_first + only_second + 7), dtype=np.bool_)
+    second[:only_first] = False
+    first[only_first : only_first + only_second] = False
+    first[-2:] = second[-2:] = False  # both wrong: says nothing
     n = only_first + only_second
     tail = sum(math.comb(n, k) for k in range(min(only_first, only_second) + 1)) / 2**n
-    assert mcnemar(expected, first, second) == pytest.approx(min(1.0, 2 * tail))
-    assert mcnemar(expected, second, first) == pytest.approx(mcnemar(expected, first, second))
+    assert mcnemar(first, second) == pytest.approx(min(1.0, 2 * tail))
+    assert mcnemar(second, first) == pytest.approx(mcnemar(first, second))
 
 
-def test_mcnemar_needs_a_prediction_for_every_label() -> None:
-    two, three = np.zeros(2, dtype=np.int64), np.zeros(3, dtype=np.int64)
-    with pytest.raises(DataError, match="3 labels, 3 and 2 predictions"):
-        mcnemar(three, three, two)
+def test_mcnemar_needs_both_answers_to_every_text() -> None:
+    with pytest.raises(DataError, match="answers to 3 and 2 texts"):
+        mcnemar(np.ones(3, dtype=np.bool_), np.ones(2, dtype=np.bool_))
 
 
 def test_signatures_differ_in_the_choices_that_differ() -> None:

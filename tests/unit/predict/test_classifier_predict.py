@@ -12,9 +12,10 @@ import pytest
 
 import dragoman
 from dragoman.data.labelled import Labelled, open_labelled
+from dragoman.data.named import open_labelled_split
 from dragoman.errors import DataError, MissingExtraError, RunError
 from dragoman.evaluation.baseline import NAME, Baseline
-from dragoman.evaluation.classification import BaselineScorer, Evaluation, evaluate, split_of, training_part
+from dragoman.evaluation.classification import BaselineScorer, Evaluation, evaluate, split_of
 from dragoman.evaluation.scores import read_score, score_record
 from dragoman.metrics.classification import softmax
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier, classification_config
@@ -185,7 +186,7 @@ def test_without_a_named_valid_its_texts_are_the_held_out_ones(run: Path) -> Non
         update={"data": config.data.model_copy(update={"valid": (), "n_held_out": 20})}
     )
     ((name, valid),) = split_of(held_out, "valid")
-    train = {example.text for example in training_part(held_out).examples()}
+    train = {example.text for example in open_labelled_split(held_out)[0].examples()}
     assert name == "valid"
     assert train.isdisjoint(example.text for example in valid.examples())
     assert [name for name, _ in split_of(config, "test")] == ["tiny-test"]

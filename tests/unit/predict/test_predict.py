@@ -56,7 +56,7 @@ def test_a_single_string_is_no_list_of_sentences(translator: Translator) -> None
 
 
 def test_more_alternatives_than_beam_are_refused(translator: Translator) -> None:
-    with pytest.raises(DataError, match=r"n_best = 3 needs a beam of at least 3; beam_size is 2"):
+    with pytest.raises(ConfigError, match=r"n_best = 3 needs a beam at least as large; beam_size = 2"):
         translator.translate(["red cat"], beam_size=2, n_best=3)
 
 

@@ -117,7 +117,7 @@ def test_intervals_of_a_class_are_those_of_its_shares() -> None:
 
 
 def intervals_of(confusion: np.ndarray) -> list[ClassIntervals]:
-    resampled = resampled_confusions(confusion, n_bootstrap=1000, seed=1)
+    resampled = resampled_confusions(confusion, n_bootstrap=1000)
     return class_intervals(counts_of(confusion), counts_of(resampled))
 
 

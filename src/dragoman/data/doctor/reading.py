@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import NamedTuple
 
-from dragoman.data.corpora import AlignedFiles, Corpus, Pair, TableCorpus, Talks
+from dragoman.data.corpora import AlignedFiles, Corpus, Pair, TableCorpus, Talks, has_text
 from dragoman.data.labelled import Labelled, LabelledCorpus, LabelledTable
 from dragoman.data.readers.tables import Notes
 from dragoman.errors import DataError
@@ -42,7 +42,7 @@ def numbered_pairs(corpus: Corpus) -> Iterator[Numbered]:
     has_pairs = False
     for number, cells in table.rows(corpus.columns, Notes("lines")):
         pair = Pair(table.text(cells[0], number, src), table.text(cells[1], number, tgt))
-        has_pairs = has_pairs or bool(pair.src.strip() and pair.tgt.strip())
+        has_pairs = has_pairs or has_text(pair)
         yield Numbered(number, pair)
     if not has_pairs:
         for _ in corpus.pairs():  # which complains

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from dragoman.config import ClassificationConfig, Column, Config, parse_section
-from dragoman.data.labelled import DEFAULT_COLUMNS, REVIEWS, guess_labelled_columns, open_labelled
+from dragoman.data.labelled import REVIEWS, guess_labelled_columns, open_labelled
 from dragoman.errors import ConfigError
 from dragoman.presets import classification_preset_for
 from dragoman.tasks.task import SPLIT_SEED, ParallelFiles, TrainingRequest
@@ -89,15 +89,14 @@ def _columns_of(request: TrainingRequest, file: str) -> tuple[Column, Column]:
     DataError: it does not tell.
     """
     text, label = request.text_column, request.label_column
-    if file.startswith(REVIEWS):
-        return DEFAULT_COLUMNS
     if text is None or label is None:
         guessed_text, guessed_label = guess_labelled_columns(file, request.label_separator)
         text, label = guessed_text if text is None else text, guessed_label if label is None else label
-        request.say(
-            f"the text is in column {text!r}, the label in column {label!r}; "
-            "if not, say --text-column and --label-column"
-        )
+        if not file.startswith(REVIEWS):
+            request.say(
+                f"the text is in column {text!r}, the label in column {label!r}; "
+                "if not, say --text-column and --label-column"
+            )
     return text, label
 
 

@@ -9,9 +9,9 @@ from dragoman.data.labelled import Labelled, open_labelled
 from dragoman.data.phrasebook import unseen_reviews
 from dragoman.evaluation.baseline import NAME
 from dragoman.evaluation.classification import BaselineScorer, evaluate
-from dragoman.evaluation.scores import keep_scores, saved_scores
+from dragoman.evaluation.scores import keep_scores
 from dragoman.predict.classifier import Classifier, classification_config
-from dragoman.runs import Run
+from dragoman.runs import Run, saved_scores
 from dragoman.tasks.task import DemoTable, Say
 
 SETTINGS: dict[str, Any] = {

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.config import Config, file_names
 from dragoman.data.labelled import (
-    DEFAULT_COLUMNS,
-    REVIEWS,
     LabelledCorpus,
     guess_labelled_columns,
     open_labelled,
@@ -18,7 +16,7 @@ from dragoman.data.labelled import (
 from dragoman.data.named import open_text
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.classifier import Classifier, classification_config
-from dragoman.runs import Run
+from dragoman.runs import Run, saved_scores
 from dragoman.tasks.task import (
     EvaluationRequest,
     Languages,
@@ -58,8 +56,7 @@ class Classification(Task):
             raise ConfigError("labelled text has no source and target; give --text-column and --label-column")
         text, label, separator = reading.text_column, reading.label_column, reading.label_separator
         if (text is None or label is None) and len(files) == 1:
-            is_ours = files[0].startswith(REVIEWS)
-            guessed = DEFAULT_COLUMNS if is_ours else guess_labelled_columns(files[0], separator)
+            guessed = guess_labelled_columns(files[0], separator)
             text, label = guessed[0] if text is None else text, guessed[1] if label is None else label
 
         def open_(some: Sequence[str]) -> LabelledCorpus:
@@ -95,7 +92,6 @@ class Classification(Task):
         self, run: Run, tests: Mapping[str, LabelledCorpus], request: EvaluationRequest, say: Say
     ) -> Iterator[Evaluation]:
         from dragoman.evaluation.classification import BaselineScorer, evaluate
-        from dragoman.evaluation.scores import saved_scores
 
         classifier = load_classifier(run.path, device=request.device, precision=request.precision)
         scorer = BaselineScorer(classification_config(run), saved_scores(run))

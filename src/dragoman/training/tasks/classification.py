@@ -16,9 +16,9 @@ from dragoman.data.document_batching import (
     make_classification_batch,
     plan_documents,
 )
-from dragoman.data.labelled import LabelledCorpus, split_labelled
+from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.labelled_store import LabelledStore
-from dragoman.data.named import open_text
+from dragoman.data.named import open_labelled_split
 from dragoman.errors import RunError
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype
@@ -75,7 +75,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         assert not static  # ClassificationTrainingConfig.wants_free_steps
         self.config, self.run = config, run
         self.labelling = labelling_of(config.data.label_separator)
-        self.train_corpus, valid_corpus = open_labelled_corpora(config)
+        self.train_corpus, valid_corpus = open_labelled_split(config)
         self.labels = prepare_labels(run, self.train_corpus)
         self.tokenizer = prepare_tokenizer(config, run, self.train_corpus, listener)
         self.epoch_store = store = self.store(epoch=0)
@@ -313,15 +313,6 @@ def describe_labels(labels: list[str], counts: list[int], *, balanced: bool, can
     if can_balance and ranked[0][1] >= 5 * ranked[-1][1]:
         return f'{line}; for rare labels to count as much: training.class_weights = "balanced"'
     return line
-
-
-def open_labelled_corpora(config: ClassificationConfig) -> tuple[LabelledCorpus, LabelledCorpus]:
-    """Return the texts to train on and those to validate on: held out of the former where none are named."""
-    data = config.data
-    corpus = open_text(data, data.train)
-    if data.valid:
-        return corpus, open_text(data, data.valid)
-    return split_labelled(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))
 
 
 def prepare_labels(run: Run, corpus: LabelledCorpus) -> list[str]:
