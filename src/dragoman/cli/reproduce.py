@@ -137,16 +137,14 @@ def list_recipes() -> Iterator[str]:
     recipes = known_recipes()
     width = max((len(recipe.name) for recipe in recipes), default=0)
     for recipe in recipes:
-        expected = recipe.expected()
-        versions = [version for version in recipe.versions() if expected.version(version)]
-        for version in versions:
-            expectation = recipe.expectation(version)
+        recorded = recipe.recorded()
+        for version, expectation in recorded.items():
             first = expectation.scores[0]
             yield (
                 f"{recipe.name:<{width}}  {first.test_set} {first.metric} {first.value:.1f} ± "
                 f"{first.tolerance:g} in {expectation.minutes:g} minutes{version_option(version)}"
             )
-        if not versions:
+        if not recorded:
             yield f"{recipe.name:<{width}}  nothing recorded yet"
 
 

@@ -200,7 +200,6 @@ class Evaluation:
 
     def describe(self) -> str:
         """Return everything about it as text: scores, baseline, calibration, labels, confusions."""
-        beside = self.baseline.scores if self.baseline else ()
         before, after = (self.calibration_error(calibrated=c) for c in (False, True))
         by_label = [("label", "precision", "recall", "F1", "texts")]
         for label, (precision, recall, f1, support) in self.per_class.items():
@@ -208,9 +207,7 @@ class Evaluation:
         return "\n".join(
             [
                 f"{self.name} · {len(self.expected):,} texts · {len(self.labels)} labels",
-                scores_table(
-                    [*self.scores, *(replace(score, name=f"baseline {score.name}") for score in beside)]
-                ),
+                scores_table(self._scores_beside()),
                 self._describe_baseline(),
                 f"  calibration: ECE {before:.1f} before and {after:.1f} after temperature "
                 f"{self.temperature:.2f}; loss {self.loss(calibrated=False):.3f} and "
@@ -222,6 +219,11 @@ class Evaluation:
                 *self._describe_confusion(),
             ]
         )
+
+    def _scores_beside(self) -> list[Score]:
+        """Return the classifier's scores, and then the baseline's."""
+        baseline = self.baseline.scores if self.baseline else ()
+        return [*self.scores, *(replace(score, name=f"baseline {score.name}") for score in baseline)]
 
     def _describe_baseline(self) -> str:
         if self.baseline is None:
@@ -244,8 +246,7 @@ class Evaluation:
             yield f"  {n:>6,}  {label} → {given}"
 
     def _repr_html_(self) -> str:
-        beside = self.baseline.scores if self.baseline else ()
-        scores = [*self.scores, *(replace(score, name=f"baseline {score.name}") for score in beside)]
+        scores = self._scores_beside()
         error = self.calibration_error()
         caption = f"{self.name} · {len(self.expected):,} texts · calibration error {error:.1f}"
         if self.confusion is None:

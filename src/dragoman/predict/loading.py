@@ -60,8 +60,7 @@ def load_translator_model(
 
     RunError: they do not fit its configuration, or are damaged.
     """
-    tables = {(side.vocab_size, config.model.d_model) for side in (tokenizers.src, tokenizers.tgt)}
-    check_sizes(run, config.model, lambda there: build_model(config, tokenizers, device=there), tables=tables)
+    check_translator_sizes(run, config, tokenizers)
     model = build_model(config, tokenizers, device=device)
     load_weights(model, run.load_weights(), where=str(run.weights_path))
     return model

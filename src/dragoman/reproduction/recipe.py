@@ -97,6 +97,12 @@ class Recipe:
         """All that is expected; nothing where nothing was recorded yet. ConfigError: it holds mistakes."""
         return load_expected(self.expected_path) if self.expected_path.exists() else Expected()
 
+    def recorded(self) -> dict[str, Expectation]:
+        """Return the expected scores of the versions that have some. ConfigError: as `expected`."""
+        expected = self.expected()
+        found = {version: expected.version(version) for version in self.versions()}
+        return {version: expectation for version, expectation in found.items() if expectation is not None}
+
     def expectation(self, version: str) -> Expectation:
         """Return the expected scores of a version. ConfigError: none were recorded."""
         expectation = self.expected().version(version)

@@ -104,8 +104,7 @@ def reference_curves(run: Run) -> Curves | None:
     """
     config = run.config
     for recipe in known_recipes():
-        expected = recipe.expected()
-        versions = {v: e for v in recipe.versions() if (e := expected.version(v)) is not None}
+        versions = recipe.recorded()
         fitting = [
             version
             for version in versions

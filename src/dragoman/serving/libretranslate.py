@@ -387,7 +387,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
         if not isinstance(fields, dict):
             raise invalid("Invalid JSON format")
         return fields
-    form = await request.form(max_part_size=request.app.state.service.config.limits.body_bytes)
+    form = await request.form(max_part_size=service_of(request).config.limits.body_bytes)
     fields = {**dict(reversed(form.multi_items())), **dict(reversed(request.query_params.multi_items()))}
     if isinstance(q := fields.get("q"), str):  # forms end lines with "\r\n", whatever was written
         fields["q"] = q.replace("\r\n", "\n").replace("\r", "\n")
