@@ -24,7 +24,8 @@ INTRODUCTION = """\
 
 <!-- Written by docs/generate_commands.py from src/dragoman/cli. Change the texts there. -->
 
-Results go to stdout, messages to stderr. What a user can put right is one line on stderr and exit code 1. The
+Results go to stdout, messages to stderr. What a user can put right is one line on stderr and exit code 1. A
+command line with an option that is unknown, missing or of the wrong kind gets its usage and exit code 2. The
 same texts are printed by `dragoman COMMAND --help`; `python -m dragoman` is the same program.
 """
 

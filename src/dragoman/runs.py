@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -109,13 +110,14 @@ class Run:
         """Return the run in `path`, made with its config.toml if it is not there yet.
 
         A run that is there already is returned, to be continued; test sets that it does not name yet are
-        added to its config.toml. RunError: it has other settings (the message names them), or is damaged, or
-        the folder cannot be written.
+        added to its config.toml. One that has learnt nothing yet is made anew if it has other settings.
+        RunError: a run that has begun has other settings (the message names them), or is damaged, or the
+        folder cannot be written.
         """
         refuse_remote(path)
         run = cls(Path(path), config)
+        leftover = [p.name for p in (run.weights_path, run.checkpoints, run.history_path) if p.exists()]
         if not run.config_path.exists():
-            leftover = [p.name for p in (run.weights_path, run.checkpoints, run.history_path) if p.exists()]
             if leftover:
                 raise RunError(
                     f"{run.path}: holds {', '.join(leftover)} but no config.toml; choose another folder"
@@ -134,6 +136,13 @@ class Run:
             for one in (there.config, config)
         )
         changed = list(differences(before, now))
+        if changed and not leftover:
+            if run.tokenizer_folder.exists():
+                shutil.rmtree(run.tokenizer_folder)
+            for name in ("labels.json", CORPORA):
+                (run.path / name).unlink(missing_ok=True)
+            write_atomically(run.config_path, to_toml(config).encode())
+            return run
         if changed:
             raise RunError(
                 f"{run.path}: holds a run with other settings ({'; '.join(changed)}); "

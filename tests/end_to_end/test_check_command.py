@@ -206,7 +206,7 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
         (["x.en", "a.de"], "x.en: no such file"),
         (["a.en", "a.de", "--task", "magic"], "--task magic: is unknown; give translation or classification"),
         (["a.en", "a.de", "--columns", "1"], "--columns 1: name two, as in --columns 0,1"),
-        (["v.tsv", "--columns", "²,1"], "²"),
+        (["v.tsv", "--columns", "²,1"], "v.tsv line 1: no column '²'"),
         (
             ["a.en", "a.de", "--text-column", "1"],
             "--label-separator are for --task",

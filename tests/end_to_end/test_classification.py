@@ -44,8 +44,11 @@ def test_any_labelled_file_becomes_a_classifier(suffix: str) -> None:
     result = succeed("train", f"reviews.{suffix}", "--task", "classification", *SETTINGS)
     assert result.stdout == "runs/reviews\n"
     text, label = ("1", "0") if suffix == "tsv" else ("'review'", "'sentiment'")
-    assert f"the text is in column {text}, the label in column {label}" in result.stderr
+    assert f"the text is in column {text}, the label is in column {label}" in result.stderr
     assert "60 texts of " in result.stderr
+    told = succeed("train", f"reviews.{suffix}", "--task", "classification", "--text-column", text.strip("'"),
+                   "--out", "told", *SETTINGS).stderr  # fmt: skip
+    assert f"the label is in column {label}; if not, say --label-column" in told
     assert "2 labels" in result.stderr
     assert "dragoman classify runs/reviews" in result.stderr
     config = load_recipe("runs/reviews/config.toml")

@@ -321,6 +321,7 @@ def test_a_finished_run_is_not_trained_again(run: Path) -> None:
         ),
         (["."], ".: is a folder; give a recipe.toml, or a file of text"),
         (["--tsv", "a.tsv", "--columns", "1"], "--columns 1: name two, as in --columns 0,1"),
+        (["--tsv", "a.tsv", "--columns", "0,1,2"], "--columns 0,1,2: name two, as in --columns 0,1"),
         (["r.toml", "--columns", "0,1"], "r.toml names its own files and languages"),
         (["--tsv", "a.tsv"], "a.tsv: say its languages, as in --src-lang en --tgt-lang de"),
         (["--src", "a.txt", "--tgt", "a.de"], "a.txt: its name does not tell the language"),

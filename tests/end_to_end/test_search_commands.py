@@ -166,10 +166,11 @@ def test_scores_are_a_table_with_a_summary_on_stderr(tiny_run: Path) -> None:
     result = succeed("score-model", tiny_run, src, tgt, "--precision", "fp32")
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert [row[0] for row in rows] == ["1", "2", "3"]
-    assert rows[1] == ["2", "0.0000", "1.0000", "0"]
-    total, n_tokens = sum(float(row[1]) for row in rows), sum(int(row[3]) for row in rows)
-    for row in rows:
-        assert float(row[2]) == pytest.approx(math.exp(-float(row[1]) / max(1, int(row[3]))), rel=1e-3)
+    assert rows[1] == ["2", "", "", "0"]
+    scored = [rows[0], rows[2]]
+    total, n_tokens = sum(float(row[1]) for row in scored), sum(int(row[3]) for row in scored)
+    for row in scored:
+        assert float(row[2]) == pytest.approx(math.exp(-float(row[1]) / int(row[3])), rel=1e-3)
     assert result.stderr.splitlines()[-1] == (
         f"3 pairs · {n_tokens} tokens · log-probability {total:.1f} nats · "
         f"perplexity {math.exp(-total / n_tokens):.3f}"
@@ -177,7 +178,7 @@ def test_scores_are_a_table_with_a_summary_on_stderr(tiny_run: Path) -> None:
 
     tokens = succeed("score-model", tiny_run, src, tgt, "--precision", "fp32", "--per-token").stdout
     cells = [line.split("\t") for line in tokens.splitlines()]
-    for number, log_prob, _, n in rows:
+    for number, log_prob, _, n in scored:
         own = [float(value) for pair, _, value in cells if pair == number]
         assert len(own) == int(n)
         assert sum(own) == pytest.approx(float(log_prob), abs=1e-3)
@@ -185,7 +186,8 @@ def test_scores_are_a_table_with_a_summary_on_stderr(tiny_run: Path) -> None:
     records = [json.loads(line) for line in succeed(
         "score-model", tiny_run, src, tgt, "--precision", "fp32", "--json", "--per-token"
     ).stdout.splitlines()]  # fmt: skip
-    assert [f"{record['log_prob']:.4f}" for record in records] == [row[1] for row in rows]
+    assert [f"{record['log_prob']:.4f}" for record in records[::2]] == [row[1] for row in scored]
+    assert (records[1]["log_prob"], records[1]["perplexity"]) == (None, None)
     assert [len(record["tokens"]) for record in records] == [record["n_tokens"] for record in records]
     assert (records[0]["source"], records[0]["target"]) == ("red cat", "rot Katze")
 
@@ -201,20 +203,21 @@ def test_what_is_found_is_scored_as_it_was_found(tiny_run: Path) -> None:
 
 
 def test_pairs_that_cannot_be_scored_keep_their_line_and_are_counted(tiny_run: Path) -> None:
-    src, tgt = write("a.en", f"{TEXT}cat\n"), write("a.de", f"rot\nHund\nalt Haus\n{'Katze ' * 600}\n")
+    src = write("a.en", f"{TEXT}cat\n\n")
+    tgt = write("a.de", f"rot\nHund\nalt Haus\n{'Katze ' * 600}\n\n")
     command = ["score-model", tiny_run, src, tgt, "--precision", "fp32"]
     result = succeed(*command)
     rows = [line.split("\t") for line in result.stdout.splitlines()]
-    assert [row[0] for row in rows] == ["1", "2", "3", "4"]
-    assert [row[1:] for row in rows[1::2]] == [["", "", "0"]] * 2
+    assert [row[0] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert [row[1:] for row in (rows[1], rows[3], rows[4])] == [["", "", "0"]] * 3
     assert result.stderr.splitlines()[-2] == (
-        "without a score: 2 of 4: 1 with a side longer than the model accepts, 1 with an empty side"
+        "without a score: 3 of 5: 1 with a side longer than the model accepts, 2 with an empty side"
     )
     records = [json.loads(line) for line in succeed(*command, "--json").stdout.splitlines()]
-    assert [record["log_prob"] is None for record in records] == [False, True, False, True]
+    assert [record["log_prob"] is None for record in records] == [False, True, False, True, True]
     assert records[1]["without_score"] == "an empty side"
     means = succeed(*command, "--mean").stdout.splitlines()
-    assert [mean == "" for mean in means] == [False, True, False, True]
+    assert [mean == "" for mean in means] == [False, True, False, True, True]
     for mean, row in zip(means[::2], rows[::2], strict=True):
         assert float(mean) == pytest.approx(float(row[1]) / int(row[3]), abs=1e-4)
     assert {line.split("\t")[0] for line in succeed(*command, "--per-token").stdout.splitlines()} == {

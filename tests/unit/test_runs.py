@@ -44,6 +44,7 @@ def test_creating_a_run_again_with_the_same_settings_continues_it(run: Run) -> N
 
 def test_creating_a_run_with_other_settings_names_them_all(run: Run) -> None:
     other = recipe("model.d_model=128", "seed=2", 'data.test.news=["a.tsv"]')
+    run.append_history({"step": 1})
     with pytest.raises(RunError, match="holds a run with other settings") as error:
         Run.create(run.path, other)
     message = str(error.value)
@@ -52,6 +53,18 @@ def test_creating_a_run_with_other_settings_names_them_all(run: Run) -> None:
     assert "seed is 1 there, 2 here" in message
     assert message.count(" there, ") == 2
     assert Run.open(run.path).config == recipe()
+
+
+def test_a_run_that_has_learnt_nothing_takes_other_settings(run: Run) -> None:
+    for name in ("tokenizer/tokenizer.json", "labels.json", "corpora.json", "lessons/train.src.gz"):
+        (run.path / name).parent.mkdir(exist_ok=True)
+        (run.path / name).touch()
+    other = recipe("model.d_model=128")
+    assert Run.create(run.path, other) == Run.open(run.path) == Run(run.path, other)
+    left = {path.name for path in run.path.iterdir()}
+    assert left == {"config.toml", "lessons"}, (
+        "what was made for the former settings would be taken for these"
+    )
 
 
 def test_a_run_is_not_created_over_files_of_another(tmp_path: Path) -> None:
@@ -69,8 +82,10 @@ def test_a_run_may_be_created_in_a_folder_that_holds_something_else(tmp_path: Pa
 
 def test_a_run_cannot_be_created_below_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"cannot be written \(.*\); free some space, or choose a folder"):
+    with pytest.raises(RunError, match=r"is a file, or would lie in one; name a folder"):
         Run.create(tmp_path / "file" / "run", recipe())
+    with pytest.raises(RunError, match=r"is a file, or would lie in one; name a folder"):
+        Run.create(tmp_path / "file", recipe())
 
 
 def test_opening_what_is_no_run_says_so(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def as_mean(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
 def as_row(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
     """Return number, log-probability, perplexity and tokens of a pair; no values for one without a score."""
     score = pair.score
-    if score.fault:
+    if score.mean is None:
         return f"{pair.number}\t\t\t0\n"
     n_tokens = len(score.log_probs)
     return f"{pair.number}\t{score.log_prob:.4f}\t{perplexity(score.log_prob, n_tokens):.4f}\t{n_tokens}\n"
@@ -78,8 +78,8 @@ def _record(pair: ScoredPair) -> dict[str, Any]:
     return {
         "source": pair.source,
         "target": pair.target,
-        "log_prob": None if score.fault else score.log_prob,
-        "perplexity": None if score.fault else perplexity(score.log_prob, n_tokens),
+        "log_prob": None if score.mean is None else score.log_prob,
+        "perplexity": None if score.mean is None else perplexity(score.log_prob, n_tokens),
         "n_tokens": n_tokens,
         **({"without_score": score.fault} if score.fault else {}),
     }

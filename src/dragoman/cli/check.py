@@ -375,7 +375,7 @@ def _describe(found: Finding, unit: str) -> Iterator[str]:
         yield from (f"  {printable(said)}" for said in found.summary)
         return
     shown = found.summary[:MAX_STRETCHES]
-    yield from (f"  {printable(said)}" for said in shown)
+    yield from (f"  {escaped(said)}" for said in shown)
     if len(found.summary) > len(shown):
         yield f"  and {len(found.summary) - len(shown):,} more"
     for example in found.examples:
@@ -385,8 +385,12 @@ def _describe(found: Finding, unit: str) -> Iterator[str]:
 
 def printable(text: str) -> str:
     """Return the text for a terminal: at most MAX_SHOWN characters, control characters escaped."""
-    shown = text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
-    return "".join(map(_visible, shown))
+    return escaped(text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…")
+
+
+def escaped(text: str) -> str:
+    """Return all of the text for a terminal, control characters escaped."""
+    return "".join(map(_visible, text))
 
 
 def _visible(char: str) -> str:

@@ -72,10 +72,10 @@ def column(value: str | None) -> int | str | None:
 
 def two_columns(said: str) -> tuple[int | str, int | str]:
     """Parse the columns of source and target. ConfigError: not two columns."""
-    src, tgt = (name.strip() for name in said.partition(",")[::2])
-    if not (src and tgt):
+    named = [name.strip() for name in said.split(",")]
+    if len(named) != 2 or not all(named):
         raise ConfigError(f"--columns {said}: name two, as in --columns 0,1")
-    return _number_or_name(src), _number_or_name(tgt)
+    return _number_or_name(named[0]), _number_or_name(named[1])
 
 
 def _number_or_name(said: str) -> int | str:

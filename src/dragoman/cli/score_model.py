@@ -64,8 +64,8 @@ def score_model(
 
     Each output line has, separated by tabs: number of the pair, log-probability in nats, perplexity per
     token, number of tokens. The end token counts. Pairs that cannot be scored, since a side is empty or too
-    long, have empty cells (with --mean an empty line) and are counted. Pairs that are empty on both sides
-    have no tokens. A summary goes to stderr. The corpus is read as a stream, of any size.
+    long, have empty cells (with --mean an empty line) and are counted. A summary goes to stderr. The corpus
+    is read as a stream, of any size.
     """
     from dragoman.bulk import scoring
     from dragoman.data.corpora import DEFAULT_COLUMNS

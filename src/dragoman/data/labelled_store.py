@@ -52,7 +52,7 @@ class Cut(NamedTuple):
         """Return a line for each kind of skipped examples."""
         lines = []
         if self.n_empty:
-            lines.append(f"skipped {self.n_empty} of {n_kept + self.n_empty} texts: they are empty")
+            lines.append(f"skipped {self.n_empty:,} texts: they are empty")
         if self.n_texts:
             lines.append(
                 f"cut {self.n_tokens:,} tokens off {self.n_texts:,} of {n_kept:,} texts (data.max_windows)"

@@ -63,16 +63,14 @@ class Skipped(NamedTuple):
     empty: int
     too_long: int
 
-    def describe(self, *, n_kept: int, max_length: int) -> str:
+    def describe(self, *, max_length: int) -> str:
         """Describe skipped pairs in one line; "" = none."""
         reasons = []
         if self.empty:
-            reasons.append(f"{self.empty} empty on one side")
+            reasons.append(f"{self.empty:,} empty on one side")
         if self.too_long:
-            reasons.append(f"{self.too_long} longer than {max_length} tokens (data.max_length)")
-        if not reasons:
-            return ""
-        return f"skipped {sum(self)} of {n_kept + sum(self)} pairs: {', '.join(reasons)}"
+            reasons.append(f"{self.too_long:,} longer than {max_length} tokens (data.max_length)")
+        return f"skipped {sum(self):,} pairs: {', '.join(reasons)}" if reasons else ""
 
 
 class Side:
@@ -218,7 +216,7 @@ class TokenStore:
 
     def skipped_message(self) -> str:
         """How many pairs of the corpus were left out, and why, in one line; "" where none was."""
-        return self.skipped.describe(n_kept=len(self), max_length=self.max_length)
+        return self.skipped.describe(max_length=self.max_length)
 
     @classmethod
     def prepare(

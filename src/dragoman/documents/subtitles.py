@@ -207,7 +207,10 @@ def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) 
         except OverflowError:
             raise DataError(f"{name}, line {line}: malformed time; {_REMEDY}") from None
         if cue is None:
-            raise DataError(f"{name}, line {line}: {_shown(block)} is no part of a subtitle; {_REMEDY}")
+            number, _, below = block.partition("\n")
+            wrong = below if _NUMBER.match(number) and below.strip() else block
+            at = line + (wrong is below)
+            raise DataError(f"{name}, line {at}: {_shown(wrong)} is no part of a subtitle; {_REMEDY}")
         cues.append(cue)
     if not cues:
         raise DataError(f"{name}: holds no subtitles; {_REMEDY}")

@@ -46,7 +46,11 @@ RECENT = 0.1
 
 
 class GoneError(Exception):
-    """The client has left; its result is no longer needed."""
+    """The result is no longer needed, or not to be had: the client has left, or the service ends."""
+
+
+class LeftError(GoneError):
+    """The client has disconnected: nobody reads the response."""
 
 
 class Client:

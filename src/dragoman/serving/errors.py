@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from dragoman.errors import ConfigError, DataError, DragomanError, MissingExtraError, printable
-from dragoman.serving.batching import GoneError
+from dragoman.serving.batching import GoneError, LeftError
 from dragoman.serving.logs import log
 from dragoman.serving.schemas import Problem
 
@@ -68,6 +68,9 @@ def too_much(what: str, n: int, limit: int, setting: str) -> HTTPError:
     )
 
 
+LEFT = 499
+"""Status in the log of a request whose client disconnected before the response."""
+
 ANSWERED = (HTTPError, DragomanError, RequestValidationError, HTTPException, GoneError)
 """The errors of routes that are answered; others are bugs."""
 
@@ -82,6 +85,8 @@ def response_to(error: Exception) -> Response:
         return problem(400, described(error))
     if isinstance(error, HTTPException):
         return problem(error.status_code, str(error.detail), error.headers or {})
+    if isinstance(error, LeftError):
+        return problem(LEFT, "the client has disconnected")
     return problem(503, "the service is coming to its end; send the request again")
 
 

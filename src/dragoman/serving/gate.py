@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.serving.errors import HTTPError, come_later, problem
+from dragoman.serving.errors import LEFT, HTTPError, come_later, problem
 from dragoman.serving.logs import log
 from dragoman.serving.service import Service, key_of
 
@@ -50,9 +50,6 @@ PIECE = 1 << 16
 
 SIMPLE = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
 """Content types that a browser sends to other origins without a CORS preflight."""
-
-LEFT = 499
-"""Status in the log of a request whose client disconnected before the response."""
 
 _PORT = re.compile(r":\d*$", re.ASCII)
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)

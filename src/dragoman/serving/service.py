@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from dragoman.errors import DataError
 from dragoman.serving.access import Keys, Rates, User
-from dragoman.serving.batching import Batcher, Client, GoneError
+from dragoman.serving.batching import Batcher, Client, LeftError
 from dragoman.serving.downloads import Downloads
 from dragoman.serving.errors import HTTPError, come_later, too_much
 from dragoman.serving.figures import Figures, Metrics
@@ -175,7 +175,7 @@ class Service:
         Raises:
             HTTPError: too many running requests (429), or it takes longer than `seconds`, by default
                 `limits.seconds` (504).
-            GoneError: the client has disconnected.
+            LeftError: the client has disconnected.
         """
         client = Client(self.batcher)
         is_brief = not in_thread and _n_bytes(request) <= BRIEF
@@ -188,7 +188,7 @@ class Service:
             if working.done():
                 return working.result()
             if leaving.done():
-                raise GoneError
+                raise LeftError
             raise _too_slow(limit, "seconds" if seconds is None else "file_seconds")
         finally:
             leaving.cancel()
@@ -224,7 +224,7 @@ class Service:
                 await asyncio.wait({getting, leaving}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if not getting.done():
                     getting.cancel()
-                    raise GoneError if leaving.done() else _too_slow(limit)
+                    raise LeftError if leaving.done() else _too_slow(limit)
                 event = getting.result()
                 if event is None:
                     break

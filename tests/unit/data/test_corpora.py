@@ -77,6 +77,16 @@ def test_no_place_is_named_where_lengths_tell_nothing() -> None:
     assert locate_drift([same[:5], same[:4]], names=["a", "b"]) == ""
 
 
+def test_lines_with_more_tabs_than_the_first_are_counted(tmp_path: Path) -> None:
+    for content, n_notes in (("a\tb\nc\td\te\nf\tg\n", 1), ("a\tb\tx\nc\td\te\n", 0), ("a\tb\n", 0)):
+        corpus = corpus_of(write(tmp_path / "a.tsv", content))
+        list(corpus.pairs())
+        assert len(corpus.notes()) == n_notes
+    corpus = corpus_of(write(tmp_path / "a.tsv", "a\tb\nc\td\te\n"))
+    list(corpus.pairs())
+    assert "1 line has more tabs than the first one, which has 1; what stands behind" in corpus.notes()[0]
+
+
 def test_columns_of_a_tab_separated_file_are_chosen(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv.gz", "1\teins\tone\n2\tzwei\ttwo\textra\n\n")
     assert read(path, columns=(2, 1)) == [("one", "eins"), ("two", "zwei"), ("", "")]

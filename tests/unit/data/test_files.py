@@ -202,6 +202,8 @@ def test_a_file_that_is_nowhere_is_reported_with_all_places(
     assert str(error.value) == (
         f"none: no such file in {here}, in $DRAGOMAN_DATA = {data}, nor in {cache}; check the path"
     )
+    with pytest.raises(DataError, match=r": is a folder; name a file in it$"):
+        find_file(str(here))
     monkeypatch.delenv("DRAGOMAN_DATA")
     with pytest.raises(DataError, match=r"in \$DRAGOMAN_DATA, which is not set, nor in "):
         find_file("none")

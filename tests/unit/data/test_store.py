@@ -93,7 +93,7 @@ def test_what_is_skipped_is_counted_and_told_in_one_line(tmp_path: Path) -> None
     store = prepare(Listed(SENTENCES), tmp_path)
     assert store.skipped == Skipped(empty=2, too_long=2)
     assert store.skipped_message() == (
-        "skipped 4 of 7 pairs: 2 empty on one side, 2 longer than 30 tokens (data.max_length)"
+        "skipped 4 pairs: 2 empty on one side, 2 longer than 30 tokens (data.max_length)"
     )
     assert prepare(Listed(USABLE), tmp_path).skipped_message() == ""
 
@@ -173,7 +173,7 @@ def test_a_corpus_without_a_usable_pair_is_reported_as_often_as_it_is_asked_for(
         with pytest.raises(DataError) as error:
             prepare(Listed(SENTENCES[1:]), tmp_path, max_length=2, shard_pairs=shard_pairs)
         assert str(error.value) == (
-            "listed: no usable pair; skipped 6 of 6 pairs: 2 empty on one side, "
+            "listed: no usable pair; skipped 6 pairs: 2 empty on one side, "
             "4 longer than 2 tokens (data.max_length); raise data.max_length or check the files"
         )
 

@@ -16,8 +16,8 @@ from fastapi import Request
 from starlette.types import Message
 
 from dragoman.errors import DataError
-from dragoman.serving.batching import Client, GoneError
-from dragoman.serving.errors import HTTPError
+from dragoman.serving.batching import Client, GoneError, LeftError
+from dragoman.serving.errors import HTTPError, response_to
 from dragoman.serving.service import BRIEF, Service
 from services import service_of
 
@@ -108,6 +108,7 @@ def test_what_fails_fails_its_request_and_no_other(service: Service) -> None:
 @pytest.mark.parametrize("why", ["the client leaves", "the time is up"])
 def test_short_work_is_ended_with_its_request(service: Service, why: str) -> None:
     seen: list[str] = []
+    statuses: list[int] = []
     over = threading.Event()
 
     def go_on(client: Client) -> list[str]:
@@ -128,8 +129,9 @@ def test_short_work_is_ended_with_its_request(service: Service, why: str) -> Non
         await asyncio.sleep(0.05)
         if why == "the client leaves":
             left.set()
-        with pytest.raises(GoneError if why == "the client leaves" else HTTPError):
+        with pytest.raises(LeftError if why == "the client leaves" else HTTPError) as ended:
             await asking
+        statuses.append(response_to(ended.value).status_code)
         while service.is_working:
             await asyncio.sleep(0.01)
 
@@ -138,3 +140,6 @@ def test_short_work_is_ended_with_its_request(service: Service, why: str) -> Non
     finally:
         over.set()
     assert seen == ["gone"]
+    assert statuses == [499 if why == "the client leaves" else 504], (
+        "one who has left is no fault of the service"
+    )

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from dragoman.config import Config
+from dragoman.config import Config, TranslationDataConfig
 from dragoman.data.corpora import Corpus, Pair, Several, has_text
 from dragoman.data.doctor.alignment import BLOCK, NOWHERE, check_alignment
 from dragoman.data.doctor.content import PAIR_CHECKS, same_text
@@ -27,9 +28,11 @@ from dragoman.data.doctor.statistics import duplicates, with_several
 from dragoman.data.doctor.windows import UNALIGNED_FROM
 from dragoman.data.doctor.words import Side, SideReader
 from dragoman.data.labelled import LabelledCorpus
-from dragoman.data.named import open_listed, open_text
+from dragoman.data.named import open_listed, open_named, open_text
 from dragoman.errors import DataError, MissingExtraError, printable
 from dragoman.text.detection import detect
+
+Hashes = npt.NDArray[np.int64]
 
 SCANNED = 250_000
 """Examples that are read at most."""
@@ -42,6 +45,8 @@ N_SHOWN = 3
 LONGEST = 100
 """Characters of a text that are shown at most."""
 
+OVERLAP = 0.1
+"""Share of a held-out text that is in the training text from which that is reported."""
 EQUAL = 0.9
 """Share of pairs with equal sides from which the corpus is refused."""
 SHIFTED, MANY_SHIFTED = 0.05, 0.25
@@ -68,6 +73,8 @@ FEW_PAIRS, FEW_NEW_PAIRS, FEW_TEXTS = 1000, 100, 100
 """Too few to learn a language from, to take a trained translator further, and to learn labels from."""
 MIN_WORDS = 100
 """Words of a side from which its language can be told."""
+SEPARATORS = "|,;"
+"""Signs that stand between the labels of a text."""
 MIN_LABELLED = 10
 """Texts from which the number of labels says something."""
 
@@ -89,6 +96,8 @@ class Inspection(NamedTuple):
     examples: tuple[tuple[tuple[str, str], ...], ...]
     """Some examples: for each the language or name of every part, and its text."""
     concerns: tuple[Concern, ...]
+    known: Hashes
+    """(N,): hashes of the examples that were read, of pairs or of texts without their labels."""
 
     def report(self, say: Callable[[str], None], *, check: bool = True) -> None:
         """Say what was found, line by line; without `check` refuse nothing.
@@ -111,9 +120,19 @@ class Inspection(NamedTuple):
 
 
 def inspect_text(config: Config) -> list[Inspection]:
-    """Look at every training corpus of `config`. DataError: one cannot be read."""
+    """Look at every training corpus of `config`, and for what is validated and tested on in them.
+
+    DataError: a corpus cannot be read.
+    """
+    *others, last = _inspect_training(config)
+    known = np.concatenate([inspection.known for inspection in (*others, last)])
+    return [*others, last._replace(concerns=(*last.concerns, *_overlaps(config, known)))]
+
+
+def _inspect_training(config: Config) -> list[Inspection]:
     if config.task == "classification":
-        return [inspect_labelled(open_text(config.data, config.data.train))]
+        corpus = open_text(config.data, config.data.train)
+        return [inspect_labelled(corpus, separator=config.data.label_separator)]
     few = FEW_NEW_PAIRS if config.training.start_from else FEW_PAIRS
     listed = [corpus for corpus in config.data.corpora if corpus.files]
     if not listed:
@@ -125,14 +144,36 @@ def inspect_text(config: Config) -> list[Inspection]:
     ]
 
 
+def _overlaps(config: Config, known: Hashes) -> Iterator[Concern]:
+    """Find validation text and test sets that are in the training text as well."""
+    for name, corpus in open_named(config).items():
+        if name.split(".")[0] == "train":
+            continue
+        held_out = _Scan([corpus.examples() if isinstance(corpus, LabelledCorpus) else filled_pairs(corpus)])
+        own = held_out.texts if isinstance(corpus, LabelledCorpus) else held_out.pairs
+        n_known = int(np.isin(own, known).sum())
+        drops = isinstance(config.data, TranslationDataConfig) and config.data.drop_overlap
+        if not drops and n_known >= max(MIN_FAULTY, OVERLAP * len(own)):
+            what = (
+                f"{_percent(n_known / len(own))} of {name}, {corpus.name}, is in the training text, and a "
+                "score on known text says nothing; take it out of the training text"
+            )
+            option = " (data.drop_overlap = true does)" if config.task == "translation" else ""
+            yield Concern("overlap", what + option)
+
+
+def filled_pairs(corpus: Corpus) -> Iterator[Pair]:
+    """Yield the pairs that have text on both sides. DataError: as `Corpus.pairs`."""
+    return filter(has_text, corpus.pairs())
+
+
 def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIRS) -> Inspection:
     """Look at a parallel corpus of the declared languages; fewer than `few` pairs are called too few.
 
     DataError: it cannot be read, or has no text.
     """
     parts = corpus.corpora if isinstance(corpus, Several) else [corpus]
-    filled: list[Iterator[Pair]] = [filter(has_text, part.pairs()) for part in parts]
-    scan = _Scan(filled)
+    scan = _Scan([filled_pairs(part) for part in parts])
     pairs = scan.sample
     shown = tuple(tuple(zip(langs, pair, strict=True)) for pair in _spread(pairs))
     concerns = (
@@ -146,11 +187,14 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
         ]
     )
     concerns += _few(scan.n_read, few, "pairs: a model learns these by heart, and little else")
-    return Inspection(corpus.name, shown, tuple(concerns))
+    return Inspection(corpus.name, shown, tuple(concerns), scan.pairs)
 
 
-def inspect_labelled(corpus: LabelledCorpus) -> Inspection:
-    """Look at labelled text. DataError: it cannot be read, or its labels are no classes."""
+def inspect_labelled(corpus: LabelledCorpus, *, separator: str = "") -> Inspection:
+    """Look at labelled text, with `separator` between the labels of a text.
+
+    DataError: it cannot be read, or its labels are no classes.
+    """
     scan = _Scan([corpus.examples()])
     texts, labels = scan.hashes
     conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
@@ -160,13 +204,14 @@ def inspect_labelled(corpus: LabelledCorpus) -> Inspection:
             _numbers([(text,) for text, _ in scan.sample], ("text",), setting=setting)
             or _columns(scan.sample)
         ),
+        *_odd_labels({label for _, label in scan.sample}, separator=separator),
         *_share("conflict", int(conflicting.sum()), scan.n_read),
         *_share("encoding", sum(bool(damage(text)) for text, _ in scan.sample), len(scan.sample)),
         *_share("duplicate", len(duplicates(texts)[0]), scan.n_read),
         *_few(scan.n_read, FEW_TEXTS, "texts: a score on held-out ones says little"),
     ]
     shown = tuple((("label", label), ("text", text)) for text, label in _spread(scan.sample))
-    return Inspection(corpus.name, shown, tuple(concerns))
+    return Inspection(corpus.name, shown, tuple(concerns), texts)
 
 
 class _Scan:
@@ -189,6 +234,16 @@ class _Scan:
         self.sample = [example for block in kept for example in block]
         self.hashes = [np.array(column, dtype=np.int64) for column in hashes]
         self.n_read = len(hashes[0])
+
+    @property
+    def texts(self) -> Hashes:
+        """(N,): hashes of the first part of each example."""
+        return self.hashes[0]
+
+    @property
+    def pairs(self) -> Hashes:
+        """(N,): hashes of both parts together, the same whichever comes first."""
+        return self.hashes[0] ^ self.hashes[1]
 
 
 def _blocks(parts: Sequence[Iterable[tuple[str, str]]], limit: int) -> Iterator[list[tuple[str, str]]]:
@@ -322,6 +377,27 @@ def _columns(examples: Sequence[tuple[str, str]]) -> Iterator[Concern]:
     else:
         return
     yield Concern("columns", f"{said}; are text and label the right columns?")
+
+
+def _odd_labels(labels: Collection[str], *, separator: str) -> Iterator[Concern]:
+    """Find labels that look like several in one, and labels that differ in capitals alone."""
+    if separator:
+        return
+    for sign in SEPARATORS:
+        several = sorted(
+            label for label in labels if {*labels} & {*map(str.strip, label.split(sign))} - {label}
+        )
+        if several:
+            what = (
+                f"the label {_short(several[0])!r} looks like several; if it is, say --label-separator "
+                f"'{sign}' (data.label_separator)"
+            )
+            yield Concern("several labels", what)
+    alike = pairwise(sorted(labels, key=lambda label: (label.casefold(), label)))
+    for one, other in (pair for pair in alike if pair[0].casefold() == pair[1].casefold()):
+        what = f"the labels {_short(one)!r} and {_short(other)!r} differ in capitals alone; write them alike"
+        yield Concern("capitals", what)
+        break
 
 
 def _sides(pairs: Sequence[tuple[str, str]]) -> tuple[Side, Side]:

@@ -109,6 +109,8 @@ def find_file(name: str, *, copied: bool = True) -> Path:
             return _copy(path) if copied else path
         if path.is_file():
             return path
+    if Path(name).is_dir():
+        raise DataError(f"{name}: is a folder; name a file in it")
     if Path(name).is_absolute():
         raise DataError(f"{name}: no such file; check the path")
     data = os.environ.get("DRAGOMAN_DATA")

@@ -44,7 +44,7 @@ class Notes:
     def lines(self, name: str) -> list[str]:
         """Return a line for what was left out, and one for each remark, each beginning with `name`."""
         reasons = ", ".join(f"{n} {reason}" for reason, n in self.skipped.items())
-        total = f"left out {self.skipped.total()} of {self.n_read} {self.what}: {reasons}"
+        total = f"left out {self.skipped.total():,} of {self.n_read:,} {self.what}: {reasons}"
         return [f"{name}: {line}" for line in ([total] if reasons else []) + self.remarks]
 
 
@@ -139,7 +139,7 @@ class TabSeparated(Table):
         with closing(open_lines(self.path, position=self.position)) as texts:
             lines = enumerate(texts, start=1)
             if len(numbers) == len(columns):
-                yield from self._headerless(lines, numbers)
+                yield from self._headerless(lines, numbers, notes)
                 return
             _, first = next(lines, (1, ""))
             header = _Header(self, first.split("\t"))
@@ -148,11 +148,13 @@ class TabSeparated(Table):
                 yield n, header.cells(line.split("\t") if line.strip() else [], positions, n)
 
     def _headerless(
-        self, lines: Iterator[tuple[int, str]], columns: Sequence[int]
+        self, lines: Iterator[tuple[int, str]], columns: Sequence[int], notes: Notes
     ) -> Iterator[tuple[int, list[str]]]:
-        last = max(columns)
+        last, width, wider = max(columns), 0, 0
         for n, line in lines:
             cells = line.split("\t")
+            width = width or len(cells)
+            wider += len(cells) > width
             if len(cells) > last:
                 yield n, [cells[i] for i in columns]
             elif not line.strip():
@@ -162,6 +164,11 @@ class TabSeparated(Table):
                     f"{self.where(n)}: no column {last}, counted from 0, among {len(cells)}; "
                     f"separate the columns by tabs, or name others with {self.setting}"
                 )
+        if wider:
+            notes.remarks.append(
+                f"{wider:,} line{' has' if wider == 1 else 's have'} more tabs than the first one, which has "
+                f"{width - 1}; what stands behind these is not read"
+            )
 
     def fingerprint(self, columns: Sequence[Column]) -> str:
         return hash_strings(_kind("columns", columns), *map(str, columns), hash_file(self.path))

@@ -89,15 +89,15 @@ def _columns_of(request: TrainingRequest, file: str) -> tuple[Column, Column]:
     DataError: it does not tell.
     """
     text, label = request.text_column, request.label_column
-    if text is None or label is None:
-        guessed_text, guessed_label = guess_labelled_columns(file, request.label_separator)
-        text, label = guessed_text if text is None else text, guessed_label if label is None else label
-        if not file.startswith(REVIEWS):
-            request.say(
-                f"the text is in column {text!r}, the label in column {label!r}; "
-                "if not, say --text-column and --label-column"
-            )
-    return text, label
+    if text is not None and label is not None:
+        return text, label
+    found_text, found_label = guess_labelled_columns(file, request.label_separator)
+    found = {"text": (text, found_text), "label": (label, found_label)}
+    guessed = {part: column for part, (given, column) in found.items() if given is None}
+    if not file.startswith(REVIEWS):
+        places = ", ".join(f"the {part} is in column {column!r}" for part, column in guessed.items())
+        request.say(f"{places}; if not, say {' and '.join(f'--{part}-column' for part in guessed)}")
+    return found_text if text is None else text, found_label if label is None else label
 
 
 def name_of(file: str) -> str:

@@ -21,6 +21,7 @@ from dragoman.data.doctor.inspection import (
     Inspection,
     inspect_labelled,
     inspect_pairs,
+    inspect_text,
 )
 from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled
 from dragoman.errors import DataError
@@ -370,3 +371,61 @@ def test_a_training_looks_once_refuses_before_there_is_a_run_and_goes_on_when_to
     assert any(said.startswith("warning (few): only 60 pairs") for said in first.said)
     train(config, tmp_path / "run", listener=second)  # it has begun, and is not looked at again
     assert not any(said.startswith(("warning", "  en: ")) for said in second.said)
+
+
+@pytest.mark.parametrize(
+    ("labels", "concern"),
+    [
+        (("good", "bad", "good|film"), "several labels"),
+        (("good", "bad", "bad, good"), "several labels"),
+        (("good", "bad", "GOOD"), "capitals"),
+        (("a|b", "c|d"), None),
+        (("a, b", "bad"), None),
+    ],
+)
+def test_labels_that_look_like_several_or_alike_are_named(labels: Sequence[str], concern: str | None) -> None:
+    examples = [(f"text {i}", labels[i % len(labels)]) for i in range(FEW_TEXTS)]
+    found = [one.name for one in inspect_labelled(ListedTexts(examples)).concerns]
+    assert found == ([] if concern is None else [concern])
+    assert inspect_labelled(ListedTexts(examples), separator="/").concerns == ()
+
+
+# Held-out text
+
+
+def warned_of(valid: str, *changes: str) -> list[str]:
+    """What is said of held-out text that is trained on, with the pairs in files called `valid`."""
+    settings = {
+        "name": "x",
+        "data": {"src_lang": "en", "tgt_lang": "de", "train": ["train.en", "train.de"],
+                 "valid": [f"{valid}.en", f"{valid}.de"], "test": {"news": [f"{valid}.en", f"{valid}.de"]}},
+    }  # fmt: skip
+    found = inspect_text(parse_config(settings, overrides=changes))
+    return [concern.what for one in found for concern in one.concerns if concern.name == "overlap"]
+
+
+@pytest.fixture
+def held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(Path(), "train", FEW_PAIRS, seed=1)
+    for side in ("en", "de"):
+        lines = Path(f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
+        Path(f"known.{side}").write_text("".join(lines[:50]), encoding="utf-8")
+        Path(f"new.{side}").write_text("".join(f"{i} new\n" for i in range(50)), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("held_out")
+def test_held_out_text_that_is_trained_on_is_named() -> None:
+    both = warned_of("known")
+    assert [what.partition(",")[0] for what in both] == ["100 % of valid", "100 % of test.news"]
+    assert all("is in the training text" in what and "data.drop_overlap = true" in what for what in both)
+    assert warned_of("known", "data.drop_overlap=true") == warned_of("new") == []
+
+
+@pytest.mark.usefixtures("held_out")
+@pytest.mark.parametrize("part", ["valid", "test.news"])
+def test_held_out_files_of_different_lengths_are_found_before_training(part: str) -> None:
+    with Path("known.de").open("a", encoding="utf-8") as file:
+        file.write("noch eine\n")
+    with pytest.raises(DataError, match=r"known.en has 50 lines and known.de 51"):
+        warned_of("new", f'data.{part}=["known.en", "known.de"]')
