@@ -110,7 +110,7 @@ class Run:
         """Return the run in `path`, made with its config.toml if it is not there yet.
 
         A run that is there already is returned, to be continued; test sets that it does not name yet are
-        added to its config.toml. One that has learnt nothing yet is made anew if it has other settings.
+        added to its config.toml. One that has learnt nothing yet takes other settings.
         RunError: a run that has begun has other settings (the message names them), or is damaged, or the
         folder cannot be written.
         """

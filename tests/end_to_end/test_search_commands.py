@@ -218,7 +218,7 @@ def test_pairs_that_cannot_be_scored_keep_their_line_and_are_counted(tiny_run: P
     assert records[1]["without_score"] == "an empty side"
     means = succeed(*command, "--mean").stdout.splitlines()
     assert [mean == "" for mean in means] == [False, True, False, True, True]
-    for mean, row in zip(means[::2], rows[::2], strict=True):
+    for mean, row in zip(means[:3:2], rows[:3:2], strict=True):
         assert float(mean) == pytest.approx(float(row[1]) / int(row[3]), abs=1e-4)
     assert {line.split("\t")[0] for line in succeed(*command, "--per-token").stdout.splitlines()} == {
         "1",
