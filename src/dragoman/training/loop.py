@@ -116,6 +116,13 @@ def start_or_continue(
         static = is_static(newest) if newest else wants_static(config, device)
         task = make_task(config, run, device, listener, static=static)
     if newest is None:
+        training = config.training
+        if training.warmup_steps >= training.max_steps:
+            listener.message(
+                f"warning (warm-up): training.warmup_steps = {training.warmup_steps:,} are not over when "
+                f"training.max_steps = {training.max_steps:,} are: the learning rate never reaches its peak; "
+                "set training.warmup_steps to a fifth of them"
+            )
         task.begin()
     model = task.model.train()
     model.dtype = choose_dtype(config.training.precision, device)

@@ -555,6 +555,14 @@ def test_a_run_over_several_shards_continues_to_the_bit(monkeypatch: pytest.Monk
     assert losses(cut) == losses(whole)
 
 
+@pytest.mark.parametrize(("warmup_steps", "is_said"), [(2, True), (1, False)])
+def test_a_warm_up_as_long_as_the_training_is_told(warmup_steps: int, is_said: bool) -> None:
+    few = ("training.max_steps=2", "training.valid_every=2", f"training.warmup_steps={warmup_steps}")
+    listener = Recorder()
+    train(tiny_config(*few), "runs/tiny", listener=listener)
+    assert any("never reaches its peak" in each for each in listener.messages) == is_said
+
+
 def test_a_finished_run_is_left_as_it_is() -> None:
     path = train(tiny_config(), "runs/tiny")
     before = (path / "history.jsonl").read_bytes()
