@@ -387,7 +387,9 @@ def sync(path: Path) -> None:
 def cannot_write(path: Path, error: OSError) -> RunError:
     """Return the complaint about a file, or a folder of files, that cannot be written."""
     if isinstance(error, FileExistsError | NotADirectoryError):
-        return RunError(f"{path}: is a file, or would lie in one; name a folder")
+        return RunError(
+            f"{path}: cannot be written (a file is where a folder is needed); choose another path"
+        )
     return RunError(
         f"{path}: cannot be written ({error.strerror or error}); free some space, or choose a folder that "
         "is yours"

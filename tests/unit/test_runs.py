@@ -82,9 +82,13 @@ def test_a_run_may_be_created_in_a_folder_that_holds_something_else(tmp_path: Pa
 
 def test_a_run_cannot_be_created_below_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"is a file, or would lie in one; name a folder"):
+    with pytest.raises(
+        RunError, match=r"cannot be written \(a file is where a folder is needed\); choose another"
+    ):
         Run.create(tmp_path / "file" / "run", recipe())
-    with pytest.raises(RunError, match=r"is a file, or would lie in one; name a folder"):
+    with pytest.raises(
+        RunError, match=r"cannot be written \(a file is where a folder is needed\); choose another"
+    ):
         Run.create(tmp_path / "file", recipe())
 
 
