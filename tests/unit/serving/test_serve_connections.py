@@ -175,11 +175,12 @@ def test_a_body_that_does_not_come_is_answered_with_408(port: int) -> None:
 def test_who_does_not_take_an_answer_is_cut_off(served: tuple[int, Server], port: int) -> None:
     asked = request("GET", "/openapi.json")
     with Wire(port) as wire:
+        assert wire.ask("GET", "/health").status == 200
+        assert served[1].server_state.connections
         wire.socket.settimeout(0.2)
         with suppress(TimeoutError, ConnectionError):  # it asks for much, and never reads
             for _ in range(5000):
                 wire.send(asked)
-        assert served[1].server_state.connections
         wait_until_empty(served[1])
 
 
