@@ -117,7 +117,7 @@ def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
 def f1_score(name: str, mean: Callable[[Counts], Floats], counts: Counts, samples: Counts, n: int) -> Score:
     """Return the `mean` F1 of the classes of `n` texts, from their counts (C,) and those of resamples (R, C).
 
-    The interval holds the central 95 % of the resamples; there is none of fewer than two.
+    The interval holds the central 95 % of the resamples. Without two of them the score has no interval.
     """
     n_samples, n_classes = samples.right.shape
     interval = None

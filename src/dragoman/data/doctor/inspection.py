@@ -149,8 +149,11 @@ def _overlaps(config: Config, known: Hashes) -> Iterator[Concern]:
     for name, corpus in open_named(config).items():
         if name.split(".")[0] == "train":
             continue
-        held_out = _Scan([corpus.examples() if isinstance(corpus, LabelledCorpus) else filled_pairs(corpus)])
-        own = held_out.texts if isinstance(corpus, LabelledCorpus) else held_out.pairs
+        if isinstance(corpus, LabelledCorpus):
+            own = _Scan([corpus.examples()]).texts
+        else:
+            pairs: Iterator[Pair] = filter(has_text, corpus.pairs())
+            own = _Scan([pairs]).pairs
         n_known = int(np.isin(own, known).sum())
         drops = isinstance(config.data, TranslationDataConfig) and config.data.drop_overlap
         if not drops and n_known >= max(MIN_FAULTY, OVERLAP * len(own)):
@@ -162,18 +165,14 @@ def _overlaps(config: Config, known: Hashes) -> Iterator[Concern]:
             yield Concern("overlap", what + option)
 
 
-def filled_pairs(corpus: Corpus) -> Iterator[Pair]:
-    """Yield the pairs that have text on both sides. DataError: as `Corpus.pairs`."""
-    return filter(has_text, corpus.pairs())
-
-
 def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIRS) -> Inspection:
     """Look at a parallel corpus of the declared languages; fewer than `few` pairs are called too few.
 
     DataError: it cannot be read, or has no text.
     """
     parts = corpus.corpora if isinstance(corpus, Several) else [corpus]
-    scan = _Scan([filled_pairs(part) for part in parts])
+    filled: list[Iterator[Pair]] = [filter(has_text, part.pairs()) for part in parts]
+    scan = _Scan(filled)
     pairs = scan.sample
     shown = tuple(tuple(zip(langs, pair, strict=True)) for pair in _spread(pairs))
     concerns = (
