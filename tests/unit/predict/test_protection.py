@@ -174,7 +174,7 @@ def test_an_alternative_that_holds_the_spans_is_preferred(translator: Translator
     assert (found.text, found.score, found.alternatives) == ("3 Katzen", -2.0, alternatives[1:2])
 
 
-def test_the_text_in_a_pivot_language_is_there_for_the_alignment_and_the_caller(translator: Translator) -> None:
+def test_alignment_and_caller_get_the_text_in_a_pivot_language(translator: Translator) -> None:
     aligned: list[str] = []
 
     def translate(texts: Sequence[str]) -> list[Translation]:
