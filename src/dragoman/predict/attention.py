@@ -16,6 +16,7 @@ from dragoman.errors import DataError
 from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.model.transformer import decoder_layers, encoder_layers
 from dragoman.notebook import heat_map
+from dragoman.predict.scoring import pieces_with_end
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -101,7 +102,8 @@ def attention_maps(translator: Translator, source: str, target: str | None = Non
         watched(layer.cross_attention for layer in decoder_layers(model)) as cross,
     ):
         model(src, source_mask(src, with_end=model.config.source_end), tgt_in)
-    src_tokens, tgt_tokens = _pieces(tokenizers.src, source), _pieces(tokenizers.tgt, target)
+    src_tokens = tuple(pieces_with_end(tokenizers.src, source))
+    tgt_tokens = tuple(pieces_with_end(tokenizers.tgt, target))
     written = (SPECIAL_TOKENS[BOS_ID], *tgt_tokens[:-1])
     return AttentionMaps(
         SelfAttention(_stacked(encoder), src_tokens, src_tokens),
@@ -152,7 +154,3 @@ def _ids(tokenizer: Tokenizer, text: str, limit: int, which: str) -> list[int]:
             f"the {which} has {len(ids) + 1} tokens and the model accepts {limit}; take a shorter sentence"
         )
     return ids
-
-
-def _pieces(tokenizer: Tokenizer, text: str) -> tuple[str, ...]:
-    return (*(token.piece for token in tokenizer.tokens(text)), SPECIAL_TOKENS[EOS_ID])
