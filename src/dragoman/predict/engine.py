@@ -207,14 +207,15 @@ class NativeEngine(StepEngine):
             return Started(coverage, coverage.penalty)
         if not self._packs:
             return Started(ensemble_of([self._start(i, src) for i in range(len(self.models))]))
-        packed = [self._pack(i, model) for i, model in enumerate(self.models)]
-        steps = [one.steps(FORBIDDEN) for one in packed]
+        steps = [
+            self._pack(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, allowed=allowed)
+            for i, model in enumerate(self.models)
+        ]
 
         def join(src: Tensor, allowed: Tensor | None) -> None:
             for model, own in zip(self.models, steps, strict=True):
                 own.join(src, _mask(model, src), allowed)
 
-        join(src, allowed)
         return Started(ensemble_of(steps), columns=Columns(steps[0]), join=join)
 
     def can_be_joined(self, settings: SearchConfig) -> bool:
