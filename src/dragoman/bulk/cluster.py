@@ -24,7 +24,6 @@ from typing import Any
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.stream import Chunk, Done
-from dragoman.bulk.workers import gpu_of_worker
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.processes import Tick
 
@@ -166,6 +165,11 @@ def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_wor
         num_cpus=0 if share else 1,
         num_gpus=share,
     )
+
+
+def gpu_of_worker(device: str, *, n_workers: int, n_gpus: int) -> float:
+    """Return each worker's share of a GPU, 0 to 1; several share one if there are fewer GPUs than workers."""
+    return 1 / -(-n_workers // n_gpus) if n_gpus and device != "cpu" else 0.0
 
 
 def _watch(ray: Any, *, needed: Mapping[str, float]) -> type[Any]:
