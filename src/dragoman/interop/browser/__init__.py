@@ -74,7 +74,6 @@ def write_browser(
 def _settings(config: TranslationConfig, translator: Translator) -> dict[str, Any]:
     """Return the content of SETTINGS: what search and tokenizers need to know."""
     tokenizers, search = translator.tokenizers, config.search
-    src, tgt = ("shared.json",) * 2 if tokenizers.shared else ("src.json", "tgt.json")
     targets = [
         {
             "language": target,
@@ -86,7 +85,7 @@ def _settings(config: TranslationConfig, translator: Translator) -> dict[str, An
         "name": config.name,
         "source_language": config.data.src_lang,
         "targets": targets,
-        "tokenizers": [f"tokenizer/{src}", f"tokenizer/{tgt}"],
+        "tokenizers": [f"tokenizer/{name}" for name in tokenizers.file_names],
         "silent": list(tokenizers.tgt.marks.values()),
         "source_end": translator.model.config.source_end,
         "max_positions": translator.max_positions,
