@@ -155,7 +155,7 @@ def export_run(
             parity, notes = _export_classifier(run, folder, to, n_sentences, progress)
             max_tokens = None
         files = {
-            str(path.relative_to(folder)): path.stat().st_size
+            path.relative_to(folder).as_posix(): path.stat().st_size
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }

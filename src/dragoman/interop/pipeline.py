@@ -221,19 +221,10 @@ class TranslationPipeline(Pipeline):
             return [{"translation_text": clean_up(text) if without_spaces else text} for text in texts]
 
         def answer(texts: list[str]) -> list[Any]:
-            texts = [self._cut(text) for text in texts] if cut else texts
+            texts = [cut_to_fit(translator, text) for text in texts] if cut else texts
             return [records(found) for found in translator.translate(texts, **settings)]
 
         return answer
-
-    def _cut(self, text: str) -> str:
-        """As much of the beginning of `text` as the model reads."""
-        tokenizer, limit = self.translator.tokenizers.src, self.translator.max_positions - 1
-        kept = limit
-        while len(tokenizer.encode(text)) > limit:  # cut text may have other tokens than in the whole
-            text = tokenizer.normalise(text)[: tokenizer.tokens(text)[kept - 1].end]
-            kept -= 1
-        return text
 
     def _between(self, src: str | None, tgt: str | None) -> Translator:
         """Return the translator between two languages, one of which may be all that a model of several needs.
@@ -310,6 +301,16 @@ class TextClassificationPipeline(Pipeline):
             return results
 
         return answer
+
+
+def cut_to_fit(translator: Translator, text: str) -> str:
+    """Return as much of the beginning of `text` as the model reads."""
+    tokenizer, limit = translator.tokenizers.src, translator.max_positions - 1
+    kept = limit
+    while len(tokenizer.encode(text)) > limit:  # cut text may have other tokens than in the whole
+        text = tokenizer.normalise(text)[: tokenizer.tokens(text)[kept - 1].end]
+        kept -= 1
+    return text
 
 
 def clean_up(text: str) -> str:

@@ -66,7 +66,7 @@ def write_browser(
     (folder / RUNTIME).mkdir()
     for name, content in contents.items():
         write_atomically(folder / name, content)
-    tokenizers = sorted(str(path.relative_to(folder)) for path in (folder / "tokenizer").iterdir())
+    tokenizers = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
     files = [*contents, *tokenizers, ENCODER, DECODER, WEIGHTS]
     write_atomically(folder / WORKER, _worker(folder, files).encode())
 
