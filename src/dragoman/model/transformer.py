@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dragoman.config import EncoderConfig, ModelConfig
 from dragoman.model.kernels import PLAIN, Kernels
-from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm, MultiHeadAttention
+from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm, Linear, MultiHeadAttention
 
 
 class Transformer(nn.Module):
@@ -78,7 +77,7 @@ class Seq2SeqTransformer(Transformer):
         self.tgt_embedding = Embedding(tgt_vocab_size, config, kernels)
         self.decoder = nn.ModuleList(DecoderLayer(config, kernels) for _ in range(config.n_decoder_layers))
         self.decoder_norm = final_norm(config)
-        self.output = nn.Linear(config.d_model, tgt_vocab_size, bias=config.output_bias)
+        self.output = Linear(config.d_model, tgt_vocab_size, bias=config.output_bias)
         self.initialise()
         nn.init.normal_(self.output.weight, std=config.d_model**-0.5)
         self._tie()
@@ -102,10 +101,7 @@ class Seq2SeqTransformer(Transformer):
 
     def project(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., D) -> logits (..., V)."""
-        bias = self.output.bias
-        return F.linear(
-            hidden, self.output.weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
-        )
+        return self.output(hidden)
 
     def _tie(self) -> None:
         """Section 3.4: one matrix for the embeddings and the projection before the softmax."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from tokenizers import Regex, pre_tokenizers
 
 from dragoman.data.batching import pad, source_mask
 from dragoman.errors import DataError, check_texts
@@ -29,6 +29,8 @@ _BLANKED = {code: new or " " for code, new in REPLACED.items()}
 
 WORD = rf"{_UNSEPARATED}\p{{M}}*|(?:(?!{_UNSEPARATED})[\p{{L}}\p{{M}}\p{{N}}])+|[^\p{{L}}\p{{M}}\p{{N}}\s]"
 """A run of letters and digits, one other character, or one letter of a script that separates no words."""
+_WORDS = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
+"""Cuts by `WORD`: expressions of the standard library know no combining marks, as in Hindi."""
 
 LEAST_ATTENTION = 0.001
 """Added to the mean attention to a source word: below it, differences are noise."""
@@ -179,7 +181,7 @@ def words_of(text: str) -> list[tuple[int, int]]:
 
     `WORD` says what is a word.
     """
-    return [span for _, span in _splitter().pre_tokenize_str(text.translate(_BLANKED))]
+    return [span for _, span in _WORDS.pre_tokenize_str(text.translate(_BLANKED))]
 
 
 def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[int, int]]:
@@ -274,11 +276,3 @@ def _shifted(translation: Translation, found: Iterator[list[Link]]) -> list[Link
         src_start += len(part.source)
         tgt_start += len(part.text)
     return links
-
-
-@cache
-def _splitter() -> Any:
-    """Return the expression of a word. (The standard library's know no combining marks, as in Hindi.)"""
-    from tokenizers import Regex, pre_tokenizers
-
-    return pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
