@@ -13,13 +13,13 @@ from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNo
 class Transformer(nn.Module):
     """What every architecture here shares: the encoder's layers, and how weights begin.
 
-    Weights are fp32; activations are of `dtype`, which may be changed at any time.
+    Weights are fp32. Activations use `dtype`, fp32 at first, which may be changed between calls.
     """
 
-    def __init__(self, config: EncoderConfig, *, kernels: Kernels, dtype: torch.dtype) -> None:
+    def __init__(self, config: EncoderConfig, *, kernels: Kernels) -> None:
         super().__init__()
         self.kernels = kernels
-        self.dtype = dtype
+        self.dtype = torch.float32
         self.d_model = config.d_model
         self.encoder = nn.ModuleList(EncoderLayer(config, kernels) for _ in range(config.n_encoder_layers))
         # With pre-norm the residual stream is never normalised on its way; it is once, at the end.
@@ -69,9 +69,8 @@ class Seq2SeqTransformer(Transformer):
         src_vocab_size: int,
         tgt_vocab_size: int,
         kernels: Kernels = PLAIN,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__(config, kernels=kernels, dtype=dtype)
+        super().__init__(config, kernels=kernels)
         self.config = config
         self.src_embedding = Embedding(src_vocab_size, config, kernels)
         self.tgt_embedding = Embedding(tgt_vocab_size, config, kernels)
