@@ -131,7 +131,9 @@ def export_run(
     exporter = EXPORTERS[to]
     compute_type = compute_type or exporter.compute_types[0]
     if onnxruntime_web is not None and to != "browser":
-        raise ConfigError(f"--onnxruntime-web: is for --to browser, and this is an export to {to}")
+        raise ConfigError(
+            f"--onnxruntime-web: is for --to browser, and this is an export to {to}; leave it out"
+        )
     extra = "onnx" if to == "browser" else to
     require(*exporter.packages, extra=extra, purpose=f"exporting to {exporter.title}")
     if compute_type not in exporter.compute_types:
@@ -151,7 +153,9 @@ def export_run(
             max_tokens: int | None = run.config.model.max_positions
         else:
             if to == "onnx" and compute_type != "float32":
-                raise ConfigError(f"--compute-type {compute_type}: a classifier is exported as float32")
+                raise ConfigError(
+                    f"--compute-type {compute_type}: a classifier is exported as float32; leave it out"
+                )
             parity, notes = _export_classifier(run, folder, to, n_sentences, progress)
             max_tokens = None
         files = {

@@ -340,7 +340,7 @@ def _load(folder: Path, *, device: str, precision: str, engine: str) -> Translat
     if Run.open(folder).config.task == "translation":
         return Translator.load(folder, device=device, precision=precision, engine=engine)
     if engine != "native":
-        raise ConfigError(f"pipeline: engine = {engine!r} is for translators")
+        raise ConfigError(f"pipeline: engine = {engine!r} is for translators; leave it out")
     return Classifier.load(folder, device=device, precision=precision)
 
 

@@ -61,7 +61,7 @@ class Protection:
             try:
                 self._patterns.insert(0, re.compile(pattern))
             except re.error as error:
-                raise ConfigError(f"{pattern!r}: is no regular expression ({error})") from None
+                raise ConfigError(f"{pattern!r}: is no regular expression ({error}); correct it") from None
 
     def including(self, pattern: str) -> Protection:
         """One that protects the same and, before all else, what the regular expression `pattern` matches."""
