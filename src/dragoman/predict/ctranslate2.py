@@ -200,10 +200,11 @@ def converted(
 def largest_difference(folder: Path, model: Seq2SeqTransformer, tokenizers: TokenizerPair) -> float:
     """How far apart the two models are on random sentences: nats a token, in the sentence where it is most.
 
-    Each translates 16 sentences of 3 to 18 tokens greedily here; CTranslate2 scores what was found.
+    16 sentences of 3 to 18 tokens, or as many as the model reads, are translated greedily; CTranslate2 scores
+    what was found.
     """
-    generator = torch.Generator().manual_seed(1)
-    lengths = torch.randint(3, 19, (16,), generator=generator).tolist()
+    generator, longest = torch.Generator().manual_seed(1), model.config.max_positions - 1
+    lengths = torch.randint(min(3, longest), min(18, longest) + 1, (16,), generator=generator).tolist()
     low, high = len(SPECIAL_TOKENS), tokenizers.src.vocab_size
     sentences = [
         Sentence([*torch.randint(low, high, (length,), generator=generator).tolist(), EOS_ID])

@@ -211,6 +211,12 @@ def test_a_run_is_converted_once_for_its_weights(run: Path) -> None:
     assert [path.name for path in (run / FOLDER).iterdir()] == ["float32"]
 
 
+def test_a_model_of_few_positions_is_compared_on_sentences_that_fit(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run", model={"max_positions": 8})
+    Translator.load(run, engine="ctranslate2")
+    assert json.loads((run / FOLDER / "float32" / ORIGIN).read_text())["difference"] < 1e-4
+
+
 def test_a_conversion_that_computes_something_else_is_refused(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
