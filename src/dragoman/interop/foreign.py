@@ -179,7 +179,7 @@ class ForeignFolder:
         return self.read_given(self.file(name))
 
     def read_given(self, path: Path) -> bytes:
-        """Return the same of a file that the user has named, wherever it is."""
+        """Return the bytes of a file that the user has named, wherever it is. RunError: as `read`."""
         try:
             if path.stat().st_size > MAX_TEXT_BYTES:
                 raise RunError(
