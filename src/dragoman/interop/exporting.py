@@ -187,7 +187,7 @@ def _export_translator(
     script = EXPORTERS[to].script
     compared = _searches(engine, config.search, compute_type)
     targets = config.targets
-    found = []
+    found: list[Parity] = []
     notes: tuple[str, ...] = ()
     for i, target in enumerate(targets):  # each reads its own share of the sentences
         one = translator.towards(target)
@@ -210,7 +210,8 @@ def _export_translator(
             notes = _write_tokenizers(run, one, folder, texts, side=side)
             if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
                 notes, script = (), "translate_with_sentencepiece"
-        parity = compare(one, texts, origin, engine, compared, progress=progress)
+        n_before = sum(parity.n_sentences for parity in found)
+        parity = compare(one, texts, origin, engine, compared, progress=progress, n_before=n_before)
         if isinstance(engine, CTranslate2Engine) and to == "argos":
             source = run.tokenizer_folder / one.tokenizers.file_names[0]
             package = argos.write_packages(config, target, one, source, folder)
