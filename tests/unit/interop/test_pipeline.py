@@ -220,8 +220,8 @@ def test_a_text_is_cut_with_the_reserved_token_of_its_direction(
 
     monkeypatch.setattr(Translator, "translate", counted)
     many = Translator.load(tiny_many, device="cpu", precision="fp32")
-    short = {"num_beams": 1, "max_length": 6}
-    pipeline("translation_en_to_de", model=many)(" ".join(["the red cat"] * 300), truncation=True, **short)
+    asked = {"src_lang": "en", "tgt_lang": "de", "num_beams": 1, "max_length": 6}
+    pipeline("translation", model=many)(" ".join(["the red cat"] * 300), truncation=True, **asked)
     assert n_parts == [0]
 
 
