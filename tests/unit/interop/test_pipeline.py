@@ -221,8 +221,9 @@ def test_a_text_is_cut_with_the_reserved_token_of_its_direction(
     monkeypatch.setattr(Translator, "translate", counted)
     many = Translator.load(tiny_many, device="cpu", precision="fp32")
     asked = {"src_lang": "en", "tgt_lang": "de", "num_beams": 1, "max_length": 6}
-    pipeline("translation", model=many)(" ".join(["the red cat"] * 300), truncation=True, **asked)
-    assert n_parts == [0]
+    texts = [" ".join([word] * 600) for word in ("cat", "dog", "red")]
+    pipeline("translation", model=many)(texts, truncation=True, **asked)
+    assert n_parts == [0] * len(texts)
 
 
 def test_samples_are_drawn_and_can_be_repeated(
