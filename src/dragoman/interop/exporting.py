@@ -28,6 +28,7 @@ from dragoman.interop.parity import (
     check,
     compare,
     describe,
+    searches,
     sentences_to_compare,
     together,
 )
@@ -225,22 +226,22 @@ def _export_translator(
 
 
 def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) -> list[Search]:
-    """Greedy and beam search by the runtime, and what `generate` of transformers finds.
-
-    All of the beam is returned; settings that only Dragoman's search has are left out.
-    """
-    names = ("length_penalty", "max_length_factor", "max_length_extra")
-    plain = {name: getattr(search, name) for name in names}
-    width, exact = max(2, search.beam_size), compute_type == "float32"
-    greedy, beam = SearchConfig(beam_size=1, **plain), SearchConfig(beam_size=width, n_best=width, **plain)
-    compared = [Search("greedy", greedy, engine.search, exact)]
+    """Greedy and beam search by the runtime, and what `generate` of transformers finds."""
+    greedy, beam = searches(search)
     if isinstance(engine, CTranslate2Engine):
-        return [*compared, Search(f"the best of its own beam of {width}", beam, engine.search, exact=False)]
-    compared.append(Search(f"{width} best of a beam of {width}", beam, engine.search, exact))
+        return [
+            Search("greedy", greedy, engine.search, exact=compute_type == "float32"),
+            Search(f"the best of its own beam of {beam.beam_size}", beam, engine.search, exact=False),
+        ]
+    exact = compute_type == "float32"
+    compared = [
+        Search("greedy", greedy, engine.search, exact),
+        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search, exact),
+    ]
     if isinstance(engine, huggingface.HuggingFaceEngine):
         compared += [
             Search("greedy by generate", greedy, engine.generate),
-            Search(f"the best of generate's beam of {width}", beam, engine.generate, exact=False),
+            Search(f"the best of generate's beam of {beam.beam_size}", beam, engine.generate, exact=False),
         ]
     return compared
 
