@@ -62,12 +62,9 @@ def agreement(
     translator: Translator, pairs: Sequence[Pair], standard: Sequence[dict[int, int]], *, step: int
 ) -> Floats:
     """Return the share of the links in `standard` that attention finds: by layer, mean, contrasted mean."""
-    layers = range(len(translator.model.decoder))
     sources, targets = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
-    n_found = np.zeros(len(layers) + 2)
-    for i, weights in word_attention(
-        translator, sources, targets, layers=layers, step=1 if step else 0
-    ):  # (layers, target words, source words)
+    n_found = np.zeros(len(translator.model.decoder) + 2)
+    for i, weights in word_attention(translator, sources, targets, step=1 if step else 0):
         tgt, src = (
             np.array(side, dtype=np.int64) for side in (list(standard[i]), list(standard[i].values()))
         )

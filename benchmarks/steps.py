@@ -70,7 +70,8 @@ def decoder_of(d_model: int, n_layers: int, dtype: torch.dtype, *, int8: bool) -
         n_decoder_layers=n_layers,
     )
     sizes = {"src_vocab_size": VOCABULARY, "tgt_vocab_size": VOCABULARY}
-    model = Seq2SeqTransformer(config, **sizes, kernels=FAST, dtype=dtype).eval()
+    model = Seq2SeqTransformer(config, **sizes, kernels=FAST).eval()
+    model.dtype = dtype
     if int8 and not can_quantize(model):
         return None
     return PackedDecoder(model, int8=int8)

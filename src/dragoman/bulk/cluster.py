@@ -24,7 +24,6 @@ from typing import Any
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.stream import Chunk, Done
-from dragoman.bulk.workers import gpu_of_worker
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.processes import Tick
 
@@ -123,19 +122,9 @@ def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_wor
     def read() -> Iterator[pa.Table]:
         try:
             for chunk in chunks():
-                text = "\n".join(chunk.lines)
-                yield pa.table(
-                    {
-                        "first_number": [chunk.first_number],
-                        "n_bytes": [chunk.n_bytes],
-                        "text": [text],
-                        "digest": [chunk.digest],
-                        "problem": [""],
-                    }
-                )
+                yield pa.table({"chunk": [json.dumps(chunk, ensure_ascii=False)], "problem": [""]})
         except DragomanError as error:
-            problem = {"text": [""], "digest": [""], "problem": [str(error)]}
-            yield pa.table({"first_number": [0], "n_bytes": [0], **problem})
+            yield pa.table({"chunk": [""], "problem": [str(error)]})
 
     class Chunks(ray.data.Datasource):  # type: ignore[misc]
         """Yield the file as a stream of one-row tables."""
@@ -166,6 +155,11 @@ def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_wor
         num_cpus=0 if share else 1,
         num_gpus=share,
     )
+
+
+def gpu_of_worker(device: str, *, n_workers: int, n_gpus: int) -> float:
+    """Return each worker's share of a GPU, 0 to 1; several share one if there are fewer GPUs than workers."""
+    return 1 / -(-n_workers // n_gpus) if n_gpus and device != "cpu" else 0.0
 
 
 def _watch(ray: Any, *, needed: Mapping[str, float]) -> type[Any]:
@@ -218,7 +212,7 @@ class ClusterWorker:
     def _done(self, row: dict[str, Any]) -> Done:
         if row["problem"]:
             return Done(0, 0, 0, b"", {}, problem=row["problem"])
-        chunk = Chunk(row["first_number"], row["text"].split("\n"), row["n_bytes"], row["digest"])
+        chunk = Chunk(*json.loads(row["chunk"]))
         try:
             self.translate = self.translate or self.job.open()
             return self.translate(chunk, lambda n_lines: None)

@@ -6,16 +6,19 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from operator import methodcaller
 from typing import NamedTuple
+
+import torch
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done
-from dragoman.bulk.workers import in_process, in_processes
 from dragoman.data.readers.files import compressed
 from dragoman.errors import require
 from dragoman.files import refuse_overwriting
+from dragoman.processes import Tick, in_order, usable_cores
 from dragoman.runs import Run
 
 
@@ -138,9 +141,12 @@ def run_chunks(
 
         results = on_cluster(job, read, address=ray, n_workers=n_workers)
     elif n_workers == 1:
-        results = in_process(job, chunks, tick=tick)
+        translate = job.open()
+        results = (translate(chunk, tick) for chunk in chunks)
     else:
-        results = in_processes(job, chunks, n_workers=n_workers, tick=tick)
+        remedy = "what was finished is kept, and the same command continues"
+        open_job = partial(_open, job, n_workers)
+        results = in_order(open_job, chunks, n_workers=n_workers, tick=tick, remedy=remedy)
     with closing(results):
         for done in results:
             yield done
@@ -148,6 +154,18 @@ def run_chunks(
             if status.n_read < n_lines:  # read elsewhere
                 status.n_read, status.n_bytes = n_lines, done.n_bytes
             tick(max(0, n_lines - n_done - status.n_new))
+
+
+def _open(job: Job, n_workers: int, number: int) -> Callable[[Chunk, Tick], Done]:
+    """Return the opened job with this worker's share of cores, or one of the GPUs."""
+    torch.set_num_threads(min(torch.get_num_threads(), max(1, usable_cores() // n_workers)))
+    device = device_of_worker(job.device, number, n_gpus=torch.cuda.device_count())
+    return job.open(device=device)
+
+
+def device_of_worker(device: str, number: int, *, n_gpus: int) -> str:
+    """Return the device of worker `number`: where any GPU will do, they take turns."""
+    return f"cuda:{number % n_gpus}" if n_gpus and device in ("auto", "cuda") else device
 
 
 def _watched(chunks: Iterator[Chunk], status: Status) -> Iterator[Chunk]:

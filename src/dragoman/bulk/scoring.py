@@ -18,8 +18,7 @@ from dragoman.data.readers.files import compressed
 from dragoman.data.readers.tables import Column
 from dragoman.predict.scoring import BATCH_TOKENS, EMPTY, TokenScores, perplexity, score_pairs
 from dragoman.processes import Tick
-from dragoman.text.tokenizer import EOS_ID, TokenizerPair
-from dragoman.text.vocabulary import SPECIAL_TOKENS
+from dragoman.text.tokenizer import TokenizerPair
 
 BETWEEN = "\0"
 """Stands between source and target in a line of a chunk; no reader of corpora lets it through."""
@@ -57,7 +56,7 @@ def as_row(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
 
 def as_token_rows(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
     """Return a line per token: number of the pair, token, log-probability."""
-    tokens = zip(_pieces(pair, tokenizers), pair.score.log_probs, strict=True)
+    tokens = pair.score.tokens(tokenizers.tgt, pair.target)
     return "".join(f"{pair.number}\t{piece}\t{value:.4f}\n" for piece, value in tokens)
 
 
@@ -68,7 +67,7 @@ def as_json(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
 
 def as_json_tokens(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
     """Return a line of JSON with the tokens."""
-    tokens = zip(_pieces(pair, tokenizers), pair.score.log_probs, strict=True)
+    tokens = pair.score.tokens(tokenizers.tgt, pair.target)
     record = _record(pair) | {"tokens": [{"token": piece, "log_prob": value} for piece, value in tokens]}
     return f"{json.dumps(record, ensure_ascii=False)}\n"
 
@@ -83,13 +82,6 @@ def _record(pair: ScoredPair) -> dict[str, Any]:
         "n_tokens": n_tokens,
         **({"without_score": score.fault} if score.fault else {}),
     }
-
-
-def _pieces(pair: ScoredPair, tokenizers: TokenizerPair) -> list[str]:
-    """Return the scored tokens as the vocabulary has them."""
-    if not pair.score.log_probs:
-        return []
-    return [*(token.piece for token in tokenizers.tgt.tokens(pair.target)), SPECIAL_TOKENS[EOS_ID]]
 
 
 @dataclass(frozen=True)

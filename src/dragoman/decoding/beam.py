@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dragoman.decoding import hypotheses
-from dragoman.decoding.compiled import MAX_WIDTH, BeamStep, beam_step
+from dragoman.decoding.compiled import MAX_WIDTH, beam_step
 from dragoman.decoding.hypotheses import (
     Bools,
     Floats,
@@ -117,8 +117,13 @@ class BeamSearch(Search):
     def choose(self, log_probs: Tensor) -> tuple[Ints, Ints, Ints]:
         if self._is_plain and hypotheses.is_compiled(log_probs):
             (beam,) = self._beams
-            penalties = self.penalties(beam.n_tokens), self.penalties(beam.n_tokens + 1)
-            step = beam.step(log_probs, *penalties, eos_id=self.eos_id)
+            arrays = {
+                **vars(beam),
+                "penalty": self.penalties(beam.n_tokens),
+                "next_penalty": self.penalties(beam.n_tokens + 1),
+            }
+            step = beam_step(log_probs, arrays, width=self._width, eos_id=self.eos_id)
+            beam.rows, beam.log_prob, beam.last = step.rows, step.log_prob, step.last
             self.end(step.ended, step.ended_log_probs)
             return beam.last[beam.alive], step.parents, beam.drop(beam.alive[:, 0])
         banks = self._banks
@@ -234,29 +239,6 @@ class _Beam:
             for name, value in vars(self).items():
                 setattr(self, name, value[going])
         return done
-
-    def step(self, log_probs: Tensor, penalty: Floats, next_penalty: Floats, *, eos_id: int) -> BeamStep:
-        """Do what `candidates`, `finish` and `advance` do in compiled code, without penalties and banks.
-
-        `penalty` (A,) is the length penalty of a hypothesis that ends now, `next_penalty` (A,) that of one
-        that ends in the next step.
-        """
-        step = beam_step(
-            log_probs,
-            width=int(self.widths[0]),
-            eos_id=eos_id,
-            finished=self.finished,
-            rows=self.rows,
-            log_prob=self.log_prob,
-            limits=self.limits,
-            limit_penalty=self.limit_penalty,
-            penalty=penalty,
-            next_penalty=next_penalty,
-            n_tokens=self.n_tokens,
-            n_ended=self.n_ended,
-        )
-        self.rows, self.log_prob, self.last = step.rows, step.log_prob, step.last
-        return step
 
     def candidates(
         self,

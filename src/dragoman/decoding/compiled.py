@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -14,13 +15,19 @@ from dragoman.native import Int, Pointer, native
 MAX_WIDTH = COMPILED_AT_MOST - 1
 """Of a beam: one token more is looked for in each row."""
 
+READ = (
+    "limits", "limit_penalty", "penalty", "next_penalty", "rows", "log_prob", "finished", "n_tokens",
+    "n_ended",
+)  # fmt: skip
+"""The arrays that a step reads: those of a beam, and length penalties."""
+
 
 class _Beam(ctypes.Structure):
     _fields_ = (
         *((name, Int) for name in ("n_sentences", "n_slots", "width", "n_best")),
+        *((name, Pointer) for name in READ),
         *((name, Pointer) for name in (
-            "limits", "limit_penalty", "penalty", "next_penalty", "rows", "log_prob", "finished", "n_tokens",
-            "n_ended", "next_rows", "last", "parents", "ended", "next_log_prob", "ended_log_prob",
+            "next_rows", "last", "parents", "ended", "next_log_prob", "ended_log_prob",
         )),
         *((name, Int) for name in ("n_next", "n_ending")),
     )  # fmt: skip
@@ -43,35 +50,22 @@ class BeamStep(NamedTuple):
     """(M,) of the hypotheses that end."""
 
 
-def beam_step(
-    log_probs: Tensor,
-    *,
-    width: int,
-    eos_id: int,
-    limits: Ints,
-    limit_penalty: Floats,
-    penalty: Floats,
-    next_penalty: Floats,
-    rows: Ints,
-    log_prob: Floats,
-    finished: Floats,
-    n_tokens: Ints,
-    n_ended: Ints,
-) -> BeamStep:
+def beam_step(log_probs: Tensor, arrays: Mapping[str, Ints | Floats], *, width: int, eos_id: int) -> BeamStep:
     """Choose among the continuations `log_probs` (N, V) of a beam of `width`, as `_Beam` of beam.py does.
 
-    The arrays are those of `_Beam`, and `penalty` (A,) is the length penalty of a hypothesis that ends now,
-    `next_penalty` (A,) that of one that ends in the next step.
-    `finished`, `n_tokens` and `n_ended` are changed in place. RunError: a log-probability is NaN.
+    `arrays` are those of `_Beam`, with `penalty` (A,), the length penalty of a hypothesis that ends now, and
+    `next_penalty` (A,), that of one that ends in the next step. `finished`, `n_tokens` and `n_ended` are
+    changed in place. RunError: a log-probability is NaN.
     """
-    library, (A, L), (_, V), size = native().library, rows.shape, log_probs.shape, len(rows) * width
-    assert library is not None
-    read = (limits, limit_penalty, penalty, next_penalty, rows, log_prob, finished, n_tokens, n_ended)
+    read = [arrays[name] for name in READ]
     assert all(array.flags.c_contiguous for array in read)
-    integers, numbers = np.empty((4, size), np.int64), np.empty((2, size), np.float64)
+    library, (A, L), n_best = native().library, arrays["rows"].shape, arrays["finished"].shape[1]
+    assert library is not None
+    integers, numbers = np.empty((4, A * width), np.int64), np.empty((2, A * width), np.float64)
     made = [row.ctypes.data for block in (integers, numbers) for row in block]
-    beam = _Beam(A, L, width, finished.shape[1], *(array.ctypes.data for array in read), *made)
-    if not library.dragoman_beam(ctypes.byref(beam), log_probs.data_ptr(), log_probs.stride(0), V, eos_id):
+    beam = _Beam(A, L, width, n_best, *(array.ctypes.data for array in read), *made)
+    start, stride, V = log_probs.data_ptr(), log_probs.stride(0), log_probs.shape[1]
+    if not library.dragoman_beam(ctypes.byref(beam), start, stride, V, eos_id):
         refuse_nan()
     next_rows, last, parents, ended = integers
     next_log_prob, ended_log_probs = numbers

@@ -170,7 +170,8 @@ def model_config(settings: Mapping[str, Any], *, where: Path) -> ModelConfig:
     model = _checked(ModelConfig, settings, where)
     if model.max_positions * model.d_model > MAX_TABLE:
         raise RunError(
-            f"{where}: {model.max_positions:,} positions of {model.d_model:,} are too many to be read"
+            f"{where}: {model.max_positions:,} positions of {model.d_model:,} are too many to be read; "
+            "its settings are damaged, or of another model"
         )
     return model
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -34,6 +33,7 @@ from dragoman.interop.parity import (
     together,
 )
 from dragoman.interop.portable import check_portable, check_texts, portable, to_json
+from dragoman.interop.sentencepieces import imported_model
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.predict.shortlist import Shortlist
@@ -131,7 +131,9 @@ def export_run(
     exporter = EXPORTERS[to]
     compute_type = compute_type or exporter.compute_types[0]
     if onnxruntime_web is not None and to != "browser":
-        raise ConfigError(f"--onnxruntime-web: is for --to browser, and this is an export to {to}")
+        raise ConfigError(
+            f"--onnxruntime-web: is for --to browser, and this is an export to {to}; leave it out"
+        )
     extra = "onnx" if to == "browser" else to
     require(*exporter.packages, extra=extra, purpose=f"exporting to {exporter.title}")
     if compute_type not in exporter.compute_types:
@@ -151,11 +153,13 @@ def export_run(
             max_tokens: int | None = run.config.model.max_positions
         else:
             if to == "onnx" and compute_type != "float32":
-                raise ConfigError(f"--compute-type {compute_type}: a classifier is exported as float32")
+                raise ConfigError(
+                    f"--compute-type {compute_type}: a classifier is exported as float32; leave it out"
+                )
             parity, notes = _export_classifier(run, folder, to, n_sentences, progress)
             max_tokens = None
         files = {
-            str(path.relative_to(folder)): path.stat().st_size
+            path.relative_to(folder).as_posix(): path.stat().st_size
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
@@ -184,7 +188,7 @@ def _export_translator(
     script = EXPORTERS[to].script
     compared = _searches(engine, config.search, compute_type)
     targets = config.targets
-    found = []
+    found: list[Parity] = []
     notes: tuple[str, ...] = ()
     for i, target in enumerate(targets):  # each reads its own share of the sentences
         one = translator.towards(target)
@@ -207,10 +211,11 @@ def _export_translator(
             notes = _write_tokenizers(run, one, folder, texts, side=side)
             if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
                 notes, script = (), "translate_with_sentencepiece"
-        parity = compare(one, texts, origin, engine, compared, progress=progress)
+        n_before = sum(parity.n_sentences for parity in found)
+        parity = compare(one, texts, origin, engine, compared, progress=progress, n_before=n_before)
         if isinstance(engine, CTranslate2Engine) and to == "argos":
-            name = "shared.json" if one.tokenizers.shared else "src.json"
-            package = argos.write_packages(config, target, one, run.tokenizer_folder / name, folder)
+            source = run.tokenizer_folder / one.tokenizers.file_names[0]
+            package = argos.write_packages(config, target, one, source, folder)
             parity.same[argos.ALIKE] = argos.check_package(package, one, engine, texts)
         check(parity, compared, tolerance=TOLERANCE[compute_type], what=f"{to}, {compute_type}")
         found.append(parity)
@@ -250,14 +255,11 @@ def _write_tokenizers(
     """
     tokenizers, end = translator.tokenizers, translator.model.config.source_end
     tokenizers.save(folder / "tokenizer")
-    src, tgt = ("shared.json",) * 2 if tokenizers.shared else ("src.json", "tgt.json")
+    src, tgt = (run.tokenizer_folder / name for name in tokenizers.file_names)
     source, target = folder / f"{side}.json", folder / "target.json"
     try:
         before = tokenizers.src.before
-        contents = [
-            to_json(portable(run.tokenizer_folder / src, end=end, before=before)),
-            to_json(portable(run.tokenizer_folder / tgt, end=end)),
-        ]
+        contents = to_json(portable(src, end=end, before=before)), to_json(portable(tgt, end=end))
     except ConfigError as error:
         hint = "" if end else "; the model reads no end token of a source"
         return (f"{error}; read and write text with TokenizerPair.load of dragoman.text.tokenizer{hint}",)
@@ -270,12 +272,10 @@ def _write_tokenizers(
 def _write_sentencepiece(run: Run, translator: Translator, folder: Path, texts: Sequence[str]) -> bool:
     """Write source.spm and target.spm, and return whether a script can read and write text by them alone."""
     tokenizers = translator.tokenizers
-    names = ("shared.json",) * 2 if tokenizers.shared else ("src.json", "tgt.json")
-    specs = [json.loads((run.tokenizer_folder / name).read_bytes()) for name in names]
-    plain = all(spec.get("kind") == "sentencepiece" and not spec["lowercase"] for spec in specs)
-    if not plain or not translator.model.config.source_end:
+    src, tgt = (imported_model(run.tokenizer_folder / name) for name in tokenizers.file_names)
+    if src is None or tgt is None or not translator.model.config.source_end:
         return False
-    models = [base64.b64decode(spec["sentencepiece"]) for spec in specs]
+    models = src, tgt
     for side, model in zip(("source", "target"), models, strict=True):
         write_atomically(folder / f"{side}.spm", model)
     reader, writer = map(sentencepiece_processor, models)

@@ -179,10 +179,12 @@ class ForeignFolder:
         return self.read_given(self.file(name))
 
     def read_given(self, path: Path) -> bytes:
-        """Return the same of a file that the user has named, wherever it is."""
+        """Return the bytes of a file that the user has named, wherever it is. RunError: as `read`."""
         try:
             if path.stat().st_size > MAX_TEXT_BYTES:
-                raise RunError(f"{path}: has more than {MAX_TEXT_BYTES >> 20} MB, and is not what it seems")
+                raise RunError(
+                    f"{path}: has more than {MAX_TEXT_BYTES >> 20} MB, too many to be right; copy it again"
+                )
             content = path.read_bytes()
         except OSError as error:
             raise RunError(f"{path}: cannot be read ({error.strerror}); check the path") from None

@@ -18,6 +18,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +28,7 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
 from dragoman.data.batching import pad, source_mask
-from dragoman.decoding.hypotheses import Hypothesis, length_penalty
+from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, optional
 from dragoman.files import write_atomically
 from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, take_parameters, their_names
@@ -37,7 +38,14 @@ from dragoman.interop.torch_files import ForeignTensors
 from dragoman.model.architecture import SIDES, embedding_names, parameters
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import FORBIDDEN, Sentence, Started, StepEngine, longest_translation
+from dragoman.predict.engine import (
+    FORBIDDEN,
+    Sentence,
+    Started,
+    StepEngine,
+    longest_translation,
+    ranked_hypotheses,
+)
 from dragoman.runs import Run
 from dragoman.tensors import save_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
@@ -383,19 +391,11 @@ class HuggingFaceEngine(StepEngine):
             return_dict_in_generate=True, output_scores=True, **beam,
         )  # fmt: skip
         log_probs = found.sequences_scores.tolist() if beam_size > 1 else [0.0] * len(sentences)
-        rows = zip(found.sequences[:, 1:].tolist(), log_probs, strict=True)
-        return [self._ranked([next(rows) for _ in range(beam_size)], limit, settings) for limit in limits]
-
-    def _ranked(
-        self, rows: Sequence[tuple[list[int], float]], limit: int, settings: SearchConfig
-    ) -> list[Hypothesis]:
-        end = self.first + EOS_ID
-        hypotheses = []
-        for row, log_prob in rows:
-            ids = tuple(i - self.first for i in (row[: row.index(end)] if end in row else row)[:limit])
-            score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
-            hypotheses.append(Hypothesis(ids, log_prob, score))
-        return sorted(hypotheses, key=lambda hypothesis: hypothesis.score, reverse=True)[: settings.n_best]
+        ids = (found.sequences[:, 1:] - self.first).tolist()
+        rows = zip(
+            (row[: row.index(EOS_ID)] if EOS_ID in row else row for row in ids), log_probs, strict=True
+        )
+        return [ranked_hypotheses(islice(rows, beam_size), settings, limit=limit) for limit in limits]
 
 
 class HuggingFaceSteps:

@@ -114,7 +114,7 @@ def in_our_terms(foreign: Foreign, folder: ForeignFolder) -> Imported:
         is_same = (src, src_cut) == (tgt, tgt_cut)
         tokenizers = TokenizerPair(tokenizer, tokenizer if is_same else tgt_cut.tokenizer(our_pieces(tgt)))
     except ValueError as error:
-        raise RunError(f"{where}: its tokenizer cannot be used: {error}") from None
+        raise RunError(f"{where}: its tokenizer cannot be used ({error}); copy it again") from None
     config = _config(foreign, tokenizers, where=where)
     notes = [
         *cut_note(src_cut, src.pieces, foreign.src_lang), *cut_note(tgt_cut, tgt.pieces, foreign.tgt_lang)
@@ -206,7 +206,7 @@ def _check_run(run: Run, origin: Path) -> None:
     except RunError:  # the search says so of NaN
         computes = False
     if not computes:
-        raise RunError(f"{origin}: computes what is no probability; the model is damaged")
+        raise RunError(f"{origin}: computes what is no probability; the model is damaged, copy it again")
 
 
 def _config(foreign: Foreign, tokenizers: TokenizerPair, *, where: Path) -> TranslationConfig:

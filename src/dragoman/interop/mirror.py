@@ -199,12 +199,12 @@ def get_model(
         if source is not None:
             raise ConfigError(f"{name}: is a name of the hub, and --from names a mirror; omit one of them")
         hub_name = HubName.parse(name)
-        out = Path(out) if out else _default_folder(hub_name.model.partition("/")[2])
+        out = Path(out or f"runs/{hub_name.model.partition('/')[2]}")
         refuse_existing(out)
         return _copied(Run.open(name), out)
     mirror = Mirror.open(source)
     model = mirror.model(name)
-    out = Path(out) if out else _default_folder(model.name)
+    out = Path(out or f"runs/{model.name}")
     refuse_existing(out)
     with mirror.fetched(model, progress) as archive, room_for(out):
         with new_folder(out) as folder:
@@ -212,10 +212,6 @@ def get_model(
             _unpack(archive, folder, model)
             _check(folder, model.name)
         return Run.open(out)
-
-
-def _default_folder(name: str) -> Path:
-    return Path("runs") / name
 
 
 def _unpack(archive: Path, folder: Path, model: PublishedModel) -> None:

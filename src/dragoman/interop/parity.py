@@ -115,8 +115,12 @@ def compare(
     compared: Sequence[Search],
     *,
     progress: Callable[[int], None] | None = None,
+    n_before: int = 0,
 ) -> Parity:
-    """Dragoman's searches beside those of the exported model, and how probable both find the best of ours."""
+    """Dragoman's searches beside those of the exported model, and how probable both find the best of ours.
+
+    `progress` is called with the number of sentences compared, `n_before` earlier ones included.
+    """
     parity = Parity(len(texts), sentences_from)
     sentences = [Sentence([*ids, EOS_ID]) for ids in translator.tokenizers.src.encode_batch(texts)]
     sentences.sort(key=lambda sentence: len(sentence.source))
@@ -136,7 +140,7 @@ def compare(
         best = {(i, many[0].ids) for found in ours.values() for i, many in enumerate(found)}
         _compare_scores(translator, scorer, [(batch[i], ids) for i, ids in sorted(best)], parity)
         if progress is not None:
-            progress(start + len(batch))
+            progress(n_before + start + len(batch))
     parity.same = {name: n / len(sentences) for name, n in n_same.items()}
     return parity
 

@@ -221,19 +221,10 @@ class TranslationPipeline(Pipeline):
             return [{"translation_text": clean_up(text) if without_spaces else text} for text in texts]
 
         def answer(texts: list[str]) -> list[Any]:
-            texts = [self._cut(text) for text in texts] if cut else texts
+            texts = [cut_to_fit(translator, text) for text in texts] if cut else texts
             return [records(found) for found in translator.translate(texts, **settings)]
 
         return answer
-
-    def _cut(self, text: str) -> str:
-        """As much of the beginning of `text` as the model reads."""
-        tokenizer, limit = self.translator.tokenizers.src, self.translator.max_positions - 1
-        kept = limit
-        while len(tokenizer.encode(text)) > limit:  # cut text may have other tokens than in the whole
-            text = tokenizer.normalise(text)[: tokenizer.tokens(text)[kept - 1].end]
-            kept -= 1
-        return text
 
     def _between(self, src: str | None, tgt: str | None) -> Translator:
         """Return the translator between two languages, one of which may be all that a model of several needs.
@@ -312,6 +303,16 @@ class TextClassificationPipeline(Pipeline):
         return answer
 
 
+def cut_to_fit(translator: Translator, text: str) -> str:
+    """Return as much of the beginning of `text` as the model reads."""
+    tokenizer, limit = translator.tokenizers.src, translator.max_positions - 1
+    kept = limit
+    while len(tokenizer.encode(text)) > limit:  # cut text may have other tokens than in the whole
+        text = tokenizer.normalise(text)[: tokenizer.tokens(text)[kept - 1].end]
+        kept -= 1
+    return text
+
+
 def clean_up(text: str) -> str:
     """`text` without the spaces that English puts nowhere: before . ? ! , and inside contractions."""
     for spaced in (" .", " ?", " !", " ,", " n't", " 'm", " 's", " 've", " 're"):
@@ -339,7 +340,7 @@ def _load(folder: Path, *, device: str, precision: str, engine: str) -> Translat
     if Run.open(folder).config.task == "translation":
         return Translator.load(folder, device=device, precision=precision, engine=engine)
     if engine != "native":
-        raise ConfigError(f"pipeline: engine = {engine!r} is for translators")
+        raise ConfigError(f"pipeline: engine = {engine!r} is for translators; leave it out")
     return Classifier.load(folder, device=device, precision=precision)
 
 

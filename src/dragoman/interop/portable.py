@@ -71,7 +71,8 @@ def _portable(path: Path) -> Spec:
     kind = ours.get("kind")
     if kind == "words" and ours["splitter"] == "regex" and not ours["format_output"]:
         splitter = pre_tokenizers.Split(Regex(ours["pattern"]), behavior="removed", invert=True)
-        decoder = decoders.Sequence([decoders.Replace(Regex("^"), " "), decoders.Fuse(), _strip()])
+        strip = decoders.Strip(content=" ", left=1, right=0)
+        decoder = decoders.Sequence([decoders.Replace(Regex("^"), " "), decoders.Fuse(), strip])
         return _whole(ours, normalizers.Sequence([]), splitter, decoder)
     if kind == "characters":
         splitter = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
@@ -181,10 +182,6 @@ def _frame(lowercase: bool) -> Spec:
         "added_tokens": [],
         "normalizer": _as_json(normalizers.Sequence(steps)),
     }
-
-
-def _strip() -> Any:
-    return decoders.Strip(content=" ", left=1, right=0)
 
 
 def _as_json(part: Any) -> Spec:

@@ -25,6 +25,16 @@ _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 _UNIGRAM, _BPE = 1, 2
 
 
+def imported_model(path: Path) -> bytes | None:
+    """Return the sentencepiece model in a tokenizer's file.
+
+    None: there is none, or the tokenizer also lowercases, which the model does not say.
+    """
+    spec = json.loads(path.read_bytes())
+    is_whole = spec.get("kind") == "sentencepiece" and not spec["lowercase"]
+    return base64.b64decode(spec["sentencepiece"]) if is_whole else None
+
+
 def sentencepiece_model(path: Path, tokenizer: Tokenizer) -> bytes:
     """Return the model for the tokenizer in Dragoman's file `path`, loaded as `tokenizer`.
 
@@ -33,9 +43,9 @@ def sentencepiece_model(path: Path, tokenizer: Tokenizer) -> bytes:
     Raises:
         ConfigError: it is neither of subwords nor of sentencepiece, or that in lower case.
     """
+    if (imported := imported_model(path)) is not None:
+        return imported
     spec = json.loads(path.read_bytes())
-    if spec.get("kind") == "sentencepiece" and not spec["lowercase"]:
-        return base64.b64decode(spec["sentencepiece"])
     if "model" not in spec:
         kind = f"{spec['kind']} in lower case" if spec["lowercase"] else spec["kind"]
         raise ConfigError(f"a tokenizer of {kind} cannot be written as a sentencepiece model")

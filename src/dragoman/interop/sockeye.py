@@ -84,7 +84,10 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     settings.value(DECODER)
     for side in ("src", "trg"):
         if folder.has(f"vocab.{side}.1.json"):
-            raise RunError(f"{folder.path / f'vocab.{side}.1.json'}: factors beside words are not ours")
+            raise RunError(
+                f"{folder.path / f'vocab.{side}.1.json'}: factors beside words are not ours; "
+                "the model cannot be imported"
+            )
     norm = _norm(settings)
     src, tgt = (_vocabulary(folder, f"vocab.{side}.0.json") for side in ("src", "trg"))
     path = folder.file(folder.checkpoint or "params.best")

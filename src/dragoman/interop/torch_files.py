@@ -138,7 +138,9 @@ def read_torch(path: Path, *, harmless: Sequence[type | tuple[type, str]] = ()) 
             f"{path}: is damaged or no file of PyTorch ({_first_line(error)}); copy it again"
         ) from None
     if not isinstance(content, dict):
-        raise RunError(f"{path}: holds a {type(content).__name__}, not a dictionary of weights")
+        raise RunError(
+            f"{path}: holds a {type(content).__name__}, not a dictionary of weights; give a checkpoint"
+        )
     for name, tensor in _tensors(content):
         _check_tensor(path, name, tensor)
     return content

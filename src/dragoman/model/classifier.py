@@ -27,9 +27,8 @@ class TransformerClassifier(Transformer):
         vocab_size: int,
         n_classes: int,
         kernels: Kernels = PLAIN,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__(config, kernels=kernels, dtype=dtype)
+        super().__init__(config, kernels=kernels)
         self.config = config
         self.n_classes = n_classes
         self.embedding = Embedding(vocab_size, config, kernels)

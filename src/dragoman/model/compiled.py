@@ -22,7 +22,7 @@ from dragoman.model.quantized import (
     QuantizedLinear,
     QuantizedNorm,
 )
-from dragoman.native import native
+from dragoman.native import Int, Pointer, native
 
 KINDS = {torch.int8: 0, torch.bfloat16: 1, torch.float32: 2}
 """What weights are stored in, by its number in native.c."""
@@ -31,7 +31,7 @@ COLUMNS = 64
 INPUTS_MULTIPLE_OF = 4
 """Input widths that blocks can be packed for."""
 
-Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int32, ctypes.c_float
+Float = ctypes.c_float
 
 
 class _Linear(ctypes.Structure):

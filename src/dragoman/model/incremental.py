@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dragoman.model.layers import DecoderLayer, MultiHeadAttention
+from dragoman.model.layers import DecoderLayer, MultiHeadAttention, attention_weights
 from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers
 
 
@@ -79,7 +79,8 @@ class IncrementalDecoder:
             bias = None if bias is None else bias[self.sentences]
         q = attention.project_query(y).view(len(keys), -1, y.shape[-1])  # (B, N/B, D): beams side by side
         if self.keep_attention and i == len(self.cross) - 1:
-            self.attention = mean_attention(attention.split_heads(q), keys, bias)
+            weights = attention_weights(attention.split_heads(q), keys, bias)  # (B, H, N/B, S)
+            self.attention = weights.mean(dim=1).flatten(0, 1)
         context = attention.kernels.attention(attention.split_heads(q), keys, values, bias, 0.0)
         return attention.merge_heads(context).view(y.shape)
 
@@ -115,14 +116,6 @@ class IncrementalDecoder:
                     _take(past[0], parents, self.position),
                     _take(past[1], parents, self.position),
                 )
-
-
-def mean_attention(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
-    """softmax(q kᵀ / √d + bias), the mean over heads, fp32: q (B, H, T, d), k (B, H, S, d) -> (B T, S)."""
-    scores = q.float() @ k.float().transpose(-2, -1) * q.shape[-1] ** -0.5  # (B, H, T, S)
-    if bias is not None:
-        scores = scores + bias
-    return scores.softmax(-1).mean(dim=1).flatten(0, 1)
 
 
 def _take(cache: Tensor, parents: Tensor, length: int) -> Tensor:

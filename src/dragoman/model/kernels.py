@@ -177,7 +177,19 @@ def to_exact(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-class _ChunkedCrossEntropy(torch.autograd.Function):
+class _LossWithGradient(torch.autograd.Function):
+    """A loss whose `forward` saves the gradients of its first two arguments, hidden and weight."""
+
+    @staticmethod
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, grad_loss: Tensor, _: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors  # type: ignore[attr-defined]
+        others = [None] * (len(ctx.needs_input_grad) - 2)  # type: ignore[attr-defined]
+        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, *others
+
+
+class _ChunkedCrossEntropy(_LossWithGradient):
     """Softmax cross-entropy whose gradient is computed beside the loss, a few hundred rows at a time.
 
     The (R, V) logits never exist at once: a chunk's come from one product, become their gradient, and go
@@ -215,25 +227,15 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         ctx.mark_non_differentiable(log_loss)
         return loss, log_loss
 
-    @staticmethod
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, grad_loss: Tensor, _: Tensor
-    ) -> tuple[Tensor, Tensor, None, None]:
-        grad_hidden, grad_weight = ctx.saved_tensors  # type: ignore[attr-defined]
-        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, None, None
-
 
 def chunked_linear_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """Return the summed loss, with the gradient of hidden and weight already computed when it returns."""
-    loss, log_loss = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, targets, smoothing
-    )
-    return loss, log_loss
+    return _ChunkedCrossEntropy.apply(hidden, weight, targets, smoothing)  # type: ignore[no-untyped-call]
 
 
-class _ChunkedConsistency(torch.autograd.Function):
+class _ChunkedConsistency(_LossWithGradient):
     """`plain_consistent_cross_entropy` with its gradient, a few hundred rows of both passes at a time."""
 
     CHUNK = 256
@@ -266,22 +268,14 @@ class _ChunkedConsistency(torch.autograd.Function):
         ctx.mark_non_differentiable(log_loss)
         return loss, log_loss
 
-    @staticmethod
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, grad_loss: Tensor, _: Tensor
-    ) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_hidden, grad_weight = ctx.saved_tensors  # type: ignore[attr-defined]
-        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, None, None, None
-
 
 def chunked_consistent_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
 ) -> tuple[Tensor, Tensor]:
     """Return the summed loss, with the gradient of hidden and weight already computed when it returns."""
-    loss, log_loss = _ChunkedConsistency.apply(  # type: ignore[no-untyped-call]
+    return _ChunkedConsistency.apply(  # type: ignore[no-untyped-call]
         hidden, weight, targets, smoothing, alpha
     )
-    return loss, log_loss
 
 
 PLAIN = Kernels(plain_dropout, plain_attention, plain_linear_cross_entropy, plain_consistent_cross_entropy)

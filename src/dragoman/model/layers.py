@@ -137,6 +137,15 @@ class MultiHeadAttention(nn.Module):
         return self.out_proj(x.transpose(1, 2).flatten(2))
 
 
+def attention_weights(q: Tensor, k: Tensor, bias: Tensor | None = None) -> Tensor:
+    """softmax(QKᵀ/√d + bias) in fp32: q (B, H, T, d), k (B, H, S, d) -> (B, H, T, S).
+
+    The weights that attention multiplies values with; no kernel returns them.
+    """
+    scores = q.float() @ k.float().transpose(-2, -1) * q.shape[-1] ** -0.5
+    return torch.softmax(scores if bias is None else scores + bias, dim=-1)
+
+
 class FeedForward(nn.Module):
     """max(0, x W1 + b1) W2 + b2 at every position (section 3.3), or GELU or swish in place of max."""
 

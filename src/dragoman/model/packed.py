@@ -118,12 +118,6 @@ class PackedDecoder:
             n_heads=self.n_heads,
         )
 
-    def steps(self, forbidden: tuple[int, ...] = ()) -> PackedSteps | CompiledSteps:
-        """Return the next-token function of sentences that are to join it."""
-        return (
-            PackedSteps(self, forbidden) if self.compiled is None else CompiledSteps(self.compiled, forbidden)
-        )
-
     def start(
         self,
         src: Tensor,
@@ -137,7 +131,11 @@ class PackedDecoder:
         `allowed` (B, V) says which tokens a sentence may hold, the reserved ones among them: others have no
         probability, and those that no sentence may hold have no columns (`PackedSteps.ids`).
         """
-        steps = self.steps(forbidden)
+        steps: PackedSteps | CompiledSteps
+        if self.compiled is None:
+            steps = PackedSteps(self, forbidden)
+        else:
+            steps = CompiledSteps(self.compiled, forbidden)
         steps.join(src, src_mask, allowed)
         return steps
 

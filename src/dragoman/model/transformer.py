@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dragoman.config import EncoderConfig, ModelConfig
 from dragoman.model.kernels import PLAIN, Kernels
-from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm, MultiHeadAttention
+from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm, Linear, MultiHeadAttention
 
 
 class Transformer(nn.Module):
     """What every architecture here shares: the encoder's layers, and how weights begin.
 
-    Weights are fp32; activations are of `dtype`, which may be changed at any time.
+    Weights are fp32. Activations use `dtype`, fp32 at first, which may be changed between calls.
     """
 
-    def __init__(self, config: EncoderConfig, *, kernels: Kernels, dtype: torch.dtype) -> None:
+    def __init__(self, config: EncoderConfig, *, kernels: Kernels) -> None:
         super().__init__()
         self.kernels = kernels
-        self.dtype = dtype
+        self.dtype = torch.float32
         self.d_model = config.d_model
         self.encoder = nn.ModuleList(EncoderLayer(config, kernels) for _ in range(config.n_encoder_layers))
         # With pre-norm the residual stream is never normalised on its way; it is once, at the end.
@@ -70,15 +69,14 @@ class Seq2SeqTransformer(Transformer):
         src_vocab_size: int,
         tgt_vocab_size: int,
         kernels: Kernels = PLAIN,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__(config, kernels=kernels, dtype=dtype)
+        super().__init__(config, kernels=kernels)
         self.config = config
         self.src_embedding = Embedding(src_vocab_size, config, kernels)
         self.tgt_embedding = Embedding(tgt_vocab_size, config, kernels)
         self.decoder = nn.ModuleList(DecoderLayer(config, kernels) for _ in range(config.n_decoder_layers))
         self.decoder_norm = final_norm(config)
-        self.output = nn.Linear(config.d_model, tgt_vocab_size, bias=config.output_bias)
+        self.output = Linear(config.d_model, tgt_vocab_size, bias=config.output_bias)
         self.initialise()
         nn.init.normal_(self.output.weight, std=config.d_model**-0.5)
         self._tie()
@@ -102,10 +100,7 @@ class Seq2SeqTransformer(Transformer):
 
     def project(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., D) -> logits (..., V)."""
-        bias = self.output.bias
-        return F.linear(
-            hidden, self.output.weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
-        )
+        return self.output(hidden)
 
     def _tie(self) -> None:
         """Section 3.4: one matrix for the embeddings and the projection before the softmax."""

@@ -5,20 +5,18 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from tokenizers import Regex, pre_tokenizers
 
 from dragoman.data.batching import pad, source_mask
 from dragoman.errors import DataError, check_texts
-from dragoman.model.layers import DecoderLayer, MultiHeadAttention
-from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
 from dragoman.notebook import heat_map
-from dragoman.predict.attention import attention_weights
+from dragoman.predict.attention import watched
 from dragoman.predict.translator import Translation, Translator
 from dragoman.text.normalisation import REPLACED
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
@@ -31,6 +29,8 @@ _BLANKED = {code: new or " " for code, new in REPLACED.items()}
 
 WORD = rf"{_UNSEPARATED}\p{{M}}*|(?:(?!{_UNSEPARATED})[\p{{L}}\p{{M}}\p{{N}}])+|[^\p{{L}}\p{{M}}\p{{N}}\s]"
 """A run of letters and digits, one other character, or one letter of a script that separates no words."""
+_WORDS = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
+"""Cuts by `WORD`: expressions of the standard library know no combining marks, as in Hindi."""
 
 LEAST_ATTENTION = 0.001
 """Added to the mean attention to a source word: below it, differences are noise."""
@@ -84,10 +84,10 @@ def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]
         raise DataError(
             f"there are {len(sources)} sources and {len(targets)} translations; aligning needs pairs"
         )
-    layers = range(len(translator.model.decoder))
     links: list[list[Link]] = [[] for _ in sources]
-    for i, weights in word_attention(translator, sources, targets, layers=layers):
-        links[i] = _best_links(contrasted(weights.mean(0)), words_of(sources[i]), words_of(targets[i]))
+    for i, weights in word_attention(translator, sources, targets):
+        shares, src_words, tgt_words = contrasted(weights.mean(0)), words_of(sources[i]), words_of(targets[i])
+        links[i] = [Link(*src_words[s], *tgt_words[t], float(shares[t, s])) for s, t in _links(shares)]
     return links
 
 
@@ -96,8 +96,7 @@ def align_words(translator: Translator, source: str, target: str) -> WordAlignme
 
     DataError: a side is empty, or has more tokens than the model accepts.
     """
-    layers = range(len(translator.model.decoder))
-    found = [weights for _, weights in word_attention(translator, [source], [target], layers=layers)]
+    found = [weights for _, weights in word_attention(translator, [source], [target])]
     if not found:
         raise DataError(
             f"there is nothing to align: a side is empty, or has {translator.max_positions} tokens or more; "
@@ -107,8 +106,7 @@ def align_words(translator: Translator, source: str, target: str) -> WordAlignme
     src_words, tgt_words = (
         tuple(text[start:end] for start, end in words_of(text)) for text in (source, target)
     )
-    links = tuple((int(row.argmax()), t) for t, row in enumerate(weights) if row.max() > 0)
-    return WordAlignment(weights, src_words, tgt_words, links)
+    return WordAlignment(weights, src_words, tgt_words, tuple(_links(weights)))
 
 
 def align_translations(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
@@ -143,7 +141,6 @@ def word_attention(
     sources: Sequence[str],
     targets: Sequence[str],
     *,
-    layers: Sequence[int],
     step: Literal[0, 1] = 0,
 ) -> Iterator[tuple[int, Floats]]:
     """Yield the attention between words: the index of a pair, and (layers, target words, source words) of it.
@@ -159,7 +156,7 @@ def word_attention(
     size = translator.config.search.batch_sentences
     for start in range(0, len(usable), size):
         chosen = usable[start : start + size]
-        attention = _attention(translator.model, [src[i] for i in chosen], [tgt[i] for i in chosen], layers)
+        attention = _attention(translator.model, [src[i] for i in chosen], [tgt[i] for i in chosen])
         for row, i in enumerate(chosen):
             weights = attention[row, :, step : step + len(tgt[i]), : len(src[i])]
             src_shares = token_shares(tokenizers.src, sources[i])
@@ -184,7 +181,7 @@ def words_of(text: str) -> list[tuple[int, int]]:
 
     `WORD` says what is a word.
     """
-    return [span for _, span in _splitter().pre_tokenize_str(text.translate(_BLANKED))]
+    return [span for _, span in _WORDS.pre_tokenize_str(text.translate(_BLANKED))]
 
 
 def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[int, int]]:
@@ -235,43 +232,21 @@ def token_shares(tokenizer: Tokenizer, text: str) -> Floats:
 
 
 @torch.inference_mode()
-def _attention(
-    model: Seq2SeqTransformer, src_ids: list[list[int]], tgt_ids: list[list[int]], layers: Sequence[int]
-) -> Floats:
+def _attention(model: Seq2SeqTransformer, src_ids: list[list[int]], tgt_ids: list[list[int]]) -> Floats:
     """(B, layers, T, S): row t of a pair belongs to the decoder's input t, the start token being 0."""
     device = model.device
     src = pad([[*ids, EOS_ID] for ids in src_ids]).to(device)
     tgt_in = pad([[BOS_ID, *ids] for ids in tgt_ids]).to(device)
-    weights: dict[int, Tensor] = {}
-
-    def look(number: int, block: torch.nn.Module, inputs: tuple[Tensor, Tensor, Tensor | None]) -> None:
-        assert isinstance(block, MultiHeadAttention)
-        weights[number] = attention_weights(block, *inputs).mean(1)  # (B, T, S)
-
-    blocks = {
-        n: layer.cross_attention for n, layer in enumerate(model.decoder) if isinstance(layer, DecoderLayer)
-    }
-    hooks = [blocks[n].register_forward_pre_hook(partial(look, n)) for n in layers]
-    try:
-        src_mask = source_mask(src, with_end=model.config.source_end)
+    src_mask = source_mask(src, with_end=model.config.source_end)
+    blocks = [layer.cross_attention for layer in decoder_layers(model)]
+    with watched(blocks, lambda weights: weights.mean(1)) as of_layers:  # (B, T, S) each
         model.decode(tgt_in, model.encode(src, src_mask), src_mask)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    stacked: Floats = torch.stack([weights[n] for n in layers], dim=1).cpu().numpy()
-    return stacked
+    return torch.stack(of_layers, dim=1).cpu().numpy()
 
 
-def _best_links(
-    weights: Floats, src_words: list[tuple[int, int]], tgt_words: list[tuple[int, int]]
-) -> list[Link]:
-    """Return a link for each row of `weights`, (target words, source words), that is not all 0."""
-    best = weights.argmax(1)
-    return [
-        Link(src_words[s][0], src_words[s][1], tgt_words[t][0], tgt_words[t][1], float(weights[t, s]))
-        for t, s in enumerate(best.tolist())
-        if weights[t, s] > 0
-    ]
+def _links(weights: Floats) -> list[tuple[int, int]]:
+    """Return the links (source word, target word) of weights (target words, source words) not all 0."""
+    return [(int(row.argmax()), t) for t, row in enumerate(weights) if row.max() > 0]
 
 
 def _joined_parts(translation: Translation) -> tuple[Translation, ...]:
@@ -301,11 +276,3 @@ def _shifted(translation: Translation, found: Iterator[list[Link]]) -> list[Link
         src_start += len(part.source)
         tgt_start += len(part.text)
     return links
-
-
-@cache
-def _splitter() -> Any:
-    """Return the expression of a word. (The standard library's know no combining marks, as in Hindi.)"""
-    from tokenizers import Regex, pre_tokenizers
-
-    return pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.hooks import RemovableHandle
 
 from dragoman.data.batching import source_mask
 from dragoman.errors import DataError
-from dragoman.model.layers import MultiHeadAttention
+from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.model.transformer import decoder_layers, encoder_layers
 from dragoman.notebook import heat_map
+from dragoman.predict.scoring import pieces_with_end
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -91,22 +93,17 @@ def attention_maps(translator: Translator, source: str, target: str | None = Non
     if target is None:
         target = translator.translate([source])[0].text
     tgt_ids = _ids(tokenizers.tgt, target, model.config.max_positions, "target")
-    device = model.device
-    src = torch.tensor([[*src_ids, EOS_ID]], device=device)
-    tgt_in = torch.tensor([[BOS_ID, *tgt_ids]], device=device)
-    encoder: list[Tensor] = []
-    decoder: list[Tensor] = []
-    cross: list[Tensor] = []
-    hooks = [_watch(layer.self_attention, encoder) for layer in encoder_layers(model)]
-    hooks += [_watch(layer.self_attention, decoder) for layer in decoder_layers(model)]
-    hooks += [_watch(layer.cross_attention, cross) for layer in decoder_layers(model)]
-    try:
-        with torch.inference_mode():
-            model(src, source_mask(src, with_end=model.config.source_end), tgt_in)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    src_tokens, tgt_tokens = _pieces(tokenizers.src, source), _pieces(tokenizers.tgt, target)
+    src = torch.tensor([[*src_ids, EOS_ID]], device=model.device)
+    tgt_in = torch.tensor([[BOS_ID, *tgt_ids]], device=model.device)
+    with (
+        torch.inference_mode(),
+        watched(layer.self_attention for layer in encoder_layers(model)) as encoder,
+        watched(layer.self_attention for layer in decoder_layers(model)) as decoder,
+        watched(layer.cross_attention for layer in decoder_layers(model)) as cross,
+    ):
+        model(src, source_mask(src, with_end=model.config.source_end), tgt_in)
+    src_tokens = tuple(pieces_with_end(tokenizers.src, source))
+    tgt_tokens = tuple(pieces_with_end(tokenizers.tgt, target))
     written = (SPECIAL_TOKENS[BOS_ID], *tgt_tokens[:-1])
     return AttentionMaps(
         SelfAttention(_stacked(encoder), src_tokens, src_tokens),
@@ -115,14 +112,25 @@ def attention_maps(translator: Translator, source: str, target: str | None = Non
     )
 
 
-def attention_weights(
-    attention: MultiHeadAttention, x: Tensor, memory: Tensor, bias: Tensor | None = None
-) -> Tensor:
-    """x (B, T, D) looks at memory (B, S, D): softmax(QKᵀ/√d + bias) of every head, (B, H, T, S), in fp32."""
-    q = attention.split_heads(attention.project_query(x)).float()
-    k = attention.split_heads(attention.project_memory(memory)[0]).float()
-    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-    return torch.softmax(scores if bias is None else scores + bias, dim=-1)
+@contextmanager
+def watched(
+    blocks: Iterable[MultiHeadAttention], keep: Callable[[Tensor], Tensor] = lambda weights: weights
+) -> Iterator[list[Tensor]]:
+    """Lend a list to which each block, whenever it is called, adds `keep` of its weights (B, H, T, S)."""
+    found: list[Tensor] = []
+
+    def look(block: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
+        assert isinstance(block, MultiHeadAttention)
+        x, memory, bias = inputs
+        q, (k, _) = block.project_query(x), block.project_memory(x if memory is None else memory)
+        found.append(keep(attention_weights(block.split_heads(q), block.split_heads(k), bias)))
+
+    hooks = [block.register_forward_pre_hook(look) for block in blocks]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _shown(name: str, attention: CrossAttention | SelfAttention) -> str:
@@ -132,20 +140,9 @@ def _shown(name: str, attention: CrossAttention | SelfAttention) -> str:
     return heat_map(mean, attention.rows, attention.columns, caption=caption)
 
 
-def _watch(attention: MultiHeadAttention, weights: list[Tensor]) -> RemovableHandle:
-    """Append to `weights` what `attention` does when it is called next."""
-
-    def look(_: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
-        x, memory, bias = inputs
-        weights.append(attention_weights(attention, x, x if memory is None else memory, bias))
-
-    return attention.register_forward_pre_hook(look)
-
-
 def _stacked(weights: list[Tensor]) -> npt.NDArray[np.float32]:
     """Return the (1, H, T, S) of each layer as (layers, H, T, S)."""
-    stacked: npt.NDArray[np.float32] = torch.cat(weights).cpu().numpy()
-    return stacked
+    return torch.cat(weights).cpu().numpy()
 
 
 def _ids(tokenizer: Tokenizer, text: str, limit: int, which: str) -> list[int]:
@@ -157,7 +154,3 @@ def _ids(tokenizer: Tokenizer, text: str, limit: int, which: str) -> list[int]:
             f"the {which} has {len(ids) + 1} tokens and the model accepts {limit}; take a shorter sentence"
         )
     return ids
-
-
-def _pieces(tokenizer: Tokenizer, text: str) -> tuple[str, ...]:
-    return (*(token.piece for token in tokenizer.tokens(text)), SPECIAL_TOKENS[EOS_ID])

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.errors import DataError, check_texts
 from dragoman.predict.alignment import Floats, token_shares, words_of
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import Tokenizer
 
@@ -34,22 +33,13 @@ def word_probabilities(
 
     The model's own opinion: what it finds improbable is not always wrong, nor the other way round.
     """
-    check_texts(sources, what="source")
-    check_texts(targets, what="target")
-    if len(sources) != len(targets):
-        raise DataError(f"{len(sources)} sources and {len(targets)} targets; each needs its own")
-    tokenizers, limit = translator.tokenizers, translator.max_positions
-    src, tgt = tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(targets)
-    usable = [i for i in range(len(src)) if 0 < len(src[i]) < limit and 0 < len(tgt[i]) < limit]
-    found: list[list[WordProbability]] = [[] for _ in targets]
-    scored = score_translations(translator, [sources[i] for i in usable], [targets[i] for i in usable])
-    for i, translation in zip(usable, scored, strict=True):
-        log_probs = np.array([token.log_prob for token in translation.tokens[:-1]])  # without the end
-        of_words = log_probs @ _shares(tokenizers.tgt, targets[i])
-        found[i] = [
-            WordProbability(start, end, float(np.exp(min(log_prob, 0.0))))
-            for (start, end), log_prob in zip(words_of(targets[i]), of_words, strict=True)
-        ]
+    found: list[list[WordProbability]] = []
+    for target, score in zip(targets, score_pairs(translator, sources, targets), strict=True):
+        found.append([])
+        if score.log_probs:
+            of_words = np.array(score.log_probs[:-1]) @ _shares(translator.tokenizers.tgt, target)
+            for (start, end), log_prob in zip(words_of(target), of_words, strict=True):
+                found[-1].append(WordProbability(start, end, float(np.exp(min(log_prob, 0.0)))))
     return found
 
 

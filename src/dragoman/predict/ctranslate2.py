@@ -22,12 +22,12 @@ from torch import Tensor
 
 from dragoman.config import SearchConfig, parse_json
 from dragoman.data.readers.files import hash_file
-from dragoman.decoding.hypotheses import Hypothesis, length_penalty
+from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
 from dragoman.model.architecture import parameters
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import FORBIDDEN, NativeEngine, Sentence, longest_translation
+from dragoman.predict.engine import FORBIDDEN, NativeEngine, Sentence, longest_translation, ranked_hypotheses
 from dragoman.predict.shortlist import Shortlist
 from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
@@ -113,7 +113,11 @@ class CTranslate2Engine:
             again = self._results([sources[i] for i in empty], settings, limits, least=1)
             for i, result in zip(empty, again, strict=True):
                 found[i] = result
-        return [self._best(result, settings, limit) for result, limit in zip(found, limits, strict=True)]
+        best = []
+        for result, limit in zip(found, limits, strict=True):
+            rows = [[self.tgt_ids[piece] for piece in pieces] for pieces in result.hypotheses]
+            best.append(ranked_hypotheses(zip(rows, result.scores, strict=True), settings, limit=limit))
+        return best
 
     def _results(
         self, sources: Sequence[list[str]], settings: SearchConfig, limits: Sequence[int], *, least: int
@@ -143,16 +147,6 @@ class CTranslate2Engine:
         """Return the pieces that the model reads."""
         end = None if self.source_end else -1
         return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
-
-    def _best(self, result: Any, settings: SearchConfig, limit: int) -> list[Hypothesis]:
-        """Return a sentence's hypotheses of up to `limit` tokens, ranked by Dragoman's length penalty."""
-        hypotheses = []
-        for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
-            ids = tuple(self.tgt_ids[piece] for piece in pieces[:limit])
-            score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
-            hypotheses.append(Hypothesis(ids, log_prob, score))
-        hypotheses.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
-        return hypotheses[: settings.n_best]
 
 
 def _refuse_what_it_has_not(sentences: Sequence[Sentence], settings: SearchConfig) -> None:
@@ -206,10 +200,11 @@ def converted(
 def largest_difference(folder: Path, model: Seq2SeqTransformer, tokenizers: TokenizerPair) -> float:
     """How far apart the two models are on random sentences: nats a token, in the sentence where it is most.
 
-    Each translates 16 sentences of 3 to 18 tokens greedily here; CTranslate2 scores what was found.
+    16 sentences of 3 to 18 tokens, or as many as the model reads, are translated greedily; CTranslate2 scores
+    what was found.
     """
-    generator = torch.Generator().manual_seed(1)
-    lengths = torch.randint(3, 19, (16,), generator=generator).tolist()
+    generator, longest = torch.Generator().manual_seed(1), model.config.max_positions - 1
+    lengths = torch.randint(min(3, longest), min(18, longest) + 1, (16,), generator=generator).tolist()
     low, high = len(SPECIAL_TOKENS), tokenizers.src.vocab_size
     sentences = [
         Sentence([*torch.randint(low, high, (length,), generator=generator).tolist(), EOS_ID])

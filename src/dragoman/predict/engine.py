@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.beam import BeamSearch
 from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
 from dragoman.decoding.greedy import GreedySearch
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
 from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import SamplingSearch
 from dragoman.decoding.search import Columns, Search, finish
@@ -207,14 +207,15 @@ class NativeEngine(StepEngine):
             return Started(coverage, coverage.penalty)
         if not self._packs:
             return Started(ensemble_of([self._start(i, src) for i in range(len(self.models))]))
-        packed = [self._pack(i, model) for i, model in enumerate(self.models)]
-        steps = [one.steps(FORBIDDEN) for one in packed]
+        steps = [
+            self._pack(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, allowed=allowed)
+            for i, model in enumerate(self.models)
+        ]
 
         def join(src: Tensor, allowed: Tensor | None) -> None:
             for model, own in zip(self.models, steps, strict=True):
                 own.join(src, _mask(model, src), allowed)
 
-        join(src, allowed)
         return Started(ensemble_of(steps), columns=Columns(steps[0]), join=join)
 
     def can_be_joined(self, settings: SearchConfig) -> bool:
@@ -335,6 +336,21 @@ class RunningSearch:
             self.search.join(limits, phrases=phrases)
         elif isinstance(self.search, GreedySearch):
             self.search.join(limits)
+
+
+def ranked_hypotheses(
+    found: Iterable[tuple[Sequence[int], float]], settings: SearchConfig, *, limit: int
+) -> list[Hypothesis]:
+    """Return what another engine found for a sentence, tokens and log-probabilities, as Dragoman ranks it.
+
+    Hypotheses are cut to `limit` tokens; none has the end token.
+    """
+    hypotheses = []
+    for tokens, log_prob in found:
+        ids = tuple(tokens[:limit])
+        score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
+        hypotheses.append(Hypothesis(ids, log_prob, score))
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
 
 
 def ensemble_of(steps: Sequence[NextToken]) -> NextToken:

@@ -30,7 +30,7 @@ def build_model(
 ) -> Seq2SeqTransformer:
     """Return a model with fresh weights for these tokenizers, on `device`.
 
-    Or for it, and not `placed` there yet.
+    Without `placed` its weights stay where they were made; only its kernels are those for `device`.
     """
     model = Seq2SeqTransformer(
         config.model,

@@ -51,8 +51,5 @@ def continuing_tokens(written: Sequence[str]) -> frozenset[int]:
     `written` is what each token writes. A byte of a character that is longer than one byte counts as such,
     for most are letters. There are none where tokens are words.
     """
-    return frozenset(token for token, text in enumerate(written) if _continues(text))
-
-
-def _continues(text: str) -> bool:
-    return text[:1] == "\ufffd" or unicodedata.category(text[:1] or " ")[0] in "LMN"
+    firsts = enumerate(text[:1] or " " for text in written)
+    return frozenset(i for i, c in firsts if c == "\ufffd" or unicodedata.category(c)[0] in "LMN")

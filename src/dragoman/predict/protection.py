@@ -61,7 +61,7 @@ class Protection:
             try:
                 self._patterns.insert(0, re.compile(pattern))
             except re.error as error:
-                raise ConfigError(f"{pattern!r}: is no regular expression ({error})") from None
+                raise ConfigError(f"{pattern!r}: is no regular expression ({error}); correct it") from None
 
     def including(self, pattern: str) -> Protection:
         """One that protects the same and, before all else, what the regular expression `pattern` matches."""
@@ -166,7 +166,7 @@ def _only_whole(
     if not alternatives:
         return None
     parts = translation.parts if alternatives[0].text == translation.text else ()
-    return Translation(translation.source, alternatives, parts)
+    return translation._replace(alternatives=alternatives, parts=parts, ids=())
 
 
 def _restored(
@@ -196,7 +196,7 @@ def _restored(
         same = Counter(span.text for span in found) == Counter(span.text for span in spans)
         if same and (in_same_order or all(span.is_tag for span, _ in skeleton.taken)):
             best = translation.alternatives[0]._replace(text=writer.text)
-            return Translation(source, (best,), translation.parts)
+            return translation._replace(source=source, alternatives=(best,), ids=())
     return None
 
 

@@ -36,7 +36,7 @@ def _reordered(translation: Translation, order: Sequence[int]) -> Translation:
     alternatives = tuple(translation.alternatives[i] for i in order)
     parts = tuple(_reordered(part, order) for part in translation.parts)
     ids = tuple(translation.ids[i] for i in order) if translation.ids else ()
-    return Translation(translation.source, alternatives, parts, ids)
+    return translation._replace(alternatives=alternatives, parts=parts, ids=ids)
 
 
 def pairwise_chrf(texts: Sequence[str]) -> Floats:

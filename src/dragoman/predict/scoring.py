@@ -15,7 +15,7 @@ from dragoman.errors import DataError, check_texts
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import FORBIDDEN
 from dragoman.predict.translator import Translator
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 BATCH_TOKENS = 2048
@@ -46,6 +46,10 @@ class TokenScores(NamedTuple):
         """Mean log-probability of a token, in nats; None = no score."""
         n_tokens = len(self.log_probs)
         return max(TINY_PROBABILITY, self.log_prob / n_tokens) if n_tokens else None
+
+    def tokens(self, tokenizer: Tokenizer, target: str) -> tuple[ScoredToken, ...]:
+        """Return the tokens of the target with their log-probabilities; none where the pair has no score."""
+        return tuple(map(ScoredToken, pieces_with_end(tokenizer, target), self.log_probs))
 
 
 class ScoredToken(NamedTuple):
@@ -101,7 +105,7 @@ def score_translations(
         _check(pair, number, limit=translator.max_positions)
     scores = _score(translator, pairs, batch_tokens=batch_tokens, progress=progress)
     return [
-        ScoredTranslation(source, target, _tokens(translator, target, score.log_probs))
+        ScoredTranslation(source, target, score.tokens(translator.tokenizers.tgt, target))
         for source, target, score in zip(sources, targets, scores, strict=True)
     ]
 
@@ -237,8 +241,6 @@ def _check(pair: tuple[Sequence[int], Sequence[int]], number: int, *, limit: int
             )
 
 
-def _tokens(translator: Translator, target: str, log_probs: Sequence[float]) -> tuple[ScoredToken, ...]:
-    if not log_probs:
-        return ()
-    pieces = [token.piece for token in translator.tokenizers.tgt.tokens(target)]
-    return tuple(map(ScoredToken, [*pieces, SPECIAL_TOKENS[EOS_ID]], log_probs))
+def pieces_with_end(tokenizer: Tokenizer, text: str) -> list[str]:
+    """Return the tokens of `text` as the vocabulary has them, the end token last."""
+    return [*(token.piece for token in tokenizer.tokens(text)), SPECIAL_TOKENS[EOS_ID]]

@@ -273,8 +273,11 @@ class Translator:
             if progress is not None:
                 progress(done)
         if split:
-            begun = [prefix for i, parts in split.items() for prefix in _for_first(prefixes, i, len(parts))]
-            every = [part for parts in split.values() for part in parts]
+            begun: list[str] = []
+            every: list[str] = []
+            for i, of_text in split.items():
+                begun += [prefixes[i] if prefixes else "", *[""] * (len(of_text) - 1)]  # of the first part
+                every += of_text
             number = first_number + len(texts)  # none that one of `texts` has
             parts = iter(self.translate(every, prefixes=begun, first_number=number, **settings))
             for i, of_text in split.items():
@@ -367,11 +370,6 @@ def _batches(by_length: list[int], batch_sentences: int, n_threads: int) -> list
     """Batches of `batch_sentences` at most, and, where that leaves threads idle, of fewer."""
     size = min(batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
     return [by_length[start : start + size] for start in range(0, len(by_length), size)]
-
-
-def _for_first(prefixes: Sequence[str] | None, i: int, n_parts: int) -> list[str]:
-    """Return the prefixes of the parts of text i: its own is the first one's."""
-    return ["" if prefixes is None else prefixes[i], *[""] * (n_parts - 1)]
 
 
 def check_int8(models: Sequence[Seq2SeqTransformer]) -> None:

@@ -280,6 +280,11 @@ class TokenizerPair:
         """Both sides have one vocabulary."""
         return self.src.plain is self.tgt.plain
 
+    @property
+    def file_names(self) -> tuple[str, str]:
+        """The files of source and target that `save` writes."""
+        return ("shared.json", "shared.json") if self.shared else ("src.json", "tgt.json")
+
     @classmethod
     def train(
         cls,

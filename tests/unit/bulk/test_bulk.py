@@ -16,12 +16,12 @@ import pytest
 import zstandard
 
 from commands import error_of, succeed
+from dragoman.bulk.cluster import gpu_of_worker
 from dragoman.bulk.job import Job
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.output import Dropped, Lines, SyntheticPairs, as_line, fault_of
-from dragoman.bulk.running import Status, translate_file
+from dragoman.bulk.running import Status, device_of_worker, translate_file
 from dragoman.bulk.stream import Done, read_chunks
-from dragoman.bulk.workers import device_of_worker, gpu_of_worker
 from dragoman.cli.bulk import describe_status, duration
 from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import open_corpus

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from commands import error_of, succeed
-from dragoman.bulk import running, workers
+from dragoman.bulk import running
 from dragoman.bulk.job import Job
 from dragoman.bulk.output import Lines
 from dragoman.bulk.running import Summary, translate_file
@@ -212,15 +212,15 @@ def test_lessons_continue_after_a_kill_in_any_stage(
     lessons = ALL._replace(text=text, keep_best=0.6)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     teach(tiny_run, config, whole, lessons=lessons, translate=translate)
-    in_process = workers.in_process
+    run_chunks = running.run_chunks
 
-    def until_killed(job: Job, *arguments: object, **options: object) -> object:
-        for n, done in enumerate(in_process(job, *arguments, **options)):  # type: ignore[arg-type]
+    def until_killed(job: Job, **options: object) -> object:
+        for n, done in enumerate(run_chunks(job, **options)):  # type: ignore[arg-type]
             if job.out.name == stage and n == 1:
                 raise KilledError
             yield done
 
-    monkeypatch.setattr(running, "in_process", until_killed)
+    monkeypatch.setattr(running, "run_chunks", until_killed)
     with pytest.raises(KilledError):
         teach(tiny_run, config, killed, lessons=lessons, translate=translate)
     assert (killed / f"{stage}.journal").exists()

@@ -86,8 +86,10 @@ def test_the_script_in_the_readme_translates_without_dragoman(
 def test_an_export_of_several_directions_has_a_tokenizer_for_each_target(
     to: str, tiny_many: Path, tmp_path: Path
 ) -> None:
-    report = export_run(tiny_many, tmp_path / "out", to=to, n_sentences=9)
+    told: list[int] = []
+    report = export_run(tiny_many, tmp_path / "out", to=to, n_sentences=9, progress=told.append)
     assert report.parity.n_sentences == 9
+    assert told == [3, 6, 9]
     assert report.parity.same["greedy"] == 1.0
     text = "red cat\n\n<2fr> old dog\n"
     translator = Translator.load(tiny_many, precision="fp32")

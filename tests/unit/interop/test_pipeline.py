@@ -15,7 +15,14 @@ from dragoman import Classifier, Translator
 from dragoman.config import SearchConfig
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.interop.generation import RENAMED, search_settings
-from dragoman.interop.pipeline import TextClassificationPipeline, TranslationPipeline, clean_up, pipeline
+from dragoman.interop.pipeline import (
+    TextClassificationPipeline,
+    TranslationPipeline,
+    clean_up,
+    cut_to_fit,
+    pipeline,
+)
+from dragoman.predict.translator import Translation
 from dragoman.text.tokenizer import BOS_ID, EOS_ID
 
 TEXTS = ["the red cat", "a big house", "the old dog sees a small bird", "", "river"]
@@ -190,14 +197,33 @@ def test_a_text_that_is_cut_is_what_the_model_reads_and_no_more(
     translate: TranslationPipeline, translator: Translator
 ) -> None:
     long = " ".join(["the red cat"] * 300)
-    cut = translate._cut(long)
+    cut = cut_to_fit(translator, long)
     tokenizer, limit = translator.tokenizers.src, translator.max_positions - 1
     assert tokenizer.normalise(long).startswith(cut)
     assert limit - 3 <= len(tokenizer.encode(cut)) <= limit
-    assert translate._cut("the red cat") == "the red cat"
+    assert cut_to_fit(translator, "the red cat") == "the red cat"
     short = {"num_beams": 1, "max_length": 6}
     assert translate(long, truncation=True, **short) == translate(cut, **short)
     assert translate(long, truncation=False, **short) == translate(long, **short) != translate(cut, **short)
+
+
+def test_a_text_is_cut_with_the_reserved_token_of_its_direction(
+    tiny_many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_parts: list[int] = []
+    translate = Translator.translate
+
+    def counted(self: Translator, *arguments: Any, **settings: Any) -> list[Translation]:
+        found = translate(self, *arguments, **settings)
+        n_parts.extend(len(translation.parts) for translation in found)
+        return found
+
+    monkeypatch.setattr(Translator, "translate", counted)
+    many = Translator.load(tiny_many, device="cpu", precision="fp32")
+    asked = {"src_lang": "en", "tgt_lang": "de", "num_beams": 1, "max_length": 6}
+    texts = [" ".join([word] * 600) for word in ("cat", "dog", "red")]
+    pipeline("translation", model=many)(texts, truncation=True, **asked)
+    assert n_parts == [0] * len(texts)
 
 
 def test_samples_are_drawn_and_can_be_repeated(

@@ -90,9 +90,7 @@ def test_every_word_has_tokens_and_every_token_one_share(tokenizers: list[Tokeni
 def test_the_attention_of_words_is_that_of_their_tokens(translator: Translator, step: int) -> None:
     source, target = "the red cat, cats!", "rote Katzen"
     looked = cross_attention(translator, source, target)
-    (_, found), *others = word_attention(
-        translator, [source, ""], [target, "rot"], layers=[0], step=1 if step else 0
-    )
+    (_, found), *others = word_attention(translator, [source, ""], [target, "rot"], step=1 if step else 0)
     assert not others
     heads = looked.weights[0].mean(0)
     src, tgt = translator.tokenizers.src, translator.tokenizers.tgt

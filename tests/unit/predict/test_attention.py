@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from dragoman.errors import DataError
-from dragoman.model.layers import MultiHeadAttention
+from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.predict.alignment import align, align_words, words_of
-from dragoman.predict.attention import CrossAttention, attention_maps, attention_weights, cross_attention
+from dragoman.predict.attention import CrossAttention, attention_maps, cross_attention
 from dragoman.predict.translator import Alternative, Translation, Translator
 from dragoman.report.attention import plot_alignment, plot_attention, plot_layers
 
@@ -51,7 +51,7 @@ def test_the_weights_are_those_that_the_block_applies(translator: Translator) ->
     q, k = attention.project_query(x), attention.project_memory(memory)[0]
     one_hot = torch.eye(d_head).repeat(1, attention.n_heads)[None]  # (1, S, D)
     applied = attention.kernels.attention(*map(attention.split_heads, (q, k, one_hot)), None, 0.0)
-    torch.testing.assert_close(attention_weights(attention, x, memory), applied)
+    torch.testing.assert_close(attention_weights(*map(attention.split_heads, (q, k))), applied)
 
 
 def test_without_a_target_it_is_the_translators_own(

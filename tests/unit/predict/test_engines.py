@@ -17,12 +17,13 @@ from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.hardware import has_int8
 from dragoman.model.compiled import can_compile
 from dragoman.model.packed import can_pack
-from dragoman.predict.ctranslate2 import FOLDER, ORIGIN
+from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.ctranslate2 import FOLDER, ORIGIN, convert, largest_difference
 from dragoman.predict.threads import map_in_threads
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import save_tensors
-from dragoman.text.tokenizer import EOS_ID
+from dragoman.text.tokenizer import EOS_ID, TokenizerPair
 from dragoman.training.loop import train
 from exports import untrained_run
 from tiny import WORDS
@@ -209,6 +210,14 @@ def test_a_run_is_converted_once_for_its_weights(run: Path) -> None:
     Translator.load(run, engine="ctranslate2")
     assert (folder / "model.bin").stat().st_mtime_ns != written
     assert [path.name for path in (run / FOLDER).iterdir()] == ["float32"]
+
+
+def test_a_model_of_few_positions_is_compared_on_sentences_that_fit(run: Path, tmp_path: Path) -> None:
+    config, tokenizers = Run.open(run).config.model, TokenizerPair.load(Run.open(run).tokenizer_folder)
+    sizes = {"src_vocab_size": tokenizers.src.vocab_size, "tgt_vocab_size": tokenizers.tgt.vocab_size}
+    model = Seq2SeqTransformer(config.model_copy(update={"max_positions": 8}), **sizes).eval()
+    convert(model, tokenizers, tmp_path / "model")
+    assert largest_difference(tmp_path / "model", model, tokenizers) < 1e-4
 
 
 def test_a_conversion_that_computes_something_else_is_refused(

@@ -174,6 +174,22 @@ def test_an_alternative_that_holds_the_spans_is_preferred(translator: Translator
     assert (found.text, found.score, found.alternatives) == ("3 Katzen", -2.0, alternatives[1:2])
 
 
+def test_alignment_and_caller_get_the_text_in_a_pivot_language(translator: Translator) -> None:
+    aligned: list[str] = []
+
+    def translate(texts: Sequence[str]) -> list[Translation]:
+        return [Translation(text, (Alternative("une voiture", 0.0),), through="a car") for text in texts]
+
+    def align(translations: Sequence[Translation]) -> list[list[Link]]:
+        aligned.extend(translation.through for translation in translations)
+        return [[] for _ in translations]
+
+    texts = ["ein <b>Auto</b>", "ein Auto"]
+    found = translate_protected(translator, texts, Protection(), translate=translate, align=align)
+    assert aligned == ["a car"]
+    assert [translation.through for translation in found] == ["a car"] * 2
+
+
 def test_a_span_that_is_written_again_and_again_leaves_the_text_as_it_is(translator: Translator) -> None:
     reports: list[tuple[int, str]] = []
     found = translate_protected(

@@ -49,6 +49,10 @@ def test_the_consensus_wins_over_the_best_scored() -> None:
     assert chosen.alternatives[-1].text == odd
 
 
+def test_the_text_in_a_pivot_language_stays() -> None:
+    assert minimum_risk(translation_of("ab", "cd")._replace(through="xy")).through == "xy"
+
+
 def test_of_equally_good_candidates_the_search_decides() -> None:
     assert minimum_risk(translation_of("ab", "cd")).text == "ab"
     assert minimum_risk(translation_of("")).text == ""

@@ -16,7 +16,7 @@ from dragoman.cli import app
 from dragoman.config import ModelConfig
 from dragoman.model.layers import MultiHeadAttention
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.attention import attention_weights
+from dragoman.predict.attention import watched
 from dragoman.report.masks import ALLOWED, FORBIDDEN, Mask, describe_masks, masks_of
 from dragoman.report.positions import SHADES, describe_positions, encodings, likeness, shade
 
@@ -88,17 +88,8 @@ def test_masks_pictured_are_what_the_model_gives_weight_to(masks: list[Mask]) ->
     config = ModelConfig(d_model=8, n_heads=2, d_ff=8, n_encoder_layers=1, n_decoder_layers=1)
     model = Seq2SeqTransformer(config, src_vocab_size=20, tgt_vocab_size=20).eval()
     src, tgt_in = torch.tensor([[7, 8, 9, 2, 0, 0]]), torch.tensor([[1, 11, 12]])
-    seen: list[torch.Tensor] = []
-
-    def look(block: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        assert isinstance(block, MultiHeadAttention)
-        x, memory, bias = inputs
-        seen.append(attention_weights(block, x, x if memory is None else memory, bias))
-
-    for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            module.register_forward_pre_hook(look)
-    model(src, src != 0, tgt_in)
+    with watched(block for block in model.modules() if isinstance(block, MultiHeadAttention)) as seen:
+        model(src, src != 0, tgt_in)
     assert len(seen) == len(masks) == 3  # encoder, decoder, cross: in the order of the model
     for mask, weights in zip(masks, seen, strict=True):
         assert weights.shape[-2:] == mask.allowed.shape == (len(mask.rows), len(mask.columns))

@@ -66,7 +66,7 @@ def write_browser(
     (folder / RUNTIME).mkdir()
     for name, content in contents.items():
         write_atomically(folder / name, content)
-    tokenizers = sorted(str(path.relative_to(folder)) for path in (folder / "tokenizer").iterdir())
+    tokenizers = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
     files = [*contents, *tokenizers, ENCODER, DECODER, WEIGHTS]
     write_atomically(folder / WORKER, _worker(folder, files).encode())
 
@@ -74,7 +74,6 @@ def write_browser(
 def _settings(config: TranslationConfig, translator: Translator) -> dict[str, Any]:
     """Return the content of SETTINGS: what search and tokenizers need to know."""
     tokenizers, search = translator.tokenizers, config.search
-    src, tgt = ("shared.json",) * 2 if tokenizers.shared else ("src.json", "tgt.json")
     targets = [
         {
             "language": target,
@@ -86,7 +85,7 @@ def _settings(config: TranslationConfig, translator: Translator) -> dict[str, An
         "name": config.name,
         "source_language": config.data.src_lang,
         "targets": targets,
-        "tokenizers": [f"tokenizer/{src}", f"tokenizer/{tgt}"],
+        "tokenizers": [f"tokenizer/{name}" for name in tokenizers.file_names],
         "silent": list(tokenizers.tgt.marks.values()),
         "source_end": translator.model.config.source_end,
         "max_positions": translator.max_positions,
