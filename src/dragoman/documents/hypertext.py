@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from dragoman.documents.budget import Budget
-from dragoman.documents.passages import Code, Passage, Pieces
+from dragoman.documents.passages import Code, Passage, Pieces, codes_of
 from dragoman.documents.plain import Encoding, decoded
 from dragoman.documents.text import is_wordy
-from dragoman.predict.protection import INLINE_TAGS, pairs
+from dragoman.predict.protection import INLINE_TAGS
 
 UNTRANSLATED = frozenset((
     "address", "applet", "audio", "canvas", "code", "iframe", "kbd", "math", "noembed", "noframes", "object",
@@ -90,18 +90,15 @@ class Hypertext:
             return []
         if not keeps_lines:
             texts = _on_one_line(texts)
-        partners = pairs([(token.kind, token.name) for token in run])
-        keys = {end: begin for begin, end in partners.items()} | {begin: begin for begin in partners}
+        codes = codes_of([(token.kind, token.name) for token in run])
         markup: dict[Code, str] = {}
         pieces: list[str | Code] = []
-        for i, (token, text) in enumerate(zip(run, texts, strict=True)):
+        for token, text, code in zip(run, texts, codes, strict=True):
             if token.kind == "text":
                 pieces += [text] if text else []
-                continue
-            paired = Code("open" if i in partners else "close", keys.get(i, i))
-            code = paired if i in keys else Code("point", i)
-            markup[code] = token.raw
-            pieces.append(code)
+            else:
+                markup[code] = token.raw
+                pieces.append(code)
         self._parts.append(markup)
         return [Passage(tuple(pieces), place)]
 
