@@ -73,11 +73,8 @@ class SubwordTokenizer(Tokenizer):
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
         return SubwordTokenizer(subwords.extend(self._spec, texts, n_new))
 
-    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
-        return SubwordTokenizer(subwords.with_pieces(self._spec, [m for m in marks if m not in self.marks]))
-
-    def with_slots(self) -> Tokenizer:
-        return self if self.has_slots else SubwordTokenizer(subwords.with_pieces(self._spec, SLOTS))
+    def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
+        return SubwordTokenizer(subwords.with_pieces(self._spec, pieces))
 
     def _encode_batch(self, texts: Sequence[str], *, dropout: np.random.Generator | None) -> list[list[int]]:
         if dropout is not None and self._dropping is not None:
@@ -139,14 +136,8 @@ class WholeTokenizer(ListedTokenizer):
             counts.update(piece for piece in self._cut(text) if piece not in self._ids)
         return self._with_pieces(most_frequent(counts, n_new, min_frequency=2))
 
-    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
-        return self._with_pieces([mark for mark in marks if mark not in self.marks])
-
-    def with_slots(self) -> Tokenizer:
-        return self if self.has_slots else self._with_pieces(SLOTS)
-
-    def _with_pieces(self, new: Sequence[str]) -> Tokenizer:
-        settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *new]}
+    def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
+        settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *pieces]}
         return WholeTokenizer(json.dumps(settings, ensure_ascii=False, indent=0))
 
     def tokens(self, text: str) -> list[Token]:
@@ -173,8 +164,8 @@ def train_tokenizer(
     """Train a tokenizer of `config.kind` on `texts` in the language `lang` (for spaCy's rules).
 
     It has `config.vocab_size` tokens, or fewer if the texts have fewer pieces; the last are the reserved ones
-    `marks`, before them `SLOTS` with `slots`. `config.dropout` is used by `encode_batch(..., dropout=True)`
-    only.
+    `marks`, before them `SLOTS` with `slots`. `config.dropout` is the probability with which
+    `encode_batch(..., dropout=generator)` leaves out merges.
 
     Raises:
         DataError: there is no text.
