@@ -9,6 +9,7 @@ from dragoman.data.readers.arrow import HUB, HubTable, Parquet
 from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.tables import Column, CommaSeparated, JsonLines, Table, TabSeparated
 from dragoman.errors import DataError
+from dragoman.text.languages import language_code
 
 _TABLES: dict[str, type[TabSeparated | CommaSeparated | JsonLines | Parquet]] = {
     ".csv": CommaSeparated,
@@ -114,7 +115,7 @@ def _words(name: str) -> list[str]:
 
 def _is_language(language: str) -> Callable[[str], bool]:
     """Whether a column's name speaks of a language."""
-    code = language.lower().replace("_", "-").partition("-")[0]
+    code = language_code(language)
     known = {code, *_NAMES.get(code, "").split()}
     return lambda name: not known.isdisjoint(_words(name))
 
