@@ -609,6 +609,7 @@ def test_unicode_line_separators_do_not_end_a_line_of_a_po_file(tmp_path: Path) 
         ('msgid "a"\nmsgid "b"\nmsgstr "c"\n', "line 7: a second msgid in one entry"),
         ('# x\nmsgid "a"\n', "line 7: an entry without msgstr"),
         ('msgstr "a"\n\n', "line 6: an entry without msgid"),
+        ('msgid_plural "a"\nmsgstr[0] "b"\n', "line 6: an entry without msgid"),
         ('msgid "\\377"\nmsgstr "a"\n', "line 6: an escape that is not UTF-8"),
         ('msgid "' + 'a\\"' * 300_000 + "\n", "line 6: neither a comment nor a text in quotes"),
     ],
