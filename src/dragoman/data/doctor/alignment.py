@@ -253,15 +253,9 @@ def _auc(right: np.ndarray, wrong: np.ndarray) -> float:
     """Return the probability that one of `right` is above one of `wrong`."""
     if not len(right) or not len(wrong):
         return 0.0
-    below = np.searchsorted(np.sort(wrong), right, side="left") + np.searchsorted(
-        np.sort(wrong), right, side="right"
-    )
+    wrong = np.sort(wrong)
+    below = np.searchsorted(wrong, right, side="left") + np.searchsorted(wrong, right, side="right")
     return float(below.mean() / 2 / len(wrong))
-
-
-def _smooth(values: np.ndarray) -> np.ndarray:
-    """Return the sum over a window around each value, no one of which counts too much."""
-    return np.convolve(np.clip(values, -_CLEAR, _CLEAR), np.ones(_WINDOW), mode="same")
 
 
 def _trace(judge: _Judge, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
@@ -271,7 +265,7 @@ def _trace(judge: _Judge, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, s
     """
     n = len(shifts)
     likelihood = judge.likelihood(np.arange(n), shifts)
-    doubtful = _smooth(likelihood) < 0
+    doubtful = np.convolve(np.clip(likelihood, -_CLEAR, _CLEAR), np.ones(_WINDOW), mode="same") < 0
     changes = np.flatnonzero(np.diff(shifts)) + 1
     for change in changes.tolist():
         doubtful[max(0, change - BLOCK) : change + BLOCK] = True
