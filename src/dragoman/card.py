@@ -17,7 +17,7 @@ from dragoman.config import Config, Corpora, CorpusFiles, each_corpus, file_name
 from dragoman.data import catalog
 from dragoman.data.corpora import PHRASEBOOK
 from dragoman.data.readers.arrow import HUB
-from dragoman.runs import Run, saved_scores
+from dragoman.runs import Run, is_private, saved_scores
 
 UNKNOWN = "unknown"
 """What is said of whatever a run does not say; of licences, the hub knows the word."""
@@ -64,13 +64,10 @@ def model_card(
 
 
 def published(config: Config) -> Config:
-    """Return the configuration for others to see: of files outside the working directory, only the names."""
+    """Return the configuration for others to see: of private files (`runs.is_private`), only the names."""
 
     def cut(file: str) -> str:
-        if file.startswith((HUB, PHRASEBOOK)):
-            return file
-        path = Path(file)
-        return path.name if path.is_absolute() or ".." in path.parts or "\\" in file else file
+        return PureWindowsPath(file).name if is_private(file) or "\\" in file else file
 
     def cut_all(files: Corpora) -> Corpora:
         corpora = tuple(tuple(map(cut, corpus)) for corpus in each_corpus(files))
