@@ -96,7 +96,7 @@ def reproduce(
     listener: TrainingListener | None = None,
     translate: Callable[[Job], Summary] = translate_file,
 ) -> Reproduction:
-    """Train a version of a recipe into `out`, or continue there, evaluates its test sets and judges them.
+    """Train a version of a recipe into `out`, or continue there; evaluate its test sets and judge the scores.
 
     The runs that it starts from or learns from, if any, are trained and judged first; `translate` runs the
     jobs of those it learns from. `robustness` scores altered text even if nothing is expected of it.
