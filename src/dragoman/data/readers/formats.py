@@ -131,6 +131,13 @@ class XmlStream(ABC, Generic[Record]):
                 f"{self.path} line {error.lineno}: not XML ({reason} at column {error.offset}); "
                 "check its encoding, or write it again with the program it is from"
             ) from None
+        except (LookupError, ValueError) as error:
+            if self._root:
+                raise
+            raise DataError(
+                f"{self.path}: declares an encoding that is not read in XML ({error}); "
+                "write it again in UTF-8"
+            ) from None
 
     @abstractmethod
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
