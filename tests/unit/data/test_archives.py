@@ -198,6 +198,12 @@ def test_a_damaged_member_of_a_zip_is_reported(tmp_path: Path) -> None:
     assert "is damaged" in complaint(archive)
 
 
+def test_a_name_that_is_not_the_text_it_says_is_reported(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "x.zip", {"é": b"1"})
+    archive.write_bytes(archive.read_bytes().replace("é".encode(), b"\xff\xfe"))
+    assert "is damaged" in complaint(archive)
+
+
 def test_an_encrypted_zip_is_reported(tmp_path: Path) -> None:
     archive = make_zip(tmp_path / "x.zip", {"a": b"1"})
     data = bytearray(archive.read_bytes())

@@ -205,10 +205,10 @@ def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _explained(archive: Path) -> Iterator[None]:
-    """Make a DataError of what a damaged archive raises."""
+    """Make a DataError of what a damaged archive raises: ValueError for offsets and names that cannot be."""
     damage = (
         zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, gzip.BadGzipFile,
-        EOFError, NotImplementedError,
+        EOFError, RuntimeError, ValueError,
     )  # fmt: skip
     try:
         yield
