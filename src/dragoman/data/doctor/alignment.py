@@ -62,35 +62,20 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
     features = _Features(src, tgt)
     shifts = _block_shifts(features)
     for _ in range(2):
-        judged = _judge(features, shifts)
-        if judged.separation < _MIN_SEPARATION:
+        judge = _Judge(features, shifts)
+        separation, prior = judge.separation, judge.prior
+        if separation < _MIN_SEPARATION:
             note = "alignment was not judged: pairs are hardly more alike than any two lines"
-            return Alignment(separation=judged.separation, notes=(note,))
-        n_changed = int((judged.shifts != shifts).sum())
-        shifts = judged.shifts
+            return Alignment(separation=separation, notes=(note,))
+        found, likelihood, note = _trace(judge, shifts)
+        del judge  # its lexicon is large, and the next one is learnt
+        n_changed = int((found != shifts).sum())
+        shifts = found
         if n_changed < 0.02 * n:
             break
-    probability = 1 / (1 + np.exp(-judged.likelihood - judged.prior))
+    probability = 1 / (1 + np.exp(-likelihood - prior))
     probability[(shifts != 0) | ~(features.has_text[0] & features.has_text[1])] = 1.0
-    return Alignment(_stretches(shifts), probability, notes=(judged.note,) if judged.note else ())
-
-
-class _Judged(NamedTuple):
-    """What a lexicon says that was learnt from lines beside those that they were guessed to belong to."""
-
-    separation: float
-    prior: float
-    shifts: np.ndarray
-    likelihood: np.ndarray
-    note: str
-
-
-def _judge(features: _Features, shifts: np.ndarray) -> _Judged:
-    """Learn a lexicon, judge by it, and forget it, for it is large."""
-    judge = _Judge(features, shifts)
-    if judge.separation < _MIN_SEPARATION:
-        return _Judged(judge.separation, judge.prior, shifts, np.zeros(0), "")
-    return _Judged(judge.separation, judge.prior, *_trace(judge, shifts))
+    return Alignment(_stretches(shifts), probability, notes=(note,) if note else ())
 
 
 class _Features:
