@@ -110,7 +110,8 @@ def _head(
 ) -> dict[str, Any]:
     """Return the metadata that the hub shows and searches."""
     config = run.config
-    on_hub = {file[len(HUB) :].split(":")[0] for file in _files(config) if file.startswith(HUB)}
+    files = [file for _, files in config.data.files() for file in files]
+    on_hub = {file[len(HUB) :].split(":")[0] for file in files if file.startswith(HUB)}
     by_test = _chosen(config, scores)
     metrics = {METRICS[s["name"]] for r in by_test.values() for s in _values(r) if s["name"] in METRICS}
     head: dict[str, Any] = {
@@ -263,10 +264,6 @@ def licence_of(files: CorpusFiles) -> tuple[str, str]:
         return "see there", f"https://huggingface.co/datasets/{files[0][len(HUB) :].split(':')[0]}"
     known = catalog.providing(files[0])
     return (known.licence, known.homepage) if known else (UNKNOWN, UNKNOWN)
-
-
-def _files(config: Config) -> Iterator[str]:
-    return (file for _, files in config.data.files() for file in files)
 
 
 def _type_of_test(config: Config, name: str) -> str:

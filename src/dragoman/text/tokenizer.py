@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tokenizers
@@ -101,19 +101,6 @@ class SubwordTokenizer(Tokenizer):
             if i >= N_FIXED or n_bytes == len(text[position].encode()):
                 position, n_bytes = position + width, 0
         return tokens
-
-
-class Segmenter(Protocol):
-    """Cuts normalised text into pieces, and puts pieces together."""
-
-    def split(self, text: str) -> list[str]:
-        """Return the pieces of `text`, without the spaces between, unless META_SPACE stands for them."""
-
-    def join(self, pieces: Iterable[str]) -> str:
-        """`pieces` as text."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return the section of the tokenizer's file."""
 
 
 class WholeTokenizer(ListedTokenizer):
@@ -226,8 +213,8 @@ def _read(spec: str) -> Tokenizer:
     return WholeTokenizer(spec)
 
 
-def _segmenter(settings: dict[str, Any]) -> Segmenter:
-    """Return the segmenter that a tokenizer's file describes. ValueError: Dragoman has no such kind."""
+def _segmenter(settings: dict[str, Any]) -> Words | Characters:
+    """Return what cuts text into pieces by a tokenizer's file. ValueError: Dragoman has no such kind."""
     if settings["kind"] == "characters":
         return Characters()
     if settings["kind"] != "words" or settings["splitter"] not in ("regex", "spacy"):
@@ -240,7 +227,7 @@ def _segmenter(settings: dict[str, Any]) -> Segmenter:
 
 def _learn_whole(texts: Iterable[str], config: TokenizerConfig, lang: str) -> str:
     """Return a tokenizer of words or characters as JSON: the `config.vocab_size` most frequent ones."""
-    segmenter: Segmenter
+    segmenter: Words | Characters
     if config.kind == "words":
         segmenter = Words(splitter=config.splitter, language=lang, format_output=config.format_output)
     else:
