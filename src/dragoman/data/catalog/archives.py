@@ -205,10 +205,10 @@ def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _explained(archive: Path) -> Iterator[None]:
-    """Make a DataError of what a damaged archive raises: ValueError for offsets and names that cannot be."""
+    """Make a DataError of what a damaged archive raises, as a ValueError at an offset that leads nowhere."""
     damage = (
         zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, gzip.BadGzipFile,
-        EOFError, RuntimeError, ValueError,
+        EOFError, IndexError, RuntimeError, ValueError,
     )  # fmt: skip
     try:
         yield
