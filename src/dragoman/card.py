@@ -17,7 +17,7 @@ from dragoman.config import Config, Corpora, CorpusFiles, each_corpus, file_name
 from dragoman.data import catalog
 from dragoman.data.corpora import PHRASEBOOK
 from dragoman.data.readers.arrow import HUB
-from dragoman.runs import Run, saved_scores
+from dragoman.runs import Run, is_private, saved_scores
 
 UNKNOWN = "unknown"
 """What is said of whatever a run does not say; of licences, the hub knows the word."""
@@ -64,13 +64,10 @@ def model_card(
 
 
 def published(config: Config) -> Config:
-    """Return the configuration for others to see: of files outside the working directory, only the names."""
+    """Return the configuration for others to see: of private files (`runs.is_private`), only the names."""
 
     def cut(file: str) -> str:
-        if file.startswith((HUB, PHRASEBOOK)):
-            return file
-        path = Path(file)
-        return path.name if path.is_absolute() or ".." in path.parts or "\\" in file else file
+        return PureWindowsPath(file).name if is_private(file) or "\\" in file else file
 
     def cut_all(files: Corpora) -> Corpora:
         corpora = tuple(tuple(map(cut, corpus)) for corpus in each_corpus(files))
@@ -113,7 +110,8 @@ def _head(
 ) -> dict[str, Any]:
     """Return the metadata that the hub shows and searches."""
     config = run.config
-    on_hub = {file[len(HUB) :].split(":")[0] for file in _files(config) if file.startswith(HUB)}
+    files = [file for _, files in config.data.files() for file in files]
+    on_hub = {file[len(HUB) :].split(":")[0] for file in files if file.startswith(HUB)}
     by_test = _chosen(config, scores)
     metrics = {METRICS[s["name"]] for r in by_test.values() for s in _values(r) if s["name"] in METRICS}
     head: dict[str, Any] = {
@@ -266,10 +264,6 @@ def licence_of(files: CorpusFiles) -> tuple[str, str]:
         return "see there", f"https://huggingface.co/datasets/{files[0][len(HUB) :].split(':')[0]}"
     known = catalog.providing(files[0])
     return (known.licence, known.homepage) if known else (UNKNOWN, UNKNOWN)
-
-
-def _files(config: Config) -> Iterator[str]:
-    return (file for _, files in config.data.files() for file in files)
 
 
 def _type_of_test(config: Config, name: str) -> str:

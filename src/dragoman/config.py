@@ -76,6 +76,11 @@ def each_corpus(files: Sequence[str] | Sequence[Sequence[str]]) -> tuple[CorpusF
     return (names,) if names else tuple(tuple(item) for item in files)
 
 
+def _as_tuple(value: Any) -> Any:
+    """Return TOML's list as the tuple that a setting is."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _as_corpora(value: Any) -> Corpora:
     """Return a list of files, or of such lists, as tuples. ValueError: it is neither."""
     if not isinstance(value, list | tuple):
@@ -85,6 +90,11 @@ def _as_corpora(value: Any) -> Corpora:
     if n_lists not in (0, len(value)) or not all(isinstance(f, str) for files in corpora for f in files):
         raise ValueError(f"{_REPR.repr(value)} is neither a list of files nor a list of such lists")
     return tuple(map(tuple, value)) if n_lists > 1 else tuple(corpora[0]) if n_lists else tuple(value)
+
+
+def _as_tests(value: Any) -> Any:
+    """Return a table with such a list for each test set as a table of tuples."""
+    return {name: _as_corpora(files) for name, files in value.items()} if isinstance(value, dict) else value
 
 
 def file_names(files: Sequence[str] | Sequence[Sequence[str]]) -> CorpusFiles:
@@ -152,12 +162,8 @@ class DataConfig(Section):
     split_seed: int = Field(default=-1, ge=-1, le=MAX_SEED)
     """Seed of the held-out examples, so that runs of different seeds are comparable; -1 = `seed`."""
 
-    @field_validator("train", "valid", "test", mode="before")
-    @classmethod
-    def _lists_become_tuples(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: _as_corpora(files) for name, files in value.items()}
-        return _as_corpora(value)
+    _corpora = field_validator("train", "valid", mode="before")(_as_corpora)
+    _tests = field_validator("test", mode="before")(_as_tests)
 
     @field_validator("test")
     @classmethod
@@ -210,22 +216,9 @@ class CorpusConfig(Section):
     split_seed: int = Field(default=-1, ge=-1, le=MAX_SEED)
     """With data.choose_by: seed of the pairs held out of this corpus; -1 = data.split_seed."""
 
-    @field_validator("langs", "columns", mode="before")
-    @classmethod
-    def _list_becomes_tuple(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    @field_validator("files", "valid", mode="before")
-    @classmethod
-    def _lists_become_tuples(cls, value: Any) -> Any:
-        return _as_corpora(value)
-
-    @field_validator("test", mode="before")
-    @classmethod
-    def _lists_of_tests_become_tuples(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {name: _as_corpora(files) for name, files in value.items()}
+    _tuples = field_validator("langs", "columns", mode="before")(_as_tuple)
+    _corpora = field_validator("files", "valid", mode="before")(_as_corpora)
+    _tests = field_validator("test", mode="before")(_as_tests)
 
     @model_validator(mode="after")
     def _is_parallel_text(self) -> Self:
@@ -343,20 +336,16 @@ class TranslationDataConfig(DataConfig):
             settings = {"train": (), **settings}
         if {"src_lang", "tgt_lang"} & settings.keys():
             return settings
-        first = next(iter(settings.get("directions") or ()), None)
-        if isinstance(first, str):
-            src, _, tgt = first.partition("-")
-            return {**settings, "src_lang": src, "tgt_lang": tgt}
         try:
-            src, tgt = next(corpus["langs"] for corpus in settings["corpora"] if corpus.get("files"))
+            if settings.get("directions"):
+                src, _, tgt = settings["directions"][0].partition("-")
+            else:
+                src, tgt = next(corpus["langs"] for corpus in settings["corpora"] if corpus.get("files"))
         except (LookupError, TypeError, ValueError, AttributeError, StopIteration):
-            return settings
+            return settings  # the checks of each setting say what is wrong
         return {**settings, "src_lang": src, "tgt_lang": tgt}
 
-    @field_validator("columns", "directions", "part", "corpora", "stages", mode="before")
-    @classmethod
-    def _list_becomes_tuple(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
+    _tuples = field_validator("columns", "directions", "part", "corpora", "stages", mode="before")(_as_tuple)
 
     @model_validator(mode="after")
     def _corpora_are_one_or_two_files(self) -> Self:
@@ -731,10 +720,7 @@ class TrainingConfig(Section):
             (f'{name} = "{value}"' for name, value in wanting.items() if getattr(self, name) == value), ""
         )
 
-    @field_validator("betas", mode="before")
-    @classmethod
-    def _list_becomes_tuple(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
+    _tuples = field_validator("betas", mode="before")(_as_tuple)
 
 
 class TranslationTrainingConfig(TrainingConfig):
@@ -1205,7 +1191,7 @@ def parse_config(
     `overrides` have brought behind `--set`.
     """
     task = _merged(settings, overrides, where)[0].get("task", "translation")
-    if task not in TASKS:
+    if not isinstance(task, str) or task not in TASKS:
         place = where if settings.get("task", "translation") == task else "--set"
         raise ConfigError(f"{place}: task = {task!r}: there are {', '.join(TASKS)}")
     return parse_section(TASKS[task], settings, overrides=overrides, where=where)

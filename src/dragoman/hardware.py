@@ -159,7 +159,7 @@ class Machine:
     """Facts about the machine, for `dragoman doctor`."""
 
     n_cores: int
-    """Return the number of cores that this process may use."""
+    """Those that this process may use."""
     n_threads: int
     """Those that PyTorch uses."""
     has_bf16: bool
@@ -182,14 +182,14 @@ class Machine:
 def look_around() -> Machine:
     """Examine this machine; measuring its matrix products takes some seconds."""
     device = choose_device("auto")
-    memory, free = _memory()
+    there, free = memory()
     types = {"fp32": torch.float32, "bf16": torch.bfloat16}
     return Machine(
         n_cores=usable_cores(),
         n_threads=torch.get_num_threads(),
         has_bf16=has_bf16(torch.device("cpu")),
         has_amx="amx_bf16" in processor().flags,
-        memory=memory,
+        memory=there,
         free_memory=free,
         free_disk=shutil.disk_usage(".").free,
         gpus=tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())),
@@ -243,23 +243,21 @@ def matrix_ceiling(
     return 2.0 * size**3 / best
 
 
-def memory() -> int:
-    """Bytes of memory that there are, of the control group where that has fewer; 0 where nobody says."""
-    return _memory()[0]
+def memory() -> tuple[int, int]:
+    """Return the bytes of memory, and those that are free; of the control group where that has fewer.
 
-
-def _memory() -> tuple[int, int]:
-    """Bytes of memory, and those that are free; of the control group where that has fewer."""
+    0 where nobody says.
+    """
     facts = {}
     for line in _text("/proc/meminfo").splitlines():
         name, _, value = line.partition(":")
         facts[name] = int(value.split()[0]) * 1024 if value.split() else 0
-    memory, free = facts.get("MemTotal", 0), facts.get("MemAvailable", 0)
+    there, free = facts.get("MemTotal", 0), facts.get("MemAvailable", 0)
     limit = _text("/sys/fs/cgroup/memory.max").strip()
     used = _text("/sys/fs/cgroup/memory.current").strip()
     if limit.isdecimal() and used.isdecimal():
-        memory, free = min(memory, int(limit)), min(free, int(limit) - int(used))
-    return memory, free
+        there, free = min(there, int(limit)), min(free, int(limit) - int(used))
+    return there, free
 
 
 class Processor(NamedTuple):
@@ -293,30 +291,26 @@ def _text(path: str) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Return what results depend on beside settings, as JSON: versions, processor, threads, GPUs."""
+    """Return what results depend on beside settings, as JSON: versions, processor, threads, GPUs.
+
+    None where something is not known.
+    """
     packages = ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu")
+    name, flags = processor()
     return {
-        **{name: _version(name) for name in packages},
+        **{package: _version(package) for package in packages},
         "commit": _commit(),
         "torch": str(torch.__version__),  # names the build too: 2.13.0+cu130
         "python": platform.python_version(),
         "platform": platform.platform(),
-        **_processor(),
+        "cpu": name or platform.processor() or platform.machine(),
+        "cpu_bf16": bool(flags & {"avx512_bf16", "amx_bf16", "bf16"}) if flags else None,
+        "cpu_amx": "amx_tile" in flags if flags else None,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "n_cores": os.cpu_count(),
         "n_threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "cuda": torch.version.cuda,
-    }
-
-
-def _processor() -> dict[str, Any]:
-    """Return the processor's name, and whether it multiplies in bf16 and has AMX; None = unknown."""
-    name, flags = processor()
-    return {
-        "cpu": name or platform.processor() or platform.machine(),
-        "cpu_bf16": bool(flags & {"avx512_bf16", "amx_bf16", "bf16"}) if flags else None,
-        "cpu_amx": "amx_tile" in flags if flags else None,
     }
 
 

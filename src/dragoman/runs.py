@@ -34,7 +34,7 @@ from dragoman.errors import ConfigError, RunError
 from dragoman.files import cannot_write, locked, write_atomically
 from dragoman.hub import HubName, fetch, is_on_hub
 from dragoman.notebook import MAX_ROWS, Cell, curve, facts, table
-from dragoman.remote import refuse_remote
+from dragoman.remote import refuse_remote, remote_url
 
 if TYPE_CHECKING:
     import torch
@@ -253,12 +253,9 @@ class Run:
             )
 
     def outside_corpus(self) -> tuple[str, str] | None:
-        """Return name and file of a corpus that is elsewhere on this machine; None: there is none."""
-        for name, files in self.config.data.files():
-            for file in files:
-                if Path(file).is_absolute() or ".." in Path(file).parts:
-                    return name, file
-        return None
+        """Return name and file of the first corpus of `is_private` files; None: there is none."""
+        each = ((name, file) for name, files in self.config.data.files() for file in files)
+        return next(((name, file) for name, file in each if is_private(file)), None)
 
     def append_history(self, record: Mapping[str, Any]) -> None:
         """Add one line to history.jsonl; NaN and infinity, which JSON has not, become null.
@@ -353,6 +350,18 @@ def only_writer(path: str | Path) -> Iterator[None]:
         yield
 
 
+def is_private(file: str) -> bool:
+    """Whether a file of a corpus is outside the working directory, or in a store that asks who reads it.
+
+    Only relative names, the web and the hub are open to others. "file:///etc/passwd" is an address, too, and
+    "hf:../folder" a folder of this machine.
+    """
+    if url := remote_url(file):
+        return not url.startswith(("http://", "https://"))
+    path = Path(file.removeprefix("hf:"))
+    return path.is_absolute() or ".." in path.parts
+
+
 def _with_tests(config: Config, tests: Mapping[str, Any]) -> Config:
     return config.model_copy(update={"data": config.data.model_copy(update={"test": tests})})
 
@@ -439,7 +448,7 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _drop_half_written_line(file: BinaryIO) -> None:
-    """Cuts off what follows the last line end of a file opened with "ab+"."""
+    """Cut off what follows the last line end of a file opened with "ab+"."""
     size = file.seek(0, os.SEEK_END)
     if size == 0:
         return

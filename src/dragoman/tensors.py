@@ -157,7 +157,8 @@ def _check_size(path: Path) -> None:
             f"{path}: has a header of {n_header:,} bytes, larger than the limit of {MAX_HEADER:,}; "
             "not a Dragoman file"
         )
-    if 0 < memory() < n_bytes:
+    of_machine, _ = memory()
+    if 0 < of_machine < n_bytes:
         raise RunError(
-            f"{path}: has {n_bytes:,} bytes, and this machine {memory():,} of memory; take another"
+            f"{path}: has {n_bytes:,} bytes, and this machine {of_machine:,} of memory; take another"
         )

@@ -162,14 +162,20 @@ def test_published_settings_name_no_folder() -> None:
         "name": "x",
         "data": {
             "src_lang": "en", "tgt_lang": "de", "train": ["/home/me/a.en", "../b.de"],
-            "valid": ["multi30k/val.en.gz", "multi30k/val.de.gz"], "test": {"t": ["hf:a/b:test"]},
+            "valid": ["multi30k/val.en.gz", "multi30k/val.de.gz"], "test": {
+                "t": ["hf:a/b:test"], "web": ["https://host/t.tsv"], "store": ["s3://mine/t.tsv"],
+                "windows": [r"C:\Users\me\t.tsv"], "folder": ["hf:/home/me/t"],
+            },
         },
         "training": {"start_from": "/home/me/runs/old"},
     }  # fmt: skip
     config = published(parse_config(settings))
     assert config.data.train == ("a.en", "b.de")
     assert config.data.valid == ("multi30k/val.en.gz", "multi30k/val.de.gz")
-    assert config.data.test == {"t": ("hf:a/b:test",)}
+    assert config.data.test == {
+        "t": ("hf:a/b:test",), "web": ("https://host/t.tsv",), "store": ("t.tsv",), "windows": ("t.tsv",),
+        "folder": ("t",),
+    }  # fmt: skip
     assert config.task == "translation"
     assert config.training.start_from == "old"
 

@@ -226,6 +226,9 @@ def test_what_is_missing_is_named() -> None:
         (['tokenizer.kind="words"', 'tokenizer.splitter="spacy"'], r"set tokenizer\.shared = false"),
         (["tokenizer.min_frequency=2"], r"min_frequency is for kind = \"words\" or \"characters\""),
         (['task="parsing"'], r"task = 'parsing': there are translation, classification"),
+        (['task=["translation"]'], r"task = \['translation'\]: there are translation, classification"),
+        (['data.train={a=["b"]}'], r"data\.train: \{'a': \['b'\]\} is not a list of files"),
+        (["data.test=3"], r"data\.test = 3: input should be a valid dictionary"),
         (["search.n_best=6"], r"n_best = 6 needs a beam at least as large; beam_size = 5"),
         (["data.train=[]"], r'train names no file: train = \["train\.en", "train\.de"\]'),
         (['data.train=["a", "b", "c"]'], r"a corpus is two aligned files or one file with both sides"),
@@ -235,6 +238,13 @@ def test_what_is_missing_is_named() -> None:
 def test_settings_that_contradict_one_another_are_refused(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse(*overrides)
+
+
+@pytest.mark.parametrize("directions", [3, True, [3], {"en": "de"}])
+def test_directions_that_are_none_are_named_even_if_they_should_tell_the_languages(directions: Any) -> None:
+    data = {"train": ["train.tsv"], "directions": directions}
+    with pytest.raises(ConfigError, match=r"data\.directions"):
+        parse_config({"name": "small", "data": data})
 
 
 @pytest.mark.parametrize("tie", ["output", "none"])

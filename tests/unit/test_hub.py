@@ -215,7 +215,10 @@ def test_commands_take_a_name_of_the_hub_for_a_run(pushed: Hub, tiny_run: Path) 
 def test_a_run_of_the_hub_cannot_choose_among_the_files_of_this_machine(pushed: Hub, tmp_path: Path) -> None:
     _, files = pushed.models[NAME].versions[-1]
     (tmp_path / "diary.txt").write_text("mine\n")
-    for file in (str(tmp_path / "diary.txt"), "../diary.txt"):
+    for file in (
+        str(tmp_path / "diary.txt"), "../diary.txt",
+        (tmp_path / "diary.txt").as_uri(), "s3://bucket/diary.txt", f"hf:{tmp_path}:train", "hf:../diary",
+    ):  # fmt: skip
         config = files["config.toml"].replace(b'"test.en"', f'"{file}"'.encode())
         pushed.put(NAME, files | {"config.toml": config})
         line = error_of("evaluate", f"hf:{NAME}")

@@ -199,10 +199,15 @@ def _n_full(src: Lengths, tgt: Lengths, *, size: int, src_tokens: float) -> int:
 def make_batch(store: TokenStore, indices: Indices) -> TranslationBatch:
     """Return the pairs at `indices` of the store, in that order; they lie in one shard."""
     src, tgt_out = map(torch.from_numpy, store.padded(indices))
+    return TranslationBatch(src, shifted_right(tgt_out), tgt_out)
+
+
+def shifted_right(tgt_out: Tensor) -> Tensor:
+    """Return what the decoder reads to write `tgt_out` (B, T): a start token in front, no end token."""
     tgt_in = tgt_out.roll(1, dims=1)
-    tgt_in[tgt_in == EOS_ID] = PAD_ID
+    tgt_in = tgt_in.masked_fill(tgt_in == EOS_ID, PAD_ID)  # unlike assigning by a mask, no GPU is waited for
     tgt_in[:, 0] = BOS_ID
-    return TranslationBatch(src, tgt_in, tgt_out)
+    return tgt_in
 
 
 def source_mask(src: Tensor, *, with_end: bool) -> Tensor:

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dragoman.data.batching import Indices, Lengths
+from dragoman.data.batching import Indices, Lengths, shifted_right
 from dragoman.data.store import Side, TokenStore
-from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from dragoman.text.vocabulary import EOS_ID, PAD_ID
 
 N_BUCKETS = 12
 """Buckets of target lengths, at most."""
@@ -164,10 +164,7 @@ class StaticBatches:
         gathered = self._from_device if self.on_device else self._from_files
         src, tgt = gathered(indices, n_rows, (bucket.src_length, bucket.tgt_length))
         src[len(indices) :, 0] = EOS_ID
-        tgt_in = tgt.roll(1, dims=1)
-        tgt_in = tgt_in.masked_fill(tgt_in == EOS_ID, PAD_ID)
-        tgt_in[:, 0] = BOS_ID
-        return StaticBatch(src, tgt_in, tgt, int(src_lengths.sum()), int(tgt_lengths.sum()))
+        return StaticBatch(src, shifted_right(tgt), tgt, int(src_lengths.sum()), int(tgt_lengths.sum()))
 
     def _from_files(self, indices: Indices, n_rows: int, lengths: tuple[int, int]) -> list[Tensor]:
         """Return source and target as rows of int64 (n_rows, length), filled up with PAD_ID."""

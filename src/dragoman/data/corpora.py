@@ -212,7 +212,6 @@ class Talks(AlignedFiles):
         return hash_strings("talks", hash_file(self.src), hash_file(self.tgt))
 
     def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
-        self._notes[path] = Notes("lines")
         return (segment.text for segment in islice(self._segments(path), skip, None))
 
     def _segments(self, path: Path) -> Iterator[formats.Segment]:
@@ -343,12 +342,23 @@ class Several(Corpus):
         return {file: found for corpus in self.corpora for file, found in corpus.hashes().items()}
 
 
-class Reversed(Corpus):
-    """A corpus whose targets are the sources."""
+class Derived(Corpus):
+    """What is made of the pairs of another corpus: it is read from the same files, and notes the same."""
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, corpus: Corpus, name: str = "") -> None:
+        """`name` says in brackets which of the pairs these are; without one, the corpora have one name."""
         self.corpus = corpus
-        self.name = corpus.name
+        self.name = f"{corpus.name} ({name})" if name else corpus.name
+
+    def notes(self) -> list[str]:
+        return self.corpus.notes()
+
+    def hashes(self) -> dict[str, str]:
+        return self.corpus.hashes()
+
+
+class Reversed(Derived):
+    """A corpus whose targets are the sources."""
 
     def _read(self) -> Iterator[Pair]:
         return (Pair(tgt, src) for src, tgt in self.corpus.pairs())
@@ -356,24 +366,18 @@ class Reversed(Corpus):
     def size(self) -> int:
         return self.corpus.size()
 
-    def notes(self) -> list[str]:
-        return self.corpus.notes()
-
     def fingerprint(self) -> str:
         return hash_strings("reversed", self.corpus.fingerprint())
 
-    def hashes(self) -> dict[str, str]:
-        return self.corpus.hashes()
 
-
-class HeldOut(Corpus):
+class HeldOut(Derived):
     """The pairs of a corpus whose source is among the held-out ones, or those whose source is not."""
 
     def __init__(
         self, corpus: Corpus, held_out: frozenset[int], *, seed: int, name: str, inside: bool
     ) -> None:
-        self.corpus, self.held_out, self.seed, self.inside = corpus, held_out, seed, inside
-        self.name = f"{corpus.name} ({name})"
+        super().__init__(corpus, name)
+        self.held_out, self.seed, self.inside = held_out, seed, inside
 
     def _read(self) -> Iterator[Pair]:
         for pair in self.corpus.pairs():
@@ -385,21 +389,18 @@ class HeldOut(Corpus):
         name = f"without pairs held out of {self.corpus.name}"
         return HeldOut(other, self.held_out, seed=self.seed, name=name, inside=False)
 
-    def notes(self) -> list[str]:
-        return self.corpus.notes()
-
     def fingerprint(self) -> str:
         held_out = map(str, sorted(self.held_out))
         return hash_strings("part", self.corpus.fingerprint(), str(self.seed), str(self.inside), *held_out)
 
 
-class Unseen(Corpus):
+class Unseen(Derived):
     """The pairs of a corpus of which no side is a held-out text, but for case, punctuation and spaces."""
 
     def __init__(self, corpus: Corpus, held_out: tuple[frozenset[int], frozenset[int]]) -> None:
         """Take the `hash_plain` of held-out texts in the languages of source and target."""
-        self.corpus, self.held_out = corpus, held_out
-        self.name = corpus.name
+        super().__init__(corpus)
+        self.held_out = held_out
         self._n_pairs = self._n_left_out = 0
 
     def _read(self) -> Iterator[Pair]:
@@ -419,21 +420,18 @@ class Unseen(Corpus):
         held_out = (hash_strings(*map(str, sorted(held))) for held in self.held_out)
         return hash_strings("unseen", self.corpus.fingerprint(), *held_out)
 
-    def hashes(self) -> dict[str, str]:
-        return self.corpus.hashes()
-
 
 def hash_plain(text: str) -> int:
     """64 random-looking bits of the letters and digits of a text, whatever their case."""
     return hash_text(plain(text), seed=0)
 
 
-class _Range(Corpus):
+class _Range(Derived):
     """The pairs of a corpus whose sources have hashes in a range, as shares of all hashes."""
 
     def __init__(self, corpus: Corpus, part: tuple[float, float], *, seed: int) -> None:
-        self.corpus, self.part, self.seed = corpus, part, seed
-        self.name = f"{corpus.name} (part {part[0]:g} to {part[1]:g})"
+        super().__init__(corpus, f"part {part[0]:g} to {part[1]:g}")
+        self.part, self.seed = part, seed
 
     def _read(self) -> Iterator[Pair]:
         low, high = (share * 2**64 for share in self.part)
@@ -444,9 +442,6 @@ class _Range(Corpus):
                 yield pair
         if not n_pairs:
             raise DataError(f"{self.name}: holds no pair; take a larger part (data.part)")
-
-    def notes(self) -> list[str]:
-        return self.corpus.notes()
 
     def fingerprint(self) -> str:
         return hash_strings("range", self.corpus.fingerprint(), str(self.seed), *map(str, self.part))

@@ -172,7 +172,13 @@ class Reviews(LabelledCorpus):
     """A split of the labelled reviews that come with Dragoman."""
 
     def __init__(self, split: str, *, separator: str = "") -> None:
+        """DataError: there is no split of that name."""
+        from dragoman.data.phrasebook import SPLITS
+
         self.name = REVIEWS + split
+        if split not in SPLITS:
+            there = ", ".join(REVIEWS + name for name in SPLITS)
+            raise DataError(f"{self.name}: no such split; there are {there}")
         self.split, self.separator = split, separator
 
     def _read(self) -> Iterator[Labelled]:
@@ -230,7 +236,7 @@ def open_labelled(
         raise DataError(f"a labelled corpus of {len(names)} files; give one file of texts and labels")
     name = names[0]
     if name.startswith(REVIEWS):
-        return _open_reviews(name.removeprefix(REVIEWS), separator)
+        return Reviews(name.removeprefix(REVIEWS), separator=separator)
     for column in (text_column, label_column):
         if isinstance(column, int) and column < 0:
             raise DataError(f"{name}: column {column}; columns are counted from 0 ({SETTING})")
@@ -310,16 +316,6 @@ def _guess_by_content(table: Table, columns: Sequence[Column], separator: str) -
         f"{table.name}: cannot tell which columns are text and label among {there or 'none'}; "
         f"name them ({SETTING})"
     )
-
-
-def _open_reviews(split: str, separator: str) -> Reviews:
-    """Return a split of the reviews. DataError: there is none of that name."""
-    from dragoman.data.phrasebook import SPLITS
-
-    if split not in SPLITS:
-        there = ", ".join(REVIEWS + name for name in SPLITS)
-        raise DataError(f"{REVIEWS}{split}: no such split; there are {there}")
-    return Reviews(split, separator=separator)
 
 
 def split_labelled(

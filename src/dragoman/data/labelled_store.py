@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,10 +123,14 @@ class LabelledStore:
         key = (
             f"labelled {FORMAT} {corpus.fingerprint()} {tokenizer.fingerprint} {names} {max_tokens} {dropout}"
         )
-
-        def build(folder: Path) -> None:
-            _build(folder, corpus, tokenizer, labels, max_tokens=max_tokens, dropout=dropout)
-
+        build = partial(
+            _build,
+            corpus=corpus,
+            tokenizer=tokenizer,
+            labels=labels,
+            max_tokens=max_tokens,
+            dropout=dropout,
+        )
         return prepare_store(cache, key, name=corpus.name, opened=cls, build=build)
 
 
@@ -147,17 +152,12 @@ def numbers_of(cell: str, numbers: Mapping[str, int], *, separator: str, where: 
     return [numbers[label] for label in labels]
 
 
-def shorten(ids: list[int], max_tokens: int) -> list[int]:
-    """Return the first `max_tokens` of `ids`; all of them where that is 0."""
-    return ids[:max_tokens] if max_tokens else ids
-
-
 def _build(
     folder: Path,
+    *,
     corpus: LabelledCorpus,
     tokenizer: Tokenizer,
     labels: Sequence[str],
-    *,
     max_tokens: int,
     dropout: tuple[int, ...] | None,
 ) -> None:
@@ -173,7 +173,7 @@ def _build(
         for examples in chunks(corpus.examples(), CHUNK):
             ids = tokenizer.encode_batch([example.text for example in examples], dropout=generator)
             kept = [(i, example.label) for i, example in zip(ids, examples, strict=True) if i]
-            shortened = [shorten(i, max_tokens) for i, _ in kept]
+            shortened = [i[: max_tokens or None] for i, _ in kept]
             text.append(shortened)
             found = [numbers_of(cell, numbers, separator=separator, where=corpus.name) for _, cell in kept]
             data = labelling.encode(found, len(labels)).tobytes()

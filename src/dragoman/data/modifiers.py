@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from dragoman.config import ModifiersConfig
-from dragoman.data.corpora import Corpus, Pair, has_text
+from dragoman.data.corpora import Corpus, Derived, Pair, has_text
 from dragoman.data.readers.files import hash_strings
 from dragoman.text.alterations import (
     in_capitals,
@@ -41,7 +41,7 @@ def on_one_line(pairs: Sequence[Pair], languages: tuple[str, str]) -> Pair:
     return Pair(*(space.join(text.strip() for text in side) for space, side in sides))
 
 
-class ModifiedCorpus(Corpus):
+class ModifiedCorpus(Derived):
     """The pairs of a corpus, some of them altered; which ones, and how, follows from `seed` and `draw`.
 
     Neighbours that are merged stand as one pair, so that there may be fewer pairs than in the corpus.
@@ -61,17 +61,11 @@ class ModifiedCorpus(Corpus):
 
         `draw` is the number of the epoch.
         """
-        self.corpus, self.rates, self.languages = corpus, rates, languages
-        self.name = corpus.name
+        super().__init__(corpus)
+        self.rates, self.languages = rates, languages
         self.has_slots = rates.slots > 0
         self._max_bytes = 3 * max_length  # a token of Chinese has about 3 bytes, of an alphabet more
         self._drawn_from = f"{seed} {draw}"
-
-    def notes(self) -> list[str]:
-        return self.corpus.notes()
-
-    def hashes(self) -> dict[str, str]:
-        return self.corpus.hashes()
 
     def fingerprint(self) -> str:
         return hash_strings(

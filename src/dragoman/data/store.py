@@ -15,6 +15,7 @@ disk: what is killed goes on from there.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -253,7 +254,11 @@ class TokenStore:
         shards: list[Shard] = []
         while not shards or shards[-1].has_more:
             start = sum(shard.n_read for shard in shards)
-            shards.append(_prepare_shard(cache, key, reading, encoder, start=start, n_pairs=shard_pairs))
+            build = functools.partial(
+                _build, reading=reading, encoder=encoder, start=start, n_pairs=shard_pairs
+            )
+            own_key = f"{key} {start}" if start else key
+            shards.append(prepare_store(cache, own_key, name=corpus.name, opened=Shard, build=build))
         store = cls(shards, max_length=max_length)
         if not len(store):
             raise DataError(
@@ -368,20 +373,8 @@ class Encoder:
         return kept, Skipped(len(pairs) - len(filled), len(filled) - len(kept))
 
 
-def _prepare_shard(
-    cache: Path, key: str, reading: Reading, encoder: Encoder, *, start: int, n_pairs: int
-) -> Shard:
-    """Return the shard with `n_pairs` pairs from `start` on of the store of `key` in the folder `cache`."""
-
-    def build(folder: Path) -> None:
-        _build(folder, reading, encoder, start=start, n_pairs=n_pairs)
-
-    name = f"{key} {start}" if start else key
-    return prepare_store(cache, name, name=reading.corpus.name, opened=Shard, build=build)
-
-
-def _build(folder: Path, reading: Reading, encoder: Encoder, *, start: int, n_pairs: int) -> None:
-    """Write all the files of a shard into `folder`, or what lacks of them after what is noted there."""
+def _build(folder: Path, *, reading: Reading, encoder: Encoder, start: int, n_pairs: int) -> None:
+    """Write the files of the shard of `n_pairs` pairs from `start` on, or what is not there of them yet."""
     noted = _noted(folder)
     n_read, n_empty, n_long = (noted.get(name, 0) for name in ("n_read", "empty", "too_long"))
     generator = encoder.generator(start)

@@ -85,7 +85,8 @@ def distill(
         taught = teach(teacher, config, folder, lessons=lessons, translate=translate)
         say(describe_lessons(taught))
         take_tokenizer(teacher, run)
-    say(describe_beginning(student))
+    start = student.training.start_from
+    say(f"the student begins {f'with the weights of {start}' if start else 'from nothing'}")
     if not run.history_path.exists():
         for inspection in inspect_text(student):
             inspection.report(say, check=False)
@@ -103,7 +104,7 @@ def distill(
         "student": str(out),
         "preset": preset,
         "lessons": taught,
-        "start_from": student.training.start_from,
+        "start_from": start,
         "environment": environment(),
         "beam_sizes": beams,
         **measured,
@@ -228,10 +229,3 @@ def describe_lessons(taught: Mapping[str, Any]) -> str:
         + (f", and from {taught['n_references']:,} as they are" if taught["n_references"] else "")
         + (f"; left out ({DROPPED} lists them): {left_out}" if left_out else "")
     )
-
-
-def describe_beginning(student: TranslationConfig) -> str:
-    """Describe the student's initialisation."""
-    if student.training.start_from:
-        return f"the student begins with the weights of {student.training.start_from}"
-    return "the student begins from nothing"

@@ -17,8 +17,8 @@ import gzip
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -99,7 +99,7 @@ def teach(
             _translate(writer, config, folder, material, translate)
     if config.data.train or config.data.valid:
         valid = (pair for _, corpus in split_of(config, "valid") for pair in corpus.pairs())
-        _write_pairs(_sides(folder, "valid"), filter(has_text, valid))
+        _write_pairs(folder, "valid", filter(has_text, valid))
     counts = _filter(teacher, config, folder, material, translate)
     n_pairs, n_references = counts.pop("pairs"), counts.pop("references")
     if n_pairs == counts.total():
@@ -261,9 +261,9 @@ def _write_training(folder: Path, judged: Iterable[Judged], material: Material) 
 
     own = material.lessons.is_own_text
     with _gzipped(folder / DROPPED) as drop:
-        _write_pairs(_sides(folder, "train"), chain(kept(drop), references() if own else ()))
+        _write_pairs(folder, "train", chain(kept(drop), references() if own else ()))
     if material.lessons.references and not own:
-        _write_pairs(_sides(folder, "references"), references())
+        _write_pairs(folder, "references", references())
     return counts
 
 
@@ -278,18 +278,12 @@ def _gzipped(path: Path) -> Iterator[Callable[[str], None]]:
         yield write
 
 
-def _write_pairs(paths: Mapping[Path, int], pairs: Iterable[Pair]) -> None:
-    """Write the sides of pairs to compressed text files, atomically."""
-    with ExitStack() as stack:
-        files = [(stack.enter_context(_gzipped(path)), side) for path, side in paths.items()]
-        for pair in pairs:
-            for write, side in files:
-                write(one_line(pair[side]))
-
-
-def _sides(folder: Path, name: str) -> dict[Path, int]:
-    """Return the files of both sides of a corpus, with the index of their side of a pair."""
-    return {folder / f"{name}.{side}.gz": i for i, side in enumerate(("src", "tgt"))}
+def _write_pairs(folder: Path, name: str, pairs: Iterable[Pair]) -> None:
+    """Write the sides of pairs to the compressed files NAME.src.gz and NAME.tgt.gz, atomically."""
+    with _gzipped(folder / f"{name}.src.gz") as write_src, _gzipped(folder / f"{name}.tgt.gz") as write_tgt:
+        for src, tgt in pairs:
+            write_src(one_line(src))
+            write_tgt(one_line(tgt))
 
 
 def _write_record(folder: Path, record: dict[str, Any]) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from dragoman.documents.budget import Budget
-from dragoman.documents.passages import Code, Passage, Pieces
+from dragoman.documents.passages import Code, Passage, Pieces, codes_of
 from dragoman.documents.plain import Encoding, decoded
 from dragoman.documents.text import is_wordy
-from dragoman.predict.protection import INLINE_TAGS, pairs
+from dragoman.predict.protection import INLINE_TAGS
 
 UNTRANSLATED = frozenset((
     "address", "applet", "audio", "canvas", "code", "iframe", "kbd", "math", "noembed", "noframes", "object",
@@ -27,6 +27,8 @@ _WITHIN_SENTENCES = INLINE_TAGS | {"acronym", "data", "img", "math", "nobr", "sv
 _VOID = frozenset((
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr",
 ))  # fmt: skip
+_FOREIGN = frozenset(("math", "svg"))
+"""Elements that may close themselves, as in "<svg/>"; of all others HTML does not look at the slash."""
 _WITHOUT_TAGS = frozenset((
     "iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp",
 ))  # fmt: skip
@@ -49,7 +51,7 @@ class Token(NamedTuple):
     """A piece of HTML. All of them, joined, are the whole."""
 
     kind: Literal["text", "open", "close", "other"]
-    """A comment is "other", and so is all that is to be left alone."""
+    """A comment is "other", and so is an element that closes itself, and all that is to be left alone."""
     raw: str
     name: str = ""
     attributes: tuple[tuple[str, str], ...] = ()
@@ -90,18 +92,15 @@ class Hypertext:
             return []
         if not keeps_lines:
             texts = _on_one_line(texts)
-        partners = pairs([(token.kind, token.name) for token in run])
-        keys = {end: begin for begin, end in partners.items()} | {begin: begin for begin in partners}
+        codes = codes_of([(token.kind, token.name) for token in run])
         markup: dict[Code, str] = {}
         pieces: list[str | Code] = []
-        for i, (token, text) in enumerate(zip(run, texts, strict=True)):
+        for token, text, code in zip(run, texts, codes, strict=True):
             if token.kind == "text":
                 pieces += [text] if text else []
-                continue
-            paired = Code("open" if i in partners else "close", keys.get(i, i))
-            code = paired if i in keys else Code("point", i)
-            markup[code] = token.raw
-            pieces.append(code)
+            else:
+                markup[code] = token.raw
+                pieces.append(code)
         self._parts.append(markup)
         return [Passage(tuple(pieces), place)]
 
@@ -181,8 +180,11 @@ def _tag(text: str, start: int, budget: Budget) -> Token:
             (attribute[1].lower(), value.strip(value[:1]) if value[:1] in ("'", '"') else value)
         )
         position = attribute.end()
-    kind: Literal["open", "close"] = "close" if text[start + 1] == "/" else "open"
-    return Token(kind, text[start : end.end()], named[1].lower(), tuple(attributes))
+    name = named[1].lower()
+    kind: Literal["open", "close", "other"] = "close" if text[start + 1] == "/" else "open"
+    if name in _FOREIGN and end[0].endswith("/>"):
+        kind = "other"
+    return Token(kind, text[start : end.end()], name, tuple(attributes))
 
 
 def _other(text: str, start: int) -> Token:
@@ -204,7 +206,7 @@ def _untranslated_as_one(found: Iterator[Token]) -> Iterator[Token]:
         for inner in found:
             raw.append(inner.raw)
             if inner.name == token.name:
-                depth += {"open": 1, "close": -1}[inner.kind]
+                depth += {"open": 1, "close": -1}.get(inner.kind, 0)
             if depth == 0:
                 break
         yield Token("other", "".join(raw), token.name)

@@ -69,6 +69,13 @@ class Reader:
                 f"{self._name}, line {error.lineno}: is not XML, or cut short ({reason} at column "
                 f"{error.offset}); write it again with the program it is from"
             ) from None
+        except (LookupError, ValueError) as error:
+            if len(self._namespaces) > 1:
+                raise
+            raise DataError(
+                f"{self._name}: declares an encoding that is not read in XML ({error}); "
+                "write it again in UTF-8"
+            ) from None
 
     def refuse(self, why: str) -> NoReturn:
         """DataError: `why`, with the line that is being read."""

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from dragoman.data.readers.formats import language_matches
 from dragoman.documents.budget import Budget
 from dragoman.documents.markup import Reader, escaped
-from dragoman.documents.passages import Code, Passage, Pieces
+from dragoman.documents.passages import Code, Passage, Pieces, codes_of
 from dragoman.errors import DataError
-from dragoman.predict.protection import pairs
 
 MOST_ELEMENTS = 1000
 """Maximum inline elements of a segment; a segment with more is not translated."""
@@ -276,18 +275,14 @@ class _Units:
 
     def _pieces(self, variant: Variant) -> tuple[Pieces, dict[Code, str]]:
         """Return a segment as text and codes, and what each code is in the file."""
-        items = [(i, item) for i, item in enumerate(variant.items) if isinstance(item, Item)]
-        partners = pairs([(item.side, item.name) for _, item in items])
-        codes: dict[int, Code] = {}
-        for k, (i, item) in enumerate(items):
-            if k in partners:
-                codes[i], codes[items[partners[k]][0]] = Code("open", k), Code("close", k)
-            elif i not in codes:
-                codes[i] = Code("gap" if item.side == "gap" else "point", k)
-        raw = {codes[i]: self._content[item.start : item.end].decode() for i, item in items}
-        return tuple(
-            codes[i] if isinstance(item, Item) else item for i, item in enumerate(variant.items)
-        ), raw
+        items = [item for item in variant.items if isinstance(item, Item)]
+        codes = codes_of([(item.side, item.name) for item in items])
+        raw = {
+            code: self._content[item.start : item.end].decode()
+            for code, item in zip(codes, items, strict=True)
+        }
+        left = iter(codes)
+        return tuple(next(left) if isinstance(item, Item) else item for item in variant.items), raw
 
 
 def _decoded(name: str, content: bytes) -> tuple[bytes, str, str]:

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from dragoman.documents.budget import Budget
 from dragoman.documents.text import Document, is_wordy
-from dragoman.predict.protection import INLINE_TAGS
+from dragoman.predict.protection import INLINE_TAGS, pairs
 from dragoman.predict.splitting import gap_between
 
 MOST_CODES = 200
@@ -33,6 +33,18 @@ class Code(NamedTuple):
 
 Pieces: TypeAlias = tuple[str | Code, ...]
 """Text and codes in order. Pairs are closed and nested."""
+
+
+def codes_of(things: Sequence[tuple[str, str]]) -> list[Code]:
+    """Return the code of each of the things in a passage, of which `things` are side and name.
+
+    An "open" and a "close" of one name are a pair where `protection.pairs` finds that they are. All else is a
+    thing at a place: a "gap" if its side says so, or a "point".
+    """
+    codes = [Code("gap" if side == "gap" else "point", i) for i, (side, _) in enumerate(things)]
+    for begin, end in pairs(things).items():
+        codes[begin], codes[end] = Code("open", begin), Code("close", begin)
+    return codes
 
 
 @dataclass(frozen=True)

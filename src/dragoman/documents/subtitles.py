@@ -14,10 +14,9 @@ from datetime import timedelta
 from functools import partial
 
 from dragoman.documents.budget import Budget
-from dragoman.documents.passages import Code, Cut, Passage, Pieces, cut, text_of
+from dragoman.documents.passages import Code, Cut, Passage, Pieces, codes_of, cut, text_of
 from dragoman.documents.plain import Encoding, decoded
 from dragoman.errors import DataError
-from dragoman.predict.protection import pairs
 from dragoman.text.words import has_spaces
 
 MOST_CUES = 4
@@ -279,20 +278,12 @@ def _pieces(text: str, tags: dict[Code, str]) -> Pieces:
     """`text` with codes for its tags, which are added to `tags`: pairs where they are pairs."""
     found = list(_TAG.finditer(text))
     sides = ["" if tag["name"] is None else "close" if tag["closes"] else "open" for tag in found]
-    partners = pairs([(side, (tag["name"] or "").lower()) for side, tag in zip(sides, found, strict=True)])
-    opening = {closing: first for first, closing in partners.items()}
+    codes = codes_of([(side, (tag["name"] or "").lower()) for side, tag in zip(sides, found, strict=True)])
     pieces: list[str | Code] = []
     position = 0
-    for i, tag in enumerate(found):
+    for tag, code in zip(found, codes, strict=True):
         pieces += [text[position : tag.start()]] if tag.start() > position else []
         position = tag.end()
-        code = (
-            Code("open", i)
-            if i in partners
-            else Code("close", opening[i])
-            if i in opening
-            else Code("point", i)
-        )
         tags[code] = tag[0]
         pieces.append(code)
     pieces += [text[position:]] if position < len(text) else []

@@ -157,7 +157,7 @@ class Paragraph:
         return len(self._things) - 1
 
     def _collect(self, parent: Any, items: list[_Text | Code]) -> None:
-        """Add text, begin and end of containers, and point to `items`; point in a row are one."""
+        """Add text, begins and ends of containers, and points to `items`; points in a row are one."""
         for child in parent:
             self._budget.step()
             content = child.find(f"{_W}sdtContent") if child.tag == f"{_W}sdt" else child
@@ -370,7 +370,7 @@ class _PieceCounter:
 
 
 def _contents(run: Any) -> Iterator[_Text | Item]:
-    """Return the content of a run: text, with tabs and line breaks, and other elements."""
+    """Yield the content of a run: text, with tabs and line breaks, and other elements."""
     properties = run.find(f"{_W}rPr")
     form = _form(properties)
     texts = {f"{_W}tab": "\t", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "\u2011"}

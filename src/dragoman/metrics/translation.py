@@ -66,21 +66,6 @@ def sentence_chrf(hypothesis: str, reference: str) -> float:
     return float(CHRF().sentence_score(hypothesis, [reference]).score)
 
 
-def ter(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    tgt_lang: str,
-    n_bootstrap: int = 1000,
-) -> Score:
-    """Compute the translation edit rate: edits and shifts per 100 reference words, case-insensitive.
-
-    Lower is better. Chinese and Japanese are split into characters, as Tercom's Asian support does.
-    The slowest of the three: about 2 ms a sentence. DataError: as in `bleu`.
-    """
-    return _score(_ter_metric(tgt_lang), hypotheses, references, n_bootstrap)
-
-
 def tokenised_lowercased_bleu(
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -109,7 +94,12 @@ def score_all(
     tgt_lang: str,
     n_bootstrap: int = 1000,
 ) -> list[Score]:
-    """BLEU, chrF2 and TER of detokenised text, in this order. DataError: as in `bleu`."""
+    """BLEU, chrF2 and TER of detokenised text, in this order. DataError: as in `bleu`.
+
+    TER is the translation edit rate: edits and shifts per 100 reference words, case-insensitive; lower is
+    better. Chinese and Japanese are split into characters, as Tercom's Asian support does. It is the slowest
+    of the three: about 2 ms a sentence.
+    """
     return [_score(metric, hypotheses, references, n_bootstrap) for metric in metrics_for(tgt_lang)]
 
 

@@ -14,7 +14,6 @@ import torch
 
 from dragoman.config import ClassificationConfig
 from dragoman.data.document_batching import make_documents, plan_by_length
-from dragoman.data.labelled_store import shorten
 from dragoman.errors import DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
 from dragoman.hub import folder_of
@@ -168,7 +167,7 @@ class Classifier:
 
     def _logits(self, texts: Sequence[list[int]], progress: Callable[[int], None] | None) -> Logits:
         limit = max_tokens(self.config)
-        read = [np.array(shorten(ids, limit), dtype=np.int64) for ids in texts]
+        read = [np.array(ids[: limit or None], dtype=np.int64) for ids in texts]
         n_cut = [len(ids) - len(kept) for ids, kept in zip(texts, read, strict=True)]
         values = class_logits(self.model, read, self.config, progress=progress)
         return Logits(values, np.array(n_cut, dtype=np.int64))

@@ -81,7 +81,11 @@ class Recipe:
         """Return what writes the text that a version learns from; None: it is not written by runs."""
         found = self._settings(version).get(DISTILLATION)
         where = f"{self._where(version)}: {DISTILLATION}"
-        return None if found is None else parse_section(Distillation, found, where=where)
+        if found is None:
+            return None
+        if not isinstance(found, Mapping):
+            raise ConfigError(f"{where} = {found!r}: is no section; write [{DISTILLATION}] and its settings")
+        return parse_section(Distillation, found, where=where)
 
     def _settings(self, version: str) -> dict[str, Any]:
         """Return the content of a version's file; that of the quick version, laid over the full one's."""

@@ -91,11 +91,6 @@ class ReferenceListener(TrainingListener):
             self._say(text)
 
 
-def reference_curve(run: Run, *, max_steps: int) -> ReferenceCurve:
-    """Return the curve of the run that is kept in a recipe's results; without points where none is kept."""
-    return ReferenceCurve(run.history(), metric=run.config.training.metric, max_steps=max_steps)
-
-
 def reference_curves(run: Run) -> Curves | None:
     """Return the curves of the recipe that the run is of, where Dragoman comes with them.
 

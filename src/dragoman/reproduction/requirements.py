@@ -23,7 +23,7 @@ def files_of(config: Config) -> list[str]:
 
 
 def provide(config: Config, *, fetch: bool, say: Callable[[str], None]) -> None:
-    """Sees that every file is here, fetching what the catalogue has. DataError: one is not to be had."""
+    """See that every file is here, and fetch what the catalogue has. DataError: one is not to be had."""
     for name, missing in missing_files(config).items():
         if name is None:
             find_file(missing[0])  # says where it was looked for

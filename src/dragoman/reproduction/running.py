@@ -20,7 +20,7 @@ from dragoman.predict.translator import translation_config
 from dragoman.reproduction import requirements
 from dragoman.reproduction.expected import Expectation, ExpectedScore
 from dragoman.reproduction.recipe import OF_SEED, Distillation, Recipe, version_of_run, version_option
-from dragoman.reproduction.reference import ReferenceListener, reference_curve
+from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener
 from dragoman.runs import Run, only_writer
 from dragoman.tasks import task_of
 from dragoman.tasks.task import EvaluationRequest
@@ -96,7 +96,7 @@ def reproduce(
     listener: TrainingListener | None = None,
     translate: Callable[[Job], Summary] = translate_file,
 ) -> Reproduction:
-    """Train a version of a recipe into `out`, or continue there, evaluates its test sets and judges them.
+    """Train a version of a recipe into `out`, or continue there; evaluate its test sets and judge the scores.
 
     The runs that it starts from or learns from, if any, are trained and judged first; `translate` runs the
     jobs of those it learns from. `robustness` scores altered text even if nothing is expected of it.
@@ -124,8 +124,8 @@ def reproduce(
     if is_finished(run):
         listener.message(f"{run.path} is trained; evaluating it")
     else:
-        reference = Run(recipe.results(version), config)
-        curve = reference_curve(reference, max_steps=expectation.max_steps)
+        recorded = Run(recipe.results(version), config).history()  # empty where none is kept
+        curve = ReferenceCurve(recorded, metric=config.training.metric, max_steps=expectation.max_steps)
         train(config, out, listener=Listeners([listener, ReferenceListener(curve, listener.message)]))
     robustness |= any(score.test_set.endswith(OF_SET) for score in expectation.scores)
     records = evaluate_run(run, listener, robustness=robustness)

@@ -67,13 +67,9 @@ class Tokenizer(ABC):
         """This tokenizer, without what `with_marks` puts before a text."""
         return self
 
-    @property
+    @cached_property
     def marks(self) -> dict[str, int]:
         """The reserved tokens for languages and origins, and their ids."""
-        return self._marks
-
-    @cached_property
-    def _marks(self) -> dict[str, int]:
         return {piece: i for i, piece in enumerate(self.pieces()) if MARK.fullmatch(piece)}
 
     @property
@@ -81,28 +77,29 @@ class Tokenizer(ABC):
         """The reserved tokens that it puts before every text, and their ids."""
         return {}
 
-    @abstractmethod
     def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
-        """Return this tokenizer with reserved tokens more behind the others; those it has stay as they are.
+        """Return this tokenizer with those of the reserved tokens `marks` that it lacks, behind all others.
 
         ConfigError: a tokenizer that came with an imported model takes no new ones.
         """
-
-    @property
-    def has_slots(self) -> bool:
-        """Whether `SLOTS` are in the vocabulary."""
-        return self._has_slots
+        new = [mark for mark in marks if mark not in self.marks]
+        return self._with_pieces(new) if new else self
 
     @cached_property
-    def _has_slots(self) -> bool:
+    def has_slots(self) -> bool:
+        """Whether `SLOTS` are in the vocabulary."""
         return set(SLOTS) <= set(self.pieces())
 
-    @abstractmethod
     def with_slots(self) -> Tokenizer:
         """Return this tokenizer with `SLOTS` behind the other tokens; as it is where it has them.
 
         ConfigError: a tokenizer that came with an imported model takes no new ones.
         """
+        return self if self.has_slots else self._with_pieces(SLOTS)
+
+    @abstractmethod
+    def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
+        """Return this tokenizer with more tokens behind the others, which no text becomes."""
 
     def with_marks(self, marks: Sequence[str]) -> Tokenizer:
         """Return a view of this tokenizer that puts the reserved tokens `marks` before every text."""
@@ -207,7 +204,7 @@ class MarkedTokenizer(Tokenizer):
     def before(self) -> dict[str, int]:
         return {token.piece: token.id for token in self._before}
 
-    @property
+    @cached_property
     def marks(self) -> dict[str, int]:
         return self._plain.marks
 
@@ -230,6 +227,9 @@ class MarkedTokenizer(Tokenizer):
 
     def with_slots(self) -> Tokenizer:
         return self._plain.with_slots()
+
+    def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
+        return self._plain._with_pieces(pieces)
 
     def normalise(self, text: str, *, slots: bool = False) -> str:
         return self._reader.normalise(text, slots=slots)

@@ -20,6 +20,7 @@ from typing import Any
 from dragoman.errors import ConfigError, optional
 from dragoman.text.base import ListedTokenizer, MarkedTokenizer, Token, Tokenizer
 from dragoman.text.normalisation import META_SPACE, without_controls
+from dragoman.text.slots import SLOTS
 from dragoman.text.vocabulary import UNK_ID, language_mark
 
 LANGUAGE = re.compile(r">>.*?<<")
@@ -43,23 +44,17 @@ class ForeignTokenizer(ListedTokenizer):
         )
 
     @cached_property
-    def _marks(self) -> dict[str, int]:
+    def marks(self) -> dict[str, int]:
         """The languages of a model of OPUS-MT, ">>deu<<", by the tokens that Dragoman has for them."""
         found = {p: i for p, i in self._ids.items() if LANGUAGE.fullmatch(p)}
         return {language_mark(piece[2:-2]): i for piece, i in found.items()}
 
-    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
+    def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
         """ConfigError, always."""
+        named = f" such as {pieces[0]}; train it in the directions that it has"
         raise ConfigError(
             f'a tokenizer of the kind "{self._settings["kind"]}" came with an imported model and takes no '
-            f"new reserved tokens such as {marks[0]}; train it in the directions that it has"
-        )
-
-    def with_slots(self) -> Tokenizer:
-        """ConfigError, always."""
-        raise ConfigError(
-            f'a tokenizer of the kind "{self._settings["kind"]}" came with an imported model and takes no '
-            "new reserved tokens; set modifiers.slots = 0"
+            f"new reserved tokens{'; set modifiers.slots = 0' if pieces[0] in SLOTS else named}"
         )
 
     def tokens(self, text: str) -> list[Token]:
@@ -177,7 +172,7 @@ class BytePairCodes:
         return merged
 
     def _undone(self, piece: str, is_last: bool) -> Iterator[str]:
-        """Return the parts that `piece` was merged from, as far as known pieces need them."""
+        """Yield the parts that `piece` was merged from, as far as known pieces need them."""
         assert self._known is not None
         waiting = [(piece, is_last)]
         while waiting:

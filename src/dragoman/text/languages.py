@@ -29,6 +29,11 @@ _OTHER_CODES = {"zh-hans": "zh", "zh-hant": "zt", "pt-br": "pb"}
 """Alternative codes of LibreTranslate since version 1.7."""
 
 
+def language_code(language: str) -> str:
+    """Return the code of a language without script and country: "zh" of "zh-TW" and "zh_Hant"."""
+    return language.lower().replace("_", "-").partition("-")[0]
+
+
 def name_of(code: str) -> str:
     """Return the English name of a language, or its code if unknown."""
     return NAMES.get(code.lower(), code)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tokenizers
@@ -73,11 +73,8 @@ class SubwordTokenizer(Tokenizer):
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
         return SubwordTokenizer(subwords.extend(self._spec, texts, n_new))
 
-    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
-        return SubwordTokenizer(subwords.with_pieces(self._spec, [m for m in marks if m not in self.marks]))
-
-    def with_slots(self) -> Tokenizer:
-        return self if self.has_slots else SubwordTokenizer(subwords.with_pieces(self._spec, SLOTS))
+    def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
+        return SubwordTokenizer(subwords.with_pieces(self._spec, pieces))
 
     def _encode_batch(self, texts: Sequence[str], *, dropout: np.random.Generator | None) -> list[list[int]]:
         if dropout is not None and self._dropping is not None:
@@ -106,19 +103,6 @@ class SubwordTokenizer(Tokenizer):
         return tokens
 
 
-class Segmenter(Protocol):
-    """Cuts normalised text into pieces, and puts pieces together."""
-
-    def split(self, text: str) -> list[str]:
-        """Return the pieces of `text`, without the spaces between, unless META_SPACE stands for them."""
-
-    def join(self, pieces: Iterable[str]) -> str:
-        """`pieces` as text."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return the section of the tokenizer's file."""
-
-
 class WholeTokenizer(ListedTokenizer):
     """Words or characters."""
 
@@ -139,14 +123,8 @@ class WholeTokenizer(ListedTokenizer):
             counts.update(piece for piece in self._cut(text) if piece not in self._ids)
         return self._with_pieces(most_frequent(counts, n_new, min_frequency=2))
 
-    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
-        return self._with_pieces([mark for mark in marks if mark not in self.marks])
-
-    def with_slots(self) -> Tokenizer:
-        return self if self.has_slots else self._with_pieces(SLOTS)
-
-    def _with_pieces(self, new: Sequence[str]) -> Tokenizer:
-        settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *new]}
+    def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
+        settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *pieces]}
         return WholeTokenizer(json.dumps(settings, ensure_ascii=False, indent=0))
 
     def tokens(self, text: str) -> list[Token]:
@@ -173,8 +151,8 @@ def train_tokenizer(
     """Train a tokenizer of `config.kind` on `texts` in the language `lang` (for spaCy's rules).
 
     It has `config.vocab_size` tokens, or fewer if the texts have fewer pieces; the last are the reserved ones
-    `marks`, before them `SLOTS` with `slots`. `config.dropout` is used by `encode_batch(..., dropout=True)`
-    only.
+    `marks`, before them `SLOTS` with `slots`. `config.dropout` is the probability with which
+    `encode_batch(..., dropout=generator)` leaves out merges.
 
     Raises:
         DataError: there is no text.
@@ -235,8 +213,8 @@ def _read(spec: str) -> Tokenizer:
     return WholeTokenizer(spec)
 
 
-def _segmenter(settings: dict[str, Any]) -> Segmenter:
-    """Return the segmenter that a tokenizer's file describes. ValueError: Dragoman has no such kind."""
+def _segmenter(settings: dict[str, Any]) -> Words | Characters:
+    """Return what cuts text into pieces by a tokenizer's file. ValueError: Dragoman has no such kind."""
     if settings["kind"] == "characters":
         return Characters()
     if settings["kind"] != "words" or settings["splitter"] not in ("regex", "spacy"):
@@ -249,7 +227,7 @@ def _segmenter(settings: dict[str, Any]) -> Segmenter:
 
 def _learn_whole(texts: Iterable[str], config: TokenizerConfig, lang: str) -> str:
     """Return a tokenizer of words or characters as JSON: the `config.vocab_size` most frequent ones."""
-    segmenter: Segmenter
+    segmenter: Words | Characters
     if config.kind == "words":
         segmenter = Words(splitter=config.splitter, language=lang, format_output=config.format_output)
     else:

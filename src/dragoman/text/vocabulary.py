@@ -50,7 +50,7 @@ def draw_sample(items: Iterable[Item], n: int) -> list[Item]:
 
 
 def sample_of_text(texts: Iterable[str], normalise: Callable[[str], str]) -> list[str]:
-    """Yield the normal forms of a vocabulary's texts, without empty ones. DataError: no text."""
+    """Return the normal forms of a sample of the texts, without empty ones. DataError: no text."""
     sample = [text for text in map(normalise, draw_sample(texts, MAX_TEXTS)) if text]
     if not sample:
         raise DataError("no text to learn a vocabulary from: every line is empty; check the corpus")

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from dragoman.errors import ConfigError, optional
+from dragoman.text.languages import language_code
 from dragoman.text.normalisation import META_SPACE
 
 WORD_OF_0_1 = (
@@ -45,7 +46,7 @@ LEADING = re.compile(r"[\"'“”„«»‘’‚‹›(\[{¿¡—–\- ]*")
 
 def has_spaces(language: str) -> bool:
     """Return whether a language is written with spaces between words and sentences."""
-    return language.lower().replace("_", "-").partition("-")[0] not in _WITHOUT_SPACES
+    return language_code(language) not in _WITHOUT_SPACES
 
 
 class Words:

@@ -198,6 +198,18 @@ def test_a_damaged_member_of_a_zip_is_reported(tmp_path: Path) -> None:
     assert "is damaged" in complaint(archive)
 
 
+def test_a_name_that_is_not_the_text_it_says_is_reported(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "x.zip", {"é": b"1"})
+    archive.write_bytes(archive.read_bytes().replace("é".encode(), b"\xff\xfe"))
+    assert "is damaged" in complaint(archive)
+
+
+def test_a_file_without_a_name_is_reported(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as zipped:
+        zipped.writestr(zipfile.ZipInfo(""), b"1")
+    assert "do not use it" in complaint(tmp_path / "x.zip") or "is damaged" in complaint(tmp_path / "x.zip")
+
+
 def test_an_encrypted_zip_is_reported(tmp_path: Path) -> None:
     archive = make_zip(tmp_path / "x.zip", {"a": b"1"})
     data = bytearray(archive.read_bytes())

@@ -5,11 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -265,15 +263,21 @@ def test_a_preparation_that_fails_leaves_no_folder_but_the_download(
     assert [p.name for p in cached.iterdir()] == ["downloads"]
 
 
-def test_what_a_killed_preparation_left_is_removed_after_a_day(web: Web, cached: Path) -> None:
-    old, new = cached / ".imdb.1.partial", cached / ".imdb.2.partial"
-    for folder in (old, new):
-        folder.mkdir(parents=True)
-    day_ago = time.time() - 25 * 3600
-    os.utime(old, (day_ago, day_ago))
+def test_what_a_killed_preparation_left_is_removed_by_the_next(web: Web, cached: Path) -> None:
+    (cached / ".imdb.partial" / "official").mkdir(parents=True)
     fetch("imdb")
-    assert not old.exists()
-    assert new.exists()
+    assert [p.name for p in cached.iterdir()] == ["imdb"]
+
+
+def test_a_set_that_a_kill_took_the_name_from_is_there_again(
+    web: Web, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = fetch("imdb")
+    folder.rename(cached / ".imdb.former")
+    parts = tuple(replace(part, n_lines=99) for part in catalog.get("imdb").parts)
+    change(monkeypatch, "imdb", parts=parts)
+    assert "where 99 belong" in complaint("imdb")
+    assert catalog.locate("imdb") == folder
 
 
 # Checksums

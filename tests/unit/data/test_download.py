@@ -384,6 +384,12 @@ def test_a_file_over_the_limit_is_refused(web: Web, path: Path, length: bool) ->
     assert not path.exists()
 
 
+def test_a_size_of_thousands_of_digits_is_not_read(web: Web, path: Path) -> None:
+    web.replies = [Reply(headers={"Content-Length": "9" * 5000})]
+    download([web.put("file.bin", CONTENT)], path)
+    assert path.read_bytes() == CONTENT
+
+
 def test_a_full_disk_is_foreseen(web: Web, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(0, 0, 100_000))

@@ -478,6 +478,14 @@ def test_the_pairs_before_the_cut_are_read(tmp_path: Path) -> None:
         next(found)
 
 
+@pytest.mark.parametrize("encoding", ["gbk", "shift_jis", "rot13", "nothing"])
+def test_a_tmx_in_an_encoding_that_the_parser_has_not_is_reported(tmp_path: Path, encoding: str) -> None:
+    text = as_tmx([("one", "eins")]).replace('version="1.0"', f'version="1.0" encoding="{encoding}"')
+    message = complaint(write(tmp_path / "a.tmx", text))
+    assert "a.tmx: declares an encoding that is not read in XML (" in message
+    assert message.endswith("; write it again in UTF-8")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -609,6 +617,7 @@ def test_unicode_line_separators_do_not_end_a_line_of_a_po_file(tmp_path: Path) 
         ('msgid "a"\nmsgid "b"\nmsgstr "c"\n', "line 7: a second msgid in one entry"),
         ('# x\nmsgid "a"\n', "line 7: an entry without msgstr"),
         ('msgstr "a"\n\n', "line 6: an entry without msgid"),
+        ('msgid_plural "a"\nmsgstr[0] "b"\n', "line 6: an entry without msgid"),
         ('msgid "\\377"\nmsgstr "a"\n', "line 6: an escape that is not UTF-8"),
         ('msgid "' + 'a\\"' * 300_000 + "\n", "line 6: neither a comment nor a text in quotes"),
     ],

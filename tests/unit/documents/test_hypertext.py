@@ -126,6 +126,13 @@ def test_what_is_not_to_be_translated_is_no_sentence(page: str) -> None:
     assert translated(page) == page
 
 
+@pytest.mark.parametrize("picture", ['<svg width="5"/>', "<SVG><svg/><text>red</text></SVG>", "<math/>"])
+def test_what_stands_behind_a_picture_is_translated_even_if_that_closes_itself(picture: str) -> None:
+    page = f"<p>{picture}</p><p>cat</p>"
+    assert translated(page, {"cat": "Katze"}) == f"<p>{picture}</p><p>Katze</p>"
+    assert document_of("<p><svg width=5/>cat</svg></p>").sentences == (), "the slash is of the value"
+
+
 def test_lines_end_sentences_only_where_they_are_shown() -> None:
     assert document_of("<p>red\ncat</p><pre>red\ncat</pre>").sentences == (
         "red cat", "red", "cat",

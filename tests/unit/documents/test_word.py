@@ -229,6 +229,10 @@ def hostile() -> dict[str, tuple[bytes, str]]:
             changed(good, "word/document.xml", BOMB),
             "a.docx/word/document.xml, line 1: declares the",
         ),
+        "another encoding": (
+            changed(good, "word/document.xml", b'<?xml version="1.0" encoding="gbk"?><x/>'),
+            "a.docx/word/document.xml: declares an encoding that is not read in XML",
+        ),
         "no XML": (
             changed(good, "word/document.xml", b"<w:x"),
             "a.docx/word/document.xml, line 1: is not XML",

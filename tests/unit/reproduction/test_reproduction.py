@@ -419,6 +419,9 @@ def test_mistakes_in_a_distillation_are_named_with_their_file(recipe: Recipe) ->
     assert all(part in message for part in ("taught.toml: distillation: teacher", "n_best", "pupils")), (
         message
     )
+    (recipe.folder / "taught.toml").write_text('distillation = "big"\n' + RECIPE, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"taught\.toml: distillation = 'big': is no section; write "):
+        recipe.distillation("taught")
 
 
 def test_embedded_and_streamed_corpora_are_no_files() -> None:

@@ -50,6 +50,9 @@ MAX_BYTES = 20 * 10**9
 
 BLOCK = 1 << 16
 
+_SIZE = re.compile(r"[0-9]{1,18}")
+"""What a server may say of sizes: Python refuses to read numbers of thousands of digits."""
+
 Progress = Callable[[int, "int | None"], None]
 """Is told the bytes that are there, and the bytes of the whole file where the server says it."""
 
@@ -214,7 +217,7 @@ class _Source:
             self.forget()
             raise _TransientError("the server sent another range than the one asked for")
         length = response.headers.get("Content-Length", "")
-        total = start + int(length) if length.isdecimal() else _total(response.headers)
+        total = start + int(length) if _SIZE.fullmatch(length) else _total(response.headers)
         if (total or 0) > self.max_bytes:
             raise DataError(f"{self.url}: {total:,} bytes are more than the limit of {self.max_bytes:,}")
         check_room(self.part.parent, (total or 0) - start, what=self.path.name)
@@ -340,13 +343,13 @@ def _blocks(response: HTTPResponse) -> Iterator[bytes]:
 
 def _start(headers: Message) -> int | None:
     """Return the first byte of the range that is sent."""
-    found = re.match(r"bytes (\d+)-", headers.get("Content-Range", ""))
+    found = re.match(rf"bytes ({_SIZE.pattern})-", headers.get("Content-Range", ""))
     return int(found[1]) if found else None
 
 
 def _total(headers: Message) -> int | None:
     """Return the bytes of the whole file, as an answer about ranges says them."""
-    found = re.search(r"/(\d+)$", headers.get("Content-Range", ""))
+    found = re.search(rf"/({_SIZE.pattern})$", headers.get("Content-Range", ""))
     return int(found[1]) if found else None
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import shutil
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,11 +16,12 @@ from typing import Any
 from dragoman.config import parse_json
 from dragoman.data.catalog import mtdata, opus
 from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of, download
+from dragoman.data.catalog.preparation import prepare
 from dragoman.data.catalog.sources import Source
 from dragoman.data.datasets import Dataset, Download, get, whereabouts
 from dragoman.data.readers.files import find_file, open_bytes
 from dragoman.errors import DataError
-from dragoman.files import cache_folder, sync
+from dragoman.files import cache_folder, replacing_folder
 
 SOURCE = "source.json"
 SUMS = "SHA256SUMS"
@@ -54,13 +54,12 @@ def fetch(
     or in the cache. `needs` are the files that are wanted ("train.en.gz"), all that are not optional unless
     given. `force` downloads what is here too. `partial` makes a set of several without those that cannot be
     had, and reports them. DataError: no such set, it cannot be downloaded, or a file is not the right one.
+    RunError: another process fetches the set, or there is no room or no right to write it.
     """
     source = source_of(name)
     dataset = source.named(name) if source else get(name)
     if not force and (found := _find(dataset, needs, to)):
-        report_check(dataset, found, verify(dataset, found), report)
-        _report_commands(dataset, found, report)
-        return found
+        return _checked(dataset, found, report)
     dataset = source.resolved(dataset) if source else dataset
     if partial:
         dataset = replace(dataset, parts=tuple(replace(part, optional=True) for part in dataset.parts))
@@ -73,9 +72,14 @@ def fetch(
     arrived = _download_all(dataset, downloads, target, report, progress, partial=partial)
     _make(dataset, downloads, target, arrived, report)
     _tidy(downloads, arrived)
-    report_check(dataset, target, verify(dataset, target), report)
-    _report_commands(dataset, target, report)
-    return target
+    return _checked(dataset, target, report)
+
+
+def _checked(dataset: Dataset, folder: Path, report: Callable[[str], None]) -> Path:
+    """Return `folder`, and report that the files in it are right and how to train on them."""
+    report_check(dataset, folder, verify(dataset, folder), report)
+    _report_commands(dataset, folder, report)
+    return folder
 
 
 def _find(dataset: Dataset, needs: Sequence[str], to: Path | None) -> Path | None:
@@ -182,25 +186,21 @@ def _report_commands(dataset: Dataset, folder: Path, report: Callable[[str], Non
     if source_of(dataset.name) is None:
         return
     there = [part.path for part in dataset.present(folder)]
+    languages_of: defaultdict[str, list[str]] = defaultdict(list)
     for file in there:
-        found = re.fullmatch(r"train((?:\.[\w-]+)?)\.(\w+)\.gz", file)
-        others = [other for other in there if found and _is_other_side(found, other)]
-        if not found or not others or there.index(others[0]) < there.index(file):
+        if found := re.fullmatch(r"train((?:\.[\w-]+)?)\.(\w+)\.gz", file):
+            languages_of[found[1]].append(found[2])
+    for pair, languages in languages_of.items():
+        if len(languages) < 2:
             continue
-        languages = [found[2], others[0].removesuffix(".gz").rpartition(".")[2]]
         in_order = languages == [lang for lang in dataset.languages if lang in languages]
-        src, tgt = languages if in_order or found[1] else languages[::-1]
+        src, tgt = languages if in_order or pair else languages[::-1]
         command = "dragoman train"
         for option, stem in (("", "train"), ("valid-", "dev"), ("test-", "test")):
-            sides = [f"{stem}{found[1]}.{lang}.gz" for lang in (src, tgt)]
+            sides = [f"{stem}{pair}.{lang}.gz" for lang in (src, tgt)]
             if set(sides) <= set(there):
                 command += f" --{option}src {folder / sides[0]} --{option}tgt {folder / sides[1]}"
         report(f"train {src} → {tgt}: {command}")
-
-
-def _is_other_side(found: re.Match[str], file: str) -> bool:
-    """Whether a file has the other language of a file of training text."""
-    return file != found[0] and bool(re.fullmatch(rf"train{re.escape(found[1])}\.\w+\.gz", file))
 
 
 def _make(
@@ -211,26 +211,13 @@ def _make(
     report: Callable[[str], None],
 ) -> None:
     """Prepare the files beside `target`, and give them its name when they are complete."""
-    from dragoman.data.catalog.preparation import prepare
-
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        _remove_abandoned(target)
-        partial.mkdir(parents=True)
-        prepare(dataset, downloads, partial, report)
-        sums = {part.path: checksum_of(partial / part.path, "sha256") for part in dataset.present(partial)}
+    with replacing_folder(target) as folder:
+        prepare(dataset, downloads, folder, report)
+        sums = {part.path: checksum_of(folder / part.path, "sha256") for part in dataset.present(folder)}
         lines = "".join(f"{value}  {path}\n" for path, value in sums.items())
-        (partial / SUMS).write_text(lines, encoding="utf-8")
+        (folder / SUMS).write_text(lines, encoding="utf-8")
         source = json.dumps(_source(dataset, arrived), indent=2, ensure_ascii=False)
-        (partial / SOURCE).write_text(f"{source}\n", encoding="utf-8")
-        _put(partial, target)
-    except OSError as error:
-        raise DataError(
-            f"{target}: cannot be written ({error.strerror or error}); make room, check the rights, or "
-            "choose another folder"
-        ) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        (folder / SOURCE).write_text(f"{source}\n", encoding="utf-8")
 
 
 def _tidy(downloads: Path, arrived: Sequence[Downloaded]) -> None:
@@ -241,14 +228,6 @@ def _tidy(downloads: Path, arrived: Sequence[Downloaded]) -> None:
     for folder in (downloads, downloads.parent):
         with suppress(OSError):  # something else is in it
             folder.rmdir()
-
-
-def _remove_abandoned(target: Path) -> None:
-    """Remove what preparations left behind that were killed more than a day ago."""
-    for suffix in ("partial", "old"):
-        for folder in target.parent.glob(f".{target.name}.*.{suffix}"):
-            if time.time() - folder.stat().st_mtime > 24 * 3600:
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _source(dataset: Dataset, arrived: Sequence[Downloaded]) -> dict[str, Any]:
@@ -264,17 +243,6 @@ def _source(dataset: Dataset, arrived: Sequence[Downloaded]) -> dict[str, Any]:
             for item in arrived
         ],
     }
-
-
-def _put(partial: Path, target: Path) -> None:
-    """Give a finished folder its name, in place of one that was there."""
-    for file in partial.iterdir():
-        sync(file)
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
-    if target.exists():
-        target.rename(old)
-    partial.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _refuse_foreign(target: Path) -> None:

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -56,14 +56,27 @@ def listing(name: str) -> Listing:
     short = name.removeprefix(PREFIX)
     if not short:
         recipes = _ask("recipes")
-        rows = [(f"{PREFIX}{one['id']}", _arrow(one["langs"]), *_counts(one), one["desc"]) for one in recipes]
+        rows = [
+            (
+                f"{PREFIX}{one['id']}",
+                " → ".join(one["langs"]),
+                *(str(len(one.get(part, ()))) for part in ("train", "dev", "test")),
+                one["desc"],
+            )
+            for one in recipes
+        ]
         return Listing(("name", "languages", ">train", ">dev", ">test", "description"), rows, recipes)
     found = _find(name)
     entries = found["entries"] if found else _ask("pair", short)
     if not entries:
         raise _unknown(name)
     rows = [
-        (f"{PREFIX}{one['id']}", one.get("part", ""), one.get("format", ""), _refusal(one) or _host(one))
+        (
+            f"{PREFIX}{one['id']}",
+            one.get("part", ""),
+            one.get("format", ""),
+            _refusal(one) or urlsplit(one["urls"][0]).hostname or "",
+        )
         for one in entries
     ]
     return Listing(("name", "part", "format", "from"), rows, entries)
@@ -123,7 +136,8 @@ def prepare(dataset: Dataset, downloads: Path, folder: Path, report: Callable[[s
     facts, problems = [], []
     with ExitStack() as stack:
         opened: dict[str, IO[bytes]] = {}
-        for entry, (files, given) in zip(found["entries"], _given(found, downloads), strict=True):
+        for entry, files in _files(found):
+            given = [downloads / _file(url, entry["ext"]) for url in entry["urls"]]
             fact = _take(entry, given, folder, files, opened, stack)
             facts.append(fact)
             if fact["problem"]:
@@ -142,12 +156,6 @@ def prepare(dataset: Dataset, downloads: Path, folder: Path, report: Callable[[s
         raise DataError(f"{dataset.name}: no data set of it could be had: {'; '.join(problems)}")
     text = json.dumps({"recipe": dataset.name, "data": facts}, indent=2, ensure_ascii=False)
     (folder / FACTS).write_text(f"{text}\n", encoding="utf-8")
-
-
-def _given(found: dict[str, Any], downloads: Path) -> Iterator[tuple[tuple[str, ...], list[Path]]]:
-    """Yield the files that each data set becomes, and those that it was downloaded as."""
-    for (entry, files), _ in zip(_files(found), found["entries"], strict=True):
-        yield files, [downloads / _file(url, entry["ext"]) for url in entry["urls"]]
 
 
 def _take(
@@ -214,15 +222,15 @@ def _read(entry: dict[str, Any], paths: Sequence[Path], text: Path) -> dict[str,
     """Write the pairs of a data set to `text`, by mtdata's readers; return what they say."""
     with text.open("wb") as out:
         done = _run("read", json.dumps(entry), *map(str, paths), stdout=out)
-    return {"problem": f"mtdata's reader ended with exit code {done.returncode}", **_last_json(done.stderr)}
+    fact = {"problem": f"mtdata's reader ended with exit code {done.returncode}"}
+    with suppress(ValueError, TypeError):  # it died before it could say anything
+        fact |= _last_json(done.stderr)
+    return fact
 
 
-def _last_json(text: bytes) -> dict[str, Any]:
-    """Return the JSON object in the last line of `text`; {} if there is none."""
-    try:
-        return dict(parse_json(text.strip().rpartition(b"\n")[2]))
-    except (ValueError, TypeError):
-        return {}
+def _last_json(text: bytes) -> Any:
+    """Return the JSON value in the last line of `text`. ValueError: there is none."""
+    return parse_json(text.strip().rpartition(b"\n")[2])
 
 
 def _files(found: dict[str, Any]) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
@@ -280,7 +288,7 @@ def _ask(*request: str) -> Any:
     """Return the answer of mtdata. MissingExtraError: it is not installed. DataError: it cannot be used."""
     done = _run(*request, stdout=subprocess.PIPE)
     try:
-        answer = parse_json(done.stdout.strip().rpartition(b"\n")[2])
+        answer = _last_json(done.stdout)
     except ValueError:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise DataError(
@@ -321,18 +329,6 @@ def _unknown(name: str) -> DataError:
         f"{name}: mtdata has no recipe and no data set of this name; for recipes: dragoman data list mtdata: "
         "for data sets: dragoman data list mtdata:en-de"
     )
-
-
-def _arrow(langs: Sequence[str]) -> str:
-    return " → ".join(langs)
-
-
-def _host(entry: dict[str, Any]) -> str:
-    return urlsplit(entry["urls"][0]).hostname or ""
-
-
-def _counts(recipe: dict[str, Any]) -> Iterator[str]:
-    return (str(len(recipe.get(part, ()))) for part in ("train", "dev", "test"))
 
 
 def _unit(entry: dict[str, Any]) -> str:

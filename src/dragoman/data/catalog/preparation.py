@@ -14,14 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from dragoman.data.catalog import archives, mtdata
+from dragoman.data.datasets import Dataset
 from dragoman.data.readers.files import open_lines
 from dragoman.errors import DataError
-
-if TYPE_CHECKING:
-    from dragoman.data.catalog import Dataset
 
 Report = Callable[[str], None]
 """Is told, line by line, what a user may want to know."""
@@ -270,7 +268,7 @@ def _compress(content: IO[bytes], path: Path) -> int:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Open a compressed file whose bytes depend only on its lines."""
+    """Write a compressed file whose bytes depend only on its lines."""
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         for line in lines:
             file.write(f"{line}\n".encode())

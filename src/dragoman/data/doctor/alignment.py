@@ -62,35 +62,20 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
     features = _Features(src, tgt)
     shifts = _block_shifts(features)
     for _ in range(2):
-        judged = _judge(features, shifts)
-        if judged.separation < _MIN_SEPARATION:
+        judge = _Judge(features, shifts)
+        separation, prior = judge.separation, judge.prior
+        if separation < _MIN_SEPARATION:
             note = "alignment was not judged: pairs are hardly more alike than any two lines"
-            return Alignment(separation=judged.separation, notes=(note,))
-        n_changed = int((judged.shifts != shifts).sum())
-        shifts = judged.shifts
+            return Alignment(separation=separation, notes=(note,))
+        found, likelihood, note = _trace(judge, shifts)
+        del judge  # its lexicon is large, and the next one is learnt
+        n_changed = int((found != shifts).sum())
+        shifts = found
         if n_changed < 0.02 * n:
             break
-    probability = 1 / (1 + np.exp(-judged.likelihood - judged.prior))
+    probability = 1 / (1 + np.exp(-likelihood - prior))
     probability[(shifts != 0) | ~(features.has_text[0] & features.has_text[1])] = 1.0
-    return Alignment(_stretches(shifts), probability, notes=(judged.note,) if judged.note else ())
-
-
-class _Judged(NamedTuple):
-    """What a lexicon says that was learnt from lines beside those that they were guessed to belong to."""
-
-    separation: float
-    prior: float
-    shifts: np.ndarray
-    likelihood: np.ndarray
-    note: str
-
-
-def _judge(features: _Features, shifts: np.ndarray) -> _Judged:
-    """Learn a lexicon, judge by it, and forget it, for it is large."""
-    judge = _Judge(features, shifts)
-    if judge.separation < _MIN_SEPARATION:
-        return _Judged(judge.separation, judge.prior, shifts, np.zeros(0), "")
-    return _Judged(judge.separation, judge.prior, *_trace(judge, shifts))
+    return Alignment(_stretches(shifts), probability, notes=(note,) if note else ())
 
 
 class _Features:
@@ -253,15 +238,9 @@ def _auc(right: np.ndarray, wrong: np.ndarray) -> float:
     """Return the probability that one of `right` is above one of `wrong`."""
     if not len(right) or not len(wrong):
         return 0.0
-    below = np.searchsorted(np.sort(wrong), right, side="left") + np.searchsorted(
-        np.sort(wrong), right, side="right"
-    )
+    wrong = np.sort(wrong)
+    below = np.searchsorted(wrong, right, side="left") + np.searchsorted(wrong, right, side="right")
     return float(below.mean() / 2 / len(wrong))
-
-
-def _smooth(values: np.ndarray) -> np.ndarray:
-    """Return the sum over a window around each value, no one of which counts too much."""
-    return np.convolve(np.clip(values, -_CLEAR, _CLEAR), np.ones(_WINDOW), mode="same")
 
 
 def _trace(judge: _Judge, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
@@ -271,7 +250,7 @@ def _trace(judge: _Judge, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, s
     """
     n = len(shifts)
     likelihood = judge.likelihood(np.arange(n), shifts)
-    doubtful = _smooth(likelihood) < 0
+    doubtful = np.convolve(np.clip(likelihood, -_CLEAR, _CLEAR), np.ones(_WINDOW), mode="same") < 0
     changes = np.flatnonzero(np.diff(shifts)) + 1
     for change in changes.tolist():
         doubtful[max(0, change - BLOCK) : change + BLOCK] = True

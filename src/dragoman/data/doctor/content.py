@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.words import ADDRESS, has_address, words_of
@@ -51,23 +52,15 @@ def copied_words(src: str, tgt: str) -> str:
 
 
 def _same(src: str, tgt: str) -> bool:
-    """Return the sides hold the same letters, but for case and white space."""
+    """Whether the sides are equal but for case and white space, and hold a letter."""
     return same_text(src, tgt) and any(map(str.isalpha, src))
 
 
 def same_text(src: str, tgt: str) -> bool:
-    """Return the sides are equal but for case and white space."""
+    """Whether the sides are equal but for case and white space."""
     if src.lstrip()[:1].casefold()[:1] != tgt.lstrip()[:1].casefold()[:1]:
         return False  # most pairs, at once
     return " ".join(src.split()).casefold() == " ".join(tgt.split()).casefold()
-
-
-def damaged(src: str, tgt: str) -> str:
-    return _either(damage, src, tgt)
-
-
-def marked_up(src: str, tgt: str) -> str:
-    return _either(markup, src, tgt)
 
 
 def markup(text: str) -> str:
@@ -140,8 +133,8 @@ PAIR_CHECKS: Mapping[str, Check] = {
     "empty": empty_side,
     "identical": copied,
     "identical-short": copied_words,
-    "encoding": damaged,
-    "markup": marked_up,
+    "encoding": partial(_either, damage),
+    "markup": partial(_either, markup),
     "numbers": other_numbers,
     "addresses": other_addresses,
 }

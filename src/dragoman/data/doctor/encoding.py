@@ -74,10 +74,7 @@ def _word_around(text: str, position: int) -> str:
 
 @cache
 def _bytes_of(encoding: str) -> dict[str, int]:
-    """Return the byte of each character.
-
-    C1 control characters for those that the encoding leaves undefined.
-    """
+    """Return the byte of each character; undefined bytes are those of C1 control characters."""
     table = {chr(byte): byte for byte in range(0x80, 0xA0)}
     for byte in range(0x80, 0x100):
         char = bytes([byte]).decode(encoding, errors="replace")
@@ -131,14 +128,14 @@ def _is_plausible(meant: str, seen: str, before: str, after: str) -> bool:
 
 
 def _is_plausible_cyrillic(meant: str, seen: str, before: str, after: str) -> bool:
-    """Return the same for what was read as cp1251, where honest words hold such characters more often."""
+    """As `_is_plausible`, of what was read as cp1251, whose honest words hold such characters more often."""
     if len(seen) > 2 and len(meant) == 1:
         return "\u2010" <= meant <= "\u203a" or meant in "€™"
     return len(meant) > 1 and all("\u0400" <= char <= "\u04ff" for char in meant) and not meant.isupper()
 
 
 def _is_latin(char: str) -> bool:
-    """Return a letter of Latin-1 or Latin Extended-A: those of the European languages."""
+    """Whether it is a letter of Latin-1 or Latin Extended-A: those of the European languages."""
     return "\u00c0" <= char <= "\u017f" and char not in "×÷"
 
 

@@ -23,7 +23,6 @@ from dragoman.data.doctor.content import PAIR_CHECKS, same_text
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import KINDS
 from dragoman.data.doctor.language import check_languages, wrong_declarations
-from dragoman.data.doctor.scripts import language_code
 from dragoman.data.doctor.statistics import duplicates, with_several
 from dragoman.data.doctor.windows import UNALIGNED_FROM
 from dragoman.data.doctor.words import Side, SideReader
@@ -31,6 +30,7 @@ from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.named import open_listed, open_named, open_text
 from dragoman.errors import DataError, MissingExtraError, printable
 from dragoman.text.detection import detect
+from dragoman.text.languages import language_code
 
 Hashes = npt.NDArray[np.int64]
 
@@ -175,16 +175,15 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
     scan = _Scan(filled)
     pairs = scan.sample
     shown = tuple(tuple(zip(langs, pair, strict=True)) for pair in _spread(pairs))
-    concerns = (
-        _equal(pairs)
-        or _numbers(pairs, ("source", "target"), setting="--columns or data.columns")
-        or [
-            *_misaligned(pairs),
-            *_languages(pairs, langs),
-            *_faulty_pairs(pairs),
+    concerns = _equal(pairs) or _numbers(pairs, ("source", "target"), setting="--columns or data.columns")
+    if not concerns:
+        sides = _sides(pairs)
+        concerns = [
+            *_misaligned(sides),
+            *_languages(pairs, sides, langs),
+            *_faulty_pairs(pairs, sides),
             *_share("duplicate", len(duplicates(*scan.hashes)[0]), scan.n_read),
         ]
-    )
     concerns += _few(scan.n_read, few, "pairs: a model learns these by heart, and little else")
     return Inspection(corpus.name, shown, tuple(concerns), scan.pairs)
 
@@ -273,14 +272,14 @@ def _equal(pairs: Sequence[tuple[str, str]]) -> list[Concern]:
     return [Concern("equal", what, is_refused=True)]
 
 
-def _misaligned(pairs: Sequence[tuple[str, str]]) -> Iterator[Concern]:
+def _misaligned(sides: tuple[Side, Side]) -> Iterator[Concern]:
     """Sides that are shifted against each other, or do not belong together."""
-    alignment = check_alignment(*_sides(pairs))
+    alignment, n_pairs = check_alignment(*sides), len(sides[0])
     shifts: Counter[int] = Counter()
     for stretch in alignment.stretches:
         if stretch.shift != NOWHERE:
             shifts[stretch.shift] += stretch.end - stretch.start
-    share = shifts.total() / len(pairs)
+    share = shifts.total() / n_pairs
     if share >= SHIFTED:
         shift = shifts.most_common(1)[0][0]
         lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
@@ -290,13 +289,15 @@ def _misaligned(pairs: Sequence[tuple[str, str]]) -> Iterator[Concern]:
             "or too many (dragoman data check says where)"
         )
         yield Concern("shifted", what, is_refused=share >= MANY_SHIFTED)
-    if alignment.separation is not None and len(pairs) >= UNALIGNED_FROM:
+    if alignment.separation is not None and n_pairs >= UNALIGNED_FROM:
         yield Concern("unaligned", f"{KINDS['unaligned'].title}: {KINDS['unaligned'].remedy}")
 
 
-def _languages(pairs: Sequence[tuple[str, str]], langs: tuple[str, str]) -> Iterator[Concern]:
+def _languages(
+    pairs: Sequence[tuple[str, str]], sides: tuple[Side, Side], langs: tuple[str, str]
+) -> Iterator[Concern]:
     """Find declared languages that are swapped or wrong."""
-    src, tgt = sides = _sides(pairs)
+    src, tgt = sides
     if min(len(side.bags.ids) for side in sides) < MIN_WORDS:
         return
     said = wrong_declarations(src, tgt, langs=langs)
@@ -343,12 +344,11 @@ def _is_number(text: str) -> bool:
     return all(any(map(str.isdigit, word)) or not any(map(str.isalpha, word)) for word in text.split())
 
 
-def _faulty_pairs(pairs: Sequence[tuple[str, str]]) -> Iterator[Concern]:
+def _faulty_pairs(pairs: Sequence[tuple[str, str]], sides: tuple[Side, Side]) -> Iterator[Concern]:
     """Faults of single pairs that are too frequent."""
     counts = {kind: sum(bool(check(*pair)) for pair in pairs) for kind, check in PAIR_CHECKS.items()}
-    counts |= {
-        kind: len(lines) for kind, lines in check_languages(*_sides(pairs), langs=(None, None)).lines.items()
-    }
+    found = check_languages(*sides, langs=(None, None))
+    counts |= {kind: len(lines) for kind, lines in found.lines.items()}
     for kind, count in counts.items():
         yield from _share(kind, count, len(pairs))
 

@@ -21,11 +21,11 @@ from dragoman.data.doctor.scripts import (
     DENSE,
     SCRIPTS,
     is_simplified,
-    language_code,
     script_of,
     scripts_of_language,
 )
 from dragoman.data.doctor.words import Bags, Side, Words
+from dragoman.text.languages import language_code
 
 MIN_LINES = 200
 """With fewer, the corpus does not teach its own languages well enough to judge by."""

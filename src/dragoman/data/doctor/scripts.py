@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from dragoman.text.languages import language_code
+
 _STARTS: tuple[tuple[int, str], ...] = (
     (0x0000, "latin"), (0x0250, "latin"), (0x0370, "greek"), (0x0400, "cyrillic"), (0x0530, "armenian"),
     (0x0590, "hebrew"), (0x0600, "arabic"), (0x0700, "syriac"), (0x0750, "arabic"), (0x0780, "thaana"),
@@ -62,11 +64,6 @@ def _is_in(codec: str, char: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def language_code(lang: str) -> str:
-    """Return the code of a language without script and country: "zh" of "zh-TW"."""
-    return lang.lower().replace("_", "-").split("-")[0]
 
 
 def scripts_of_language(lang: str) -> frozenset[str]:

@@ -128,12 +128,12 @@ class Tally:
         for name, kind in KINDS.items():
             lines = self.lines(name)
             if count := self.counts.get(name, len(lines)):
-                examples = tuple(_example(texts[i], detail) for i, detail in shown[name])
+                examples = tuple(Example(*texts[i], detail) for i, detail in shown[name])
                 findings.append(Finding(kind, lines, count, tuple(self.summaries.get(name, ())), examples))
         if not self._with_survey:
             return tuple(findings), None
         samples = tuple(
-            Sample(kind, grade, value, _example(texts[i], detail))
+            Sample(kind, grade, value, Example(*texts[i], detail))
             for kind, grade, value, i, detail in sampled
         )
         return tuple(findings), Survey(tuple(self._combinations()), samples)
@@ -157,10 +157,6 @@ class Tally:
             kinds = tuple(kind for kind, bit in _BITS.items() if code & int(bit))
             grades = {kind: code >> (32 + 8 * i) & 255 for i, kind in enumerate(_GRADED)}
             yield kinds, {kind: grade for kind, grade in grades.items() if grade}, count
-
-
-def _example(one: Numbered, detail: str) -> Example:
-    return Example(one.number, one.texts, detail)
 
 
 def _spread(found: Sequence[Any], n: int) -> list[Any]:

@@ -111,7 +111,9 @@ class Examination:
 
     def __call__(self, texts: Texts, doing: Callable[[str], None]) -> Examined:
         """Examine a window, which is empty afterwards; `doing` is told what with."""
-        window = self._read(texts)
+        window = _Window()
+        for chunk in texts.chunks():
+            window.add(chunk, self.held, self.known)
         n, faults = len(window.numbers), window.faults
         src, tgt = window.sides()
         facts: dict[str, list[str]] = {"": []}
@@ -143,12 +145,6 @@ class Examination:
         hashes = src.hashes, tgt.hashes, combine((src.near_hashes, tgt.near_hashes))
         numbers = np.array(window.numbers, dtype=np.uint32)
         return Examined(numbers, faults, hashes, facts, alignment.stretches)
-
-    def _read(self, texts: Texts) -> _Window:
-        window = _Window()
-        for chunk in texts.chunks():
-            window.add(chunk, self.held, self.known)
-        return window
 
     def _add_stretches(self, alignment: Alignment, window: _Window) -> None:
         for stretch in alignment.stretches:
@@ -218,8 +214,8 @@ class _Window:
             self.faults.by_kind["overlap"].update(found.exact)
             self.faults.by_kind["overlap-near"].update(found.near)
             self._similar.update(found.similarity)
+        own = pair_hashes(one.texts for one in chunk if known)
         for name, hashes in known.items():
-            own = pair_hashes(one.texts for one in chunk)
             for i in np.flatnonzero(np.isin(own, hashes)).tolist():
                 self.faults.add("duplicate-across", start + i, f"stands in {name}, too")
         self.numbers.extend(one.number for one in chunk)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dragoman.data.readers.arrow import HUB, HubTable, Parquet
 from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.tables import Column, CommaSeparated, JsonLines, Table, TabSeparated
 from dragoman.errors import DataError
+from dragoman.text.languages import language_code
 
 _TABLES: dict[str, type[TabSeparated | CommaSeparated | JsonLines | Parquet]] = {
     ".csv": CommaSeparated,
@@ -67,8 +68,8 @@ def match_parallel(names: Sequence[str], *, src_lang: str, tgt_lang: str) -> tup
 
     By language ("en", "en_US", "text_en", "translation.en", "english"), or else by role ("source", "tgt").
     """
-    by_language = [_only(names, _is_language(lang)) for lang in (src_lang, tgt_lang)]
-    by_role = [_only(names, _is_one_of(role)) for role in (_SOURCE, _TARGET)]
+    by_language = [_only(names, _names_of(lang)) for lang in (src_lang, tgt_lang)]
+    by_role = [_only(names, role) for role in (_SOURCE, _TARGET)]
     for src, tgt in (by_language, by_role):
         if src is not None and tgt is not None and src != tgt:
             return src, tgt
@@ -80,10 +81,8 @@ def match_labelled(names: Sequence[str]) -> tuple[str, str] | None:
 
     None: they don't tell.
     """
-    text = next((found for word in _TEXT if (found := _only(names, _is_one_of((word,))))), None)
-    label = next(
-        (found for word in _LABEL if (found := _only(names, _is_one_of((word,)))) and found != text), None
-    )
+    text = next((found for word in _TEXT if (found := _only(names, (word,)))), None)
+    label = next((found for word in _LABEL if (found := _only(names, (word,))) and found != text), None)
     return (text, label) if text is not None and label is not None else None
 
 
@@ -112,24 +111,18 @@ def _words(name: str) -> list[str]:
     return re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 
-def _is_language(language: str) -> Callable[[str], bool]:
-    """Whether a column's name speaks of a language."""
-    code = language.lower().replace("_", "-").partition("-")[0]
-    known = {code, *_NAMES.get(code, "").split()}
-    return lambda name: not known.isdisjoint(_words(name))
+def _names_of(language: str) -> list[str]:
+    """Return the words that speak of a language in the name of a column."""
+    code = language_code(language)
+    return [code, *_NAMES.get(code, "").split()]
 
 
-def _is_one_of(known: Sequence[str]) -> Callable[[str], bool]:
-    """Whether one of the words of a column's name is a known one."""
-    return lambda name: not set(known).isdisjoint(_words(name))
+def _only(names: Sequence[str], words: Collection[str]) -> str | None:
+    """Return the one name that has one of the `words`, or of several the one that is a single word.
 
-
-def _only(names: Sequence[str], fits: Callable[[str], bool]) -> str | None:
-    """Return the one name that fits, or of several the one that is a single word.
-
-    None where there is none such.
+    None: there is no such name.
     """
-    fitting = [name for name in names if fits(name)]
+    fitting = [name for name in names if not set(words).isdisjoint(_words(name))]
     plain = [name for name in fitting if len(_words(name)) == 1]
     if len(plain) == 1:
         return plain[0]

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 from xml.parsers import expat
 
 from dragoman.data.readers.files import format_suffix, longest_line, open_bytes, open_lines, too_long
@@ -45,8 +45,7 @@ def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[t
     """
     units = _Units(path, src_lang=src_lang, tgt_lang=tgt_lang, notes=notes)
     with open_bytes(path) as file:
-        for _ in units.blocks(file):
-            yield from units.take()
+        yield from units.read(file)
     if notes.n_read and notes.skipped.total() == notes.n_read:
         there = ", ".join(sorted(units.languages)) or "none"
         raise DataError(
@@ -71,10 +70,14 @@ def tmx_languages(path: Path) -> tuple[str, str] | None:
     return (source, targets.pop()) if source in codes and len(targets) == 1 else None
 
 
-class XmlStream(ABC):
+Record = TypeVar("Record")
+
+
+class XmlStream(ABC, Generic[Record]):
     """An XML file that a stranger wrote, as the events of a parser: bounded, and without entities.
 
-    A subclass says what is kept in `_opened`, `_characters` and `_closed`.
+    A subclass says in `_opened`, `_characters` and `_closed` what is kept, and adds what is complete to
+    `_finished`.
     """
 
     KIND = ""
@@ -84,6 +87,7 @@ class XmlStream(ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._finished: list[Record] = []
         self._root = ""
         self._most = longest_line()
         self._left = self._most  # bytes that this unit may still have, an element counting as `OF_ELEMENT`
@@ -102,13 +106,13 @@ class XmlStream(ABC):
         """The line that is being read."""
         return self._parser.CurrentLineNumber
 
-    def blocks(self, file: io.BufferedIOBase) -> Iterator[None]:
-        """Parse a file, block by block. DataError: it is not of this format."""
-        while block := file.read(BLOCK):
-            self.feed(block)
-            yield
-        self.feed(b"")
-        yield
+    def read(self, file: io.BufferedIOBase) -> Iterator[Record]:
+        """Parse a file, and yield what is finished block by block. DataError: it is not of this format."""
+        block = b" "
+        while block:
+            self.feed(block := file.read(BLOCK))
+            finished, self._finished = self._finished, []
+            yield from finished
 
     def feed(self, block: bytes) -> None:
         """Parse the next bytes; none at the end of the file. DataError: they are not of this format."""
@@ -126,6 +130,13 @@ class XmlStream(ABC):
             raise DataError(
                 f"{self.path} line {error.lineno}: not XML ({reason} at column {error.offset}); "
                 "check its encoding, or write it again with the program it is from"
+            ) from None
+        except (LookupError, ValueError) as error:
+            if self._root:
+                raise
+            raise DataError(
+                f"{self.path}: declares an encoding that is not read in XML ({error}); "
+                "write it again in UTF-8"
             ) from None
 
     @abstractmethod
@@ -187,8 +198,8 @@ def language_of(attributes: dict[str, str]) -> str:
     return attributes.get("xml:lang") or attributes.get("lang") or ""
 
 
-class _Units(XmlStream):
-    """Finished translation units."""
+class _Units(XmlStream[tuple[str, str]]):
+    """The texts of finished translation units in two languages."""
 
     KIND, ROOTS, NOUN = "TMX", frozenset({"tmx"}), "translation memory"
     CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
@@ -202,16 +213,10 @@ class _Units(XmlStream):
         """The language of the source, as the header has it."""
         self.languages: set[str] = set()
         self.n_variants = 0
-        self._finished: list[tuple[str, str]] = []
         self._texts: list[tuple[str, str]] = []  # (language, text) of this unit
         self._language = ""
         self._segment: list[str] | None = None
         self._code_depth = 0  # of elements whose text is dropped
-
-    def take(self) -> list[tuple[str, str]]:
-        """Return the pairs that were finished since the last call."""
-        pairs, self._finished = self._finished, []
-        return pairs
 
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
         if self._segment is not None:
@@ -364,8 +369,8 @@ _REMEDY = "check the file with: msgfmt --check"
 
 def _checked(path: Path, entry: Entry) -> Entry:
     """Return the entry. DataError: it is only a part of one."""
-    for keyword in ("msgid", "msgstr"):
-        if not any(there.startswith(keyword) for there in entry.strings):
+    for keyword, is_there in (("msgid", "msgid" in entry.strings), ("msgstr", entry.translations)):
+        if not is_there:
             raise DataError(f"{path} line {entry.line}: an entry without {keyword}; {_REMEDY}")
     return entry
 

@@ -73,18 +73,17 @@ def _tbx(path: Path, languages: tuple[str, str], notes: Notes) -> Iterator[TermP
     entries = _Entries(path)
     there: set[str] = set()
     with open_bytes(path) as file:
-        for _ in entries.blocks(file):
-            for line, terms in entries.take():
-                notes.n_read += 1
-                there |= {language for language, _ in terms}
-                sources, targets = (
-                    [term for language, term in terms if language_matches(language, wanted)]
-                    for wanted in languages
-                )
-                if not sources or not targets:
-                    notes.skipped[f"without a term in both {' and '.join(languages)}"] += 1
-                for source in dict.fromkeys(sources if targets else []):
-                    yield TermPair(f"line {line}", source, targets[0])
+        for line, terms in entries.read(file):
+            notes.n_read += 1
+            there |= {language for language, _ in terms}
+            sources, targets = (
+                [term for language, term in terms if language_matches(language, wanted)]
+                for wanted in languages
+            )
+            if not sources or not targets:
+                notes.skipped[f"without a term in both {' and '.join(languages)}"] += 1
+            for source in dict.fromkeys(sources if targets else []):
+                yield TermPair(f"line {line}", source, targets[0])
     if notes.skipped.total() == notes.n_read:
         raise DataError(
             f"{path}: no entry has terms in both {languages[0]} and {languages[1]}; "
@@ -92,8 +91,11 @@ def _tbx(path: Path, languages: tuple[str, str], notes: Notes) -> Iterator[TermP
         )
 
 
-class _Entries(XmlStream):
-    """Finished entries of a term base: TBX-Basic, TBX version 2 (<termEntry>) and 3 (<conceptEntry>)."""
+class _Entries(XmlStream[tuple[int, list[tuple[str, str]]]]):
+    """The entries of a term base, each with its line, and the language and text of its terms.
+
+    TBX-Basic, TBX version 2 (<termEntry>) and 3 (<conceptEntry>).
+    """
 
     KIND, ROOTS, NOUN = "TBX", frozenset({"martif", "tbx"}), "term base"
     ENTRIES = frozenset({"termEntry", "conceptEntry"})
@@ -101,16 +103,10 @@ class _Entries(XmlStream):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._finished: list[tuple[int, list[tuple[str, str]]]] = []
         self._terms: list[tuple[str, str]] = []  # (language, term) of this entry
         self._entry_line = 0
         self._language = ""
         self._term: list[str] | None = None
-
-    def take(self) -> list[tuple[int, list[tuple[str, str]]]]:
-        """Return the entries that were finished since the last call: line, and language and text of terms."""
-        finished, self._finished = self._finished, []
-        return finished
 
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
         if tag in self.ENTRIES:
