@@ -45,10 +45,6 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "suspicion")
 STYLES = {"error": "red", "warning": "yellow", "suspicion": "cyan", "information": ""}
 
 
-def register(data_app: typer.Typer) -> None:
-    data_app.command()(check)
-
-
 class Job(NamedTuple):
     """A corpus to check, and the held-out corpora that it must not overlap with."""
 

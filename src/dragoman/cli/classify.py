@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from dragoman.predict.classifier import Classification
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(classify)
-
-
 def classify(
     run: RunPath,
     file: Annotated[

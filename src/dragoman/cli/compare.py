@@ -23,10 +23,6 @@ COMPARISON = "comparison.html"
 EXPORTS = ("json", "csv", "latex")
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(compare)
-
-
 def compare(
     runs: Annotated[
         list[Path],

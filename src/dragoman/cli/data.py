@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dragoman.cli import check, filter_corpus
-from dragoman.cli.app import as_called, say
+from dragoman.cli.app import Command, as_called, say
 from dragoman.cli.downloads import progress_bars
 
 if TYPE_CHECKING:
@@ -26,14 +26,7 @@ data_app = typer.Typer(
 )
 
 
-def register(app: typer.Typer) -> None:
-    data_app.command("list")(list_)
-    data_app.command()(fetch)
-    check.register(data_app)
-    filter_corpus.register(data_app)
-    app.add_typer(data_app, name="data")
-
-
+@data_app.command("list", cls=Command)
 def list_(
     name: Annotated[
         str | None,
@@ -59,6 +52,7 @@ def list_(
         _print_table(datasets)
 
 
+@data_app.command(cls=Command)
 def fetch(
     name: Annotated[
         str,
@@ -85,6 +79,10 @@ def fetch(
     with progress_bars() as progress:
         folder = catalog.fetch(name, to=to, force=force, partial=partial, report=say, progress=progress)
     typer.echo(folder)
+
+
+data_app.command("check", cls=Command)(check.check)
+data_app.command("filter", cls=Command)(filter_corpus.filter_)
 
 
 def as_record(dataset: Dataset) -> dict[str, Any]:

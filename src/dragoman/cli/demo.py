@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from dragoman.tasks.task import DemoTable
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(demo)
-
-
 def demo(
     task: Annotated[str, typer.Option(help="Task: translation or classification.")] = "translation",
     src: Annotated[

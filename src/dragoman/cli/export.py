@@ -13,10 +13,6 @@ from dragoman.cli.app import say
 from dragoman.cli.options import RunPath
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(export)
-
-
 def export(
     run: RunPath,
     to: Annotated[

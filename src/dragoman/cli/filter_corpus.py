@@ -24,10 +24,6 @@ BAR = 40
 """Characters of the longest bar of a histogram."""
 
 
-def register(data_app: typer.Typer) -> None:
-    data_app.command("filter")(filter_)
-
-
 def filter_(
     files: Annotated[
         list[str], typer.Argument(help="Two aligned files, or one file of pairs.", show_default=False)

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from dragoman.training.forecasting import Forecast
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(forecast)
-
-
 def forecast(
     recipe: Annotated[
         Path | None,

@@ -15,11 +15,6 @@ Licence = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(card)
-    app.command()(push)
-
-
 def card(run: RunPath, licence: Licence = None) -> None:
     """Print the model card of a run: model, training data and scores, from the run's files.
 

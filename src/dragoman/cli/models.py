@@ -28,11 +28,6 @@ From = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(models)
-    app.command()(get)
-
-
 def models(
     source: From = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array with all details.")] = False,

@@ -18,10 +18,6 @@ REPORT = "report.html"
 FIGURES = "figures"
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(report)
-
-
 def report(
     run: RunPath,
     out: Annotated[

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 STDOUT = Path("-")
 
 
-def register(app: typer.Typer) -> None:
-    app.command("score-model")(score_model)
-
-
 def score_model(
     run: RunPath,
     files: Annotated[

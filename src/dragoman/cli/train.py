@@ -43,10 +43,6 @@ PresetName = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(train)
-
-
 def train(
     recipe: Annotated[
         Path | None,
