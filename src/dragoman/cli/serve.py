@@ -20,7 +20,9 @@ from dragoman.errors import ConfigError, printable, require
 
 PACKAGES = (
     "fastapi",
+    "greenlet",
     "uvicorn",
+    "httptools",
     "python_multipart",
     "prometheus_client",
     "sentencex",
