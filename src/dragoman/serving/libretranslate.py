@@ -28,13 +28,13 @@ from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 
 from dragoman.config import parse_json
-from dragoman.documents import DocumentFile
+from dragoman.documents import FORMATS, DocumentFile
 from dragoman.documents.budget import Budget
 from dragoman.documents.hypertext import Hypertext, plain
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
-from dragoman.serving.documents import AUTO, ENDINGS, DocumentRequest, attachment, translate_document
+from dragoman.serving.documents import AUTO, DocumentRequest, attachment, translate_document
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import HTTPError, json_response, too_much
 from dragoman.serving.models import Models, ServedTranslator
@@ -231,7 +231,7 @@ async def translate_file(request: Request) -> Response:
     if not file.filename:
         raise invalid("Invalid request: empty file")
     name = safe_name(file.filename)
-    if not name.lower().endswith(tuple(ENDINGS)):
+    if not name.lower().endswith(tuple(FORMATS)):
         raise invalid("Invalid request: file format not supported")
     direction = choose(service.models, source, target, None)
     asked = DocumentRequest(name, await file.read(), None, direction.source.language, direction.target)
@@ -283,7 +283,7 @@ def frontend_settings(request: Request) -> Response:
             keyRequired=service.keys is not None,
             language=schemas.LibreDirection(source=automatic, target=first[0] if first else automatic),
             suggestions=False,
-            supportedFilesFormat=list(ENDINGS),
+            supportedFilesFormat=list(FORMATS),
         )
     )
 

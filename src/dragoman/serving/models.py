@@ -163,7 +163,8 @@ class Models:
         """
         self.paths, self._options, self._note = tuple(paths), options, note
         self._loading = Lock()
-        self._served = self._load()
+        self.served = self._load()
+        """All of them, a model of several directions once for each; last those through a pivot language."""
 
     def _load(self) -> tuple[Served, ...]:
         served: dict[str, Sequence[Served]] = {}
@@ -182,13 +183,8 @@ class Models:
     def reload(self) -> None:
         """Reload all models. Errors: as of the first load; the old models then stay in use."""
         with self._loading:
-            self._served = self._load()
+            self.served = self._load()
             gc.collect()
-
-    @property
-    def served(self) -> tuple[Served, ...]:
-        """All of them, a model of several directions once for each; last those through a pivot language."""
-        return self._served
 
     @property
     def translators(self) -> tuple[ServedTranslator, ...]:

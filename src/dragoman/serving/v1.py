@@ -10,13 +10,14 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
+from dragoman.documents import FORMATS
 from dragoman.errors import DragomanError
 from dragoman.predict.attention import cross_attention, n_weights
 from dragoman.predict.classifier import Classification
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
-from dragoman.serving.documents import AUTO, ENDINGS, detect_source
+from dragoman.serving.documents import AUTO, detect_source
 from dragoman.serving.errors import HTTPError, json_response, refusal_of, too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
@@ -85,7 +86,7 @@ def models(request: Request) -> Response:
             models=found,
             limits=LimitsMessage(**{name: getattr(limits, name) for name in LimitsMessage.model_fields}),
             needs_key=service.keys is not None,
-            formats=list(ENDINGS),
+            formats=list(FORMATS),
         )
     )
 
