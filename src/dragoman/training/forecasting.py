@@ -27,7 +27,6 @@ from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.loop import start_or_continue
 from dragoman.training.parallel.processes import joined
 from dragoman.training.trainer import REPORT, TrainingListener
-from dragoman.training.updates.updater import make_updater
 
 RESULT, PLAN, TRIAL = "forecast.json", "plan.json", "speed"
 
@@ -299,14 +298,7 @@ def measure_speed(config: TranslationConfig, folder: Path) -> tuple[float, int]:
     with joined(config.training.device) as processes:
         run = Run.create(folder, config)
         trainer = start_or_continue(config, run, TrainingListener(), processes)
-        updater = make_updater(
-            trainer.task,
-            trainer.state,
-            config,
-            module=trainer.module,
-            processes=processes,
-            message=trainer.listener.message,
-        )
+        updater = trainer.updater()
         began, n_steps = math.inf, 0
         for number, batches in enumerate(trainer.batches()):
             updater(batches)

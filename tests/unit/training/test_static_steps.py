@@ -320,7 +320,7 @@ def test_updates_that_are_not_waited_for_are_those_that_are(
     settings = ("training.ema_decay=0.9", "training.update_freq=2", "training.precision=fp32")
     settings += (f"training.optimizer={optimizer}",)
     deferred = train(config(*settings), "deferred")
-    monkeypatch.setattr(trainer, "make_updater", SyncUpdater)
+    monkeypatch.setattr(trainer, "AsyncUpdater", SyncUpdater)
     waited_for = train(config(*settings), "waited-for")
     assert losses(deferred) == [(step, pytest.approx(loss, rel=1e-5)) for step, loss in losses(waited_for)]
     for name, weights in Run.open(waited_for).load_weights().items():
