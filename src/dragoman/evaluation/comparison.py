@@ -14,7 +14,6 @@ from dragoman.data.corpora import open_corpus
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.kept import TranslatedSet, Translations
 from dragoman.evaluation.scores import check_split
-from dragoman.evaluation.sentences import sentence_scores
 from dragoman.evaluation.translation import read_pairs
 from dragoman.metrics.learned import SentenceScores
 from dragoman.metrics.score import signature_differences
@@ -150,10 +149,8 @@ class TranslatorComparison:
         By chrF2 of the sentence; those without a difference are in neither.
         """
         first, second = next(iter(self.sets.values())), self.sets[system]
-        before, after = (
-            sentence_scores(s.evaluation.hypotheses, s.evaluation.references) for s in (first, second)
-        )
-        changes = [Changed(i, b - a) for i, (a, b) in enumerate(zip(before, after, strict=True))]
+        both = zip(first.qualities, second.qualities, strict=True)
+        changes = [Changed(i, after - before) for i, (before, after) in enumerate(both)]
         changes.sort(key=lambda change: (-change.difference, change.sentence))
         better = [change for change in changes[:n] if change.difference > 0]
         worse = [change for change in changes[::-1][:n] if change.difference < 0]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from dragoman.config import CorpusFiles, TranslationConfig, file_names, parse_json
@@ -22,6 +22,7 @@ from dragoman.errors import DataError, RunError
 from dragoman.evaluation.model_scores import model_scores
 from dragoman.evaluation.robustness import Altered, robustness
 from dragoman.evaluation.scores import FOLDER, keep_beside, keep_scores, read_score, score_record
+from dragoman.evaluation.sentences import sentence_scores
 from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.metrics.learned import LearnedMetric
@@ -58,6 +59,11 @@ class TranslatedSet:
     def fingerprint(self) -> str:
         """A hash of sources and references: equal only for the same test."""
         return hash_strings(*self.sources, "\0", *self.evaluation.references)
+
+    @cached_property
+    def qualities(self) -> list[float]:
+        """chrF2 of each sentence, 0–100."""
+        return sentence_scores(self.evaluation.hypotheses, self.evaluation.references)
 
     @property
     def provenance(self) -> str:
