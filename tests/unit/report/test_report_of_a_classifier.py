@@ -147,6 +147,13 @@ def test_the_most_confident_mistakes_come_first_and_are_mistakes() -> None:
     assert [each.confidence for each in first] == sorted((sure[i] for i in wrong), reverse=True)[:5]
 
 
+def test_a_description_has_one_row_for_each_label_under_one_heading() -> None:
+    e = evaluation()
+    lines = [line.split() for line in e.describe().splitlines()]
+    (heading,) = (i for i, line in enumerate(lines) if line[:2] == ["label", "precision"])
+    assert [line[0] for line in lines[heading + 1 : heading + 1 + len(e.labels)]] == list(e.labels)
+
+
 def test_frequent_confusions_are_the_matrix_without_its_diagonal() -> None:
     e = evaluation()
     pairs = e.mistakes(100)
