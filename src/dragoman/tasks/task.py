@@ -162,9 +162,8 @@ class DemoTable(NamedTuple):
 
     title: str
     heading: tuple[str, ...]
+    """">" before the heading of a column that holds figures."""
     rows: Sequence[Sequence[str | tuple[str, str]]]
-    n_words: int
-    """Columns of words, from the left; the others hold figures."""
 
 
 class Task(ABC):
