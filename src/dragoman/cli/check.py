@@ -135,11 +135,7 @@ def check(
     kinds = kinds_to_drop(drop=drop or (), keep=keep or ())
     thresholds = thresholds_of(threshold or ())
     reading = Reading(
-        (src_lang, tgt_lang),
-        None if columns is None else two_columns(columns),
-        column(text_column),
-        column(label_column),
-        label_separator,
+        (src_lang, tgt_lang), two_columns(columns), column(text_column), column(label_column), label_separator
     )
     held_out = _held_out(valid, test or ())
     jobs = list(_jobs(files, held_out, task, reading))

@@ -103,7 +103,7 @@ def filter_(
         check_outputs(plot, files=[*files, *by_score], runs=())
     if out is not None:
         check_new(out)
-    reading = Reading((src_lang, tgt_lang), None if columns is None else two_columns(columns))
+    reading = Reading((src_lang, tgt_lang), two_columns(columns))
     open_, langs = task_named("translation").opener(files, reading)
     corpus = open_(files)
     assert isinstance(corpus, Corpus), "is parallel text"

@@ -85,7 +85,7 @@ def forecast(
         src=src or (),
         tgt=tgt or (),
         tsv=tsv or (),
-        columns=None if columns is None else two_columns(columns),
+        columns=two_columns(columns),
         valid_src=valid_src or (),
         valid_tgt=valid_tgt or (),
         valid_tsv=valid_tsv or (),

@@ -83,7 +83,7 @@ def score_model(
     job = scoring.ScoringJob(
         run, source, out,
         target=targets[0] if targets else None,
-        columns=DEFAULT_COLUMNS if columns is None else two_columns(columns),
+        columns=two_columns(columns) or DEFAULT_COLUMNS,
         write=write, batch_tokens=batch_tokens, to=to, ensemble=tuple(ensemble or ()),
         device=device, precision=precision,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 from dragoman.evaluation.analysis import Correlation, FrequencyBucket, LengthBucket
 from dragoman.evaluation.kept import TranslatedSet
 from dragoman.metrics.score import Score
-from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, picture
+from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, pale_grid, picture
 
 FEW = 20
 """Sentences below which a bucket's score says little; its bar is hatched."""
@@ -100,6 +100,5 @@ def interval_name(least: int, most: int | None) -> str:
 
 
 def _finish(axes: Any) -> None:
-    axes.grid(axis="y", color="#e4e4e4", linewidth=0.7)
-    axes.set_axisbelow(True)
+    pale_grid(axes)
     axes.tick_params(colors=GREY, length=3)
