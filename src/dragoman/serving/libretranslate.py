@@ -96,7 +96,7 @@ async def translate(request: Request) -> Response:
     if direction.served is None:
         found: list[Rendered] = [Rendered(text) for text in texts]
     else:
-        service.note_texts(request, direction.served.info.name, texts)
+        service.take_texts(request, direction.served.info.name, texts)
         translated = translate_html if is_html else translate_text
         found = await translated(request, service, direction.served, texts, n_alternatives)
     is_batch = isinstance(fields["q"], list)
@@ -206,8 +206,7 @@ async def detect_language(request: Request) -> Response:
     service, fields = service_of(request), await read_fields(request)
     admit(service, request, fields)
     text = "\n".join(_texts(fields))
-    service.note_texts(request, "detection", [text])
-    service.check_texts([text])
+    service.take_texts(request, "detection", [text])
     there = _languages(service.models)
     found = [each for each in detect(text) if not there or each.language in there]
     return _json_list(_detected(each) for each in found or [Detected("en", 0.0)])

@@ -114,8 +114,7 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
     service = service_of(request)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
     served = choose(service.models, asked.model, asked.source, asked.target, "\n".join(texts))
-    service.note_texts(request, served.info.name, texts)
-    service.check_texts(texts)
+    service.take_texts(request, served.info.name, texts)
 
     job = partial(begin, request, service, served, asked)
     if not asked.stream:
@@ -170,8 +169,7 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
     service = service_of(request)
     served = service.models.in_one_step(asked.model, asked.to)
     texts = [asked.text, asked.target or ""]
-    service.note_texts(request, served.info.name, texts)
-    service.check_texts(texts)
+    service.take_texts(request, served.info.name, texts)
 
     def work(client: Client) -> AttentionResponse:
         target = asked.target
@@ -202,8 +200,7 @@ async def score(request: Request, asked: ScoreRequest) -> Response:
     service = service_of(request)
     served = service.models.in_one_step(asked.model, asked.to)
     sources, targets = [pair.source for pair in asked.pairs], [pair.target for pair in asked.pairs]
-    service.note_texts(request, served.info.name, sources + targets)
-    service.check_texts(sources + targets)
+    service.take_texts(request, served.info.name, sources + targets)
     if len(sources) > service.config.limits.sentences:
         raise too_much("pairs", len(sources), service.config.limits.sentences, "sentences")
     service.expect(1)
@@ -230,8 +227,7 @@ async def classify(request: Request, asked: ClassifyRequest) -> Response:
     service = service_of(request)
     served = service.models.classifier(asked.model)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
-    service.note_texts(request, served.info.name, texts)
-    service.check_texts(texts)
+    service.take_texts(request, served.info.name, texts)
     if len(texts) > service.config.limits.sentences:
         raise too_much("texts", len(texts), service.config.limits.sentences, "sentences")
     service.take_in(request, served.info.name, len(texts))
@@ -273,8 +269,7 @@ def _classification(found: Classification, why: Explanation | None) -> Classific
 async def detect_language(request: Request, asked: DetectRequest) -> Response:
     """Detect the language of a text: the five most likely ones."""
     service = service_of(request)
-    service.note_texts(request, "detection", [asked.text])
-    service.check_texts([asked.text])
+    service.take_texts(request, "detection", [asked.text])
     languages = [
         LanguageMessage(language=each.language, confidence=round(each.confidence, 4))
         for each in (await to_thread.run_sync(detect, asked.text))[:5]

@@ -351,7 +351,7 @@ def predict(measured: Sequence[Row], whole: int) -> list[Row]:
         Row(
             name,
             round(n),
-            Prediction(*_within(score, 0.0, 100.0)),
+            _within(score, 0.0, 100.0),
             Prediction(math.exp(-gain.value), (math.exp(-gain.interval[1]), math.exp(-gain.interval[0]))),
             minutes * n,
             False,
@@ -360,10 +360,10 @@ def predict(measured: Sequence[Row], whole: int) -> list[Row]:
     ]
 
 
-def _within(found: Prediction, low: float, high: float) -> tuple[float, tuple[float, float]]:
+def _within(found: Prediction, low: float, high: float) -> Prediction:
     """Return a prediction, limited to the values that a score can have."""
     value, start, end = (min(max(one, low), high) for one in (found.value, *found.interval))
-    return value, (start, end)
+    return Prediction(value, (start, end))
 
 
 def full_minutes(config: TranslationConfig, plan: Plan, half: Row) -> float:
