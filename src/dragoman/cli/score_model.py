@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, say
-from dragoman.cli.bulk import TerminalProgress, run_job
+from dragoman.cli.bulk import file_progress, run_job
 from dragoman.cli.corpus_options import Columns, two_columns
 from dragoman.cli.options import Device, Ensemble, Precision, RayAddress, RunPath, To, Workers
 from dragoman.errors import ConfigError
@@ -116,8 +116,10 @@ def score_to_stdout(job: ScoringJob, *, n_workers: int) -> None:
 
     counts: Counter[str] = Counter()
     n_lines = 0
-    progress = TerminalProgress(job.noun)
-    with progress, closing(run_chunks(job, n_workers=n_workers, watch=progress.show)) as results:
+    with (
+        file_progress(job.noun) as show,
+        closing(run_chunks(job, n_workers=n_workers, watch=show)) as results,
+    ):
         for done in results:
             typer.echo(done.data.decode(), nl=False)
             counts.update(done.counts)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from functools import cached_property, partial
+from functools import cached_property
 
 from dragoman.config import CorpusFiles, TranslationConfig, file_names
 from dragoman.data.corpora import Pair
@@ -137,7 +138,8 @@ class Translations:
                 found.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
                 if len(chosen) == len(pairs) and (self._translated_now or self._metrics):
                     own = replace(found[-1].evaluation, name=self.config.labelled(name))
-                    self._keep(partial(keep_scores, self.run, [own.record()]))
+                    with self._keeping():
+                        keep_scores(self.run, [own.record()])
         return found
 
     def translated(
@@ -151,7 +153,8 @@ class Translations:
         if kept is None or self._translated_now:
             self._listen(f"{self.run.path}: translating {name}, {len(pairs):,} sentences")
             kept = self._translate(name, pairs, fingerprint)
-            self._keep(partial(kept.write, self.run, place))
+            with self._keeping():
+                kept.write(self.run, place)
         sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
         evaluation = Evaluation(
             name, kept.hypotheses, references, kept.scores, kept.beam_size, kept.length_penalty, kept.seconds
@@ -184,13 +187,15 @@ class Translations:
             self._listen(f"{self.run.path}: translating {kept.name}, altered")
             rows = robustness(self.translator, kept.name, pairs, n_pairs=N_ALTERED).rows
             found = _KeptAlterations(fingerprint=fingerprint, rows=rows)
-            self._keep(partial(found.write, self.run, place))
+            with self._keeping():
+                found.write(self.run, place)
         return list(found.rows)
 
-    def _keep(self, write: Callable[[], None]) -> None:
-        """Call what writes into the run; a run that cannot be written is translated again the next time."""
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """Report what cannot be written into the run; it is translated again the next time."""
         try:
-            write()
+            yield
         except RunError as error:
             self._listen(f"not kept: {error}")
 
